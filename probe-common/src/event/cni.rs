@@ -1,0 +1,62 @@
+//! A CNI plugin was executed: an exec with `CNI_COMMAND` in its environment.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Header, take};
+use crate::{id::TaskKey, text::Comm};
+
+/// The variables of the CNI specification, in the order of the tail. Nothing else of an environment is kept.
+pub const COMMAND: usize = 0;
+pub const CONTAINERID: usize = 1;
+pub const NETNS: usize = 2;
+pub const IFNAME: usize = 3;
+pub const ARGS: usize = 4;
+pub const PATH: usize = 5;
+pub const VARIABLES: usize = 6;
+
+/// Names behind `CNI_`, and the longest value kept of each, bytes.
+pub const NAMES: [(&str, usize); VARIABLES] =
+    [("COMMAND", 16), ("CONTAINERID", 256), ("NETNS", 256), ("IFNAME", 32), ("ARGS", 1024), ("PATH", 512)];
+
+/// `header.task` is the plugin's process; `flag::HOST` says that the caller is the node's own runtime.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CniCall {
+    pub header: Header,
+    /// The nearest ancestor that is a known caller (`probe_common::name::CALLERS`); zero if none.
+    pub caller: TaskKey,
+    pub caller_comm: Comm,
+    /// Bytes of environment in the process, and how many of them were searched.
+    pub env_total: u32,
+    pub env_scanned: u32,
+    /// Bit i: variable i was set, perhaps to nothing: an empty `CNI_NETNS` is not an absent one.
+    pub present: u16,
+    pub filename_len: u16,
+    /// Of the tail: the filename, then each variable's value.
+    pub lens: [u16; VARIABLES],
+}
+
+/// The tail of a `CniCall`.
+#[derive(Clone, Copy, Debug)]
+pub struct Variables<'a> {
+    pub filename: &'a [u8],
+    values: [Option<&'a [u8]>; VARIABLES],
+}
+
+impl<'a> Variables<'a> {
+    pub(super) fn parse(body: &CniCall, mut tail: &'a [u8]) -> Option<Self> {
+        let filename = take(&mut tail, body.filename_len)?;
+        let mut values = [None; VARIABLES];
+        for (i, value) in values.iter_mut().enumerate() {
+            let bytes = take(&mut tail, body.lens[i])?;
+            *value = (body.present & (1 << i) != 0).then_some(bytes);
+        }
+        Some(Self { filename, values })
+    }
+
+    /// A variable's value; `None` if it was not set.
+    #[must_use]
+    pub fn get(&self, variable: usize) -> Option<&'a [u8]> {
+        self.values.get(variable).copied().flatten()
+    }
+}

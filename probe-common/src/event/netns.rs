@@ -1,0 +1,16 @@
+//! A network namespace began or ended.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Header;
+use crate::id::NetnsKey;
+
+/// Created: on return from `copy_net_ns`. Dropped: `__put_net`, or `netns_put` with one reference left.
+/// Freed: `proc_free_inum`, which is told only the inode (cookie 0) and fires for namespaces of every type, so
+/// the agent matches it with the dropped ones.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Netns {
+    pub header: Header,
+    pub netns: NetnsKey,
+}

@@ -1,0 +1,18 @@
+//! What crosses from the eBPF programs to the agent: records, ids, knobs and counters.
+//!
+//! Both sides are always built from the same commit and shipped in one binary, so a record has no
+//! version; what is kept on disk has its own format (`probe_user::recording`). The rules:
+//!
+//! * `repr(C)`, no padding (`IntoBytes` refuses it), so no byte of kernel memory leaves unset;
+//! * no `bool`, `Option`, pointer or data enum: a kind crosses as a number and is checked in `parse`;
+//! * all times are `CLOCK_BOOTTIME` nanoseconds, all text is bytes;
+//! * fixed part first, then the variable tail, whose lengths stand in the fixed part.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod event;
+pub mod id;
+pub mod knob;
+pub mod name;
+pub mod tally;
+pub mod text;

@@ -1,0 +1,39 @@
+//! Counters that the eBPF side keeps per CPU: what was written, what was lost, what was only counted.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::event::KINDS;
+
+/// The two ring buffers. Nothing that a container does at will can crowd out the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ring {
+    Lifecycle = 0,
+    Bulk = 1,
+}
+
+pub const RINGS: usize = 2;
+
+/// One CPU's counters; the value of the `TALLY` per-CPU array's only entry.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Tally {
+    /// Records submitted, by ring and kind.
+    pub sent: [[u64; KINDS]; RINGS],
+    /// Records for which the ring had no room, by ring and kind.
+    pub lost: [[u64; KINDS]; RINGS],
+    /// CNI calls that are counted and not streamed.
+    pub cni_version: u64,
+    pub cni_status: u64,
+    /// Environments of possible CNI calls that were longer than the scan's bound.
+    pub env_truncated: u64,
+}
+
+impl Tally {
+    pub const ZERO: Self = Self {
+        sent: [[0; KINDS]; RINGS],
+        lost: [[0; KINDS]; RINGS],
+        cni_version: 0,
+        cni_status: 0,
+        env_truncated: 0,
+    };
+}
