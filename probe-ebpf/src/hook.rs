@@ -1,0 +1,12 @@
+//! The programs: each reads who and what, and has it sent.
+
+pub(crate) mod address;
+pub(crate) mod cgroup;
+pub(crate) mod cni;
+pub(crate) mod environment;
+pub(crate) mod exec;
+pub(crate) mod exit;
+pub(crate) mod netns;
+pub(crate) mod netns_scan;
+pub(crate) mod oom;
+pub(crate) mod signal;

@@ -1,0 +1,93 @@
+//! `rtmsg_ifa(event, ifa, ...)` and `__ipv6_ifa_notify(event, ifp)`: an address came or went.
+//!
+//! Both are also called when an address merely changes (its lifetime, duplicate detection done), so what has been
+//! told of is remembered by the struct's address.
+
+use aya_ebpf::{
+    bindings::BPF_ANY,
+    macros::{fentry, kprobe},
+    programs::{FEntryContext, ProbeContext},
+};
+use probe_common::event::{self, kind};
+
+use crate::{emit, kernel::address::IfAddress, map::ADDRESSES};
+
+const RTM_NEWADDR: u32 = 20;
+const RTM_DELADDR: u32 = 21;
+
+/// IPv6: a change, or the address is there but duplicate detection is still to come (`IFA_F_TENTATIVE`).
+const CHANGED: u32 = 0;
+const IFA_F_TENTATIVE: u32 = 0x40;
+
+#[fentry(function = "rtmsg_ifa")]
+pub(crate) fn fe_rtmsg_ifa(ctx: FEntryContext) -> i32 {
+    tell(ctx.arg(0), ctx.arg(1), IfAddress::v4(ctx.arg(1)));
+    0
+}
+
+#[kprobe]
+pub(crate) fn kp_rtmsg_ifa(ctx: ProbeContext) -> u32 {
+    if let (Some(event), Some(ifa)) = (ctx.arg(0), ctx.arg(1)) {
+        tell(event, ifa, IfAddress::v4(ifa));
+    }
+    0
+}
+
+#[fentry(function = "__ipv6_ifa_notify")]
+pub(crate) fn fe_ifa6_notify(ctx: FEntryContext) -> i32 {
+    tell(ctx.arg(0), ctx.arg(1), IfAddress::v6(ctx.arg(1)));
+    0
+}
+
+#[kprobe]
+pub(crate) fn kp_ifa6_notify(ctx: ProbeContext) -> u32 {
+    if let (Some(event), Some(ifp)) = (ctx.arg(0), ctx.arg(1)) {
+        tell(event, ifp, IfAddress::v6(ifp));
+    }
+    0
+}
+
+#[inline(always)]
+fn tell(event: u32, at: u64, seen: IfAddress) {
+    let net = seen.device.net();
+    let netns = net.key();
+    let kind = match event {
+        RTM_DELADDR => {
+            // Not there if it came before the hook.
+            let _ = ADDRESSES.remove(at);
+            kind::ADDRESS_REMOVED
+        }
+        RTM_NEWADDR => kind::ADDRESS_ADDED,
+        CHANGED if seen.flags & IFA_F_TENTATIVE != 0 => kind::ADDRESS_ADDED,
+        _ => return,
+    };
+    if kind == kind::ADDRESS_ADDED {
+        let what = fingerprint(&seen.address) ^ u64::from(netns.inode) ^ netns.cookie.rotate_left(32);
+        // SAFETY: a map's value stays readable while the program runs.
+        if unsafe { ADDRESSES.get(at) }.copied() == Some(what) {
+            return;
+        }
+        // Without room for it a change of the address would be told of as its coming.
+        let _ = ADDRESSES.insert(at, what, u64::from(BPF_ANY));
+    }
+    let record = event::Address {
+        header: emit::header::<event::Address>(kind, 0),
+        netns,
+        ifname: seen.device.name(),
+        address: seen.address,
+        ifindex: seen.device.index(),
+        ifa_flags: seen.flags,
+        family: seen.family,
+        prefix: seen.prefix,
+        scope: seen.scope,
+        _pad: [0; 5],
+    };
+    emit::fixed(emit::ring_for_net(net), kind, record);
+}
+
+/// The struct's memory may be another address's by now, without its end having been seen.
+#[inline(always)]
+fn fingerprint(address: &[u8; 16]) -> u64 {
+    let [high, low]: [u64; 2] = zerocopy::transmute!(*address);
+    high.rotate_left(1) ^ low
+}

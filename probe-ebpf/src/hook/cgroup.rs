@@ -1,0 +1,99 @@
+//! The cgroup tracepoints, as `(struct cgroup *, const char *path, ...)`, for the one hierarchy that identifies
+//! containers: each hierarchy of cgroup v1 has its own directories and ids.
+//!
+//! All are raw tracepoints: the layout of the others' records is not everywhere the same, and their links cannot be
+//! pinned on 5.10.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    helpers::generated::bpf_probe_read_kernel_str, macros::raw_tracepoint, programs::RawTracePointContext,
+};
+use probe_common::{
+    event::{self, cgroup::PATH, flag, kind},
+    id::TaskKey,
+    tally::Ring,
+};
+
+use crate::{
+    emit,
+    kernel::{cgroup::Cgroup, switch, task::Task},
+    map::CGROUP_SCRATCH,
+};
+
+/// Where a record is put together.
+#[repr(C)]
+pub(crate) struct Scratch {
+    body: event::Cgroup,
+    tail: [u8; PATH],
+}
+
+#[raw_tracepoint(tracepoint = "cgroup_mkdir")]
+pub(crate) fn cgroup_mkdir(ctx: RawTracePointContext) -> i32 {
+    tell::<{ kind::CGROUP_CREATED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
+}
+
+/// Told of only when it succeeds.
+#[raw_tracepoint(tracepoint = "cgroup_rmdir")]
+pub(crate) fn cgroup_rmdir(ctx: RawTracePointContext) -> i32 {
+    tell::<{ kind::CGROUP_REMOVED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
+}
+
+/// From a worker, when nothing is charged to it any more: soon after the removal or never.
+#[raw_tracepoint(tracepoint = "cgroup_release")]
+pub(crate) fn cgroup_release(ctx: RawTracePointContext) -> i32 {
+    tell::<{ kind::CGROUP_RELEASED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
+}
+
+/// A task born in the cgroup by `CLONE_INTO_CGROUP` does not come by here.
+#[raw_tracepoint(tracepoint = "cgroup_attach_task")]
+pub(crate) fn cgroup_attach(ctx: RawTracePointContext) -> i32 {
+    tell::<{ kind::CGROUP_ATTACHED }>(ctx.arg(0), ctx.arg(1), Task::at(ctx.arg(2)).key())
+}
+
+/// Told of each cgroup above the emptied one too, if that was all that lived in it.
+#[raw_tracepoint(tracepoint = "cgroup_notify_populated")]
+pub(crate) fn cgroup_emptied(ctx: RawTracePointContext) -> i32 {
+    let populated: i32 = ctx.arg(2);
+    if populated != 0 {
+        return 0;
+    }
+    tell::<{ kind::CGROUP_EMPTIED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
+}
+
+#[inline(always)]
+fn tell<const KIND: u16>(cgroup: u64, path: u64, member: TaskKey) -> i32 {
+    let cgroup = Cgroup::at(cgroup);
+    if cgroup.hierarchy() != switch!(hierarchy) {
+        return 0;
+    }
+    let Some(scratch) = CGROUP_SCRATCH.get_ptr_mut(const { (KIND - kind::CGROUP_CREATED) as u32 }) else {
+        return 0;
+    };
+    // SAFETY: this CPU's value for this kind, and one program for each kind: see the map.
+    let scratch = unsafe { &mut *scratch };
+    // SAFETY: the helper writes at most the tail and takes any address to read from.
+    let len = unsafe {
+        let to = scratch.tail.as_mut_ptr().cast::<c_void>();
+        bpf_probe_read_kernel_str(to, const { PATH as u32 }, path as *const c_void)
+    };
+    let path_len = if len < 1 { 0 } else { (len - 1) as u64 & (PATH as u64 - 1) };
+
+    let nested = cgroup.parent().container().is_some();
+    let ring =
+        if nested { Ring::Bulk } else { emit::ring_for_container(Task::current().cgroup().container()) };
+    let flags = if nested { flag::NESTED } else { 0 } | if len == PATH as i64 { flag::TRUNCATED } else { 0 };
+    scratch.body = event::Cgroup {
+        header: emit::header::<event::Cgroup>(KIND, flags),
+        cgroup: cgroup.key(),
+        member,
+        level: cgroup.level(),
+        path_len: path_len as u16,
+        _pad: [0; 2],
+    };
+    let len = size_of::<event::Cgroup>() as u64 + path_len;
+    scratch.body.header.len = len as u32;
+    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of it.
+    unsafe { emit::bytes(ring, KIND, &raw const *scratch, len) };
+    0
+}

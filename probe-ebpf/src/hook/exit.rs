@@ -1,0 +1,43 @@
+//! `sched_process_exit(task)`: a thread ends. Only a process's last one is told of.
+
+use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
+use probe_common::{
+    event::{self, class::CNI, kind},
+    tally::Ring,
+};
+
+use crate::{
+    class::{self, Class},
+    emit,
+    kernel::{switch, task::Task},
+    map::CNI_TASKS,
+};
+
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+pub(crate) fn exit(ctx: RawTracePointContext) -> i32 {
+    let task = Task::at(ctx.arg(0));
+    if !task.is_last() {
+        return 0;
+    }
+    let key = task.key();
+    let mut class = Class::of(task);
+    // SAFETY: a map's value stays readable while the program runs, and is only ever written as a whole.
+    let plugin = unsafe { CNI_TASKS.get(key) }.copied();
+    let ring = if let Some(ring) = plugin {
+        class.bits |= CNI;
+        // It may be gone already: the map is LRU.
+        let _ = CNI_TASKS.remove(key);
+        emit::ring(u64::from(ring))
+    } else if class.is_top() {
+        emit::ring_for_container(class.container)
+    } else if class.matters() || !class.container.is_some() && class::is_host_caller(task.parent()) {
+        Ring::Lifecycle
+    } else if switch!(all_execs) == 1 {
+        Ring::Bulk
+    } else {
+        return 0;
+    };
+    let header = emit::header::<event::Exit>(kind::EXIT, 0);
+    emit::fixed(ring, kind::EXIT, event::Exit { header, status: task.status(), class: class.bits });
+    0
+}

@@ -1,0 +1,209 @@
+//! Network namespaces: created, last reference dropped, freed.
+//!
+//! `copy_net_ns` makes every one of them. The last reference goes through `__put_net` (exit, last socket) or, inlined
+//! there, through `netns_put` (last mount or file descriptor, so every one that a CNI plugin was given).
+//! `proc_free_inum` ends the teardown; it is told an inode number only, of namespaces of every type.
+
+use aya_ebpf::{
+    bindings::BPF_ANY,
+    macros::{fentry, fexit, kprobe, kretprobe},
+    programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
+};
+use probe_common::{
+    event::{self, flag, kind},
+    id::NetnsKey,
+    tally::Ring,
+};
+
+use crate::{
+    emit,
+    kernel::{net::Net, task::Task},
+    map::NETNS,
+};
+
+pub(super) const CLONE_NEWNET: u64 = 0x4000_0000;
+
+/// The highest error number, as a pointer: what is above is an error (`IS_ERR`).
+const MAX_ERRNO: u64 = 4095;
+
+/// A network namespace that was seen to begin or to lose its last reference. Inodes of all types of namespaces are
+/// taken from one space, so as long as its entry is here the number is this one's.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Known {
+    cookie: u64,
+    dropped: u32,
+    /// That of its creation: what a container makes beyond its budget stays off the lifecycle ring to its end.
+    ring: u32,
+}
+
+#[fexit(function = "copy_net_ns")]
+pub(crate) fn fx_copy_net_ns(ctx: FExitContext) -> i32 {
+    let flags: u64 = ctx.arg(0);
+    // Behind the three arguments; `ret` would need a helper of 5.17.
+    let net: u64 = ctx.arg(3);
+    if flags & CLONE_NEWNET != 0 && net <= u64::MAX - MAX_ERRNO {
+        created(Net::at(net));
+    }
+    0
+}
+
+/// The flags are not at hand: without `CLONE_NEWNET` it returns what the current task already has.
+#[kretprobe]
+pub(crate) fn kr_copy_net_ns(ctx: RetProbeContext) -> u32 {
+    let net: u64 = ctx.ret();
+    if net <= u64::MAX - MAX_ERRNO && Net::at(net) != Task::current().net() {
+        created(Net::at(net));
+    }
+    0
+}
+
+#[fentry(function = "__put_net")]
+pub(crate) fn fe_put_net(ctx: FEntryContext) -> i32 {
+    put_last(Net::at(ctx.arg(0)));
+    0
+}
+
+#[kprobe]
+pub(crate) fn kp_put_net(ctx: ProbeContext) -> u32 {
+    if let Some(net) = ctx.arg(0) {
+        put_last(Net::at(net));
+    }
+    0
+}
+
+#[fentry(function = "netns_put")]
+pub(crate) fn fe_netns_put(ctx: FEntryContext) -> i32 {
+    put(Net::of_ns_common(ctx.arg(0)));
+    0
+}
+
+#[kprobe]
+pub(crate) fn kp_netns_put(ctx: ProbeContext) -> u32 {
+    if let Some(ns) = ctx.arg(0) {
+        put(Net::of_ns_common(ns));
+    }
+    0
+}
+
+#[inline(always)]
+fn put(net: Net) {
+    if net.references() == 1 {
+        put_last(net);
+    }
+}
+
+/// The initial one never ends, whatever its counter reads.
+#[inline(always)]
+fn put_last(net: Net) {
+    if !net.is_initial() {
+        dropped(net.key(), 0);
+    }
+}
+
+#[fentry(function = "proc_free_inum")]
+pub(crate) fn fe_free_inum(ctx: FEntryContext) -> i32 {
+    freed(ctx.arg(0));
+    0
+}
+
+#[kprobe]
+pub(crate) fn kp_free_inum(ctx: ProbeContext) -> u32 {
+    if let Some(inode) = ctx.arg(0) {
+        freed(inode);
+    }
+    0
+}
+
+#[inline(always)]
+pub(super) fn created(net: Net) {
+    let netns = net.key();
+    // A number that is given anew is free: if the end of who had it before is not told of yet, it is now.
+    freed_as(netns.inode, flag::INFERRED_TIME);
+    let ring = emit::ring_for_container(Task::current().cgroup().container());
+    // Without room for it a container's excess may reach the lifecycle ring at its end.
+    let _ = NETNS.insert(
+        netns.inode,
+        Known { cookie: netns.cookie, dropped: 0, ring: ring as u32 },
+        u64::from(BPF_ANY),
+    );
+    tell(ring, kind::NETNS_CREATED, 0, netns);
+}
+
+/// Told of once, should a build of the kernel come by both functions for one drop.
+#[inline(always)]
+fn dropped(netns: NetnsKey, flags: u16) {
+    let mut ring = Ring::Lifecycle;
+    // SAFETY: a map's value stays readable while the program runs; a torn copy could only misname the ring.
+    if let Some(known) = unsafe { NETNS.get(netns.inode) }.copied()
+        && known.cookie == netns.cookie
+    {
+        if known.dropped == 1 {
+            return;
+        }
+        ring = ring_of(known);
+    }
+    // Without room for it the end of its teardown is not told of.
+    let _ = NETNS.insert(
+        netns.inode,
+        Known { cookie: netns.cookie, dropped: 1, ring: ring as u32 },
+        u64::from(BPF_ANY),
+    );
+    tell(ring, kind::NETNS_DROPPED, flags, netns);
+}
+
+/// As `dropped`, where a drop is found out later: the number may be the next one's already, whose beginning has then told
+/// of this end.
+#[inline(always)]
+pub(super) fn dropped_late(netns: NetnsKey) {
+    // SAFETY: as in `dropped`.
+    let known = unsafe { NETNS.get(netns.inode) }.copied();
+    if known.is_none_or(|known| known.cookie == netns.cookie) {
+        dropped(netns, flag::INFERRED_TIME);
+    }
+}
+
+/// As `freed`, where many that end together are told of late: the number may be the next one's already, whose beginning
+/// has then told of this end.
+#[inline(always)]
+pub(super) fn freed_late(netns: NetnsKey) {
+    // SAFETY: as in `dropped`.
+    if let Some(known) = unsafe { NETNS.get(netns.inode) }.copied()
+        && known.cookie == netns.cookie
+        && known.dropped == 1
+    {
+        freed(netns.inode);
+    }
+}
+
+#[inline(always)]
+fn freed(inode: u32) {
+    freed_as(inode, 0);
+}
+
+/// Only an inode that is known to be a network namespace's. If two CPUs drop the last two references together, both
+/// can see two: then the drop is told of here.
+#[inline(always)]
+fn freed_as(inode: u32, flags: u16) {
+    // SAFETY: as in `dropped`.
+    let Some(known) = unsafe { NETNS.get(inode) }.copied() else { return };
+    // Gone already only if another entry needed the room.
+    let _ = NETNS.remove(inode);
+    let netns = NetnsKey::new(inode, known.cookie);
+    let ring = ring_of(known);
+    if known.dropped == 0 {
+        tell(ring, kind::NETNS_DROPPED, flag::INFERRED_TIME, netns);
+    }
+    tell(ring, kind::NETNS_FREED, flags, netns);
+}
+
+#[inline(always)]
+fn ring_of(known: Known) -> Ring {
+    emit::ring(u64::from(known.ring))
+}
+
+#[inline(always)]
+fn tell(ring: Ring, kind: u16, flags: u16, netns: NetnsKey) {
+    let header = emit::header::<event::Netns>(kind, flags);
+    emit::fixed(ring, kind, event::Netns { header, netns });
+}

@@ -1,0 +1,225 @@
+//! Network namespaces where there are neither kprobes nor fentry.
+//!
+//! Created: a fork whose child has another one than its parent, or an `unshare` with `CLONE_NEWNET` that succeeded
+//! (syscall tracepoints slow every syscall a little, so they are attached in this tier only). Ended: the worker that
+//! runs `cleanup_net` starts, and of those known some have no reference left. So each must be known, also those that
+//! are older than the hooks: forks and exits of the tasks in them make them known.
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::BPF_ANY,
+    helpers::bpf_get_current_pid_tgid,
+    macros::{raw_tracepoint, tracepoint},
+    programs::{RawTracePointContext, TracePointContext},
+};
+use probe_common::id::NetnsKey;
+
+use super::netns;
+use crate::{
+    branchless::is_zero,
+    kernel::{net::Net, offset, read, switch, task::Task},
+    map::{ENDING, NETS, TRACKED, UNSHARING},
+};
+
+/// How many can be known at a time.
+pub(crate) const NETS_MAX: u32 = 1024;
+
+/// How many ends one look can find: all, since no other look may follow for long.
+const ENDING_MAX: usize = NETS_MAX as usize;
+
+/// A network namespace to look at.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Slot {
+    /// `struct net *`; zero = free. Its memory may be another's by now if `dropped`.
+    net: u64,
+    key: NetnsKey,
+    dropped: u64,
+}
+
+/// Slots of those that the running `cleanup_net` takes down. There is one worker for all.
+#[repr(C)]
+pub(crate) struct Ending {
+    n: u64,
+    slots: [u32; ENDING_MAX],
+}
+
+#[raw_tracepoint(tracepoint = "sched_process_fork")]
+pub(crate) fn netns_fork(ctx: RawTracePointContext) -> i32 {
+    let net = Task::at(ctx.arg(1)).net();
+    if net != Task::at(ctx.arg(0)).net() && net.inode() != 0 {
+        netns::created(net);
+    }
+    track(net);
+    0
+}
+
+/// Beside `netns_work`: a namespace that is older than the hooks, before its last process leaves it.
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+pub(crate) fn netns_exit(ctx: RawTracePointContext) -> i32 {
+    track(Task::at(ctx.arg(0)).net());
+    0
+}
+
+/// The records of `sys_enter_*` and `sys_exit_*`: common fields and the syscall's number in the first 16 bytes, then
+/// the first argument or the result.
+const SYSCALL_VALUE: usize = 16;
+
+#[inline(always)]
+fn syscall_value(ctx: &TracePointContext) -> u64 {
+    // SAFETY: the record is at least this long.
+    unsafe { *ctx.as_ptr().cast::<u8>().add(SYSCALL_VALUE).cast::<u64>() }
+}
+
+#[tracepoint(category = "syscalls", name = "sys_enter_unshare")]
+pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
+    if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 {
+        // Without room for it the namespace is known only from its first fork or exit.
+        let _ = UNSHARING.insert(bpf_get_current_pid_tgid(), 1, u64::from(BPF_ANY));
+    }
+    0
+}
+
+#[tracepoint(category = "syscalls", name = "sys_exit_unshare")]
+pub(crate) fn netns_unshare(ctx: TracePointContext) -> u32 {
+    if UNSHARING.remove(bpf_get_current_pid_tgid()).is_ok() && syscall_value(&ctx) == 0 {
+        let net = Task::current().net();
+        netns::created(net);
+        track(net);
+    }
+    0
+}
+
+#[raw_tracepoint(tracepoint = "workqueue_execute_start")]
+pub(crate) fn netns_work(ctx: RawTracePointContext) -> i32 {
+    let work: u64 = ctx.arg(0);
+    if read::<u64>(work, offset!(work_func)) == switch!(cleanup_net) {
+        look();
+    }
+    0
+}
+
+/// `WORK_STRUCT_PENDING_BIT`: the work is queued to run once more.
+const PENDING: u64 = 1;
+
+/// `(struct work_struct *, work_func_t)`. Of others than `cleanup_net`, whose work is static, it may be freed by now.
+#[raw_tracepoint(tracepoint = "workqueue_execute_end")]
+pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
+    let function: u64 = ctx.arg(1);
+    if function != switch!(cleanup_net) {
+        return 0;
+    }
+    end();
+    // Some may have ended after the first look: in time for this run, or another one is at hand for them.
+    look();
+    if read::<u64>(ctx.arg(0), offset!(work_data)) & PENDING == 0 {
+        end();
+    }
+    0
+}
+
+#[inline(always)]
+fn end() {
+    for i in 0..ENDING_MAX {
+        netns_end(i as u64);
+    }
+}
+
+/// Finds those without a reference and tells of each once.
+#[inline(always)]
+fn look() {
+    netns_find();
+    for i in 0..ENDING_MAX {
+        netns_drop(i as u64);
+    }
+}
+
+/// Lists those without a reference. One way out of each step and one way on: see `environment::env_scan`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn netns_find() -> u64 {
+    let Some(ending) = ENDING.get_ptr_mut(0) else { return 0 };
+    // SAFETY: the array's only value, and only this worker uses it.
+    let ending = unsafe { &mut *ending };
+    ending.n = 0;
+    for i in 0..NETS_MAX {
+        let Some(slot) = NETS.get_ptr_mut(i) else { break };
+        // SAFETY: an array's value; who else writes it writes only free ones.
+        let slot = unsafe { &*slot };
+        let is_ending = is_zero(u64::from(Net::at(slot.net).references())) | slot.dropped & 1;
+        // The place is taken only if the number goes on.
+        ending.slots[(ending.n & const { ENDING_MAX as u64 - 1 }) as usize] = i;
+        ending.n += is_ending & (is_zero(slot.net) ^ 1);
+    }
+    0
+}
+
+/// Tells that one of the list has no reference left.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn netns_drop(i: u64) -> u64 {
+    if let Some(slot) = ending(i)
+        && slot.dropped == 0
+    {
+        slot.dropped = 1;
+        netns::dropped_late(slot.key);
+    }
+    0
+}
+
+/// Tells that one of the list has been taken down, and forgets it, unless its memory and so its slot are another's now.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn netns_end(i: u64) -> u64 {
+    if let Some(slot) = ending(i)
+        && slot.dropped == 1
+    {
+        netns::freed_late(slot.key);
+        // Not there if another needed the room.
+        let _ = TRACKED.remove(slot.net);
+        slot.net = 0;
+    }
+    0
+}
+
+/// The i-th of the list; none behind its end.
+#[inline(always)]
+fn ending(i: u64) -> Option<&'static mut Slot> {
+    let ending = ENDING.get_ptr_mut(0)?;
+    // SAFETY: the array's only value, and only this worker uses it.
+    let ending = unsafe { &*ending };
+    if i >= ending.n {
+        return None;
+    }
+    let slot = NETS.get_ptr_mut(*ending.slots.get(i as usize)?)?;
+    // SAFETY: an array's value; who else writes it writes only free ones.
+    Some(unsafe { &mut *slot })
+}
+
+/// Makes a network namespace known.
+#[inline(always)]
+fn track(net: Net) {
+    let at = net.address();
+    let key = net.key();
+    // What has no inode is no namespace: the task had given its own up.
+    if key.inode == 0 || net.is_initial() {
+        return;
+    }
+    // SAFETY: a map's value stays readable while the program runs.
+    if unsafe { TRACKED.get(at) }.copied() == Some(key) {
+        return;
+    }
+    // Spread by address, so that two CPUs seldom take the same slot.
+    let start = (at >> 6) as u32;
+    for i in 0..NETS_MAX {
+        let Some(slot) = NETS.get_ptr_mut(start.wrapping_add(i) & (NETS_MAX - 1)) else { return };
+        // SAFETY: an array's value.
+        let slot = unsafe { &mut *slot };
+        if slot.net == 0 || slot.net == at {
+            *slot = Slot { net: at, key, dropped: 0 };
+            // Without room for it the slot is merely looked for again.
+            let _ = TRACKED.insert(at, key, u64::from(BPF_ANY));
+            return;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `struct cgroup` of the hierarchy that identifies containers, and which of them are containers.
+
+use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES};
+
+use super::{offset, read, str_len, switch};
+use crate::branchless::{choose, is_zero};
+
+/// How far up a walk goes. Kubernetes under systemd is five levels deep.
+const MAX_DEPTH: u32 = 16;
+
+/// Hex digits of a container id.
+const ID: usize = 64;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Cgroup(u64);
+
+/// Which container a cgroup belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Container(u64);
+
+impl Container {
+    const NONE: Self = Self(0);
+    /// Deeper than the walk goes. Only what runs in a container has a reason to nest that far, so it is never taken
+    /// for the host.
+    const UNKNOWN: Self = Self(u64::MAX);
+
+    #[inline(always)]
+    pub(crate) fn is_some(self) -> bool {
+        self.0 != 0
+    }
+
+    /// The id of the container's own cgroup; zero outside of any.
+    #[inline(always)]
+    pub(crate) fn id(self) -> u64 {
+        self.0
+    }
+}
+
+impl Cgroup {
+    /// `cgroup` is a `struct cgroup *`.
+    #[inline(always)]
+    pub(crate) fn at(cgroup: u64) -> Self {
+        Self(cgroup)
+    }
+
+    /// `css_set` is a `struct css_set *`. On cgroup v1 the way is through a controller of the hierarchy.
+    #[inline(always)]
+    pub(super) fn of_css_set(css_set: u64) -> Self {
+        let subsys = switch!(subsys);
+        if subsys == ABSENT {
+            Self(read(css_set, offset!(css_set_dfl_cgrp)))
+        } else {
+            let at = offset!(css_set_subsys).wrapping_add(subsys.wrapping_mul(8));
+            Self(read(read(css_set, at), offset!(css_cgroup)))
+        }
+    }
+
+    #[inline(always)]
+    fn kernfs_node(self) -> u64 {
+        read(self.0, offset!(cgroup_kn))
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(self) -> u64 {
+        read(self.kernfs_node(), offset!(kernfs_node_id))
+    }
+
+    #[inline(always)]
+    pub(crate) fn hierarchy(self) -> u32 {
+        read(read(self.0, offset!(cgroup_root)), offset!(cgroup_root_hierarchy_id))
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(self) -> CgroupKey {
+        CgroupKey::new(self.hierarchy(), self.id())
+    }
+
+    #[inline(always)]
+    pub(crate) fn level(self) -> u32 {
+        read(self.0, offset!(cgroup_level))
+    }
+
+    /// The cgroup above it; null above the root.
+    #[inline(always)]
+    pub(crate) fn parent(self) -> Self {
+        let css: u64 = read(self.0, offset!(cgroup_self).wrapping_add(offset!(css_parent)));
+        Self(if css == 0 { 0 } else { css.wrapping_sub(offset!(cgroup_self) as u64) })
+    }
+
+    /// The container that it belongs to: of all containers above it the topmost, since what runs in a container may
+    /// name the directories below its own as it likes.
+    #[inline(always)]
+    pub(crate) fn container(self) -> Container {
+        Container(container(self.0))
+    }
+}
+
+/// An exported function, which the verifier walks once and not again at each call: it takes a number and gives one,
+/// either of which may be any.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn container(cgroup: u64) -> u64 {
+    let root = switch!(root_cgroup);
+    let mut cgroup = Cgroup(cgroup);
+    let mut found = Container::NONE.0;
+    for _ in 0..MAX_DEPTH {
+        let node = cgroup.kernfs_node();
+        let id: u64 = read(node, offset!(kernfs_node_id));
+        if cgroup.0 == 0 || id == root {
+            return found;
+        }
+        found = choose(is_container(read(node, offset!(kernfs_node_name))), id, found);
+        cgroup = cgroup.parent();
+    }
+    Container::UNKNOWN.0
+}
+
+/// 1 if a directory's name is a container id: 64 hex digits, bare or behind a runtime's prefix, perhaps with systemd's
+/// `.scope` behind. What is between a prefix and an id makes it something else (`crio-conmon-ID.scope`).
+#[inline(always)]
+fn is_container(name: u64) -> u64 {
+    let len = (str_len::<96>(name) - 1) as u64;
+    let head: [u64; 2] = read(name, 0);
+    let suffix: u64 = read(name.wrapping_add(len).wrapping_sub(SCOPE_LEN), 0);
+    let scoped = is_zero((suffix ^ SCOPE) & SCOPE_MASK);
+    // Of a name that is too short this is a huge number, which is no prefix's length.
+    let start = len.wrapping_sub(ID as u64).wrapping_sub(scoped * SCOPE_LEN);
+    let id: [u64; ID / 8] = read(name.wrapping_add(start), 0);
+    is_prefix(head, start) & is_hex(&id)
+}
+
+const SCOPE: u64 = u64::from_ne_bytes(*b".scope\0\0");
+const SCOPE_MASK: u64 = u64::from_ne_bytes(*b"\xff\xff\xff\xff\xff\xff\0\0");
+const SCOPE_LEN: u64 = 6;
+
+/// 1 if the `len` bytes in front of an id are nothing or one of the runtimes' prefixes.
+#[inline(always)]
+fn is_prefix(head: [u64; 2], len: u64) -> u64 {
+    let mut known = is_zero(len);
+    let mut i = 0;
+    while i < PREFIXES.len() {
+        let prefix = &PREFIXES[i];
+        known |= is_zero(
+            len ^ prefix.len
+                | (head[0] ^ prefix.text[0]) & prefix.mask[0]
+                | (head[1] ^ prefix.text[1]) & prefix.mask[1],
+        );
+        i += 1;
+    }
+    known
+}
+
+struct Prefix {
+    len: u64,
+    text: [u64; 2],
+    mask: [u64; 2],
+}
+
+impl Prefix {
+    const fn new(text: &str) -> Self {
+        let from = text.as_bytes();
+        assert!(from.len() <= 16, "a prefix is compared as two words");
+        let (mut bytes, mut mask) = ([[0; 8]; 2], [[0; 8]; 2]);
+        let mut i = 0;
+        while i < from.len() {
+            bytes[i / 8][i % 8] = from[i];
+            mask[i / 8][i % 8] = 0xff;
+            i += 1;
+        }
+        Self {
+            len: from.len() as u64,
+            text: [u64::from_ne_bytes(bytes[0]), u64::from_ne_bytes(bytes[1])],
+            mask: [u64::from_ne_bytes(mask[0]), u64::from_ne_bytes(mask[1])],
+        }
+    }
+}
+
+const PREFIXES: [Prefix; CONTAINER_PREFIXES.len()] = {
+    let mut prefixes = [const { Prefix::new("") }; CONTAINER_PREFIXES.len()];
+    let mut i = 0;
+    while i < CONTAINER_PREFIXES.len() {
+        prefixes[i] = Prefix::new(CONTAINER_PREFIXES[i]);
+        i += 1;
+    }
+    prefixes
+};
+
+/// 1 if every byte is one of `0-9a-f`. Eight at a time: a byte below 0x80 plus `0x80 - x` has its high bit set
+/// exactly if it is at least `x`, and no carry reaches the next byte.
+#[inline(always)]
+fn is_hex(words: &[u64; ID / 8]) -> u64 {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const fn at_least(word: u64, byte: u8) -> u64 {
+        word.wrapping_add(u64::from_ne_bytes([0x80 - byte; 8]))
+    }
+    let mut wrong = 0;
+    let mut i = 0;
+    while i < words.len() {
+        let word = words[i];
+        let digit = at_least(word, b'0') & !at_least(word, b'9' + 1);
+        let letter = at_least(word, b'a') & !at_least(word, b'f' + 1);
+        wrong |= (word | !(digit | letter)) & HIGH;
+        i += 1;
+    }
+    is_zero(wrong)
+}

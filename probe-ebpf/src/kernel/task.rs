@@ -1,0 +1,135 @@
+//! `struct task_struct` and what hangs on it.
+
+use aya_ebpf::helpers::generated::bpf_get_current_task;
+use probe_common::{event, id::TaskKey, text::Comm};
+
+use super::{cgroup::Cgroup, net::Net, offset, read, read_str};
+
+/// A thread. What tells of the process reads its leader.
+#[derive(Clone, Copy)]
+pub(crate) struct Task(u64);
+
+impl Task {
+    #[inline(always)]
+    pub(crate) fn current() -> Self {
+        // SAFETY: a helper without arguments.
+        Self(unsafe { bpf_get_current_task() })
+    }
+
+    /// `task` is a `struct task_struct *`.
+    #[inline(always)]
+    pub(crate) fn at(task: u64) -> Self {
+        Self(task)
+    }
+
+    #[inline(always)]
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn leader(self) -> Self {
+        Self(read(self.0, offset!(task_group_leader)))
+    }
+
+    /// The leader of the process that would be told of this one's end.
+    #[inline(always)]
+    pub(crate) fn parent(self) -> Self {
+        Self(read(self.0, offset!(task_real_parent))).leader()
+    }
+
+    #[inline(always)]
+    pub(crate) fn tgid(self) -> u32 {
+        read(self.0, offset!(task_tgid))
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(self) -> TaskKey {
+        TaskKey::new(self.tgid(), self.leader().start())
+    }
+
+    #[inline(always)]
+    fn start(self) -> u64 {
+        read(self.0, offset!(task_start_boottime))
+    }
+
+    /// This thread's name. Read as a string: before 5.17 the kernel leaves what an older, longer name had behind
+    /// the NUL.
+    #[inline(always)]
+    pub(crate) fn comm(self) -> Comm {
+        let mut comm = [0; 16];
+        read_str(&mut comm, self.0.wrapping_add(offset!(task_comm) as u64));
+        Comm(comm)
+    }
+
+    /// Zero for a kernel thread, and on some kernels at exit.
+    #[inline(always)]
+    pub(crate) fn mm(self) -> u64 {
+        read(self.0, offset!(task_mm))
+    }
+
+    #[inline(always)]
+    pub(crate) fn cgroup(self) -> Cgroup {
+        Cgroup::of_css_set(read(self.0, offset!(task_cgroups)))
+    }
+
+    #[inline(always)]
+    fn nsproxy(self) -> u64 {
+        read(self.0, offset!(task_nsproxy))
+    }
+
+    #[inline(always)]
+    pub(crate) fn net(self) -> Net {
+        Net::at(read(self.nsproxy(), offset!(nsproxy_net_ns)))
+    }
+
+    /// Inode of its mount namespace.
+    #[inline(always)]
+    pub(crate) fn mnt_ns(self) -> u32 {
+        read(read(self.nsproxy(), offset!(nsproxy_mnt_ns)), offset!(mnt_ns_inum))
+    }
+
+    /// Its pid in its own pid namespace, and that namespace's inode.
+    #[inline(always)]
+    pub(crate) fn pid_ns(self) -> (u32, u32) {
+        let pid: u64 = read(self.0, offset!(task_thread_pid));
+        let level: u32 = read(pid, offset!(pid_level));
+        let upid = pid
+            .wrapping_add(offset!(pid_numbers) as u64)
+            .wrapping_add(u64::from(level).wrapping_mul(offset!(upid_size) as u64));
+        let ns: u64 = read(upid, offset!(upid_ns));
+        (read(upid, offset!(upid_nr)), read(ns, offset!(pid_ns_inum)))
+    }
+
+    /// Whether no thread of the process is left: the count goes down before `sched_process_exit`.
+    #[inline(always)]
+    pub(crate) fn is_last(self) -> bool {
+        let signal: u64 = read(self.0, offset!(task_signal));
+        read::<u32>(signal, offset!(signal_live)) == 0
+    }
+
+    /// The process's wait status, once its last thread ends. A single thread that called `exit` sets only its own.
+    #[inline(always)]
+    pub(crate) fn status(self) -> u32 {
+        let signal: u64 = read(self.0, offset!(task_signal));
+        let group: u32 = read(signal, offset!(signal_group_exit_code));
+        let own: u32 = read(self.0, offset!(task_exit_code));
+        if group != 0 { group } else { own }
+    }
+
+    #[inline(always)]
+    pub(crate) fn describe(self) -> event::Task {
+        let leader = self.leader();
+        let parent = self.parent();
+        event::Task {
+            start: leader.start(),
+            parent_start: parent.start(),
+            cgroup: self.cgroup().id(),
+            pid: self.tgid(),
+            tid: read(self.0, offset!(task_pid)),
+            parent: parent.tgid(),
+            netns: self.net().inode(),
+            comm: leader.comm(),
+        }
+    }
+}
