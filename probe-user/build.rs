@@ -1,0 +1,104 @@
+//! Builds the eBPF object that the agent embeds, when the `live` feature asks for it.
+//!
+//! A plain cargo call rather than `aya-build`, which takes the switch for unstable flags from its own environment
+//! only, and there is no safe way to put it there.
+
+#[cfg(not(feature = "live"))]
+fn main() {}
+
+#[cfg(feature = "live")]
+fn main() {
+    if let Err(why) = ebpf::build() {
+        // This form reaches the user in one line, without the build script's own output around it.
+        println!("cargo::error={why}");
+    }
+}
+
+#[cfg(feature = "live")]
+mod ebpf {
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Output};
+    use std::{env, fs, io};
+
+    const PACKAGE: &str = "probe-ebpf";
+
+    /// Leaves the object as `$OUT_DIR/probe-ebpf`.
+    pub(super) fn build() -> Result<(), String> {
+        for path in [PACKAGE, "probe-common", "Cargo.lock"] {
+            println!("cargo::rerun-if-changed=../{path}");
+        }
+        check_tools()?;
+
+        let target = match var("CARGO_CFG_TARGET_ENDIAN")?.as_str() {
+            "big" => "bpfeb-unknown-none",
+            _ => "bpfel-unknown-none",
+        };
+        let out_dir = var("OUT_DIR")?;
+        let arch = var("CARGO_CFG_TARGET_ARCH")?;
+        let target_dir = target_dir(Path::new(&out_dir)).join(&arch);
+        let mut cargo = Command::new(var("CARGO")?);
+        cargo
+            .args(["build", "--package", PACKAGE, "--release", "--target", target])
+            .args(["-Z", "build-std=core", "--target-dir"])
+            .arg(&target_dir)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&arch))
+            // clippy's, when clippy runs us: it cannot link.
+            .env_remove("RUSTC_WORKSPACE_WRAPPER");
+        let out = cargo.output().map_err(|error| format!("cannot run cargo for {PACKAGE}: {error}"))?;
+        if !out.status.success() {
+            return Err(failure(&out));
+        }
+
+        let object = target_dir.join(target).join("release").join(PACKAGE);
+        fs::copy(&object, Path::new(&out_dir).join(PACKAGE))
+            .map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
+        Ok(())
+    }
+
+    /// Not the outer cargo's own target directory, whose lock is taken while this runs; one for all its profiles and
+    /// targets, since the object is the same for each and building `core` takes a while.
+    fn target_dir(out_dir: &Path) -> PathBuf {
+        let outer = out_dir.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
+        outer.unwrap_or(out_dir).join("bpf")
+    }
+
+    fn rustflags(arch: &str) -> String {
+        let arch = if arch.starts_with("riscv64") { "riscv64" } else { arch };
+        let bpf_target_arch = format!("--cfg=bpf_target_arch=\"{arch}\"");
+        [bpf_target_arch.as_str(), "-Cdebuginfo=2", "-Clink-arg=--btf"].join("\x1f")
+    }
+
+    fn check_tools() -> Result<(), String> {
+        match Command::new("bpf-linker").arg("--version").output() {
+            Ok(out) if out.status.success() => {}
+            Ok(_) => return Err("bpf-linker is here but does not run: run `cargo xtask setup`".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err("bpf-linker is not in PATH: run `cargo xtask setup`".to_owned());
+            }
+            Err(error) => return Err(format!("cannot run bpf-linker: {error}")),
+        }
+        let sysroot = Command::new(var("RUSTC")?)
+            .args(["--print", "sysroot"])
+            .output()
+            .map_err(|error| format!("cannot run rustc: {error}"))?;
+        let sysroot = String::from_utf8_lossy(&sysroot.stdout);
+        if !Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core").is_dir() {
+            return Err("this toolchain has no rust-src component: run `cargo xtask setup`".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The compiler's own words; cargo shows each line as it stands.
+    fn failure(out: &Output) -> String {
+        let text = String::from_utf8_lossy(&out.stderr);
+        for line in text.lines() {
+            println!("cargo::error={line}");
+        }
+        format!("{PACKAGE} did not build ({})", out.status)
+    }
+
+    fn var(name: &str) -> Result<String, String> {
+        env::var(name).map_err(|error| format!("{name} as cargo sets it: {error}"))
+    }
+}

@@ -1,0 +1,224 @@
+//! Takes in what sources say, drives the engine, hands out what it says, until it is told to end.
+//!
+//! The end goes from left to right: the sources are told to stop, send what they still have and close the channel;
+//! the engine is given that and then the time, so that it holds nothing back; the outlets write the rest. Each has
+//! until a deadline.
+
+use std::{future, io, time::Duration};
+
+use tokio::{
+    sync::mpsc,
+    time::{self, Instant},
+};
+
+use crate::{
+    engine::{
+        change::Question,
+        fact::{Fact, Observation, Origin},
+        time::Timestamp,
+    },
+    recording::{Call, WriteError},
+    session::Session,
+    sink::{outlet::Outlet, shelf::Shelf},
+    source::{
+        channel::{Asker, Batch, Stopper},
+        clock,
+    },
+};
+
+/// How long the sources may take to end, and then the outlets.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How often the wall clock is looked at, while anything happens.
+const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+
+/// A change of the wall clock that is told. What is below it is slewing, or the reading's own error.
+const CLOCK_STEP_NS: u64 = 1_000_000;
+
+/// What one run is made of.
+pub struct Agent {
+    pub session: Session,
+    pub batches: mpsc::Receiver<Batch>,
+    pub stopper: Stopper,
+    pub routes: Routes,
+    /// Where the stream goes.
+    pub stream: Outlet,
+    /// Where the recording goes, if one is made.
+    pub recording: Option<Outlet>,
+    /// Where the findings are kept, if they are.
+    pub shelf: Option<Shelf>,
+}
+
+/// Who answers which question. Whose way is gone has no more to answer, and may end.
+#[derive(Debug, Default)]
+pub struct Routes {
+    /// Reads the node's files.
+    pub files: Option<Asker>,
+    /// Watches namespaces; only there where hooks cannot.
+    pub netlink: Option<Asker>,
+}
+
+/// What made a run end early, or end with something missing.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("cannot write to standard output: {0}")]
+    Stream(io::Error),
+    #[error("cannot write the recording: {0}")]
+    Recording(io::Error),
+    #[error("cannot record: {0}")]
+    Unrecordable(#[from] WriteError),
+    #[error("the sources did not end within {} s: what they had last is missing", GRACE.as_secs())]
+    Sources,
+    #[error("the hooks' records can no longer be read: see the warning before")]
+    Blind,
+}
+
+impl Agent {
+    /// Works until `end` completes, all sources have ended, or something cannot be written. Gives back the session, for
+    /// what it has counted.
+    pub async fn run(mut self, end: impl Future<Output = ()>) -> (Session, Result<(), AgentError>) {
+        let mut result = self.work(end).await;
+        self.stopper.stop();
+        self.routes = Routes::default();
+        if result.is_ok() {
+            result = self.drain(Instant::now() + GRACE).await;
+        }
+        // A source that still sends learns that nobody takes it.
+        self.batches.close();
+        if let Some(shelf) = self.shelf {
+            let kept = shelf.finish(clock::now(), self.session.findings());
+            // Who keeps them has warned already.
+            time::timeout(GRACE, kept).await.ok();
+        }
+        let closed = close(&mut self.session, self.stream, self.recording).await;
+        (self.session, result.and(closed))
+    }
+
+    async fn work(&mut self, end: impl Future<Output = ()>) -> Result<(), AgentError> {
+        let mut end = std::pin::pin!(end);
+        let mut clock_due = clock::now();
+        loop {
+            let due = until(self.session.deadline());
+            let kept = until(self.shelf.as_ref().map(|it| it.due(self.session.findings_revision())));
+            tokio::select! {
+                () = &mut end => return Ok(()),
+                batch = self.batches.recv() => match batch {
+                    Some(batch) => self.take(batch)?,
+                    None => return Ok(()),
+                },
+                () = due => self.call(Call::Advance(clock::now()))?,
+                () = kept => {}
+            }
+            let now = clock::now();
+            self.keep(now);
+            if now >= clock_due {
+                clock_due = now + CLOCK_PERIOD;
+                self.look_at_the_clock(now)?;
+            }
+            tokio::select! {
+                () = &mut end => return Ok(()),
+                written = self.write(None) => written?,
+            }
+        }
+    }
+
+    /// Takes what the sources still have, until the last has ended.
+    async fn drain(&mut self, deadline: Instant) -> Result<(), AgentError> {
+        loop {
+            let batch = time::timeout_at(deadline, self.batches.recv()).await;
+            let Some(batch) = batch.map_err(|_late| AgentError::Sources)? else { break };
+            self.take(batch)?;
+            self.write(Some(deadline)).await?;
+        }
+        // Nothing more will come for which anything could wait.
+        let all = clock::now() + self.session.hold();
+        self.call(Call::Advance(all))?;
+        self.write(Some(deadline)).await
+    }
+
+    fn take(&mut self, batch: Batch) -> Result<(), AgentError> {
+        batch.into_iter().try_for_each(|seen| self.call(Call::Observe(seen)))
+    }
+
+    fn call(&mut self, call: Call) -> Result<(), AgentError> {
+        self.session.call(call)?;
+        for question in self.session.questions() {
+            let route = match question {
+                Question::Container { .. }
+                | Question::Pod { .. }
+                | Question::Relist
+                | Question::Records
+                | Question::Program { .. }
+                | Question::Message { .. } => &self.routes.files,
+                Question::Watch { .. } => &self.routes.netlink,
+            };
+            if let Some(asker) = route {
+                asker.ask(question);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, now: Timestamp) {
+        if let Some(shelf) = &mut self.shelf {
+            let session = &self.session;
+            shelf.keep(now, session.boot_wall_ns(), session.findings_revision(), session.findings());
+        }
+    }
+
+    fn look_at_the_clock(&mut self, now: Timestamp) -> Result<(), AgentError> {
+        let boot_wall_ns = clock::boot_wall_ns();
+        if boot_wall_ns.abs_diff(self.session.boot_wall_ns()) <= CLOCK_STEP_NS {
+            return Ok(());
+        }
+        let fact = Fact::Clock { boot_wall_ns };
+        self.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))
+    }
+
+    /// The recording first: what was told can then be replayed. May be cancelled.
+    async fn write(&mut self, deadline: Option<Instant>) -> Result<(), AgentError> {
+        if let (Some(to), Some(bytes)) = (&mut self.recording, self.session.recorded()) {
+            in_time(deadline, to.send(bytes)).await.map_err(AgentError::Recording)?;
+        }
+        in_time(deadline, self.stream.send(self.session.told())).await.map_err(AgentError::Stream)
+    }
+}
+
+/// Ends both outlets, whatever becomes of either.
+async fn close(session: &mut Session, stream: Outlet, recording: Option<Outlet>) -> Result<(), AgentError> {
+    let recorded = match (session.end_recording(), recording) {
+        (Ok(mut rest), Some(to)) => finish(to, &mut rest).await.map_err(AgentError::Recording),
+        (Ok(_), None) => Ok(()),
+        (Err(error), _) => Err(error.into()),
+    };
+    let streamed = finish(stream, session.told()).await.map_err(AgentError::Stream);
+    recorded.and(streamed)
+}
+
+async fn finish(mut to: Outlet, rest: &mut Vec<u8>) -> io::Result<()> {
+    let finished = async {
+        to.send(rest).await?;
+        to.finish().await
+    };
+    in_time(Some(Instant::now() + GRACE), finished).await
+}
+
+/// Writes, until a deadline if there is one.
+async fn in_time(deadline: Option<Instant>, written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let Some(deadline) = deadline else { return written.await };
+    let late =
+        || io::Error::new(io::ErrorKind::TimedOut, format!("nobody took it within {} s", GRACE.as_secs()));
+    time::timeout_at(deadline, written).await.unwrap_or_else(|_late| Err(late()))
+}
+
+/// Waits for a time of boot; for ever if there is none. The timer does not count while the machine is suspended, so
+/// after that it is late by as long as it still had to wait, which is short.
+async fn until(deadline: Option<Timestamp>) {
+    match deadline {
+        Some(deadline) => time::sleep(deadline.since(clock::now())).await,
+        None => future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

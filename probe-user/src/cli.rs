@@ -1,0 +1,195 @@
+//! What was typed, and the one place that speaks to whoever typed it.
+//!
+//! **Invariant:** an error is one line on standard error; the exit code says which kind it is.
+
+mod args;
+#[cfg(feature = "live")]
+mod doctor;
+mod finding;
+#[cfg(feature = "live")]
+mod leaks;
+#[cfg(feature = "live")]
+mod live;
+mod output;
+#[cfg(feature = "live")]
+mod pods;
+mod replay;
+mod table;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+use tracing::level_filters::LevelFilter;
+
+/// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of this
+/// node belongs to, as it happens.
+#[derive(Debug, Parser)]
+#[command(name = "sandprobe", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Say more about what sandprobe itself does, on standard error; twice for all
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say which hook sees what and how well, then what happens, then a summary
+    #[cfg(feature = "live")]
+    Run(live::Run),
+    /// Say what happens
+    #[cfg(feature = "live")]
+    Watch(live::Watch),
+    /// Say what happens, and record it so that it can be replayed
+    #[cfg(feature = "live")]
+    Record(live::Record),
+    /// Say again what happened when a recording was made; needs no root and no kernel
+    Replay(replay::Replay),
+    /// List what is wrong on this node, as the running agent has found it
+    Findings(finding::Findings),
+    /// Explain one finding: the evidence in order, the cause, how to repair it
+    Explain(finding::Explain),
+    /// List the pods of this node from its files; needs no hooks
+    #[cfg(feature = "live")]
+    Pods(pods::Pods),
+    /// Look once for addresses that no sandbox has, on a node where sandprobe never ran; needs no hooks
+    #[cfg(feature = "live")]
+    Leaks(leaks::Leaks),
+    /// Say what sandprobe can see on this node, how, and what to change to see more
+    #[cfg(feature = "live")]
+    Doctor(doctor::Doctor),
+}
+
+impl Command {
+    /// How much its own flags ask to be said.
+    fn verbose(&self) -> u8 {
+        match self {
+            #[cfg(feature = "live")]
+            Self::Run(live::Run { probe, .. })
+            | Self::Watch(live::Watch { probe, .. })
+            | Self::Record(live::Record { probe, .. }) => probe.verbose(),
+            Self::Replay(_) | Self::Findings(_) | Self::Explain(_) => 0,
+            #[cfg(feature = "live")]
+            Self::Pods(_) | Self::Leaks(_) | Self::Doctor(_) => 0,
+        }
+    }
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or ended by ctrl-C, SIGTERM or a closed pipe
+  1  done, but something is missing: doctor found a limit, a recording was cut off, a file ended early
+  2  cannot run: wrong usage, unreadable input, a missing privilege or kernel feature";
+
+/// How the program ends when it does not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Whole,
+    /// Exit code 1; what is missing was said.
+    Part,
+    /// Exit code 2; why was said.
+    #[cfg(feature = "live")]
+    Nothing,
+}
+
+const CANNOT: u8 = 2;
+
+pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(typed) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    log(cli.verbose.max(cli.command.verbose()));
+    let done = match cli.command {
+        #[cfg(feature = "live")]
+        Command::Run(run) => run.run(),
+        #[cfg(feature = "live")]
+        Command::Watch(watch) => watch.run(),
+        #[cfg(feature = "live")]
+        Command::Record(record) => record.run(),
+        Command::Replay(replay) => replay.run(),
+        Command::Findings(findings) => findings.run(),
+        Command::Explain(explain) => explain.run(),
+        #[cfg(feature = "live")]
+        Command::Pods(pods) => pods.run(),
+        #[cfg(feature = "live")]
+        Command::Leaks(leaks) => leaks.run(),
+        #[cfg(feature = "live")]
+        Command::Doctor(doctor) => doctor.run(),
+    };
+    match done {
+        Ok(Done::Whole) => ExitCode::SUCCESS,
+        Ok(Done::Part) => ExitCode::from(1),
+        #[cfg(feature = "live")]
+        Ok(Done::Nothing) => ExitCode::from(CANNOT),
+        Err(error) => {
+            say(&format!("{error:#}"));
+            ExitCode::from(CANNOT)
+        }
+    }
+}
+
+/// Help and version as they are; an error in one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Who closes the pipe has read enough.
+            error.print().ok();
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            error.print().ok();
+        }
+        _ => say(&format!("{}; see sandprobe --help", one_line(&text))),
+    }
+    ExitCode::from(CANNOT)
+}
+
+/// The first paragraph of clap's message, which tells what is wrong; what follows is how to get help.
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// One line on standard error.
+fn say(text: &str) {
+    let text = text.replace('\n', " ");
+    // There is nowhere to complain about standard error.
+    writeln!(io::stderr(), "sandprobe: {text}").ok();
+}
+
+/// Warnings only, unless more is asked for: the stream is what matters.
+fn log(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::{Cli, one_line};
+
+    #[test]
+    fn the_commands_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_message_becomes_one_line() {
+        let message = "error: the following required arguments were not provided:\n  <FILE>\n\nUsage: x\n";
+        assert_eq!(one_line(message), "the following required arguments were not provided: <FILE>");
+    }
+}

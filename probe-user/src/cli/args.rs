@@ -1,0 +1,152 @@
+//! Flags that several commands have.
+
+use std::path::{Path, PathBuf};
+#[cfg(feature = "live")]
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+
+#[cfg(feature = "live")]
+use super::say;
+use crate::sink::{filter::Filter, word};
+#[cfg(feature = "live")]
+use crate::{
+    config::{Config, IpamStore, duration},
+    source::{backfill::store::Declared, host::HostRoot},
+};
+
+/// The form of what is written to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// Aligned columns for people, in color on a terminal
+    Text,
+    /// One JSON object a line for programs (docs/events.md)
+    Json,
+}
+
+/// What is told, and how.
+#[derive(Debug, Args)]
+pub(super) struct Shown {
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub(super) output: Form,
+
+    /// Tell only of pods in this namespace; may be repeated
+    #[arg(long, value_name = "NAME")]
+    namespace: Vec<String>,
+
+    /// Tell only of pods of this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pod: Vec<String>,
+
+    /// Tell only of containers of this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    container: Vec<String>,
+
+    /// Tell only events of this kind; may be repeated
+    #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(word::EVENTS))]
+    event: Vec<String>,
+}
+
+impl Shown {
+    pub(super) fn filter(&self) -> Filter {
+        Filter {
+            namespaces: self.namespace.clone(),
+            pods: self.pod.clone(),
+            containers: self.container.clone(),
+            events: self.event.clone(),
+        }
+    }
+}
+
+/// Which node.
+#[cfg(feature = "live")]
+#[derive(Debug, Args)]
+pub(super) struct HostArgs {
+    /// Where the root of the node's file system is seen: /host in a container that has it mounted there
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(super) host_root: PathBuf,
+}
+
+/// What else may be configured.
+#[cfg(feature = "live")]
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// The configuration, a TOML file (docs/configuration.md)
+    #[arg(long, value_name = "FILE", env = "SANDPROBE_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// A directory in which an IPAM plugin keeps a file for each address given out, named by it, with the
+    /// container's id in it; may be repeated, or be several with commas between
+    #[arg(
+        long = "ipam-store",
+        value_name = "DIR[:NETWORK]",
+        env = "SANDPROBE_IPAM_STORE",
+        value_delimiter = ','
+    )]
+    ipam_stores: Vec<String>,
+
+    /// How long an address may stay given out after its sandbox, while runtime and kubelet are up [default: 2m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    leak_grace: Option<Duration>,
+
+    /// How long the kernel may take a network namespace apart before that is stuck [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    stuck_after: Option<Duration>,
+
+    /// How long one call of a CNI plugin may take before it is slow [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    cni_slow: Option<Duration>,
+
+    /// So many CNI plugins at once are a queue [default: 20]
+    #[arg(long, value_name = "COUNT")]
+    cni_queue: Option<u32>,
+}
+
+#[cfg(feature = "live")]
+impl ConfigArgs {
+    /// The file's, with what was typed put in the place of what it says.
+    pub(super) fn load(&self) -> anyhow::Result<(Config, Vec<Declared>)> {
+        let mut config = Config::read(self.config.as_deref())?;
+        if !self.ipam_stores.is_empty() {
+            config.ipam_stores = self.ipam_stores.iter().map(|text| IpamStore::parse(text)).collect();
+        }
+        config.leak_grace = self.leak_grace.or(config.leak_grace);
+        config.stuck_after = self.stuck_after.or(config.stuck_after);
+        config.cni_slow = self.cni_slow.or(config.cni_slow);
+        config.cni_queue = self.cni_queue.or(config.cni_queue);
+        let stores = config.stores()?;
+        Ok((config, stores))
+    }
+}
+
+/// A wrong path is no error, for a plugin makes its directory when it first needs it; but it is said.
+#[cfg(feature = "live")]
+pub(super) fn warn_of_absent(stores: &[Declared], root: &HostRoot) {
+    for store in stores.iter().filter(|store| !store.is_there(root)) {
+        say(&format!("IPAM store {} is not there: it counts as empty until it is", store.dir().display()));
+    }
+}
+
+/// Where an agent and who asks it for its findings meet.
+#[derive(Debug, Args)]
+pub(super) struct StateArgs {
+    /// The directory in which "run" keeps its findings for "findings" and "explain"; "none" for nowhere
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/sandprobe", value_parser = state_dir)]
+    state_dir: StateDir,
+}
+
+/// A directory, or with none no state at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StateDir(Option<PathBuf>);
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of a value parser")]
+fn state_dir(text: &str) -> Result<StateDir, String> {
+    Ok(StateDir(Some(text).filter(|text| !matches!(*text, "" | "none")).map(PathBuf::from)))
+}
+
+impl StateArgs {
+    pub(super) fn dir(&self) -> Option<&Path> {
+        self.state_dir.0.as_deref()
+    }
+}

@@ -1,0 +1,93 @@
+//! `sandprobe doctor`: what can be seen on this node, how, and what to change to see more.
+
+mod check;
+mod cost;
+mod node;
+mod object;
+mod report;
+mod signal;
+
+use std::path::Path;
+
+use clap::Args;
+use tokio::runtime;
+
+use self::{
+    check::{Check, Grade},
+    report::Report,
+};
+use super::{
+    Done,
+    args::{Form, HostArgs},
+    live::{hooks::Hooks, place::Place},
+    output,
+};
+use crate::source::{
+    host::HostRoot,
+    live::attach::{OBJECT, Options, Probe},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    host: HostArgs,
+}
+
+impl Doctor {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let report = examine(&self.host.host_root);
+        let mut text = match self.output {
+            Form::Text => report.text(),
+            Form::Json => report.json()?,
+        };
+        output::write(&mut text)?;
+        match report.grade() {
+            Grade::Full => Ok(Done::Whole),
+            Grade::Degraded => Ok(Done::Part),
+            Grade::Cannot => Ok(Done::Nothing),
+        }
+    }
+}
+
+/// Attaches the hooks for a moment, since that alone shows what this kernel allows.
+fn examine(host_root: &Path) -> Report {
+    let mut checks = vec![
+        node::privilege(),
+        node::btf(),
+        node::lockdown(),
+        node::ftrace(),
+        node::tracefs(),
+        node::pid_namespace(),
+        object::object(OBJECT),
+    ];
+    let mut signals = Vec::new();
+    match HostRoot::open(host_root) {
+        Err(error) => checks.push(Check::cannot("host root", error.to_string())),
+        Ok(root) => match Place::find(root) {
+            Err(error) => checks.push(Check::cannot("cgroup", format!("{error:#}"))),
+            Ok(place) => {
+                checks.push(node::cgroup(&place.layout, &place.hierarchy));
+                let before = cost::of_a_system_call();
+                match hooks(&place, host_root) {
+                    Err(error) => checks.push(Check::cannot("hooks", format!("{error:#}"))),
+                    Ok(hooks) => {
+                        checks.push(signal::check(&hooks));
+                        checks.extend(cost::check(&hooks.reports, before));
+                        signals = hooks.reports.iter().map(signal::Row::of).collect();
+                    }
+                }
+            }
+        },
+    }
+    Report { checks, signals }
+}
+
+fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<Hooks> {
+    let probe = Probe::survey(&Options::new(&place.root, &place.hierarchy))?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(Hooks::prove(probe, host_root, &place.hierarchy))?)
+}

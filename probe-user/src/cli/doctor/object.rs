@@ -1,0 +1,145 @@
+//! The built-in eBPF object: whether it is what the loader will ask of it.
+
+use std::collections::BTreeSet;
+
+use object::{Architecture, BinaryFormat, File, Object, ObjectSection, ObjectSymbol, SymbolSection};
+
+use super::check::Check;
+use crate::{
+    engine::fact::Mechanism,
+    source::live::plan::{HOOKS, Program},
+};
+
+/// Maps that the agent itself opens.
+const MAPS: [&str; 3] = ["LIFECYCLE", "BULK", "TALLY"];
+/// Globals that the loader sets.
+const KNOBS: [&str; 2] = ["OFFSETS", "SWITCHES"];
+
+pub(super) fn object(bytes: &[u8]) -> Check {
+    match examine(bytes) {
+        Ok(found) => Check::full("eBPF object", found),
+        Err(why) => {
+            Check::cannot("eBPF object", why).advised("this binary was built wrongly: build it again")
+        }
+    }
+}
+
+fn examine(bytes: &[u8]) -> Result<String, String> {
+    let file = File::parse(bytes).map_err(|error| format!("not an object file: {error}"))?;
+    if file.format() != BinaryFormat::Elf || !file.is_64() || file.architecture() != Architecture::Bpf {
+        return Err(format!(
+            "not a 64-bit eBPF ELF file but {:?} for {:?}",
+            file.format(),
+            file.architecture()
+        ));
+    }
+    if file.is_little_endian() != cfg!(target_endian = "little") {
+        return Err("of another byte order than this machine".to_owned());
+    }
+    license(&file)?;
+    for section in [".BTF", ".BTF.ext"] {
+        if file.section_by_name(section).is_none_or(|section| section.size() == 0) {
+            return Err(format!("it has no {section}: bpf-linker was run without --btf"));
+        }
+    }
+    let sections = sections(&file);
+    let mut programs = 0;
+    for (mechanism, program) in planned() {
+        let section = sections.iter().find(|(symbol, _)| *symbol == program.name).map(|(_, section)| section);
+        let section = section.ok_or_else(|| format!("it has no program {}", program.name))?;
+        let expected = expected(mechanism, program);
+        if *section != expected {
+            return Err(format!("its program {} is in section {section}, not {expected}", program.name));
+        }
+        programs += 1;
+    }
+    for (names, kind) in [(&MAPS[..], ["maps", ".maps"]), (&KNOBS[..], [".rodata", ".data"])] {
+        for name in names {
+            let found =
+                sections.iter().any(|(symbol, section)| symbol == name && kind.contains(&section.as_str()));
+            if !found {
+                return Err(format!("it has no {name} in {}", kind[0]));
+            }
+        }
+    }
+    Ok(format!("{programs} programs as planned, maps, license, BTF; {} KiB", bytes.len() >> 10))
+}
+
+/// The kernel gives its GPL-only helpers to programs that say so.
+fn license(file: &File<'_>) -> Result<(), String> {
+    let section = file.section_by_name("license").ok_or("it has no license section")?;
+    let data = section.data().map_err(|error| format!("its license section cannot be read: {error}"))?;
+    let text = String::from_utf8_lossy(data);
+    let text = text.trim_end_matches('\0');
+    if matches!(text, "GPL" | "GPL v2" | "Dual MIT/GPL" | "Dual BSD/GPL") {
+        Ok(())
+    } else {
+        Err(format!("its license is {text:?}, with which the kernel refuses helpers"))
+    }
+}
+
+/// Each symbol that is defined, with the section it is in.
+fn sections<'a>(file: &'a File<'_>) -> BTreeSet<(&'a str, String)> {
+    let named = |symbol: object::Symbol<'a, 'a>| {
+        let SymbolSection::Section(index) = symbol.section() else { return None };
+        let section = file.section_by_index(index).ok()?;
+        Some((symbol.name().ok()?, section.name().ok()?.to_owned()))
+    };
+    file.symbols().filter_map(named).collect()
+}
+
+fn planned() -> impl Iterator<Item = (Mechanism, &'static Program)> {
+    HOOKS
+        .iter()
+        .flat_map(|hook| hook.tries)
+        .flat_map(|one| one.programs.iter().map(move |program| (one.mechanism, program)))
+}
+
+/// The section that aya takes for such a program. A program attached by name when it is loaded has no name there.
+fn expected(mechanism: Mechanism, program: &Program) -> String {
+    let target = program.target;
+    match mechanism {
+        // A try may be of several kinds of tracepoint: only those of a category are not raw.
+        Mechanism::Tracepoint | Mechanism::RawTracepoint => match target.split_once(':') {
+            Some((category, name)) => format!("tracepoint/{category}/{name}"),
+            None => format!("raw_tp/{target}"),
+        },
+        Mechanism::Fentry => format!("fentry/{target}"),
+        Mechanism::Fexit => format!("fexit/{target}"),
+        Mechanism::Kprobe => "kprobe".to_owned(),
+        Mechanism::Kretprobe => "kretprobe".to_owned(),
+        Mechanism::Netlink => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::object;
+    use crate::{cli::doctor::check::Grade, source::live::attach::OBJECT};
+
+    #[test]
+    fn the_object_that_is_built_in_is_as_planned() {
+        let check = object(OBJECT);
+        assert_eq!(check.grade, Grade::Full, "{}", check.found);
+    }
+
+    #[test]
+    fn what_is_no_such_object_is_refused() {
+        for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &OBJECT[..64], &OBJECT[..OBJECT.len() / 2]] {
+            assert_eq!(object(bytes).grade, Grade::Cannot);
+        }
+        // A program's name made another: the plan's is then missing.
+        let mut other = OBJECT.to_vec();
+        let name = b"fx_copy_net_ns";
+        for at in 0..other.len() - name.len() {
+            if other[at..].starts_with(name) {
+                other[at] = b'z';
+            }
+        }
+        assert_eq!(object(&other).grade, Grade::Cannot);
+        // The machine's number in the ELF header.
+        let mut foreign = OBJECT.to_vec();
+        foreign[18] = 62;
+        assert_eq!(object(&foreign).grade, Grade::Cannot);
+    }
+}

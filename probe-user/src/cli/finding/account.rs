@@ -1,0 +1,148 @@
+//! Where findings are read from. The one way in: who lists or explains them does not know how they came.
+
+use std::{
+    convert::Infallible,
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use crate::{
+    cli::{
+        args::StateArgs,
+        replay::{open, unreadable},
+    },
+    engine::{Engine, fact::Fact, finding::Finding, time::Timestamp},
+    recording::{
+        Call, ReadError, Reader,
+        state::{self, About},
+    },
+    sink::{Label, text::span},
+    source::replay::{Pace, ReplayError, replay},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct From {
+    #[command(flatten)]
+    state: StateArgs,
+
+    /// Read what a recording shows, not what the agent on this node has found; "-" is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
+    recording: Option<PathBuf>,
+}
+
+/// All findings, and what the times in them mean.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) label: Label,
+    pub(super) findings: Vec<Finding>,
+    /// In boot time, by which ages are told.
+    pub(super) now: Timestamp,
+    /// What makes them less than the whole truth of this moment, a line each.
+    pub(super) caveats: Vec<String>,
+}
+
+/// An agent that has shown nothing for so long is not at work.
+const STALE: Duration = Duration::from_secs(60);
+
+impl From {
+    pub(super) fn read(&self) -> anyhow::Result<Account> {
+        match (&self.recording, self.state.dir()) {
+            (Some(file), _) => recorded(file),
+            (None, Some(dir)) => kept(dir),
+            (None, None) => Err(anyhow!("nowhere to read findings from: give --state-dir or --recording")),
+        }
+    }
+}
+
+/// By the agent of this node.
+fn kept(dir: &Path) -> anyhow::Result<Account> {
+    let file = dir.join(FILE);
+    let bytes = match fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(anyhow!(
+                "no findings in {}: start sandprobe run on this node, or look once with sandprobe leaks",
+                dir.display()
+            ));
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(anyhow!("cannot read {}: {error}; run as root", file.display()));
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+    };
+    let (about, findings) = state::read(&bytes).with_context(|| file.display().to_string())?;
+    let wall = SystemTime::now();
+    let touched = fs::metadata(&file).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
+    let quiet = wall.duration_since(touched).unwrap_or_default();
+    let label =
+        Label { node: about.node.clone(), boot_id: about.boot_id.clone(), boot_wall_ns: about.boot_wall_ns };
+    Ok(Account {
+        now: boot_time(wall, about.boot_wall_ns),
+        caveats: caveat(&about, is_running(dir), quiet).into_iter().collect(),
+        label,
+        findings,
+    })
+}
+
+/// The same name as the agent writes.
+const FILE: &str = "findings.json";
+
+/// An agent locks the directory as long as it lives.
+fn is_running(dir: &Path) -> bool {
+    let locked = File::open(dir).map(|dir| dir.try_lock_shared());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock)))
+}
+
+fn caveat(about: &About, running: bool, quiet: Duration) -> Option<String> {
+    let ago = span(quiet);
+    if !running {
+        let how = if about.ended { "was ended" } else { "has ended" };
+        return Some(format!("sandprobe run {how} {ago} ago: this is what it knew then"));
+    }
+    (quiet > STALE).then(|| format!("sandprobe run has shown nothing for {ago}: it may hang"))
+}
+
+/// What the clocks of that boot would show; also when another boot came since.
+fn boot_time(wall: SystemTime, boot_wall_ns: i64) -> Timestamp {
+    let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let since = i128::try_from(wall).unwrap_or(0) - i128::from(boot_wall_ns);
+    Timestamp(u64::try_from(since).unwrap_or(0))
+}
+
+/// By an engine that is told what a recording has.
+fn recorded(file: &Path) -> anyhow::Result<Account> {
+    let mut reader = Reader::open(open(file)?).map_err(|error| unreadable(file, &error))?;
+    let header = reader.header().clone();
+    let mut label = Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns };
+    let mut engine = Engine::new(header.settings);
+    let mut now = Timestamp::ZERO;
+    let ended = replay(&mut reader, Pace::FlatOut, |call| {
+        match call {
+            Call::Observe(seen) => {
+                now = now.max(seen.at);
+                if let Fact::Clock { boot_wall_ns } = seen.fact {
+                    label.boot_wall_ns = boot_wall_ns;
+                }
+                engine.observe(seen);
+            }
+            // The last one is beyond the end, so that nothing is held back.
+            Call::Advance(at) => engine.advance(at),
+        }
+        while engine.poll().is_some() {}
+        Ok::<(), Infallible>(())
+    });
+    let caveats = match ended {
+        Ok(()) => Vec::new(),
+        Err(ReplayError::Read(error @ ReadError::CutOff { .. })) => {
+            vec![unreadable(file, &error).to_string()]
+        }
+        Err(ReplayError::Read(error)) => return Err(unreadable(file, &error)),
+        Err(ReplayError::Make(never)) => match never {},
+    };
+    Ok(Account { label, findings: engine.findings().cloned().collect(), now, caveats })
+}

@@ -1,0 +1,86 @@
+//! `sandprobe explain`.
+
+mod text;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::{
+    account::{Account, From},
+    select,
+};
+use crate::{
+    cli::{Done, args::Form, output, say},
+    engine::finding::Finding,
+    sink::{
+        evidence::changes,
+        jsonl::{self, Explanation},
+        meaning,
+        repair::repair,
+        text::short_key,
+    },
+};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Explain {
+    /// The finding's key, or any part of it that no other has
+    key: String,
+
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    from: From,
+}
+
+/// So many keys are listed when more than one is meant.
+const LISTED: usize = 10;
+
+impl Explain {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<Done> {
+        let account = self.from.read()?;
+        for caveat in &account.caveats {
+            say(caveat);
+        }
+        let matching = select::matching(&account.findings, &self.key);
+        let finding = match matching.as_slice() {
+            [finding] => finding,
+            [] => {
+                return Err(anyhow!(
+                    "no finding has {:?} in its key: see sandprobe findings --all",
+                    self.key
+                ));
+            }
+            many => return Err(ambiguous(&self.key, many)),
+        };
+        let mut bytes = match self.output {
+            Form::Text => text::text(finding, &account).into_bytes(),
+            Form::Json => json(finding, &account),
+        };
+        output::write(&mut bytes)?;
+        Ok(Done::Whole)
+    }
+}
+
+fn ambiguous(asked: &str, many: &[&Finding]) -> anyhow::Error {
+    let keys: Vec<String> = many.iter().take(LISTED).map(|it| short_key(&it.key)).collect();
+    let more = match many.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    anyhow!("{} findings have {asked:?} in their key: {}{more}", many.len(), keys.join(", "))
+}
+
+fn json(finding: &Finding, account: &Account) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let explanation = Explanation {
+        evidence: &changes(finding),
+        cause: meaning::cause(&finding.kind),
+        known: meaning::known(&finding.kind),
+        repair: &repair(finding),
+        documentation: &meaning::page(&finding.kind),
+    };
+    jsonl::explained(finding, explanation, &account.label, &mut bytes);
+    bytes
+}

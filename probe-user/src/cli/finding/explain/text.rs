@@ -1,0 +1,326 @@
+//! An explanation for people: the verdict, why, the evidence in order, and what to do.
+
+use std::fmt::Write as _;
+
+use super::super::{account::Account, list::pod};
+use crate::{
+    engine::{
+        change::{Change, CniCall, End, Process, What},
+        finding::Finding,
+        time::Timestamp,
+    },
+    sink::{
+        evidence::changes,
+        meaning,
+        repair::repair,
+        text::{brief, cut, detail, escaped, span},
+        verdict::summary,
+        wall::{Rfc3339, TimeOfDay},
+        word,
+    },
+};
+
+/// Columns of what is said in sentences.
+const WIDTH: usize = 100;
+
+/// Columns of an event's detail: a runtime's arguments, which are long paths, are cut.
+const DETAIL_WIDTH: usize = 110;
+
+pub(super) fn text(it: &Finding, account: &Account) -> String {
+    let mut text = format!("{}\n\n", escaped(&summary(&it.kind)));
+    head(it, account, &mut text);
+    text += "\nWhy\n";
+    wrap(meaning::cause(&it.kind), &mut text);
+    if it.gapped {
+        wrap("Records were lost while it was there: the cause may be another one.", &mut text);
+    }
+    let evidence = changes(it);
+    timeline(&evidence, account, &mut text);
+    calls(&evidence, &mut text);
+    killer(&evidence, &mut text);
+    versions(it, &mut text);
+    let known = meaning::known(&it.kind);
+    if !known.is_empty() {
+        text += "\nKnown as\n";
+        for line in known {
+            _ = writeln!(text, "  {line}");
+        }
+    }
+    text += "\nHow to repair\n";
+    for line in repair(it) {
+        _ = writeln!(text, "  {line}");
+    }
+    _ = write!(text, "\nMore: {}\n", meaning::page(&it.kind));
+    text
+}
+
+fn head(it: &Finding, account: &Account, text: &mut String) {
+    let mut line = |name: &str, what: &str| _ = writeln!(text, "  {name:10} {what}");
+    let at = |at: Timestamp| {
+        let wall = Rfc3339(account.label.wall_ns(at)).to_string();
+        format!("{wall} ({} ago)", span(account.now.since(at)))
+    };
+    line("kind", it.kind.name());
+    line("stage", &format!("{}, severity {}", word::stage(it.stage), word::severity(it.severity)));
+    if let Some(of) = &it.pod {
+        let uid = of.uid.as_ref().map(|uid| format!(" (uid {uid})")).unwrap_or_default();
+        line("pod", &format!("{}{uid}", pod(of)));
+    }
+    for id in &it.sandboxes {
+        line("sandbox", id.as_str());
+    }
+    line("since", &if it.since == Timestamp::ZERO { "before this boot".to_owned() } else { at(it.since) });
+    line("opened", &at(it.opened_at));
+    if let Some(confirmed) = it.confirmed_at {
+        line("confirmed", &at(confirmed));
+    }
+    if let Some(closed) = it.closed_at {
+        line("closed", &at(closed));
+    }
+    line("node", &escaped(&account.label.node));
+    line("key", &escaped(it.key.as_str()));
+}
+
+/// Sentences, two columns in.
+fn wrap(said: &str, text: &mut String) {
+    let mut used = 0;
+    for word in said.split_whitespace() {
+        if used > 0 && used + 1 + word.len() > WIDTH {
+            text.push('\n');
+            used = 0;
+        }
+        let before = if used == 0 { "  " } else { " " };
+        *text += before;
+        *text += word;
+        used += before.len() + word.len();
+    }
+    text.push('\n');
+}
+
+fn timeline(evidence: &[Change], account: &Account, text: &mut String) {
+    let Some(first) = evidence.first() else {
+        *text += "\nEvidence\n  none was told of its sandboxes: it was found in records alone\n";
+        return;
+    };
+    _ = write!(text, "\nEvidence (+0 is {} UTC)\n", TimeOfDay(account.label.wall_ns(first.at)));
+    let several = evidence.iter().any(|it| it.context.sandbox != first.context.sandbox);
+    let rows: Vec<_> = evidence.iter().map(|it| (offset(it.at, first.at), it)).collect();
+    let width = rows.iter().map(|(offset, _)| offset.chars().count()).max().unwrap_or(0);
+    let names = rows.iter().map(|(_, it)| it.what.name().len()).max().unwrap_or(0);
+    for (offset, it) in rows {
+        let whose = it.context.sandbox.as_ref().filter(|_| several).map(|id| format!("{}  ", id.short()));
+        let line = format!(
+            "  {offset:>width$}  {}{:names$}  {}",
+            whose.unwrap_or_default(),
+            it.what.name(),
+            cut(&brief(&detail(it)), DETAIL_WIDTH)
+        );
+        *text += line.trim_end();
+        text.push('\n');
+    }
+}
+
+fn offset(at: Timestamp, first: Timestamp) -> String {
+    if at == first { "+0".to_owned() } else { format!("+{}", span(at.since(first))) }
+}
+
+/// Each call of a plugin as it was made, with all that it was given.
+fn calls(evidence: &[Change], text: &mut String) {
+    let Some(first) = evidence.first() else { return };
+    let mut lines = String::new();
+    for change in evidence {
+        let at = offset(change.at, first.at);
+        match &change.what {
+            What::CniFinished { call, end, duration } => {
+                let how = end.as_ref().map_or_else(|| "its end was not seen".to_owned(), ended);
+                let said = called(call);
+                _ = writeln!(lines, "  {said}\n      ended at {at}: {how}, after {}", span(*duration));
+            }
+            What::CniStarted { call } if !is_finished(call, evidence) => {
+                _ = writeln!(lines, "  {}\n      began at {at}: no end was seen", called(call));
+            }
+            _ => {}
+        }
+    }
+    if !lines.is_empty() {
+        *text += "\nCNI calls\n";
+        *text += &lines;
+    }
+}
+
+fn is_finished(of: &CniCall, evidence: &[Change]) -> bool {
+    evidence.iter().any(|it| match &it.what {
+        What::CniFinished { call, .. } => call.process.key == of.process.key,
+        _ => false,
+    })
+}
+
+fn called(call: &CniCall) -> String {
+    let netns = match call.netns.as_deref() {
+        None => "CNI_NETNS not set".to_owned(),
+        Some("") => "CNI_NETNS empty".to_owned(),
+        Some(path) => format!("CNI_NETNS={}", escaped(path)),
+    };
+    let mut text = format!("{} {}: {netns}", escaped(&call.command), escaped(&call.plugin));
+    if let Some(ifname) = &call.ifname {
+        _ = write!(text, ", CNI_IFNAME={}", escaped(ifname));
+    }
+    _ = write!(text, ", process {}", call.process.key.pid);
+    if let Some(by) = &call.called_by {
+        _ = write!(text, ", called by {}", escaped(by));
+    }
+    text
+}
+
+fn ended(end: &End) -> String {
+    match end.signal {
+        None => format!("exit {}", end.code),
+        Some(number) => {
+            let name = word::signal_number(number).map_or_else(|| number.to_string(), str::to_owned);
+            let by = end.killer.as_ref().map(|by| format!(" from {}", named(by))).unwrap_or_default();
+            format!("killed by {name}{by}")
+        }
+    }
+}
+
+fn named(process: &Process) -> String {
+    format!("{}[{}], child of {}", escaped(&process.comm), process.key.pid, process.parent.pid)
+}
+
+/// Whoever killed something of the sandboxes.
+fn killer(evidence: &[Change], text: &mut String) {
+    let mut lines = String::new();
+    for change in evidence {
+        if let What::ProcessExit { process, end } | What::ContainerExited { process, end, .. } = &change.what
+            && (end.killer.is_some() || end.oom)
+        {
+            let why = if end.oom { " (out of memory)" } else { "" };
+            let name = escaped(&process.comm).into_owned();
+            _ = writeln!(lines, "  {name}[{}]: {}{why}", process.key.pid, ended(end));
+        }
+    }
+    if !lines.is_empty() {
+        *text += "\nKilled\n";
+        *text += &lines;
+    }
+}
+
+fn versions(it: &Finding, text: &mut String) {
+    if it.programs.is_empty() {
+        return;
+    }
+    *text += "\nPrograms\n";
+    let width = it.programs.iter().map(|it| it.path.chars().count()).max().unwrap_or(0);
+    for program in &it.programs {
+        let version = program.version.as_deref().unwrap_or("version not known");
+        _ = writeln!(text, "  {:width$}  {}", escaped(&program.path), escaped(version));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::text;
+    use crate::{
+        cli::finding::account::Account,
+        engine::{
+            change::{CniCall, End, Process, What},
+            fact::{Origin, PodName},
+            finding::{Evidence, Finding, Key, Kind, OutOfOrder, Severity, Stage},
+            id::{ContainerId, TaskKey},
+            time::Timestamp,
+            world::attempt::Exhibit,
+        },
+        sink::Label,
+    };
+
+    fn process(pid: u32, comm: &str) -> Process {
+        Process { key: TaskKey::new(pid, 1), parent: TaskKey::new(1, 1), comm: comm.to_owned() }
+    }
+
+    fn account() -> Account {
+        let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
+        Account { label, findings: Vec::new(), now: Timestamp(63_000_000_000), caveats: Vec::new() }
+    }
+
+    fn finding() -> Finding {
+        let sandbox = ContainerId::parse("e6f3").expect("an id");
+        let killer = process(77, "sh\x1b[2J");
+        let call = |netns: Option<&str>| CniCall {
+            command: "DEL".to_owned(),
+            plugin: "bridge".to_owned(),
+            netns: netns.map(str::to_owned),
+            ifname: Some("eth0".to_owned()),
+            process: process(80, "bridge"),
+            called_by: None,
+            delegated: false,
+        };
+        let end = End { code: 137, signal: Some(9), killer: Some(killer.clone()), oom: false };
+        let told = [
+            (1_000, What::SandboxCreated),
+            (1_250, What::ContainerExited { process: process(50, "pause"), end, ran: None }),
+            (1_300, What::CniStarted { call: call(Some("")) }),
+            (
+                1_340,
+                What::CniFinished {
+                    call: call(Some("")),
+                    end: Some(End::default()),
+                    duration: Duration::from_millis(40),
+                },
+            ),
+        ];
+        let evidence = told.map(|(ms, what)| Evidence {
+            sandbox: sandbox.clone(),
+            exhibit: Exhibit {
+                at: Timestamp(ms * 1_000_000),
+                origin: Origin::Kernel,
+                container: None,
+                netns: None,
+                cgroup: None,
+                what,
+            },
+        });
+        Finding {
+            key: Key::parse("teardown_out_of_order/e6f3").expect("a key"),
+            kind: Kind::TeardownOutOfOrder {
+                how: OutOfOrder::PauseKilled,
+                killer: Some(killer),
+                signal: Some(9),
+            },
+            severity: Severity::Warning,
+            stage: Stage::Confirmed,
+            since: Timestamp(1_250_000_000),
+            opened_at: Timestamp(2_000_000_000),
+            confirmed_at: Some(Timestamp(3_000_000_000)),
+            closed_at: None,
+            pod: Some(PodName {
+                namespace: Some("default".to_owned()),
+                name: Some("web-0".to_owned()),
+                uid: None,
+            }),
+            sandboxes: vec![sandbox],
+            gapped: true,
+            evidence: evidence.to_vec(),
+            programs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_evidence_is_told_from_its_first_event_on() {
+        let said = text(&finding(), &account());
+        for part in [
+            "  pod        default/web-0\n",
+            "  since      1970-01-01T00:00:01.250000000Z (1m01s ago)\n",
+            "Records were lost",
+            "Evidence (+0 is 00:00:01.000000 UTC)\n       +0  sandbox.created   e6f3\n",
+            "  +250 ms  container.exited",
+            "DEL bridge: CNI_NETNS empty, CNI_IFNAME=eth0, process 80\n      ended at +340 ms: exit 0, after 40.0 ms\n",
+            "  pause[50]: killed by SIGKILL from sh\\u{1b}[2J[77], child of 1\n",
+        ] {
+            assert!(said.contains(part), "no {part:?} in\n{said}");
+        }
+        assert_eq!(said.matches("DEL bridge: CNI_NETNS").count(), 1, "a call that ended is told once");
+        assert!(!said.contains('\x1b'));
+    }
+}

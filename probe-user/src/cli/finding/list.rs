@@ -1,0 +1,86 @@
+//! `sandprobe findings`.
+
+use clap::Args;
+
+use super::{
+    account::{Account, From},
+    select::{self, Select},
+};
+use crate::{
+    cli::{Done, args::Form, output, say, table::aligned},
+    engine::{fact::PodName, finding::Finding, time::Timestamp},
+    sink::{
+        jsonl,
+        text::{brief, escaped, short_key, span},
+        verdict::summary,
+        word,
+    },
+};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Findings {
+    #[command(flatten)]
+    select: Select,
+
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    from: From,
+}
+
+impl Findings {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<Done> {
+        let account = self.from.read()?;
+        for caveat in &account.caveats {
+            say(caveat);
+        }
+        let mut findings: Vec<&Finding> =
+            account.findings.iter().filter(|it| self.select.keeps(it)).collect();
+        select::sort(&mut findings);
+        let mut bytes = match self.output {
+            Form::Text => text(&findings, &account).into_bytes(),
+            Form::Json => {
+                let mut bytes = Vec::new();
+                findings.iter().for_each(|it| jsonl::finding(it, &account.label, &mut bytes));
+                bytes
+            }
+        };
+        output::write(&mut bytes)?;
+        Ok(Done::Whole)
+    }
+}
+
+fn text(findings: &[&Finding], account: &Account) -> String {
+    if findings.is_empty() {
+        return "no findings\n".to_owned();
+    }
+    let row = |it: &&Finding| {
+        [
+            word::stage(it.stage).to_owned(),
+            word::severity(it.severity).to_owned(),
+            it.kind.name().to_owned(),
+            it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
+            match it.since {
+                Timestamp::ZERO => "before boot".to_owned(),
+                since => span(account.now.since(since)),
+            },
+            brief(&summary(&it.kind)),
+            short_key(&it.key),
+        ]
+    };
+    let rows: Vec<_> = findings.iter().map(row).collect();
+    aligned(["STAGE", "SEVERITY", "KIND", "POD", "SINCE", "SUMMARY", "KEY"], &rows)
+}
+
+/// `namespace/name`, or what there is of it.
+pub(in crate::cli) fn pod(pod: &PodName) -> String {
+    match (&pod.namespace, &pod.name, &pod.uid) {
+        (Some(namespace), Some(name), _) => format!("{}/{}", escaped(namespace), escaped(name)),
+        (None, Some(name), _) => format!("?/{}", escaped(name)),
+        (_, None, Some(uid)) => uid.to_string(),
+        (Some(namespace), None, None) => format!("{}/?", escaped(namespace)),
+        (None, None, None) => "-".to_owned(),
+    }
+}

@@ -1,0 +1,79 @@
+//! `sandprobe leaks`: one look at a node that nobody has watched, from its files alone.
+//!
+//! **Invariant:** reads only. It says that nothing is leaked only if it could look everywhere that it knows of.
+
+mod look;
+mod report;
+
+use clap::Args;
+
+use super::{
+    Done,
+    args::{ConfigArgs, Form, HostArgs},
+    output, say,
+};
+use crate::{
+    engine::finding::{Finding, Kind, Stage},
+    sink::jsonl,
+};
+use look::{Look, Sight};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Leaks {
+    /// Write a script that frees what is leaked, each after a check under the plugin's own lock; run nothing
+    #[arg(long, conflicts_with = "output")]
+    repair_script: bool,
+
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    host: HostArgs,
+
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  no address is leaked, as far as the grace goes: candidates alone are no leak yet
+  1  at least one address is leaked
+  2  could not look, or not everywhere: nothing leaked was found, but it may be there";
+
+impl Leaks {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let (config, stores) = self.config.load()?;
+        let sight = Look { root: &self.host.host_root, stores: &stores, limits: config.limits() }.look()?;
+        for caveat in &sight.caveats {
+            say(caveat);
+        }
+        let leaked: Vec<&Finding> = sight.findings.iter().filter(|it| is_leaked(it)).collect();
+        let is_found = leaked.iter().any(|it| it.stage == Stage::Confirmed);
+        if !is_found && let Some(why) = sight.blind() {
+            say(&why);
+            return Ok(Done::Nothing);
+        }
+        output::write(&mut self.told(&sight, &leaked))?;
+        Ok(if is_found { Done::Part } else { Done::Whole })
+    }
+
+    fn told(&self, sight: &Sight, leaked: &[&Finding]) -> Vec<u8> {
+        if self.repair_script {
+            return report::script(leaked).into_bytes();
+        }
+        match self.output {
+            Form::Text => report::text(sight, leaked).into_bytes(),
+            Form::Json => {
+                let mut bytes = Vec::new();
+                sight.findings.iter().for_each(|it| jsonl::finding(it, &sight.label, &mut bytes));
+                bytes
+            }
+        }
+    }
+}
+
+fn is_leaked(finding: &Finding) -> bool {
+    matches!(finding.kind, Kind::LeakedAddress(_))
+}

@@ -1,0 +1,206 @@
+//! The one look: reads the node, lets the engine judge, and reads the records again before anything is held against
+//! them, so that what was in the making has come to an end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use crate::{
+    cli::{
+        args::warn_of_absent,
+        live::{identity, place::Place},
+    },
+    engine::{
+        Cleaners, Engine, Limits, Settings,
+        change::{Output, Question},
+        fact::{Fact, List, Network, Observation, Origin, StoreRead},
+        finding::Finding,
+        time::Timestamp,
+    },
+    sink::Label,
+    source::{
+        answer::Answerer,
+        backfill::{self, Node, store::Declared},
+        cgroup::Hierarchy,
+        clock,
+        host::{HostRoot, skipped::Skipped},
+    },
+};
+
+/// What is to be looked at.
+pub(super) struct Look<'a> {
+    pub(super) root: &'a Path,
+    pub(super) stores: &'a [Declared],
+    pub(super) limits: Limits,
+}
+
+/// What was seen.
+pub(super) struct Sight {
+    pub(super) findings: Vec<Finding>,
+    pub(super) label: Label,
+    pub(super) now: Timestamp,
+    pub(super) stores: Vec<StoreRead>,
+    pub(super) networks: Vec<Network>,
+    pub(super) caveats: Vec<String>,
+    runtimes: usize,
+    /// Of the lists that a verdict rests on, those that are not whole.
+    partial: BTreeSet<List>,
+    first_skipped: Option<String>,
+}
+
+/// Where this kernel says which boot it is of.
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
+
+impl Look<'_> {
+    pub(super) fn look(self) -> anyhow::Result<Sight> {
+        let frozen = self.root != Path::new("/") && !is_of_this_boot(self.root);
+        let root = HostRoot::open(self.root)?;
+        warn_of_absent(self.stores, &root);
+        let mut caveats = Vec::new();
+        let (root, hierarchy) = if frozen && root.folder("/proc/1").is_err() {
+            caveats.push("no processes are seen below --host-root: the records alone decide".to_owned());
+            // It has nothing in it.
+            (root, Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() })
+        } else {
+            let place = Place::find(root)?;
+            (place.root, place.hierarchy)
+        };
+        let settings = Settings { limits: self.limits, ..Settings::default() };
+        let header = identity::header(None, settings.clone());
+        let mut engine = Engine::new(settings);
+        let mut seen = Seen::default();
+        let node = Node {
+            root: &root,
+            hierarchy: &hierarchy,
+            clock: &clock::now,
+            boot_wall_ns: header.boot_wall_ns,
+            stores: self.stores,
+        };
+        let mut skipped = seen.pass(&mut engine, node, backfill::read);
+        skipped.append(answer(&mut engine, &root));
+        let cleaners = if frozen { Cleaners::Supposed } else { Cleaners::Seen };
+        let mut now = clock::now();
+        let mut findings = engine.survey(now, cleaners);
+        if !findings.is_empty() {
+            seen.forget();
+            skipped = seen.pass(&mut engine, node, backfill::records);
+            now = clock::now();
+            findings = engine.survey(now, cleaners);
+        }
+        let first_skipped = skipped.first.as_ref().map(|(path, why)| format!("{}: {why}", path.display()));
+        Ok(Sight {
+            findings,
+            label: Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns },
+            now,
+            stores: seen.stores.into_values().collect(),
+            networks: seen.networks,
+            caveats,
+            runtimes: seen.runtimes,
+            partial: seen.partial,
+            first_skipped,
+        })
+    }
+}
+
+/// What passes on its way to the engine.
+#[derive(Default)]
+struct Seen {
+    stores: BTreeMap<String, StoreRead>,
+    networks: Vec<Network>,
+    runtimes: usize,
+    partial: BTreeSet<List>,
+}
+
+type Batch = Vec<Observation>;
+/// The whole node, or a part of it.
+type Pass =
+    fn(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>) -> Result<Skipped, backfill::Closed>;
+
+impl Seen {
+    /// What is read anew.
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn pass(&mut self, engine: &mut Engine, node: Node<'_>, pass: Pass) -> Skipped {
+        pass(node, &mut |batch| {
+            for seen in batch {
+                self.note(&seen.fact);
+                engine.observe(seen);
+            }
+            Ok(())
+        })
+        // It is closed by who takes it alone, and that is the above.
+        .unwrap_or_default()
+    }
+
+    fn note(&mut self, fact: &Fact) {
+        match fact {
+            Fact::StoreRead(read) => _ = self.stores.insert(read.store.path.clone(), read.clone()),
+            Fact::NetworksRead(read) => self.networks.clone_from(&read.networks),
+            Fact::RuntimeRead(_) => self.runtimes += 1,
+            Fact::ListEnded { list: list @ (List::Ipam | List::Runtimes), complete: false } => {
+                self.partial.insert(*list);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sight {
+    /// Why nothing can be said, if so.
+    pub(super) fn blind(&self) -> Option<String> {
+        let first = self.first_skipped.as_deref().map(|it| format!("; first {it}")).unwrap_or_default();
+        if self.stores.is_empty() {
+            return Some(format!(
+                "cannot look: no IPAM store was found, neither host-local's (/var/lib/cni/networks, or where \
+                 /etc/cni/net.d says) nor ipamd's; name the plugin's own with --ipam-store DIR{first}"
+            ));
+        }
+        if self.partial.contains(&List::Ipam) {
+            return Some(format!(
+                "could not look everywhere: an IPAM store cannot be read; run as root{first}"
+            ));
+        }
+        // What no store holds needs no runtime to say so.
+        if self.stores.iter().all(|store| store.reservations.is_empty()) {
+            return None;
+        }
+        if self.partial.contains(&List::Runtimes) {
+            return Some(format!(
+                "could not look everywhere: a runtime's records of sandboxes cannot be read; run as root{first}"
+            ));
+        }
+        (self.runtimes == 0).then(|| {
+            "cannot look: no records of sandboxes were found, neither containerd's (/var/lib/containerd) nor \
+             CRI-O's (/var/lib/containers/storage) nor dockershim's; without them nothing says which addresses are \
+             still wanted"
+                .to_owned()
+        })
+    }
+}
+
+/// Whether the files below `root` are those of the running kernel.
+fn is_of_this_boot(root: &Path) -> bool {
+    let boot = |proc: &Path| fs::read(proc.join(BOOT_ID)).ok();
+    boot(Path::new("/proc")).is_some_and(|own| boot(&root.join("proc")) == Some(own))
+}
+
+/// Answers what the engine asks, until it asks no more.
+fn answer(engine: &mut Engine, root: &HostRoot) -> Skipped {
+    let mut answerer = Answerer::new(root);
+    let at = clock::now();
+    while let Some(output) = engine.poll() {
+        let fact = match output {
+            Output::Question(Question::Container { id }) => Some(answerer.container(&id)),
+            Output::Question(Question::Pod { uid }) => answerer.pod(&uid),
+            Output::Question(_) | Output::Change(_) => None,
+        };
+        if let Some(fact) = fact {
+            engine.observe(Observation { at, origin: Origin::Listed, fact });
+        }
+    }
+    answerer.skipped
+}

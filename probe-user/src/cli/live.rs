@@ -1,0 +1,152 @@
+//! `sandprobe run`, `watch` and `record`: one run of the agent, with more or less said around it.
+
+mod banner;
+pub(super) mod hooks;
+pub(super) mod identity;
+pub(super) mod place;
+mod start;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use self::start::Start;
+use super::{
+    Done,
+    args::{ConfigArgs, HostArgs, Shown, StateArgs},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    pub(super) probe: ProbeArgs,
+
+    #[command(flatten)]
+    state: StateArgs,
+
+    #[command(flatten)]
+    shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Watch {
+    #[command(flatten)]
+    pub(super) probe: ProbeArgs,
+
+    #[command(flatten)]
+    shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Record {
+    /// Where the recording goes; a file that is there is replaced
+    file: PathBuf,
+
+    #[command(flatten)]
+    pub(super) probe: ProbeArgs,
+
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// What is hooked, where, and how it is told.
+#[derive(Debug, Args)]
+pub(super) struct ProbeArgs {
+    /// Tell every program that begins and ends, not only those of pods and their runtimes
+    #[arg(long)]
+    all_execs: bool,
+
+    /// How long an event of a pod with no name yet is held back, so that it can be told with its name (1s, 500ms, 0)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = hold)]
+    hold: Duration,
+
+    /// The node's name in events; else $NODE_NAME, else the host's name
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+
+    /// Show the diagnostics of the eBPF programs, on standard error
+    #[arg(long)]
+    debug_bpf: bool,
+
+    #[command(flatten)]
+    host: HostArgs,
+
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// Longest hold: what is held back is kept in memory.
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
+
+fn hold(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let number: u64 = digits.parse().map_err(|error| format!("{digits:?}: {error}"))?;
+    let span = match unit {
+        "s" => Duration::from_secs(number),
+        "ms" => Duration::from_millis(number),
+        "" if number == 0 => Duration::ZERO,
+        "" => return Err("a unit is missing: s or ms".to_owned()),
+        other => return Err(format!("{other} is no unit: s or ms")),
+    };
+    if span > LONGEST_HOLD {
+        return Err(format!("more than {} s", LONGEST_HOLD.as_secs()));
+    }
+    Ok(span)
+}
+
+impl ProbeArgs {
+    /// The programs' diagnostics are told at the level below warnings.
+    pub(super) fn verbose(&self) -> u8 {
+        u8::from(self.debug_bpf)
+    }
+}
+
+impl Run {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        Start {
+            probe: &self.probe,
+            shown: &self.shown,
+            file: None,
+            state_dir: self.state.dir(),
+            banner: true,
+        }
+        .run()
+    }
+}
+
+impl Watch {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        Start { probe: &self.probe, shown: &self.shown, file: None, state_dir: None, banner: false }.run()
+    }
+}
+
+impl Record {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        Start {
+            probe: &self.probe,
+            shown: &self.shown,
+            file: Some(&self.file),
+            state_dir: None,
+            banner: false,
+        }
+        .run()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::hold;
+
+    #[test]
+    fn a_hold_has_a_unit_and_a_bound() {
+        assert_eq!(hold("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(hold("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(hold("0"), Ok(Duration::ZERO));
+        for bad in ["", "s", "1", "-1s", "1h", "61s", "99999999999999999999s", "1 s", "é"] {
+            assert!(hold(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What `run` says around the stream, on standard error: which hook sees what, then what was seen in all.
+
+use std::{path::Path, time::Duration};
+
+use probe_common::tally::Ring;
+
+use super::hooks::Hooks;
+use crate::{
+    recording::Header,
+    sink::{summary::Summary, text::span},
+    source::live::{attach::HookReport, tally::Totals},
+};
+
+/// A line for each signal, and one for each better way that did not work.
+pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str, state_dir: Option<&Path>) -> String {
+    let mut text = format!(
+        "sandprobe {} on {} (Linux {}), cgroups by {hierarchy}; hooks attached in {}, tested in {}\n",
+        header.made_by,
+        header.node,
+        header.kernel,
+        span(hooks.took),
+        span(hooks.test.took)
+    );
+    for report in &hooks.reports {
+        text += &format!("  {:14}  {}\n", report.signal.word(), how(report));
+        for (mechanism, why) in &report.missed {
+            text += &format!("  {:14}    not {}: {why}\n", "", mechanism.word());
+        }
+    }
+    if let Some(dir) = state_dir {
+        text += &format!("findings are kept in {}: sandprobe findings lists them\n", dir.display());
+    }
+    text
+}
+
+fn how(report: &HookReport) -> String {
+    let Some(mechanism) = report.mechanism else { return "not seen".to_owned() };
+    let programs = report.programs.join(", ");
+    let by = format!("{} {programs}", mechanism.word());
+    let by = by.trim_end();
+    if report.note.is_empty() { by.to_owned() } else { format!("{by}; degraded: {}", report.note) }
+}
+
+pub(super) fn end(summary: &Summary, totals: &Totals, ran: Duration) -> String {
+    let mut text = summary.text(ran);
+    let (version, status) = totals.cni_not_streamed();
+    if version + status > 0 {
+        text += &format!("  CNI calls counted only: {version} VERSION, {status} STATUS\n");
+    }
+    for (name, ring) in [("lifecycle", Ring::Lifecycle), ("bulk", Ring::Bulk)] {
+        let cpus = totals.lost_by_cpu(ring);
+        if cpus.iter().any(|lost| *lost > 0) {
+            text += &format!("  lost in the {name} ring, by CPU: {cpus:?}\n");
+        }
+    }
+    let skipped = totals.skipped_by_program();
+    if !skipped.is_empty() {
+        let each: Vec<String> = skipped.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        text += &format!("  runs that the kernel skipped, by program: {}\n", each.join(", "));
+    }
+    match totals.env_truncated() {
+        0 => {}
+        n => text += &format!("  environments longer than is searched for CNI variables: {n}\n"),
+    }
+    text
+}

@@ -1,0 +1,28 @@
+//! The node as it is found: its root, and which cgroup hierarchy tells its containers apart.
+
+use anyhow::Context;
+
+use crate::source::{
+    backfill::has_container,
+    cgroup::{Hierarchy, Layout},
+    host::HostRoot,
+};
+
+pub(in crate::cli) struct Place {
+    pub(in crate::cli) root: HostRoot,
+    pub(in crate::cli) layout: Layout,
+    pub(in crate::cli) hierarchy: Hierarchy,
+}
+
+impl Place {
+    pub(in crate::cli) fn find(root: HostRoot) -> anyhow::Result<Self> {
+        let layout = Layout::read(&root).context(
+            "cannot read the node's cgroup mounts in /proc/1 (does --host-root hold the node's /proc?)",
+        )?;
+        let hierarchy = layout
+            .choose(|hierarchy| has_container(&root, hierarchy))
+            .context("no cgroup hierarchy is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")?
+            .clone();
+        Ok(Self { root, layout, hierarchy })
+    }
+}

@@ -1,0 +1,240 @@
+//! Puts a run together: node, hooks, sources, session, outlets; and says how it ended.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    path::Path,
+    process,
+};
+
+use anyhow::{Context, anyhow};
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
+
+use super::{ProbeArgs, banner, hooks::Hooks, identity, place::Place};
+use crate::{
+    agent::{Agent, AgentError, Routes},
+    cli::{
+        Done,
+        args::{Shown, warn_of_absent},
+        output::{self, Reader},
+        say,
+    },
+    engine::{
+        Settings,
+        fact::{Fact, Observation, Origin},
+    },
+    recording::{Call, Header},
+    session::Session,
+    sink::{outlet::Outlet, shelf::Shelf},
+    source::{
+        backfill::store::Declared,
+        channel::{Stop, asks, feed, stop},
+        clock,
+        files::Files,
+        host::HostRoot,
+        live::{
+            attach::{HookReport, Options, Probe},
+            log::Logger,
+            tally::Totals,
+        },
+        ready::Ready,
+    },
+};
+
+/// Bytes of the ring for execs that belong to nothing: half a second of them at full speed. A ring is mapped twice in
+/// a row and all of it counts as memory of ours.
+const BULK: u32 = 2 << 20;
+
+const THREAD: &str = "cannot start a thread";
+
+pub(super) struct Start<'a> {
+    pub(super) probe: &'a ProbeArgs,
+    pub(super) shown: &'a Shown,
+    /// Where to record.
+    pub(super) file: Option<&'a Path>,
+    /// Where to keep the findings.
+    pub(super) state_dir: Option<&'a Path>,
+    /// Whether to say which hooks there are, and what was seen in all.
+    pub(super) banner: bool,
+}
+
+impl Start<'_> {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let (config, stores) = self.probe.config.load()?;
+        let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
+        warn_of_absent(&stores, &place.root);
+        // Before anything is hooked for it.
+        let file = self.file.map(create).transpose()?;
+        let settings = Settings { hold: self.probe.hold, limits: config.limits(), ..Settings::default() };
+        let header = identity::header(self.probe.node.clone(), settings);
+        let probe = Probe::load(&Options {
+            all_execs: self.probe.all_execs,
+            log: self.probe.debug_bpf,
+            bulk: BULK,
+            ..Options::new(&place.root, &place.hierarchy)
+        })?;
+        let start = clock::now();
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let Ended { session, totals, result } =
+            runtime.block_on(self.agent(place, stores, header, probe, file))?;
+        if self.banner {
+            tell(&banner::end(session.summary(), &totals, clock::now().since(start)));
+        }
+        self.ended(result)
+    }
+
+    /// Within the runtime: starts every source, then works until it is told to end.
+    async fn agent(
+        &self,
+        place: Place,
+        stores: Vec<Declared>,
+        header: Header,
+        probe: Probe,
+        file: Option<File>,
+    ) -> anyhow::Result<Ended> {
+        let end = told_to_end()?;
+        let host_root = &self.probe.host.host_root;
+        let hooks = Hooks::prove(probe, host_root, &place.hierarchy).await?;
+        if self.banner {
+            let hierarchy = match place.hierarchy.id {
+                0 => "the v2 hierarchy".to_owned(),
+                id => format!("v1 hierarchy {id}"),
+            };
+            tell(&banner::start(&header, &hooks, &hierarchy, self.state_dir));
+        }
+        let mut session = Session::new(&header, self.shown.filter(), output::sink(self.shown.output));
+        let recording = match file {
+            Some(file) => {
+                session.record(&header)?;
+                Some(Outlet::spawn("recording", file).context(THREAD)?)
+            }
+            None => None,
+        };
+        attached(&mut session, &hooks.reports)?;
+
+        let (feed, batches) = feed();
+        let (stopper, stop) = stop();
+        let mut routes = Routes::default();
+        if let Some(netlink) = hooks.netlink {
+            let (asker, questions) = asks();
+            netlink.start(feed.clone(), questions, stop.clone()).context(THREAD)?;
+            routes.netlink = Some(asker);
+        }
+        if let Some(logger) = hooks.logger {
+            tokio::spawn(diagnostics(logger, stop.clone()));
+        }
+        let (asker, questions) = asks();
+        routes.files = Some(asker);
+        let files = Files { root: place.root, hierarchy: place.hierarchy, stores };
+        files.start(feed.clone(), questions, stop.clone()).context(THREAD)?;
+        let drain = hooks.drain;
+        let (draining, mut drained) = oneshot::channel();
+        tokio::spawn(async move {
+            let totals = drain.run(&feed, stop).await;
+            draining.send(totals).ok();
+        });
+
+        // Standard output itself, without the buffer by lines that std keeps for it.
+        let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
+        let stream = Outlet::spawn("stream", File::from(stdout)).context(THREAD)?;
+        let shelf = match self.state_dir {
+            Some(dir) => Some(Shelf::open(dir, &header, process::id()).context(THREAD)?),
+            None => None,
+        };
+        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf };
+        let mut blind = None;
+        let (session, result) = agent
+            .run(async {
+                tokio::select! {
+                    () = end => {}
+                    // Without records to wait for there is nothing to run for.
+                    totals = &mut drained => blind = Some(totals.unwrap_or_default()),
+                }
+            })
+            .await;
+        let result = if blind.is_some() { result.and(Err(AgentError::Blind)) } else { result };
+        // It has ended, unless it is what did not end in time; then nothing was counted.
+        let totals = blind.unwrap_or_else(|| drained.try_recv().unwrap_or_default());
+        Ok(Ended { session, totals, result })
+    }
+
+    fn ended(&self, result: Result<(), AgentError>) -> anyhow::Result<Done> {
+        match result {
+            Ok(()) => Ok(Done::Whole),
+            Err(AgentError::Stream(error)) => match output::reader(Err(error))? {
+                Reader::There | Reader::Gone => Ok(Done::Whole),
+            },
+            Err(AgentError::Recording(error)) => {
+                let file = self.file.unwrap_or(Path::new("the recording"));
+                say(&format!("{}: {error}; what was written until then can be replayed", file.display()));
+                Ok(Done::Part)
+            }
+            Err(error @ (AgentError::Unrecordable(_) | AgentError::Sources | AgentError::Blind)) => {
+                say(&error.to_string());
+                Ok(Done::Part)
+            }
+        }
+    }
+}
+
+/// For its owner alone: the arguments of processes may hold what is nobody else's business.
+fn create(path: &Path) -> anyhow::Result<File> {
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.with_context(|| format!("cannot create {}", path.display()))
+}
+
+/// What is left of a run.
+struct Ended {
+    session: Session,
+    totals: Totals,
+    result: Result<(), AgentError>,
+}
+
+/// Tells the engine how each signal is seen.
+fn attached(session: &mut Session, reports: &[HookReport]) -> anyhow::Result<()> {
+    let at = clock::now();
+    for report in reports {
+        let fact = Fact::Attached(report.fact());
+        session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+    }
+    Ok(())
+}
+
+/// Completes at ctrl-C, SIGTERM, or when the terminal is closed.
+fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+    let hear = |kind| signal(kind).map_err(|error| anyhow!("cannot hear signals: {error}"));
+    let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
+    let mut hangup = hear(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
+}
+
+/// What the eBPF programs say of themselves, into our own log.
+async fn diagnostics(mut logger: Logger, mut stop: Stop) -> io::Result<()> {
+    let ready = Ready::new(logger.as_fd())?;
+    loop {
+        tokio::select! {
+            () = stop.requested() => return Ok(()),
+            readable = ready.wait() => readable?.clear_ready(),
+        }
+        logger.flush();
+    }
+}
+
+/// On standard error, so that standard output is the stream alone.
+fn tell(text: &str) {
+    io::stderr().write_all(text.as_bytes()).ok();
+}

@@ -1,0 +1,271 @@
+//! Pods as a table, or as one JSON object each.
+
+use serde::Serialize;
+
+use crate::{
+    cli::table::aligned,
+    engine::{
+        time::Timestamp,
+        view::{ContainerView, PodView, SandboxView},
+        world::{container, sandbox},
+    },
+    sink::{
+        text::{escaped, span},
+        word,
+    },
+};
+
+const HEADINGS: [&str; 8] = ["NAMESPACE", "NAME", "UID", "STATE", "CONTAINERS", "IP", "AGE", "SOURCE"];
+
+pub(super) fn text(pods: &[PodView], now: Timestamp) -> Vec<u8> {
+    let rows: Vec<[String; 8]> = pods.iter().map(|pod| cells(pod, now)).collect();
+    aligned(HEADINGS, &rows).into_bytes()
+}
+
+fn cells(pod: &PodView, now: Timestamp) -> [String; 8] {
+    let name =
+        |name: &Option<String>| name.as_deref().map_or_else(|| "-".to_owned(), |it| escaped(it).into_owned());
+    let running =
+        pod.containers.iter().filter(|it| matches!(it.state, container::State::Running { .. })).count();
+    let addresses: Vec<String> =
+        pod.sandboxes.iter().flat_map(|it| &it.addresses).map(|it| it.address.address.to_string()).collect();
+    let ip = if addresses.is_empty() { "-".to_owned() } else { addresses.join(",") };
+    [
+        name(&pod.namespace),
+        name(&pod.name),
+        pod.uid.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+        state(pod).to_owned(),
+        format!("{running}/{}", pod.containers.len()),
+        ip,
+        began(pod).map_or_else(|| "-".to_owned(), |start| span(now.since(start))),
+        word::name_source(pod.source).to_owned(),
+    ]
+}
+
+/// That of its newest sandbox.
+fn state(pod: &PodView) -> &'static str {
+    pod.sandboxes.last().map_or("no sandbox", |sandbox| sandbox_state(&sandbox.state))
+}
+
+fn sandbox_state(state: &sandbox::State) -> &'static str {
+    match state {
+        sandbox::State::Created => "created",
+        sandbox::State::Ready { .. } => "ready",
+        sandbox::State::Stopped { .. } => "stopped",
+    }
+}
+
+fn container_state(state: &container::State) -> &'static str {
+    match state {
+        container::State::Created => "created",
+        container::State::Running { .. } => "running",
+        container::State::Exited { .. } => "exited",
+    }
+}
+
+/// When its first process of those that run began: its files do not say when the pod itself did.
+fn began(pod: &PodView) -> Option<Timestamp> {
+    let start = |it: &ContainerView| match it.state {
+        container::State::Running { process, .. } if process.start != 0 => Some(Timestamp(process.start)),
+        container::State::Running { .. } | container::State::Created | container::State::Exited { .. } => {
+            None
+        }
+    };
+    pod.containers.iter().filter_map(start).min()
+}
+
+#[derive(Serialize)]
+struct Pod<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a str>,
+    source: &'static str,
+    state: &'static str,
+    sandboxes: Vec<Sandbox<'a>>,
+    containers: Vec<Container<'a>>,
+}
+
+#[derive(Serialize)]
+struct Sandbox<'a> {
+    id: &'a str,
+    state: &'static str,
+    host_network: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    netns: Option<Netns>,
+    addresses: Vec<Address<'a>>,
+}
+
+#[derive(Serialize)]
+struct Netns {
+    inode: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cookie: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Address<'a> {
+    address: String,
+    prefix: u8,
+    ifname: &'a str,
+}
+
+#[derive(Serialize)]
+struct Container<'a> {
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+}
+
+/// With the names and forms of the event stream.
+pub(super) fn json(pods: &[PodView]) -> anyhow::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for pod in pods {
+        serde_json::to_writer(&mut lines, &object(pod))?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
+fn object(pod: &PodView) -> Pod<'_> {
+    Pod {
+        namespace: pod.namespace.as_deref(),
+        name: pod.name.as_deref(),
+        uid: pod.uid.as_ref().map(|uid| uid.as_str()),
+        source: word::name_source(pod.source),
+        state: state(pod),
+        sandboxes: pod.sandboxes.iter().map(sandbox_object).collect(),
+        containers: pod
+            .containers
+            .iter()
+            .map(|it| Container {
+                id: it.id.as_str(),
+                name: it.name.as_deref(),
+                state: container_state(&it.state),
+                pid: it.pid,
+            })
+            .collect(),
+    }
+}
+
+fn sandbox_object(sandbox: &SandboxView) -> Sandbox<'_> {
+    Sandbox {
+        id: sandbox.id.as_str(),
+        state: sandbox_state(&sandbox.state),
+        host_network: sandbox.host_network,
+        pid: sandbox.pid,
+        netns: sandbox
+            .netns
+            .map(|key| Netns { inode: key.inode, cookie: (key.cookie != 0).then(|| key.cookie.to_string()) }),
+        addresses: sandbox
+            .addresses
+            .iter()
+            .map(|it| Address {
+                address: it.address.address.to_string(),
+                prefix: it.address.prefix,
+                ifname: &it.ifname,
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{json, text};
+    use crate::engine::{
+        fact::NameSource,
+        id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+        time::Timestamp,
+        view::{AddressView, ContainerView, PodView, SandboxView},
+        world::{container, sandbox},
+    };
+
+    fn pods() -> Vec<PodView> {
+        let id = |text| ContainerId::parse(text).expect("an id");
+        let at = Timestamp(100_000_000_000);
+        let address = Subnet { address: [10, 88, 0, 5].into(), prefix: 16 };
+        let full = PodView {
+            namespace: Some("default".to_owned()),
+            name: Some("web-0\x1b[2J".to_owned()),
+            uid: PodUid::parse("11111111-2222-3333-4444-555555555555"),
+            source: NameSource::Bundle,
+            since: at,
+            listed: true,
+            sandboxes: vec![SandboxView {
+                id: id("e6f3"),
+                state: sandbox::State::Ready { at },
+                since: at,
+                listed: true,
+                host_network: false,
+                pid: Some(100),
+                netns: Some(NetnsKey::new(4_026_532_301, 7)),
+                addresses: vec![AddressView { address, ifname: "eth0".to_owned() }],
+            }],
+            containers: vec![
+                ContainerView {
+                    id: id("c0ffee"),
+                    name: Some("nginx".to_owned()),
+                    sandbox: Some(id("e6f3")),
+                    state: container::State::Running {
+                        process: TaskKey::new(101, 40_000_000_000),
+                        since: at,
+                        listed: true,
+                    },
+                    pid: Some(101),
+                },
+                ContainerView {
+                    id: id("dead"),
+                    name: None,
+                    sandbox: None,
+                    state: container::State::Exited { at },
+                    pid: None,
+                },
+            ],
+        };
+        let bare = PodView {
+            namespace: None,
+            name: None,
+            sandboxes: Vec::new(),
+            containers: Vec::new(),
+            source: NameSource::CgroupPath,
+            ..full.clone()
+        };
+        vec![full, bare]
+    }
+
+    #[test]
+    fn a_table_tells_what_is_known() {
+        assert_eq!(
+            String::from_utf8(text(&pods(), Timestamp(100_000_000_000))).expect("text"),
+            "\
+NAMESPACE  NAME            UID                                   STATE       CONTAINERS  IP         AGE    SOURCE
+default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m00s  bundle
+-          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      cgroup_path
+"
+        );
+    }
+
+    #[test]
+    fn json_is_one_object_a_pod() {
+        let lines = String::from_utf8(json(&pods()).expect("JSON")).expect("JSON is UTF-8");
+        assert_eq!(
+            lines.lines().nth(1),
+            Some(concat!(
+                r#"{"uid":"11111111-2222-3333-4444-555555555555","source":"cgroup_path","#,
+                r#""state":"no sandbox","sandboxes":[],"containers":[]}"#
+            ))
+        );
+        let first: serde_json::Value =
+            serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+        assert_eq!(first["sandboxes"][0]["netns"]["inode"], 4_026_532_301_u32);
+        assert_eq!(first["sandboxes"][0]["netns"]["cookie"], "7");
+        assert_eq!(first["containers"][0]["state"], "running");
+    }
+}

@@ -1,0 +1,101 @@
+//! `sandprobe replay`: the same bytes again.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use super::{
+    Done,
+    args::Shown,
+    output::{self, Reader as Audience},
+    say,
+};
+use crate::{
+    recording::{ReadError, Reader},
+    session::Session,
+    source::replay::{Pace, ReplayError, replay},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// The recording; "-" is standard input
+    file: PathBuf,
+
+    /// As fast as it happened then, not as fast as possible
+    #[arg(long)]
+    pace: bool,
+
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// Bytes of output that are collected before they are written, when nobody waits for them.
+const CHUNK: usize = 64 << 10;
+
+/// Why no further call is made.
+enum Stopped {
+    AudienceGone,
+    Failed(anyhow::Error),
+}
+
+impl Replay {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let mut reader = Reader::open(open(&self.file)?).map_err(|error| unreadable(&self.file, &error))?;
+        let mut session = Session::new(reader.header(), self.shown.filter(), output::sink(self.shown.output));
+        let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
+        let ended = replay(&mut reader, pace, |call| {
+            session.call(call).map_err(|error| Stopped::Failed(error.into()))?;
+            if session.told().len() > chunk { write(session.told()) } else { Ok(()) }
+        });
+        let cut_off = match ended {
+            Ok(()) => None,
+            Err(ReplayError::Make(Stopped::AudienceGone)) => return Ok(Done::Whole),
+            Err(ReplayError::Make(Stopped::Failed(error))) => return Err(error),
+            Err(ReplayError::Read(error)) => Some(error),
+        };
+        // What was whole is told before what was wrong.
+        match write(session.told()) {
+            Ok(()) => {}
+            Err(Stopped::AudienceGone) => return Ok(Done::Whole),
+            Err(Stopped::Failed(error)) => return Err(error),
+        }
+        match cut_off {
+            None => Ok(Done::Whole),
+            Some(error @ ReadError::CutOff { .. }) => {
+                say(&unreadable(&self.file, &error).to_string());
+                Ok(Done::Part)
+            }
+            Some(error) => Err(unreadable(&self.file, &error)),
+        }
+    }
+}
+
+pub(super) fn open(file: &Path) -> anyhow::Result<Box<dyn BufRead>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    // Opening a directory works, reading it does not.
+    let about = opened.metadata().with_context(|| format!("cannot read {}", file.display()))?;
+    if about.is_dir() {
+        return Err(anyhow!("{} is a directory: give the file that sandprobe record wrote", file.display()));
+    }
+    Ok(Box::new(BufReader::with_capacity(CHUNK, opened)))
+}
+
+pub(super) fn unreadable(file: &Path, error: &ReadError) -> anyhow::Error {
+    anyhow!("{}: {error}", file.display())
+}
+
+fn write(bytes: &mut Vec<u8>) -> Result<(), Stopped> {
+    match output::write(bytes) {
+        Ok(Audience::There) => Ok(()),
+        Ok(Audience::Gone) => Err(Stopped::AudienceGone),
+        Err(error) => Err(Stopped::Failed(error)),
+    }
+}

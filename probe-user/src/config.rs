@@ -1,0 +1,210 @@
+//! What the user configures: read once from a TOML file, in which nothing may stand that is not understood.
+//!
+//! Each thing here has a default, and a flag where one serves; a flag goes before the environment, that before the
+//! file, and the file before the default.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::{engine::Limits, source::backfill::store::Declared};
+
+/// Longest file taken, bytes.
+const LONGEST: u64 = 1 << 20;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Directories in which an IPAM plugin keeps a file for each address given out, named by it, with the
+    /// container's id in it: `[[ipam_store]]` with `dir` and, if it is of one network, `network`.
+    #[serde(rename = "ipam_store")]
+    pub ipam_stores: Vec<IpamStore>,
+    /// How long an address must have been nobody's, with runtime and kubelet up, before it is leaked.
+    #[serde(deserialize_with = "span")]
+    pub leak_grace: Option<Duration>,
+    /// How long a teardown may take before it is stuck.
+    #[serde(deserialize_with = "span")]
+    pub stuck_after: Option<Duration>,
+    /// How long a CNI call may take before it is slow.
+    #[serde(deserialize_with = "span")]
+    pub cni_slow: Option<Duration>,
+    /// So many CNI plugins at once are a queue.
+    pub cni_queue: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IpamStore {
+    pub dir: PathBuf,
+    pub network: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read the configuration {path}: {why}; correct --config or make it readable", path = path.display())]
+    Unreadable { path: PathBuf, why: io::Error },
+    #[error("configuration {path} is larger than {LONGEST} bytes: it is none of sandprobe's", path = path.display())]
+    TooLarge { path: PathBuf },
+    #[error("configuration {path}{at}: {why}; see docs/configuration.md", path = path.display())]
+    Wrong { path: PathBuf, at: String, why: String },
+    #[error("IPAM store {dir:?} is no absolute path: give it as it is seen on the node, from / on")]
+    Relative { dir: PathBuf },
+}
+
+impl Config {
+    /// The file's; without one, all defaults.
+    pub fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
+            .map_err(|why| ConfigError::Unreadable { path: path.to_owned(), why })?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(ConfigError::TooLarge { path: path.to_owned() });
+        }
+        Self::parse(&bytes).map_err(|(at, why)| ConfigError::Wrong { path: path.to_owned(), at, why })
+    }
+
+    /// The stores in the form in which they are read.
+    pub fn stores(&self) -> Result<Vec<Declared>, ConfigError> {
+        let declared = |IpamStore { dir, network }: &IpamStore| {
+            Declared::new(dir, network.clone()).ok_or_else(|| ConfigError::Relative { dir: dir.clone() })
+        };
+        self.ipam_stores.iter().map(declared).collect()
+    }
+
+    /// The engine's limits, where they are given.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let default = Limits::default();
+        Limits {
+            leak_grace: self.leak_grace.unwrap_or(default.leak_grace),
+            stuck_after: self.stuck_after.unwrap_or(default.stuck_after),
+            cni_slow: self.cni_slow.unwrap_or(default.cni_slow),
+            cni_queue: self.cni_queue.unwrap_or(default.cni_queue),
+        }
+    }
+
+    /// An error is where, and what.
+    fn parse(bytes: &[u8]) -> Result<Self, (String, String)> {
+        let text = str::from_utf8(bytes).map_err(|error| (String::new(), error.to_string()))?;
+        toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| before.matches('\n').count() + 1);
+            let at = line.map(|line| format!(" line {line}")).unwrap_or_default();
+            (at, error.message().replace('\n', " "))
+        })
+    }
+}
+
+impl IpamStore {
+    /// `DIR[:NETWORK]`
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text.rsplit_once(':') {
+            Some((dir, network)) if !network.is_empty() && !network.contains('/') => {
+                Self { dir: dir.into(), network: Some(network.to_owned()) }
+            }
+            _ => Self { dir: text.into(), network: None },
+        }
+    }
+}
+
+/// `250ms`, `2s`, `2m` or `1h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let digits = &text[..text.len() - unit.len()];
+    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is no time: {error}"))?;
+    let of = |unit: u64| number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too long"));
+    match unit {
+        "ms" => of(1),
+        "s" => of(1000),
+        "m" => of(60 * 1000),
+        "h" => of(3600 * 1000),
+        _ => Err(format!("{text:?} has no unit of time behind its number: ms, s, m or h")),
+    }
+    .map(Duration::from_millis)
+}
+
+fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, time::Duration};
+
+    use super::{Config, IpamStore, duration};
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text.as_bytes()).map_err(|(at, why)| format!("{at}: {why}"))
+    }
+
+    #[test]
+    fn everything_has_a_default_and_a_key() {
+        assert_eq!(parse(""), Ok(Config::default()));
+        let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\n\
+            [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
+        let config = parse(text).expect("a configuration");
+        assert_eq!(config.leak_grace, Some(Duration::from_secs(120)));
+        assert_eq!(config.stuck_after, Some(Duration::from_secs(30)));
+        assert_eq!(config.cni_slow, Some(Duration::from_millis(500)));
+        assert_eq!(config.cni_queue, Some(7));
+        assert_eq!(config.limits().leak_grace, Duration::from_secs(120));
+        let store = |text| IpamStore::parse(text);
+        assert_eq!(config.ipam_stores, [store("/var/lib/x"), store("/y:podnet")]);
+        assert_eq!(config.stores().expect("absolute paths").len(), 2);
+    }
+
+    #[test]
+    fn a_mistake_is_one_line_that_says_where() {
+        for (text, told) in [
+            ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
+            ("leak_grace = 2", " line 1: invalid type: integer `2`"),
+            ("\nleak_grace = '2'", " line 2: \"2\" has no unit of time"),
+            ("[[ipam_store]]\nnetwork = 'x'", " line 1: missing field `dir`"),
+            ("[[ipam_store]]\ndir = '/x'\nkind = 'y'", " line 3: unknown field `kind`"),
+            ("leak_grace", " line 1: "),
+        ] {
+            let error = parse(text).expect_err("a mistake");
+            assert!(error.starts_with(told) && !error.contains('\n'), "{text:?}: {error}");
+        }
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("config.toml");
+        let error = Config::read(Some(&path)).expect_err("no such file").to_string();
+        assert!(error.contains("config.toml: No such file"), "{error}");
+        fs::write(&path, "x = 1\n").expect("a file");
+        let error = Config::read(Some(&path)).expect_err("a mistake").to_string();
+        assert!(error.contains("config.toml line 1: unknown field `x`"), "{error}");
+        fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("a file");
+        assert!(Config::read(Some(&path)).is_err());
+        let config = parse("[[ipam_store]]\ndir = 'x'").expect("a configuration");
+        assert!(config.stores().is_err());
+    }
+
+    #[test]
+    fn a_store_may_be_of_one_network() {
+        let store = IpamStore::parse("/var/lib/x:podnet");
+        assert_eq!((&*store.dir, store.network.as_deref()), (Path::new("/var/lib/x"), Some("podnet")));
+        for whole in ["/var/lib/x", "/a:b/c", "/x:"] {
+            let store = IpamStore::parse(whole);
+            assert_eq!((&*store.dir, store.network), (Path::new(whole), None), "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(duration("90m"), Ok(Duration::from_secs(5400)));
+        for bad in
+            ["", "2", "m", "-1s", "1.5s", "2 m", "2d", "99999999999999999999s", "18446744073709551615h", "é"]
+        {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Believes, remembers and judges. Four verbs, no clock, no path, no error: the same calls give the same outputs.
+//!
+//! **Invariant:** nothing here does I/O or reads a clock; time is the number that the caller gives.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::wildcard_enum_match_arm)]
+
+pub mod change;
+pub mod count;
+pub mod decode;
+mod detect;
+pub mod fact;
+pub mod finding;
+pub mod id;
+pub mod outbox;
+pub mod time;
+pub mod timeline;
+pub mod timer;
+pub mod view;
+mod word;
+pub mod world;
+
+use std::{collections::VecDeque, time::Duration};
+
+use change::{Output, What};
+use count::Counts;
+pub use detect::{Cleaners, Limits};
+use detect::{Docket, Sight};
+use fact::{Fact, Observation, Origin};
+use finding::{Finding, Key};
+use outbox::Outbox;
+use time::Timestamp;
+use timeline::{Placed, Timeline};
+use view::{PodView, PoolView};
+use world::{Clockwork, Row, World};
+
+/// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a change of a pod that has no name yet is held back so that it can be told with its name.
+    pub hold: Duration,
+    /// The first sequence number to give.
+    pub first_seq: u64,
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { hold: fact::DEFAULT_HOLD, first_seq: 1, limits: Limits::default() }
+    }
+}
+
+#[derive(Debug)]
+pub struct Engine {
+    settings: Settings,
+    timeline: Timeline,
+    world: World,
+    outbox: Outbox,
+    docket: Docket,
+    /// What can be taken by `poll`.
+    ready: VecDeque<Output>,
+    now: Timestamp,
+}
+
+impl Engine {
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            timeline: Timeline::default(),
+            world: World::default(),
+            outbox: Outbox::new(settings.first_seq),
+            docket: Docket::default(),
+            ready: VecDeque::new(),
+            now: Timestamp::ZERO,
+            settings,
+        }
+    }
+
+    /// Takes in what a source says. Records may come in any order within the watermark.
+    pub fn observe(&mut self, seen: Observation) {
+        if let Fact::Watermark = seen.fact {
+            self.timeline.pass(seen.at);
+            self.advance(seen.at);
+        } else if let Fact::Remembered(row) = seen.fact {
+            self.restore(row);
+        } else {
+            self.place(seen);
+        }
+    }
+
+    /// Time has passed: deadlines up to `now` fall due.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+        self.catch_up();
+        self.world.tick(self.now);
+        self.judge();
+        self.flush();
+    }
+
+    /// When `advance` has something to do, if nothing else happens.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let held = self.outbox.deadline(self.settings.hold);
+        let verdict = self.docket.due();
+        held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
+    }
+
+    /// The next thing to say, if any.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.ready.pop_front()
+    }
+
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The pods that are here now, with what belongs to them.
+    #[must_use]
+    pub fn pods(&self) -> Vec<PodView> {
+        self.world.pods()
+    }
+
+    /// The pools of the node's networks, as far as their stores and the kernel tell.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolView> {
+        detect::pools(&Sight::of(&self.world, &self.settings.limits, self.now))
+    }
+
+    /// What is wrong now, and what was a while ago; by key.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.docket.iter()
+    }
+
+    #[must_use]
+    pub fn finding(&self, key: &Key) -> Option<&Finding> {
+        self.docket.get(key)
+    }
+
+    /// What a first look finds wrong, whether it was told or not. Changes nothing.
+    #[must_use]
+    pub fn survey(&self, now: Timestamp, cleaners: Cleaners) -> Vec<Finding> {
+        detect::survey(&self.world, &self.settings.limits, now, cleaners)
+    }
+
+    /// A number that is another one when any finding is.
+    #[must_use]
+    pub fn findings_revision(&self) -> u64 {
+        self.docket.revision()
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.world.counts
+    }
+
+    /// Everything that is believed and everything that waits, as facts. A fresh engine with the same settings that
+    /// observes them goes on as this one would. What `poll` can give is to be taken before.
+    #[must_use]
+    pub fn dump(&self) -> Vec<Observation> {
+        let clockwork = Clockwork {
+            now: self.now,
+            watermark: self.timeline.watermark(),
+            next_seq: self.outbox.next_seq,
+            next_life: self.world.netns.next,
+            next_pod: self.world.pods.next,
+            host_netns: self.world.host_netns,
+            relisted_at: self.world.relisted_at,
+            judge_at: self.docket.due(),
+        };
+        let mut rows = vec![Row::Clockwork(clockwork)];
+        rows.extend(self.world.dump());
+        rows.extend(self.timeline.iter().cloned().map(|seen| Row::Pending(Box::new(seen))));
+        rows.extend(self.docket.iter().cloned().map(|finding| Row::Finding(Box::new(finding))));
+        rows.extend(self.outbox.iter().cloned().map(|held| Row::Held(Box::new(held))));
+        rows.extend(self.ready.iter().filter_map(|output| match output {
+            Output::Question(question) => Some(Row::Asked(question.clone())),
+            Output::Change(_) => None,
+        }));
+        let fact = |row| Observation { at: self.now, origin: Origin::Agent, fact: Fact::Remembered(row) };
+        rows.into_iter().map(fact).collect()
+    }
+
+    fn place(&mut self, seen: Observation) {
+        match self.timeline.place(seen) {
+            Placed::Kept => {}
+            Placed::Full => {
+                self.catch_up();
+                self.flush();
+            }
+            Placed::Duplicate => self.world.counts.duplicates += 1,
+            Placed::Now { seen, late } => {
+                self.world.apply(seen, late);
+                self.flush();
+            }
+        }
+    }
+
+    /// Applies the records that are due.
+    fn catch_up(&mut self) {
+        while let Some(seen) = self.timeline.pop(self.now) {
+            self.world.apply(seen, false);
+            self.collect();
+        }
+    }
+
+    /// Takes what the world found out.
+    fn collect(&mut self) {
+        for held in self.world.told.drain(..) {
+            self.outbox.push(held);
+        }
+        self.ready.extend(self.world.asked.drain(..).map(Output::Question));
+        if let Some(at) = self.world.changed_at.take() {
+            self.docket.hurry(at);
+        }
+    }
+
+    /// Looks for what is wrong, at the times at which there is something to look at.
+    fn judge(&mut self) {
+        self.collect();
+        while let Some(due) = self.docket.due().filter(|due| *due <= self.now) {
+            let (told, wanted) = self.docket.look(&self.world, &self.settings.limits, due);
+            if wanted.records {
+                self.world.records_changed(due);
+            }
+            if wanted.listing {
+                self.world.check(due);
+            }
+            self.world.poll_records(due);
+            for held in told {
+                self.world.ask_programs(&held.what);
+                self.outbox.push(held);
+            }
+            self.world.tick(self.now);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.collect();
+        while let Some(mut change) = self.outbox.pop(self.now, self.settings.hold, &mut self.world) {
+            self.world.keep(&change);
+            if let What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) =
+                &mut change.what
+            {
+                self.docket.complete(it, &self.world);
+            }
+            *self.world.counts.told.entry(change.what.name()).or_default() += 1;
+            self.world.counts.late += u64::from(change.late);
+            self.ready.push_back(Output::Change(change));
+        }
+    }
+
+    fn restore(&mut self, row: Row) {
+        match self.world.restore(row) {
+            None => {}
+            Some(Row::Clockwork(at)) => {
+                self.now = at.now;
+                self.timeline.pass(at.watermark);
+                self.outbox.next_seq = at.next_seq;
+                self.world.netns.next = at.next_life;
+                self.world.pods.next = at.next_pod;
+                self.world.host_netns = at.host_netns;
+                self.world.relisted_at = at.relisted_at;
+                self.docket.restore_due(at.judge_at);
+            }
+            Some(Row::Pending(seen)) => self.timeline.keep(*seen),
+            Some(Row::Held(held)) => self.outbox.push(*held),
+            Some(Row::Finding(finding)) => self.docket.restore(*finding),
+            Some(Row::Asked(question)) => self.ready.push_back(Output::Question(question)),
+            // The world has kept its own.
+            Some(
+                Row::Timer { .. }
+                | Row::Process(_)
+                | Row::Signal(_)
+                | Row::Netns(_)
+                | Row::Cgroup(_)
+                | Row::Container(_)
+                | Row::Sandbox(_)
+                | Row::Pod(_)
+                | Row::Call(_)
+                | Row::Hint(_)
+                | Row::Name(_)
+                | Row::Listing(_)
+                | Row::Gap(_)
+                | Row::Attachment(_)
+                | Row::Attempt(_)
+                | Row::Record { .. }
+                | Row::Attached(_)
+                | Row::Losses(_)
+                | Row::Release(_),
+            ) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! The right arrow: what the engine says.
+
+use std::time::Duration;
+
+use super::{
+    fact::{Loss, NameSource, Origin, Task},
+    finding::Finding,
+    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+    time::Timestamp,
+};
+
+/// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every output is a change")]
+pub enum Output {
+    Change(Change),
+    Question(Question),
+}
+
+/// One line of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Counts up from 1 within a boot.
+    pub seq: u64,
+    pub at: Timestamp,
+    pub origin: Origin,
+    /// It became known only after later events had been told.
+    pub late: bool,
+    pub context: Context,
+    pub what: What,
+}
+
+/// Where it happened, as far as is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    pub pod: Option<PodRef>,
+    pub sandbox: Option<ContainerId>,
+    pub container: Option<ContainerRef>,
+    pub netns: Option<NetnsKey>,
+    pub cgroup: Option<CgroupRef>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodRef {
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<PodUid>,
+    /// Where the name, or with none the UID, comes from.
+    pub source: Option<NameSource>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerRef {
+    pub id: ContainerId,
+    pub name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupRef {
+    pub key: CgroupKey,
+    pub path: String,
+}
+
+/// What happened. The names that users see are in `What::name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    ProcessExec {
+        process: Process,
+        filename: String,
+        argv: Vec<String>,
+        argv_cut: bool,
+    },
+    ProcessExit {
+        process: Process,
+        end: End,
+    },
+    CniStarted {
+        call: CniCall,
+    },
+    CniFinished {
+        call: CniCall,
+        end: Option<End>,
+        duration: Duration,
+    },
+    NetnsCreated {
+        by: Process,
+    },
+    NetnsDestroyed {
+        by: Option<Process>,
+    },
+    /// `teardown` = since the last reference was dropped.
+    NetnsFreed {
+        teardown: Option<Duration>,
+    },
+    CgroupCreated {
+        by: Process,
+    },
+    CgroupEmptied,
+    CgroupRemoved {
+        by: Process,
+    },
+    AddressAdded {
+        address: Subnet,
+        ifname: String,
+    },
+    AddressRemoved {
+        address: Subnet,
+        ifname: String,
+    },
+    SandboxCreated,
+    SandboxReady {
+        since_created: Duration,
+    },
+    SandboxStopped {
+        why: StopReason,
+    },
+    ContainerStarted {
+        process: Process,
+    },
+    ContainerExited {
+        process: Process,
+        end: End,
+        ran: Option<Duration>,
+    },
+    PodFirstSeen,
+    PodGone {
+        lived: Duration,
+    },
+    /// Something was lost; nothing may be concluded from absence before the next complete listing.
+    Gap {
+        what: Loss,
+        count: u64,
+    },
+    /// Something seems wrong.
+    FindingOpened(Box<Finding>),
+    /// It has stayed so for its time.
+    FindingConfirmed(Box<Finding>),
+    /// It is so no longer.
+    FindingClosed(Box<Finding>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    pub key: TaskKey,
+    pub parent: TaskKey,
+    pub comm: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// The exit code, or 128 + the signal's number as shells and runtimes count.
+    pub code: u32,
+    pub signal: Option<u32>,
+    /// Who sent the signal that ended it.
+    pub killer: Option<Process>,
+    /// It was chosen by the OOM killer.
+    pub oom: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CniCall {
+    pub command: String,
+    /// The plugin's name: its file's.
+    pub plugin: String,
+    /// `None`: `CNI_NETNS` was not set; empty: set to nothing.
+    pub netns: Option<String>,
+    pub ifname: Option<String>,
+    pub process: Process,
+    /// Called by another plugin of the same operation (`bridge` calls `host-local`).
+    pub called_by: Option<String>,
+    /// Made by a CNI daemon's pod, not by the node's runtime.
+    pub delegated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StopReason {
+    /// Its pause process ended.
+    PauseExited,
+    /// Its cgroup has no process left.
+    Emptied,
+    /// The runtime began CNI DEL.
+    NetworkRemoved,
+    NetnsGone,
+    /// A listing after a gap no longer has it.
+    NotListed,
+}
+
+/// What the engine wants to know; the answer comes as a fact, or never.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What is this container? Answered by `ContainerFound` or `ContainerUnknown`.
+    Container { id: ContainerId },
+    /// What is this pod's name? Answered by `PodFound`, if at all.
+    Pod { uid: PodUid },
+    /// Give this namespace an id in ours, so that netlink tells of its end; asked only where no hook does.
+    Watch { netns: NetnsKey, by: Task },
+    /// List the node again: something was lost.
+    Relist,
+    /// Read the stores, libcni's cache and the runtimes' records again: an operation of CNI is over, or a verdict is due.
+    Records,
+    /// Which version is this executable? Answered by `ProgramFound`.
+    Program { path: String },
+    /// What did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
+    Message { container: ContainerId, since: Timestamp },
+}
+
+impl What {
+    /// The event's name in the stream.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ProcessExec { .. } => "process.exec",
+            Self::ProcessExit { .. } => "process.exit",
+            Self::CniStarted { .. } => "cni.started",
+            Self::CniFinished { .. } => "cni.finished",
+            Self::NetnsCreated { .. } => "netns.created",
+            Self::NetnsDestroyed { .. } => "netns.destroyed",
+            Self::NetnsFreed { .. } => "netns.freed",
+            Self::CgroupCreated { .. } => "cgroup.created",
+            Self::CgroupEmptied => "cgroup.emptied",
+            Self::CgroupRemoved { .. } => "cgroup.removed",
+            Self::AddressAdded { .. } => "address.added",
+            Self::AddressRemoved { .. } => "address.removed",
+            Self::SandboxCreated => "sandbox.created",
+            Self::SandboxReady { .. } => "sandbox.ready",
+            Self::SandboxStopped { .. } => "sandbox.stopped",
+            Self::ContainerStarted { .. } => "container.started",
+            Self::ContainerExited { .. } => "container.exited",
+            Self::PodFirstSeen => "pod.first_seen",
+            Self::PodGone { .. } => "pod.gone",
+            Self::Gap { .. } => "gap",
+            Self::FindingOpened(_) => "finding.opened",
+            Self::FindingConfirmed(_) => "finding.confirmed",
+            Self::FindingClosed(_) => "finding.closed",
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Counters for the summary at the end of a run.
+
+use std::collections::BTreeMap;
+
+use super::fact::Loss;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Changes told, by their name in the stream.
+    pub told: BTreeMap<&'static str, u64>,
+    /// Changes told late.
+    pub late: u64,
+    /// Records of the kernel that came twice.
+    pub duplicates: u64,
+    /// What was lost, by where.
+    pub lost: BTreeMap<Loss, u64>,
+    /// `VERSION` and `STATUS` calls, which are not streamed.
+    pub cni_quiet: u64,
+    /// Programs that CNI plugins ran for themselves.
+    pub cni_helpers: u64,
+    /// CNI calls from within containers with no operation of the host's open.
+    pub cni_foreign: u64,
+}

@@ -1,0 +1,154 @@
+//! From a ring's bytes to an observation: the one place where the kernel's bytes become text.
+//!
+//! **Invariant:** nothing is looked up, and no byte of a record can make this panic.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use probe_common::{
+    event::{self, Event, Header, WireError, address, cni, flag},
+    id::{CgroupKey, TaskKey},
+};
+
+use super::{
+    fact::{
+        Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, Fact, Observation, Origin,
+        Signaled, Task,
+    },
+    id::{Subnet, TICK},
+    time::Timestamp,
+};
+
+/// One record as it stands in a ring.
+pub fn decode(bytes: &[u8]) -> Result<Observation, WireError> {
+    Event::parse(bytes).map(|event| observation(&event))
+}
+
+/// What a record says.
+#[must_use]
+pub fn observation(event: &Event<'_>) -> Observation {
+    let header = event.header();
+    let by = || current(header);
+    let mut origin = Origin::Kernel;
+    let fact = match event {
+        Event::Exec(body, tail) => Fact::Executed(executed(body, tail)),
+        Event::CniCall(body, tail) => {
+            let host = header.flags & flag::HOST != 0;
+            if !host {
+                origin = Origin::Delegated;
+            }
+            Fact::CniCalled(CniCalled {
+                task: by(),
+                filename: text(tail.filename),
+                caller: (body.caller != TaskKey::default())
+                    .then(|| Caller { key: key(body.caller), comm: text(body.caller_comm.bytes()) }),
+                host,
+                variables: variables(tail),
+                env_truncated: header.flags & flag::ENV_TRUNCATED != 0,
+            })
+        }
+        Event::Exit(body) => Fact::Exited(Exited { task: by(), status: body.status, class: body.class }),
+        Event::Signal(body) => Fact::Signaled(signaled(body)),
+        Event::OomKill(body) => Fact::OomKilled(signaled(body)),
+        Event::NetnsCreated(body) => Fact::NetnsCreated { netns: body.netns, by: by() },
+        Event::NetnsDropped(body) => Fact::NetnsDropped { netns: body.netns, by: by() },
+        Event::NetnsFreed(body) => Fact::NetnsFreed { netns: body.netns },
+        Event::AddressAdded(body) => Fact::AddressAdded(address(body)),
+        Event::AddressRemoved(body) => Fact::AddressRemoved(address(body)),
+        Event::CgroupCreated(body, path) => Fact::CgroupCreated { cgroup: cgroup(body, path), by: by() },
+        Event::CgroupRemoved(body, path) => Fact::CgroupRemoved { cgroup: cgroup(body, path), by: by() },
+        Event::CgroupReleased(body, path) => Fact::CgroupReleased { cgroup: cgroup(body, path) },
+        Event::CgroupAttached(body, path) => {
+            Fact::CgroupEntered { cgroup: cgroup(body, path), member: key(body.member), by: by() }
+        }
+        Event::CgroupEmptied(body, path) => Fact::CgroupEmptied { cgroup: cgroup(body, path) },
+    };
+    Observation { at: Timestamp(header.at), origin, fact }
+}
+
+fn current(header: &Header) -> Task {
+    task(&header.task, header.hierarchy)
+}
+
+fn task(from: &event::Task, hierarchy: u32) -> Task {
+    Task {
+        key: key(from.key()),
+        tid: from.tid,
+        parent: key(from.parent_key()),
+        comm: text(from.comm.bytes()),
+        cgroup: CgroupKey::new(hierarchy, from.cgroup),
+        netns: from.netns,
+    }
+}
+
+/// A process is the same one whoever tells of it, and `/proc` tells its start in whole ticks, rounded down.
+fn key(exact: TaskKey) -> TaskKey {
+    TaskKey::new(exact.pid, exact.start - exact.start % TICK)
+}
+
+fn executed(body: &event::Exec, tail: &event::exec::Text<'_>) -> Executed {
+    Executed {
+        task: current(&body.header),
+        filename: text(tail.filename),
+        argv: if tail.argv.is_empty() { Vec::new() } else { tail.args().map(text).collect() },
+        argv_total: body.argv_total,
+        class: body.class,
+        ns_pid: body.ns_pid,
+        pid_ns: body.pid_ns,
+        mnt_ns: body.mnt_ns,
+    }
+}
+
+fn variables(tail: &cni::Variables<'_>) -> CniVariables {
+    let value = |variable| tail.get(variable).map(text);
+    CniVariables {
+        command: value(cni::COMMAND).unwrap_or_default(),
+        container_id: value(cni::CONTAINERID),
+        netns: value(cni::NETNS),
+        ifname: value(cni::IFNAME),
+        args: value(cni::ARGS),
+        path: value(cni::PATH),
+    }
+}
+
+fn signaled(body: &event::Signal) -> Signaled {
+    Signaled {
+        target: task(&body.target, body.header.hierarchy),
+        signal: body.signal,
+        code: body.code,
+        sender: current(&body.header),
+    }
+}
+
+fn address(body: &event::Address) -> Address {
+    let [a, b, c, d, ..] = body.address;
+    let ip = if body.family == address::IPV6 {
+        IpAddr::V6(Ipv6Addr::from(body.address))
+    } else {
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    };
+    Address {
+        netns: body.netns,
+        address: Subnet { address: ip, prefix: body.prefix },
+        ifname: text(body.ifname.bytes()),
+        ifindex: body.ifindex,
+        flags: body.ifa_flags,
+        scope: body.scope,
+        by: current(&body.header),
+    }
+}
+
+fn cgroup(body: &event::Cgroup, path: &[u8]) -> Cgroup {
+    Cgroup {
+        key: body.cgroup,
+        path: text(path),
+        level: body.level,
+        nested: body.header.flags & flag::NESTED != 0,
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Verdicts: each detector looks at the world as it is and says what it finds wrong; what it said before and no
+//! longer says has come right.
+//!
+//! A detector sees no events and keeps no state: out-of-order records, a restart or a listing cannot confuse it. What
+//! passes within [`PERIOD`] is not looked at: it was no problem.
+//!
+//! **Invariant:** detectors change nothing; nothing is concluded from what was not seen across a gap.
+
+mod blind_spot;
+mod cni_failing;
+mod cni_queue;
+mod cni_slow;
+mod docket;
+mod duplicate_address;
+mod duplicate_container;
+mod duplicate_sandbox;
+mod leaked_address;
+mod orphan_netns;
+mod orphan_sandbox;
+mod pool;
+mod pool_exhaustion;
+mod stuck_cgroup;
+mod stuck_netns_teardown;
+mod survey;
+mod teardown_out_of_order;
+mod unverified_release;
+
+use std::time::Duration;
+
+pub(super) use docket::Docket;
+pub(super) use pool::pools;
+pub use survey::Cleaners;
+pub(super) use survey::survey;
+
+use super::{
+    fact::PodName,
+    finding::{Key, Kind, Severity},
+    id::{ContainerId, PodUid},
+    time::Timestamp,
+    world::{World, attempt::Attempt, record::Kept},
+};
+
+/// The world is looked at so long after it changed, and not more often.
+pub(super) const PERIOD: Duration = Duration::from_millis(100);
+
+/// So long a listing may take that was asked for: what it has not found by then is not there to be found.
+const ANSWER: Duration = Duration::from_secs(60);
+/// What a listing found counts for so long.
+const FRESH: Duration = Duration::from_secs(10 * 60);
+
+/// When something has been so for long enough to be called wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long an address may stay given out after its sandbox, while runtime and kubelet are up to free it. The same
+    /// patience is had with namespaces, cgroups and sandboxes that outlive their pod.
+    pub leak_grace: Duration,
+    /// How long the kernel may take a namespace apart.
+    pub stuck_after: Duration,
+    /// How long one call of a plugin may take.
+    pub cni_slow: Duration,
+    /// So many plugins at once are a queue.
+    pub cni_queue: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            leak_grace: Duration::from_secs(120),
+            stuck_after: Duration::from_secs(60),
+            cni_slow: Duration::from_secs(10),
+            cni_queue: 20,
+        }
+    }
+}
+
+/// What a detector looks at.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub(super) world: &'a World,
+    pub(super) limits: &'a Limits,
+    pub(super) now: Timestamp,
+    /// Since when runtime and kubelet are both up to clean up; none while one of them is not.
+    pub(super) up: Option<Timestamp>,
+    /// A runtime runs whose records were not read.
+    pub(super) unread: bool,
+}
+
+/// Something that is wrong now.
+#[derive(Clone, Debug)]
+pub(super) struct Sighting {
+    pub(super) key: Key,
+    pub(super) kind: Kind,
+    pub(super) severity: Severity,
+    pub(super) since: Timestamp,
+    pub(super) pod: Option<PodName>,
+    pub(super) sandboxes: Vec<ContainerId>,
+    pub(super) gapped: bool,
+    pub(super) standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Not to be told yet: it may be a moment's work. To be looked at again then, if not before.
+    Watched {
+        until: Option<Timestamp>,
+    },
+    /// To be told, and looked at again then.
+    Candidate {
+        until: Option<Timestamp>,
+    },
+    /// What it rests on cannot be read at the moment: it is told of nothing new, and nothing has come right by that.
+    Unsure,
+    /// Its time is up. The records are to be read again; if they say the same, it is so.
+    Unverified,
+    /// Its time is up. The node is to be listed again; if that finds the same, it is so.
+    Unlisted,
+    Confirmed,
+    /// Confirmed, and looked at again then: it is over by itself if nothing more of the kind happens.
+    Passing {
+        until: Timestamp,
+    },
+}
+
+pub(super) type Detector = fn(&Sight<'_>, &mut Vec<Sighting>);
+
+pub(super) const DETECTORS: &[Detector] = &[
+    leaked_address::look,
+    duplicate_sandbox::look,
+    teardown_out_of_order::look,
+    cni_failing::look,
+    cni_slow::look,
+    cni_queue::look,
+    duplicate_address::look,
+    duplicate_container::look,
+    orphan_netns::look,
+    orphan_sandbox::look,
+    stuck_netns_teardown::look,
+    stuck_cgroup::look,
+    pool_exhaustion::look,
+    unverified_release::look,
+    blind_spot::look,
+];
+
+impl<'a> Sight<'a> {
+    pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
+        Self { world, limits, now, up: world.cleaners_since(), unread: world.has_unread_runtime() }
+    }
+
+    /// Whether any runtime that runs has this sandbox on record.
+    pub(super) fn kept(&self, id: &ContainerId) -> Kept {
+        self.world.records.kept(id).unless(self.unread)
+    }
+
+    /// Whether any runtime that runs has a sandbox of this pod on record.
+    pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
+        self.world.pod_kept(uid).unless(self.unread)
+    }
+
+    /// The standing of what must have been so for a while: watched first, told when a quarter of it has passed, and
+    /// confirmed at its end.
+    pub(super) fn after(&self, since: Timestamp, grace: Duration) -> Standing {
+        let told = since + grace / 4;
+        if self.now < told {
+            Standing::Watched { until: Some(told) }
+        } else if self.now < since + grace {
+            Standing::Candidate { until: Some(since + grace) }
+        } else {
+            Standing::Confirmed
+        }
+    }
+
+    /// The same for what runtime and kubelet are to clean up: their time begins when both are up. While one is down
+    /// nobody cleans up, and nothing is held against it.
+    pub(super) fn after_cleanup(&self, since: Timestamp, grace: Duration) -> Standing {
+        match self.up {
+            Some(up) => self.after(since.max(up), grace),
+            // Looked at again when one of them comes up.
+            None => Standing::Watched { until: None },
+        }
+    }
+
+    /// The same for a thing that is left over: told only if the records (`read_at`) and a listing (`found_at`) show it
+    /// since, and confirmed only if they still do when its time is up. None: a listing does not find it any more.
+    pub(super) fn left_over(
+        &self,
+        since: Timestamp,
+        read_at: Timestamp,
+        found_at: Option<Timestamp>,
+    ) -> Option<Standing> {
+        let standing = self.after_cleanup(since, self.limits.leak_grace);
+        match standing {
+            Standing::Candidate { until } if read_at < since || found_at < Some(since) => {
+                return Some(Standing::Watched { until });
+            }
+            Standing::Watched { .. }
+            | Standing::Candidate { .. }
+            | Standing::Unsure
+            | Standing::Unverified
+            | Standing::Unlisted
+            | Standing::Passing { .. } => return Some(standing),
+            Standing::Confirmed => {}
+        }
+        let up = self.up?;
+        let ready = since.max(up) + self.limits.leak_grace;
+        if read_at < ready {
+            return Some(Standing::Unverified);
+        }
+        let ready = ready.max(self.now.saturating_sub(FRESH));
+        if found_at >= Some(ready) {
+            return Some(Standing::Confirmed);
+        }
+        match self.world.relisted_at.filter(|asked| *asked >= ready) {
+            None => Some(Standing::Unlisted),
+            Some(asked) if self.now < asked + ANSWER => {
+                Some(Standing::Watched { until: Some(asked + ANSWER) })
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// All sandboxes of a pod that are remembered, the oldest first.
+    pub(super) fn attempts_by_pod(&self) -> Vec<Vec<&'a Attempt>> {
+        let mut named: Vec<&Attempt> =
+            self.world.attempts.values().filter(|row| row.pod.uid.is_some()).collect();
+        named.sort_by(|one, other| {
+            (&one.pod.uid, one.first_at, &one.id).cmp(&(&other.pod.uid, other.first_at, &other.id))
+        });
+        named.chunk_by(|one, other| one.pod.uid == other.pod.uid).map(<[&Attempt]>::to_vec).collect()
+    }
+
+    /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.
+    pub(super) fn is_connected(&self, row: &Attempt) -> bool {
+        let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.host_network);
+        let mut all = self.world.attachments_of(&row.id).filter(|it| !it.is_loopback()).peekable();
+        host_network || all.peek().is_some() && all.all(|it| it.is_added() || !it.was_seen())
+    }
+}

@@ -1,0 +1,48 @@
+//! **Rule:** as many plugins as the limit run at once for the runtime, and the oldest for more than five seconds.
+//!
+//! Plugins take turns: host-local locks its network's store, iptables its tables, ipamd its pool. A node that starts
+//! many pods has many plugins that run; only if the oldest does not come through is it a queue.
+//!
+//! Not flagged: what plugins call themselves (it would count one operation several times); calls whose end may have
+//! been among lost records, until a listing shows that they still run.
+
+use std::time::Duration;
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    fact::{List, Origin},
+    finding::{Key, Kind, Severity},
+    world::call::Call,
+};
+
+/// Until then the oldest may just be at work.
+const OLD: Duration = Duration::from_secs(5);
+/// So many sandboxes, those that wait for longest, are shown as evidence.
+const SHOWN: usize = 16;
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let mut open: Vec<&Call> =
+        sight.world.calls.values().filter(|call| call.top && call.origin != Origin::Listed).collect();
+    let waiting = u32::try_from(open.len()).unwrap_or(u32::MAX);
+    open.sort_by_key(|call| (call.at, call.call.process.key));
+    let Some(oldest) = open.first().filter(|_| waiting >= sight.limits.cni_queue) else { return };
+    let gapped = sight.world.gaps.contains_key(&List::Processes);
+    let until = oldest.at + OLD;
+    let standing = match () {
+        () if gapped => Standing::Watched { until: None },
+        () if sight.now < until => Standing::Watched { until: Some(until) },
+        () => Standing::Confirmed,
+    };
+    let kind =
+        Kind::CniQueue { waiting, oldest: sight.now.since(oldest.at), plugin: oldest.call.plugin.clone() };
+    found.push(Sighting {
+        key: Key::new(kind.name(), &["node"]),
+        kind,
+        severity: Severity::Warning,
+        since: oldest.at,
+        pod: None,
+        sandboxes: open.iter().filter_map(|call| call.container.clone()).take(SHOWN).collect(),
+        gapped,
+        standing,
+    });
+}

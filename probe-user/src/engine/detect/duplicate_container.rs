@@ -1,0 +1,50 @@
+//! **Rule:** two containers of one name run in one sandbox for longer than a restart takes.
+//!
+//! Not flagged: containers whose name or sandbox is not known; an old and a new one that overlap for a moment, since the
+//! end of the first may be told late; anything between a gap and the listing that closes it, since an end may have been
+//! lost.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    fact::{List, Role},
+    finding::{Key, Kind, Severity},
+    id::ContainerId,
+    time::Timestamp,
+    world::container::{Container, State},
+};
+
+/// How long the old one and the new one may seem to run together.
+const OVERLAP: Duration = Duration::from_secs(20);
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let mut named: BTreeMap<(&ContainerId, &str), Vec<(Timestamp, &Container)>> = BTreeMap::new();
+    for row in sight.world.containers.values().filter(|row| row.role == Some(Role::Container)) {
+        let State::Running { since, .. } = row.state else { continue };
+        if let (Some(sandbox), Some(name)) = (&row.sandbox, &row.name) {
+            named.entry((sandbox, name)).or_default().push((since, row));
+        }
+    }
+    for ((sandbox, name), mut rows) in named {
+        rows.sort_by_key(|(since, row)| (*since, &row.id));
+        let [_, (since, _), ..] = rows.as_slice() else { continue };
+        let since = *since;
+        let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
+        let kind = Kind::DuplicateContainer { name: name.to_owned(), containers };
+        found.push(Sighting {
+            key: Key::new(kind.name(), &[sandbox.as_str(), name]),
+            kind,
+            severity: Severity::Warning,
+            since,
+            pod: sight.world.attempts.get(sandbox).map(|row| row.pod.clone()),
+            sandboxes: vec![sandbox.clone()],
+            gapped: false,
+            standing: if sight.world.gaps.contains_key(&List::Processes) {
+                Standing::Watched { until: None }
+            } else {
+                sight.after(since, OVERLAP)
+            },
+        });
+    }
+}

@@ -1,0 +1,168 @@
+//! **Rule:** a sandbox is a duplicate when it lives beside another one of its pod (`concurrent`), when it was made
+//! after all of its pod's containers had exited 0 and no container ever started in it (`after_completion`), or when it
+//! is one of three in ten minutes that ran none, after one that did (`unused_rebuild`).
+//!
+//! Only sandboxes that got their network count: each ADD that fails makes the kubelet try with another sandbox, which is
+//! `cni_failing`. Not flagged: a new sandbox after a crash, a reboot or a change (a container starts in it), a pod that
+//! cannot pull its image (one sandbox), a container that crashes again and again (in one sandbox), and anything that
+//! was there while records were lost.
+//!
+//! An init container exits 0 as well; but the kubelet stops the sandbox only of a pod that is done. So the sandbox
+//! before must have been stopped by the runtime.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    finding::{Duplicate, Key, Kind, Severity},
+    time::Timestamp,
+    world::attempt::{Attempt, Ran},
+};
+
+/// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
+const OVERLAP: Duration = Duration::from_secs(20);
+/// How long a sandbox of a pod that is done may be there before it is told of.
+const IDLE: Duration = Duration::from_secs(20);
+/// So many within so long are no accident.
+const REBUILDS: usize = 3;
+const WINDOW: Duration = Duration::from_secs(10 * 60);
+/// Pods whose sandboxes are replaced together, for one reason: so many, so close to each other.
+const BURST: usize = 3;
+const TOGETHER: Duration = Duration::from_secs(60);
+/// So many sandboxes of a burst are evidence enough.
+const SHOWN: usize = 16;
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let mut forms: BTreeMap<Duplicate, Vec<Sighting>> = BTreeMap::new();
+    for attempts in sight.attempts_by_pod() {
+        let connected: Vec<&Attempt> =
+            attempts.into_iter().filter(|row| !row.gapped && sight.is_connected(row)).collect();
+        let all = [concurrent(sight, &connected), unused_rebuild(&connected)];
+        for (form, it) in all.into_iter().flatten().chain(after_completion(sight, &connected)) {
+            forms.entry(form).or_default().push(it);
+        }
+    }
+    for (form, sightings) in forms {
+        found.extend(bursts(form, sightings));
+    }
+}
+
+fn concurrent(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
+    let is_live = |row: &&&Attempt| {
+        sight.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
+    };
+    let live: Vec<&Attempt> = attempts.iter().filter(is_live).copied().collect();
+    let since = live.get(1)?.first_at;
+    Some(sighting(Duplicate::Concurrent, &live, since, sight.after(since, OVERLAP)))
+}
+
+fn after_completion<'a>(
+    sight: &'a Sight<'_>,
+    attempts: &'a [&'a Attempt],
+) -> impl Iterator<Item = (Duplicate, Sighting)> + 'a {
+    attempts.windows(2).filter_map(move |pair| {
+        let [before, row] = pair else { return None };
+        if !is_done(before, row.first_at) || !row.containers.is_empty() {
+            return None;
+        }
+        let standing = match row.over_at {
+            Some(_) => Standing::Confirmed,
+            None if sight.now < row.first_at + IDLE => Standing::Watched { until: Some(row.first_at + IDLE) },
+            None => Standing::Candidate { until: None },
+        };
+        Some(sighting(Duplicate::AfterCompletion, &[before, row], row.first_at, standing))
+    })
+}
+
+/// Whether a pod's work in a sandbox was done, and only then the sandbox was ended, by its runtime and by that time.
+/// What lives on without its pause ends when it is told to, done or not.
+fn is_done(row: &Attempt, by: Timestamp) -> bool {
+    let in_order = row.stop_at.is_some_and(|at| at <= by);
+    let by = row.death.as_ref().map_or(by, |death| by.min(death.at));
+    // Of a container that was restarted the last run counts.
+    let mut last: BTreeMap<&str, &Ran> = BTreeMap::new();
+    for ran in &row.containers {
+        last.insert(ran.name.as_deref().unwrap_or(ran.id.as_str()), ran);
+    }
+    let exited_0 = |ran: &&Ran| ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by);
+    in_order && !last.is_empty() && last.values().all(exited_0)
+}
+
+fn unused_rebuild(attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
+    let used = attempts.iter().rposition(|row| !row.containers.is_empty())?;
+    let unused: Vec<&Attempt> =
+        attempts[used + 1..].iter().filter(|row| row.over_at.is_some()).copied().collect();
+    let close = |rows: &&[&Attempt]| {
+        let [first, .., last] = rows else { return false };
+        last.first_at.since(first.first_at) <= WINDOW
+    };
+    let rows = unused.windows(REBUILDS).find(close)?;
+    // One after a pod that was done is told as that.
+    if is_done(attempts[used], rows[0].first_at) {
+        return None;
+    }
+    Some(sighting(Duplicate::UnusedRebuild, &unused, rows[0].first_at, Standing::Confirmed))
+}
+
+fn sighting(
+    form: Duplicate,
+    rows: &[&Attempt],
+    since: Timestamp,
+    standing: Standing,
+) -> (Duplicate, Sighting) {
+    let pod = rows.last().map(|row| row.pod.clone());
+    let uid = pod.as_ref().and_then(|pod| pod.uid.clone());
+    // A pod's sandboxes can be duplicates more than once: the one that is too many tells them apart.
+    let last = match form {
+        Duplicate::AfterCompletion => rows.last().map_or("", |row| row.id.as_str()),
+        Duplicate::Concurrent | Duplicate::UnusedRebuild => rows.first().map_or("", |row| row.id.as_str()),
+    };
+    let kind = Kind::DuplicateSandbox { form, count: 1 };
+    let uid = uid.as_ref().map_or("", |uid| uid.as_str());
+    let it = Sighting {
+        key: Key::new(kind.name(), &[word(form), uid, last]),
+        kind,
+        severity: Severity::Warning,
+        since,
+        pod,
+        sandboxes: rows.iter().map(|row| row.id.clone()).collect(),
+        gapped: false,
+        standing,
+    };
+    (form, it)
+}
+
+/// Many pods at once have one reason: they are one finding, with a count, named by the first of them.
+fn bursts(form: Duplicate, mut sightings: Vec<Sighting>) -> Vec<Sighting> {
+    sightings.sort_by(|one, other| (one.since, &one.key).cmp(&(other.since, &other.key)));
+    let together = |one: &Sighting, other: &Sighting| other.since.since(one.since) <= TOGETHER;
+    let mut found = Vec::new();
+    for group in sightings.chunk_by(together) {
+        let [first, .., _] = group else {
+            found.extend_from_slice(group);
+            continue;
+        };
+        if group.len() < BURST {
+            found.extend_from_slice(group);
+            continue;
+        }
+        let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
+        let standing = group.iter().map(|it| it.standing).find(|it| *it == Standing::Confirmed);
+        found.push(Sighting {
+            kind: Kind::DuplicateSandbox { form, count },
+            pod: None,
+            sandboxes: group.iter().flat_map(|it| it.sandboxes.clone()).take(SHOWN).collect(),
+            standing: standing.unwrap_or(first.standing),
+            ..first.clone()
+        });
+    }
+    found
+}
+
+fn word(form: Duplicate) -> &'static str {
+    match form {
+        Duplicate::Concurrent => "concurrent",
+        Duplicate::AfterCompletion => "after_completion",
+        Duplicate::UnusedRebuild => "unused_rebuild",
+    }
+}

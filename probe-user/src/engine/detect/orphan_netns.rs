@@ -1,0 +1,169 @@
+//! **Rule:** a network namespace is bound to a file, no process is in it, and it is a pod's whose sandbox is over and
+//! that no runtime has on record, or its file is named as containerd and CRI-O name theirs and no sandbox has it.
+//!
+//! Not flagged: namespaces of others (`ip netns add`, `qrouter-*`, Docker's), which are neither; one that no file holds
+//! (a descriptor or a socket does: no list has it); one that a dead sandbox has which its runtime is still to clean up;
+//! one that nobody is known to have while the namespace of any sandbox on record is not known, since it could be that
+//! sandbox's; anything if not every process could be looked at. It must be found so, by a listing of the node, when
+//! its time is up.
+
+use std::cell::OnceCell;
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    fact::PodName,
+    finding::{Key, Kind, Severity},
+    id::ContainerId,
+    time::Timestamp,
+    world::{
+        World,
+        claim::is_same,
+        netns::Netns,
+        process::{Process, State},
+        record::Kept,
+    },
+};
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let placed = OnceCell::new();
+    for row in sight.world.netns.rows.values() {
+        if !row.is_live() || row.mounts.is_empty() || row.key.inode == sight.world.host_netns {
+            continue;
+        }
+        if let Some(left) = left(sight, row, &placed)
+            && let Some(standing) = standing(sight, row, &left)
+        {
+            found.push(sighting(sight, row, left, standing));
+        }
+    }
+}
+
+/// A namespace without a sandbox.
+struct Left {
+    since: Timestamp,
+    /// When the records were read that no longer have its sandbox; none: they do not say now.
+    read_at: Option<Timestamp>,
+    /// The sandboxes that had it, if that is known.
+    owners: Vec<ContainerId>,
+}
+
+fn left(sight: &Sight<'_>, row: &Netns, placed: &OnceCell<Option<Timestamp>>) -> Option<Left> {
+    let world = sight.world;
+    if row.sandbox.as_ref().is_some_and(|id| lives(world, id)) {
+        return None;
+    }
+    let owners = owners(world, row);
+    let is_pinned = pin(world, row).is_some();
+    if owners.is_empty() {
+        // Before it has a sandbox it is made, and found.
+        let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
+        let read_at = *placed.get_or_init(|| world.all_placed_at());
+        return Some(Left { since, read_at, owners });
+    }
+    // What is told by its path alone has such a path; else a plugin of the pod's sandbox worked in it.
+    let of_pod = |id: &ContainerId| world.attempts.get(id).is_some_and(|row| row.pod != PodName::default());
+    let is_pods = is_pinned || row.proven && owners.iter().any(of_pod);
+    if !is_pods {
+        return None;
+    }
+    let (mut since, mut read_at) = (Timestamp::ZERO, Some(Timestamp::ZERO));
+    for id in &owners {
+        let at = match sight.kept(id) {
+            Kept::Yes => return None,
+            Kept::No { at } => Some(at),
+            Kept::Unknown => None,
+        };
+        let known = world.attempts.get(id);
+        let over_at = known.and_then(|known| known.over_at).or(row.vacant_since)?;
+        since = since.max(over_at).max(known.and_then(|known| known.forgotten_at).unwrap_or(over_at));
+        read_at = read_at.zip(at).map(|(one, other)| one.max(other));
+        if lives(world, id) {
+            return None;
+        }
+    }
+    Some(Left { since, read_at, owners })
+}
+
+fn standing(sight: &Sight<'_>, row: &Netns, left: &Left) -> Option<Standing> {
+    let listed = row.found_at >= Some(left.since);
+    let lived_in = |it: &Process| it.state == State::Running && it.netns == row.key.inode;
+    if listed && row.vacant_since.is_none() || sight.world.processes.rows.values().any(lived_in) {
+        return None;
+    }
+    match left.read_at {
+        Some(read_at) => sight.left_over(left.since, read_at, row.found_at),
+        None => Some(Standing::Unsure),
+    }
+}
+
+fn lives(world: &World, id: &ContainerId) -> bool {
+    world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
+}
+
+/// The sandboxes that had it: as was seen, or by its path.
+fn owners(world: &World, row: &Netns) -> Vec<ContainerId> {
+    let is_bound = |path: &Option<String>| {
+        path.as_deref().is_some_and(|path| row.mounts.iter().any(|mount| is_same(mount, path)))
+    };
+    let sandboxes = world.sandboxes.values().filter(|it| is_bound(&it.netns_path)).map(|it| &it.id);
+    let attachments =
+        world.attachments.values().filter(|it| is_bound(&it.netns_path)).map(|it| &it.container);
+    let mut owners: Vec<ContainerId> =
+        row.sandbox.iter().chain(sandboxes).chain(attachments).cloned().collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners
+}
+
+/// The name of the file by which a runtime holds it.
+fn pin<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
+    row.mounts.iter().find_map(|path| {
+        let name = path.strip_prefix("/var").unwrap_or(path).strip_prefix("/run/netns/")?;
+        let of_containerd = name.strip_prefix("cni-").is_some_and(is_uuid);
+        let of_crio = is_uuid(name) && world.daemons(&["crio"]).next().is_some();
+        (of_containerd || of_crio).then_some(name)
+    })
+}
+
+fn is_uuid(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    let is_hex = |group: &&str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(is_hex)
+}
+
+fn sighting(sight: &Sight<'_>, row: &Netns, left: Left, standing: Standing) -> Sighting {
+    let attempt = left.owners.last().and_then(|id| sight.world.attempts.get(id));
+    let kind = Kind::OrphanNetns { netns: row.key, mounts: row.mounts.clone() };
+    let name = pin(sight.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
+    Sighting {
+        key: Key::new(kind.name(), &[name]),
+        kind,
+        severity: Severity::Warning,
+        since: left.since,
+        pod: attempt.map(|row| row.pod.clone()),
+        gapped: attempt.is_some_and(|row| row.gapped),
+        sandboxes: left.owners,
+        standing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_uuid;
+
+    #[test]
+    fn a_uuid_is_known_by_its_form() {
+        assert!(is_uuid("8d7f2f5e-2f0e-4a3b-9d0c-1c1f6b0e3c55"));
+        for other in [
+            "",
+            "blue",
+            "8d7f2f5e",
+            "8d7f2f5e-2f0e-4a3b-9d0c-1c1f6b0e3c5",
+            "8d7f2f5e-2f0e-4a3b-9d0c-1c1f6b0e3cxx",
+        ] {
+            assert!(!is_uuid(other), "{other}");
+        }
+        // The groups are the right ones.
+        assert!(!is_uuid("8d7f-2f5e2f0e-4a3b-9d0c-1c1f6b0e3c55"));
+    }
+}

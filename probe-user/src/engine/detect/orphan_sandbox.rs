@@ -1,0 +1,78 @@
+//! **Rule:** the process that holds a sandbox, or its shim, lives, although no runtime has the sandbox, or any other of
+//! its pod, on record any more.
+//!
+//! Not flagged: a sandbox that is being made (its record may come only after its network, however long that takes); a
+//! pod that has another sandbox on record (`duplicate_sandbox` tells of that); anything while a runtime's records cannot
+//! be read whole, or between a gap and the listing that closes it.
+
+use std::collections::BTreeMap;
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    change,
+    fact::List,
+    finding::{Key, Kind, Severity},
+    id::ContainerId,
+    world::{
+        attachment::Attachment,
+        attempt::Attempt,
+        process::{Process, State},
+        record::Kept,
+        sandbox,
+    },
+};
+
+/// The processes that stay with a sandbox, by the beginning of their names, which the kernel cuts.
+const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let forgotten: Vec<&Attempt> =
+        sight.world.attempts.values().filter(|row| row.forgotten_at.is_some()).collect();
+    if forgotten.is_empty() {
+        return;
+    }
+    let is_monitor = |row: &&Process| {
+        row.state == State::Running && MONITORS.iter().any(|name| row.comm.starts_with(name))
+    };
+    let monitors = sight.world.processes.rows.values().filter(is_monitor);
+    let monitors: BTreeMap<&ContainerId, &Process> =
+        monitors.filter_map(|row| Some((row.about.as_ref()?, row))).collect();
+    for row in forgotten {
+        if let Some(process) = pause(sight, &row.id).or_else(|| monitors.get(&row.id).copied()) {
+            found.extend(orphan(sight, row, process));
+        }
+    }
+}
+
+fn pause<'a>(sight: &Sight<'a>, id: &ContainerId) -> Option<&'a Process> {
+    let key = sight.world.containers.get(id)?.process()?;
+    sight.world.processes.get(key).filter(|row| row.state == State::Running)
+}
+
+fn orphan(sight: &Sight<'_>, row: &Attempt, process: &Process) -> Option<Sighting> {
+    let since = row.forgotten_at?.max(row.first_at);
+    let being_made =
+        sight.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
+            || sight.world.attachments_of(&row.id).any(Attachment::is_adding);
+    if being_made {
+        return None;
+    }
+    let standing = match (sight.kept(&row.id), sight.pod_kept(row.pod.uid.as_ref()?)) {
+        (Kept::Yes, _) | (_, Kept::Yes) => return None,
+        (Kept::Unknown, _) | (_, Kept::Unknown) => Standing::Unsure,
+        _ if sight.world.gaps.contains_key(&List::Processes) => Standing::Unsure,
+        (Kept::No { at }, Kept::No { .. }) => sight.left_over(since, at, process.found_at)?,
+    };
+    let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
+    let kind = Kind::OrphanSandbox { process: it };
+    Some(Sighting {
+        key: Key::new(kind.name(), &[row.id.as_str()]),
+        kind,
+        severity: Severity::Warning,
+        since,
+        pod: Some(row.pod.clone()),
+        sandboxes: vec![row.id.clone()],
+        gapped: row.gapped,
+        standing,
+    })
+}

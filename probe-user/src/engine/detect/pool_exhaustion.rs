@@ -1,0 +1,117 @@
+//! **Rule:** a pool has no free address; or will have none within a day at the rate at which its addresses leak; or has
+//! fewer than a tenth free, and some of it has leaked.
+//!
+//! The rate is that of three or more confirmed leaks of the last day whose history was seen, over the time since the
+//! first of them, but an hour at least: a burst is no rate.
+//!
+//! Not flagged: a pool that living pods use well; one of several pools of a network while another one of its family has
+//! free addresses (host-local takes the next); a pool that was full for a moment; one whose count leans on what may have
+//! been given back among lost records.
+
+use std::time::Duration;
+
+use super::{
+    Sight, Sighting, Standing, leaked_address,
+    pool::{self, Count},
+};
+use crate::engine::{
+    finding::{Cause, Key, Kind, LeakedAddress, PoolExhaustion, Severity},
+    time::Timestamp,
+};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Fewer are no rate.
+const LEAKS: usize = 3;
+/// Pods that come and go may have all addresses for a moment.
+const MOMENT: Duration = Duration::from_secs(30);
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    if sight.world.records.networks().iter().all(|network| network.pools.is_empty()) {
+        return;
+    }
+    let leaks = leaked_address::leaks(sight);
+    let counts = pool::count(sight, &leaks);
+    for it in &counts {
+        let family = counts.iter().filter(|other| {
+            other.view.network == it.view.network && other.first.is_ipv4() == it.first.is_ipv4()
+        });
+        let spare = |free: fn(&Count<'_>) -> u64| family.clone().map(free).fold(0, u64::saturating_add);
+        found.extend(sighting(
+            sight,
+            it,
+            &Spare {
+                free: spare(|it| it.view.free),
+                size: spare(|it| it.view.size),
+                unsure: spare(|it| it.unsure),
+            },
+        ));
+    }
+}
+
+/// What all pools of a network and a family have together: one is as good as the other.
+struct Spare {
+    free: u64,
+    size: u64,
+    unsure: u64,
+}
+
+fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting> {
+    let left = runs_out_in(sight, it, spare.free);
+    let is_empty = spare.free == 0 && it.view.size > 0;
+    let is_low = spare.free < spare.size / 10;
+    let (severity, since, standing) = if is_empty {
+        let standing = if spare.unsure > 0 {
+            Standing::Watched { until: None }
+        } else {
+            sight.after(it.taken_at, MOMENT)
+        };
+        (Severity::Critical, it.taken_at, standing)
+    } else if left.is_some_and(|left| left < DAY) || is_low && it.view.leaked > 0 {
+        let confirmed = it.leaks.iter().filter(|(_, confirmed)| *confirmed);
+        let since = confirmed.map(|(leak, _)| leak.since).max().unwrap_or(sight.now);
+        (Severity::Warning, since, Standing::Confirmed)
+    } else if is_low && it.view.leak_candidate > 0 {
+        // Leaks are looked at anew when runtime or kubelet start; that alone mends nothing.
+        (Severity::Warning, sight.now, Standing::Watched { until: None })
+    } else {
+        return None;
+    };
+    let view = &it.view;
+    let kind = Kind::PoolExhaustion(PoolExhaustion {
+        network: view.network.clone(),
+        subnet: view.subnet,
+        size: view.size,
+        used: view.in_use.saturating_add(view.pending_cleanup).saturating_add(view.leak_candidate),
+        leaked: view.leaked,
+        free: view.free,
+        runs_out_in: left,
+    });
+    let range = format!("{}-{}", it.first, it.last);
+    Some(Sighting {
+        key: Key::new(kind.name(), &[&view.network, &range]),
+        kind,
+        severity,
+        since,
+        pod: None,
+        sandboxes: Vec::new(),
+        gapped: false,
+        standing,
+    })
+}
+
+/// When nothing is free any more, if it goes on leaking as it does.
+fn runs_out_in(sight: &Sight<'_>, it: &Count<'_>, free: u64) -> Option<Duration> {
+    let from = sight.now.saturating_sub(DAY);
+    let seen = it.leaks.iter().filter(|(leak, confirmed)| *confirmed && was_seen(&leak.kind));
+    let times: Vec<Timestamp> = seen.map(|(leak, _)| leak.since).filter(|at| *at >= from).collect();
+    let first = times.iter().min().filter(|_| times.len() >= LEAKS)?;
+    let over = sight.now.since(*first).max(HOUR);
+    let each = over / u32::try_from(times.len()).unwrap_or(u32::MAX);
+    Some(each.saturating_mul(u32::try_from(free).unwrap_or(u32::MAX)))
+}
+
+/// Of a record that only turned up nobody knows when it leaked.
+fn was_seen(kind: &Kind) -> bool {
+    matches!(kind, Kind::LeakedAddress(LeakedAddress { cause, .. }) if *cause != Cause::StaleRecord)
+}

@@ -1,0 +1,55 @@
+//! **Rule:** the directory of a pod's cgroup stays although its sandbox, which had been ready, is over, nothing of the
+//! pod runs, and no runtime has a sandbox of it on record any more.
+//!
+//! Not flagged: a pod that has not had a sandbox yet (the kubelet makes its directory before it waits for volumes, for
+//! as long as that takes); a pod whose dead sandbox its runtime still has on record; any pod where no kubelet runs,
+//! since nobody else removes these directories; a directory that is removed and that the kernel still keeps for the
+//! memory charged to it. A runtime's record that names no pod may be of any: then nothing is told.
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    fact::PodName,
+    finding::{Key, Kind, Severity},
+    world::{cgroup::Cgroup, pod::Pod, record::Kept},
+};
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    if !sight.world.has_kubelet() {
+        return;
+    }
+    for pod in sight.world.pods.rows.values() {
+        found.extend(stuck(sight, pod));
+    }
+}
+
+fn stuck(sight: &Sight<'_>, pod: &Pod) -> Option<Sighting> {
+    let since = pod.left_at?;
+    let uid = pod.uid.as_ref()?;
+    let rows = pod.cgroups.iter().filter_map(|key| sight.world.cgroups.get(key));
+    // One that was made later waits for its first sandbox.
+    let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
+    let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
+    let runs = sight.world.containers.values().any(|row| row.pod == Some(pod.id) && row.is_running())
+        || sight.world.sandboxes.values().any(|row| row.pod == Some(pod.id) && !row.is_stopped());
+    if runs {
+        return None;
+    }
+    let standing = match sight.pod_kept(uid) {
+        Kept::Yes => return None,
+        Kept::Unknown => Standing::Unsure,
+        Kept::No { at } => sight.left_over(since, at, cgroup.found_at)?,
+    };
+    let kind = Kind::StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated };
+    let attempts = sight.world.attempts.values().filter(|row| row.pod.uid.as_ref() == Some(uid));
+    let last = attempts.max_by_key(|row| row.first_at);
+    Some(Sighting {
+        key: Key::new(kind.name(), &[uid.as_str()]),
+        kind,
+        severity: Severity::Warning,
+        since,
+        pod: Some(PodName { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() }),
+        sandboxes: last.map(|row| row.id.clone()).into_iter().collect(),
+        gapped: false,
+        standing,
+    })
+}

@@ -1,0 +1,61 @@
+//! **Rule:** the last reference to a network namespace is gone, and for a while the kernel has taken apart neither it
+//! nor any other.
+//!
+//! The kernel takes namespaces apart one batch after the other, in one queue: only the one that has waited longest is
+//! told of, with the number of those behind it. Not flagged: a queue that is long, but moves; anything where the end of the teardown is not seen, and a
+//! namespace that was there while records were lost, since its end may have been among them.
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    fact::Signal,
+    finding::{Key, Kind, Severity},
+    time::Timestamp,
+    world::netns::{Netns, State},
+};
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let attached = sight.world.attached.get(&Signal::NetnsFreed);
+    if attached.is_none_or(|attached| attached.mechanism.is_none()) {
+        return;
+    }
+    let mut dying: Vec<(Timestamp, &Netns)> =
+        sight.world.netns.rows.values().filter_map(|row| Some((dropped_at(row)?, row))).collect();
+    dying.sort_by_key(|(at, row)| (*at, row.life));
+    let Some(((since, row), behind)) = dying.split_first() else { return };
+    let freed = sight.world.netns.rows.values().filter_map(freed_at).max();
+    let until = freed.unwrap_or(*since).max(*since) + sight.limits.stuck_after;
+    let kind = Kind::StuckNetnsTeardown {
+        netns: row.key,
+        held: sight.now.since(*since),
+        waiting: u32::try_from(behind.len()).unwrap_or(u32::MAX),
+    };
+    let cookie = row.key.cookie.to_string();
+    found.push(Sighting {
+        key: Key::new(kind.name(), &[&row.key.inode.to_string(), &cookie]),
+        kind,
+        severity: Severity::Warning,
+        since: *since,
+        pod: row.sandbox.as_ref().and_then(|id| sight.world.attempts.get(id)).map(|row| row.pod.clone()),
+        sandboxes: row.sandbox.iter().cloned().collect(),
+        gapped: false,
+        standing: if sight.now < until {
+            Standing::Watched { until: Some(until) }
+        } else {
+            Standing::Confirmed
+        },
+    });
+}
+
+fn freed_at(row: &Netns) -> Option<Timestamp> {
+    match row.state {
+        State::Freed { at } => Some(at),
+        State::Live | State::Dropped { .. } => None,
+    }
+}
+
+fn dropped_at(row: &Netns) -> Option<Timestamp> {
+    match row.state {
+        State::Dropped { at } if !row.gapped => Some(at),
+        State::Live | State::Dropped { .. } | State::Freed { .. } => None,
+    }
+}

@@ -1,0 +1,65 @@
+//! One look at a node that nobody has watched: what a docket would have come to by now.
+//!
+//! **Invariant:** what is too young to be told of by a docket is not told of here.
+
+use std::collections::BTreeSet;
+
+use super::{DETECTORS, Limits, Sight, Sighting, Standing};
+use crate::engine::{
+    finding::{Finding, Stage},
+    time::Timestamp,
+    world::World,
+};
+
+/// What is held of runtime and kubelet, whose time to clean up counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleaners {
+    /// They are up since their processes are; while one is not there, nobody cleans up.
+    Seen,
+    /// There are no processes to see, as on a disk that was taken out: what is old by its own date has had its time.
+    Supposed,
+}
+
+pub(in crate::engine) fn survey(
+    world: &World,
+    limits: &Limits,
+    now: Timestamp,
+    cleaners: Cleaners,
+) -> Vec<Finding> {
+    let mut sight = Sight::of(world, limits, now);
+    if cleaners == Cleaners::Supposed {
+        sight.up = Some(Timestamp::ZERO);
+    }
+    let mut sighted = Vec::new();
+    for detector in DETECTORS {
+        detector(&sight, &mut sighted);
+    }
+    let mut seen = BTreeSet::new();
+    sighted.retain(|it| seen.insert(it.key.clone()));
+    sighted.into_iter().filter_map(|it| finding(it, limits, now)).collect()
+}
+
+fn finding(it: Sighting, limits: &Limits, now: Timestamp) -> Option<Finding> {
+    let stage = match it.standing {
+        Standing::Confirmed | Standing::Passing { .. } => Stage::Confirmed,
+        Standing::Candidate { .. } | Standing::Unverified | Standing::Unlisted => Stage::Candidate,
+        // Old enough in itself: only those who are to clean it up have had no time yet.
+        Standing::Watched { .. } if now >= it.since + limits.leak_grace / 4 => Stage::Candidate,
+        Standing::Watched { .. } | Standing::Unsure => return None,
+    };
+    Some(Finding {
+        key: it.key,
+        kind: it.kind,
+        severity: it.severity,
+        stage,
+        since: it.since,
+        opened_at: now,
+        confirmed_at: (stage == Stage::Confirmed).then_some(now),
+        closed_at: None,
+        pod: it.pod,
+        sandboxes: it.sandboxes,
+        gapped: it.gapped,
+        evidence: Vec::new(),
+        programs: Vec::new(),
+    })
+}

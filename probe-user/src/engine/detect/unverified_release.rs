@@ -1,0 +1,31 @@
+//! **Rule:** sandboxes of a plugin went with a DEL that named no namespace as the only one that succeeded, and no store
+//! can be read that would say whether their addresses were freed.
+//!
+//! That is no leak: most plugins free what the container's id names. It says for which plugin a leak would not be seen.
+//!
+//! Not flagged: networks whose store was read whole (there `leaked_address` knows); plugins and IPAMs that are known to
+//! free by container id; sandboxes whose ADD was before us, or with whom records were lost: a DEL with a namespace may
+//! be among those. It closes after an hour without a new one.
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    finding::{Key, Kind, Severity},
+    world::release::MEMORY,
+};
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    let late = sight.world.releases.values().filter(|row| sight.now < row.last_at + MEMORY);
+    found.extend(late.map(|row| {
+        let kind = Kind::UnverifiedRelease { plugin: row.plugin.clone(), count: row.count };
+        Sighting {
+            key: Key::new(kind.name(), &[&row.plugin]),
+            kind,
+            severity: Severity::Info,
+            since: row.since,
+            pod: None,
+            sandboxes: Vec::new(),
+            gapped: false,
+            standing: Standing::Passing { until: row.last_at + MEMORY },
+        }
+    }));
+}

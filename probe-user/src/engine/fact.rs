@@ -1,0 +1,376 @@
+//! The left arrow: what sources say.
+//!
+//! **Invariant:** a fact is in the past tense and complete in itself: the engine never looks anything up.
+//! A listed fact says "was so when I read it", never "happened then": the two are different variants, so that
+//! nothing can confuse them.
+
+mod ledger;
+
+use std::time::Duration;
+
+use super::{
+    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+    time::Timestamp,
+    world::Row,
+};
+
+pub use ledger::{
+    Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeRead,
+    RuntimeSandbox, Store, StoreKind, StoreRead,
+};
+
+/// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    pub at: Timestamp,
+    pub origin: Origin,
+    pub fact: Fact,
+}
+
+/// Who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// A hook, at the time of the event.
+    Kernel,
+    /// A netlink notification: the event's order is right, its time is that of the notification.
+    Netlink,
+    /// Read from the node's files or answered to a question.
+    Listed,
+    /// A CNI call made from within a container, by a CNI daemon's pod.
+    Delegated,
+    /// The container runtime.
+    Cri,
+    /// The agent about itself.
+    Agent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    // What happened: kernel and netlink.
+    Executed(Executed),
+    CniCalled(CniCalled),
+    Exited(Exited),
+    Signaled(Signaled),
+    OomKilled(Signaled),
+    NetnsCreated {
+        netns: NetnsKey,
+        by: Task,
+    },
+    /// The last reference is gone.
+    NetnsDropped {
+        netns: NetnsKey,
+        by: Task,
+    },
+    /// Teardown is complete. Hooks are told only the inode (cookie 0).
+    NetnsFreed {
+        netns: NetnsKey,
+    },
+    AddressAdded(Address),
+    AddressRemoved(Address),
+    CgroupCreated {
+        cgroup: Cgroup,
+        by: Task,
+    },
+    CgroupRemoved {
+        cgroup: Cgroup,
+        by: Task,
+    },
+    CgroupReleased {
+        cgroup: Cgroup,
+    },
+    CgroupEntered {
+        cgroup: Cgroup,
+        member: TaskKey,
+        by: Task,
+    },
+    CgroupEmptied {
+        cgroup: Cgroup,
+    },
+
+    // What was found to be so: listings and answers.
+    ListBegun(List),
+    /// Only after this may "not in the list" mean "not there"; `complete` is false if part of it was unreadable.
+    ListEnded {
+        list: List,
+        complete: bool,
+    },
+    ProcessFound(ProcessFound),
+    NetnsFound {
+        netns: NetnsKey,
+        mounts: Vec<String>,
+        /// No process is in it; false also where not every process could be looked at.
+        vacant: bool,
+    },
+    AddressFound(Address),
+    CgroupFound {
+        cgroup: Cgroup,
+        populated: bool,
+    },
+    /// An OCI bundle or a runtime's own record says what a container is.
+    ContainerFound(ContainerFound),
+    /// A question about a container had no answer.
+    ContainerUnknown(ContainerId),
+    /// A folder of `/var/log/pods` names a pod.
+    PodFound {
+        uid: PodUid,
+        namespace: String,
+        name: String,
+        source: NameSource,
+    },
+    /// One result in libcni's cache.
+    CacheFound(CacheFound),
+    /// What an IPAM store holds.
+    StoreRead(StoreRead),
+    /// What a runtime keeps on record.
+    RuntimeRead(RuntimeRead),
+    NetworksRead(NetworksRead),
+    /// Whether this node is one of a cluster: a kubelet then cleans up what a restart left.
+    KubeletExpected(bool),
+    ProgramFound(ProgramFound),
+    MessageFound(MessageFound),
+
+    // What is so of the instrument itself.
+    /// Ordered sources have said all they had to say up to this time.
+    Watermark,
+    Attached(Attached),
+    /// Something was lost: until the next complete listing nothing may be concluded from absence.
+    Lost {
+        what: Loss,
+        count: u64,
+    },
+    /// The wall clock's distance from boot time changed to this, nanoseconds since the epoch at boot.
+    Clock {
+        boot_wall_ns: i64,
+    },
+    /// A row of the world as it was before a restart.
+    Remembered(Row),
+}
+
+/// A process as a hook saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    pub key: TaskKey,
+    pub tid: u32,
+    pub parent: TaskKey,
+    pub comm: String,
+    pub cgroup: CgroupKey,
+    /// Inode of its network namespace; 0 = given up.
+    pub netns: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executed {
+    pub task: Task,
+    pub filename: String,
+    pub argv: Vec<String>,
+    /// Bytes of argv in all; more than are in `argv` if it was cut.
+    pub argv_total: u32,
+    /// Bits of `probe_common::event::class`.
+    pub class: u32,
+    pub ns_pid: u32,
+    pub pid_ns: u32,
+    pub mnt_ns: u32,
+}
+
+/// A CNI plugin began to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CniCalled {
+    pub task: Task,
+    pub filename: String,
+    pub caller: Option<Caller>,
+    /// Made by the node's own runtime, which no container can pass for.
+    pub host: bool,
+    pub variables: CniVariables,
+    pub env_truncated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub key: TaskKey,
+    pub comm: String,
+}
+
+/// The `CNI_*` variables; `None` = not set, which an empty text is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CniVariables {
+    pub command: String,
+    pub container_id: Option<String>,
+    pub netns: Option<String>,
+    pub ifname: Option<String>,
+    pub args: Option<String>,
+    pub path: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exited {
+    pub task: Task,
+    /// As `wait(2)` gives it.
+    pub status: u32,
+    pub class: u32,
+}
+
+/// A fatal signal was sent, or the OOM killer chose its victim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signaled {
+    pub target: Task,
+    pub signal: u32,
+    pub code: i32,
+    pub sender: Task,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub netns: NetnsKey,
+    pub address: Subnet,
+    pub ifname: String,
+    pub ifindex: u32,
+    /// `IFA_F_*`.
+    pub flags: u32,
+    /// `RT_SCOPE_*`.
+    pub scope: u8,
+    pub by: Task,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    pub key: CgroupKey,
+    /// From the hierarchy's root.
+    pub path: String,
+    pub level: u32,
+    /// Below a container's own cgroup.
+    pub nested: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum List {
+    Processes,
+    Netns,
+    Addresses,
+    Cgroups,
+    Containers,
+    Pods,
+    CniCache,
+    Ipam,
+    /// The runtimes' own records of sandboxes.
+    Runtimes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessFound {
+    pub task: Task,
+    pub argv: Vec<String>,
+    pub cgroup_path: String,
+    pub ns_pid: u32,
+    /// Its environment's `CNI_*`, if it is a CNI plugin still running.
+    pub cni: Option<CniVariables>,
+    /// The executable's path.
+    pub filename: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerFound {
+    pub id: ContainerId,
+    pub role: Role,
+    /// The sandbox it lives in; of a sandbox, itself.
+    pub sandbox: Option<ContainerId>,
+    /// The container's name in the pod's spec.
+    pub name: Option<String>,
+    pub pod: Option<PodName>,
+    pub source: NameSource,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    Sandbox,
+    Container,
+}
+
+/// What is known of a pod's name; each part may be missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<PodUid>,
+}
+
+/// Where a name comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NameSource {
+    CniArgs,
+    CgroupPath,
+    Bundle,
+    LogFolder,
+    Argv,
+    CniCache,
+    Cri,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheFound {
+    pub network: String,
+    pub container: ContainerId,
+    pub ifname: String,
+    pub addresses: Vec<Subnet>,
+    pub netns: Option<String>,
+    /// `cniArgs`, as in `CNI_ARGS`.
+    pub args: Vec<(String, String)>,
+}
+
+/// How a signal is seen, and why not better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    pub signal: Signal,
+    /// `None`: it is not seen at all.
+    pub mechanism: Option<Mechanism>,
+    /// What is less precise than with the best mechanism; empty if nothing.
+    pub note: String,
+    /// The better mechanisms, and why each failed.
+    pub missed: Vec<(Mechanism, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Signal {
+    Exec,
+    Exit,
+    FatalSignal,
+    OomKill,
+    NetnsCreated,
+    NetnsDropped,
+    NetnsFreed,
+    AddressV4,
+    AddressV6,
+    CgroupCreated,
+    CgroupRemoved,
+    CgroupReleased,
+    CgroupEntered,
+    CgroupEmptied,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mechanism {
+    Fentry,
+    Fexit,
+    Kprobe,
+    Kretprobe,
+    RawTracepoint,
+    Tracepoint,
+    Netlink,
+}
+
+/// Where something was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Loss {
+    LifecycleRing,
+    BulkRing,
+    /// A netlink socket's buffer was full.
+    NetlinkSocket,
+    /// A record that could not be read.
+    Record,
+    /// The channel between a source and the engine was full.
+    Channel,
+    /// Runs of hooks that the kernel skipped; not each would have told something.
+    SkippedRun,
+}
+
+/// How long the outbox may hold a change whose pod is not yet named.
+pub const DEFAULT_HOLD: Duration = Duration::from_secs(1);

@@ -1,0 +1,118 @@
+//! What keeps addresses and sandboxes on record: IPAM stores, runtimes, the network's configuration.
+//!
+//! **Invariant:** each of these is one whole reading. What a complete one does not name was not there when it was
+//! read, at the observation's time.
+
+use std::net::IpAddr;
+
+use crate::engine::{
+    fact::PodName,
+    id::{ContainerId, Subnet},
+    time::Timestamp,
+};
+
+/// Everything that an IPAM store held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreRead {
+    pub store: Store,
+    pub reservations: Vec<Reservation>,
+    /// Every entry's name was read; a reservation whose holder could not be read is still one.
+    pub complete: bool,
+}
+
+/// A place where an IPAM plugin writes down which addresses are given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    pub kind: StoreKind,
+    /// The directory with a file for each address, or the one file that holds all.
+    pub path: String,
+    /// The network that it serves, where the store says so.
+    pub network: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StoreKind {
+    /// host-local's directory for one network.
+    HostLocal,
+    /// The checkpoint file of the AWS VPC CNI's ipamd.
+    AwsIpamd,
+    /// A directory that the user declared: file name = address, content = container id.
+    Declared,
+}
+
+/// One address that a store says is given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    pub address: IpAddr,
+    /// `None`: the record could not be read.
+    pub holder: Option<Holder>,
+    /// When the record was written; zero if that was before this boot.
+    pub since: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub container: ContainerId,
+    /// Empty where the store does not keep it.
+    pub ifname: String,
+}
+
+/// The sandboxes that a container runtime keeps on record, the dead among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeRead {
+    /// Where they stand: a directory, or a socket.
+    pub place: String,
+    pub sandboxes: Vec<RuntimeSandbox>,
+    pub complete: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeSandbox {
+    pub id: ContainerId,
+    /// Where the record names it.
+    pub pod: Option<PodName>,
+}
+
+/// The networks that pods are attached to, as the node is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworksRead {
+    pub networks: Vec<Network>,
+    pub complete: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    pub name: String,
+    /// The types of its plugins, in the order of ADD.
+    pub plugins: Vec<String>,
+    /// The type of the plugin that gives out its addresses.
+    pub ipam: Option<String>,
+    pub pools: Vec<Pool>,
+}
+
+/// A range from which addresses are given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    pub subnet: Subnet,
+    pub first: IpAddr,
+    pub last: IpAddr,
+    /// How many can be given to pods; the gateway's own is none of them.
+    pub size: u64,
+}
+
+/// What an executable on the node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFound {
+    pub path: String,
+    /// `None`: it does not say.
+    pub version: Option<String>,
+}
+
+/// What a plugin said when an ADD failed, as the runtime wrote it down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageFound {
+    pub container: ContainerId,
+    /// `None`: it could not be read, and `source` says why.
+    pub text: Option<String>,
+    pub source: String,
+}

@@ -1,0 +1,257 @@
+//! What is wrong on the node, as far as the evidence goes.
+//!
+//! **Invariant:** a key says what is wrong with which thing, and nothing of when or by whom it was found: a restart
+//! and a replay give the same key.
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use super::{
+    change::Process,
+    fact::{MessageFound, PodName, ProgramFound, Signal, Store},
+    id::{ContainerId, NetnsKey, Subnet},
+    time::Timestamp,
+    world::attempt::Exhibit,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub key: Key,
+    pub kind: Kind,
+    pub severity: Severity,
+    pub stage: Stage,
+    /// When what is wrong began.
+    pub since: Timestamp,
+    pub opened_at: Timestamp,
+    pub confirmed_at: Option<Timestamp>,
+    pub closed_at: Option<Timestamp>,
+    pub pod: Option<PodName>,
+    pub sandboxes: Vec<ContainerId>,
+    /// Records were lost while what it is about was there: the cause may be another one.
+    pub gapped: bool,
+    /// What was told of its sandboxes, in order of time.
+    pub evidence: Vec<Evidence>,
+    /// The programs that had a part in it.
+    pub programs: Vec<ProgramFound>,
+}
+
+/// One piece of evidence, and the sandbox that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    pub sandbox: ContainerId,
+    pub exhibit: Exhibit,
+}
+
+/// `KIND/…`, of what never changes: names, addresses, ids.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+/// How far it is with a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// It may yet come right by itself.
+    Candidate,
+    Confirmed,
+    /// What was wrong is so no longer.
+    Closed,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// To be known.
+    Info,
+    /// To be looked at in working hours.
+    Warning,
+    /// Pods fail, or soon will.
+    Critical,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address is given out and nobody has it.
+    LeakedAddress(LeakedAddress),
+    /// Addresses of sandboxes that went with a blind DEL alone, and no store that would tell whether they were freed.
+    UnverifiedRelease { plugin: String, count: u32 },
+    /// A sandbox was made that nobody needed.
+    DuplicateSandbox { form: Duplicate, count: u32 },
+    /// What holds a sandbox ended before the runtime stopped it.
+    TeardownOutOfOrder { how: OutOfOrder, killer: Option<Process>, signal: Option<u32> },
+    /// A sandbox's namespace that nothing uses is kept.
+    OrphanNetns { netns: NetnsKey, mounts: Vec<String> },
+    /// The kernel does not finish taking a namespace apart.
+    StuckNetnsTeardown { netns: NetnsKey, held: Duration, waiting: u32 },
+    /// A pod's cgroup stays though the pod is gone.
+    StuckCgroup { path: String, populated: Option<bool> },
+    /// A sandbox's process lives though no runtime has it on record.
+    OrphanSandbox { process: Process },
+    /// Two containers of one name live in one sandbox.
+    DuplicateContainer { name: String, containers: Vec<ContainerId> },
+    /// One address was given to two sandboxes.
+    DuplicateAddress { network: Option<String>, address: IpAddr },
+    /// ADD fails and is tried again.
+    CniFailing(CniFailing),
+    /// A call of a plugin takes, or took, long.
+    CniSlow { plugin: String, command: String, took: Duration, open: bool },
+    /// Many plugins run at once, and the oldest for long.
+    CniQueue { waiting: u32, oldest: Duration, plugin: String },
+    /// A range of addresses is used up, or soon will be.
+    PoolExhaustion(PoolExhaustion),
+    /// Something cannot be seen, and verdicts are weaker for it.
+    BlindSpot { spot: Blind, weaker: Vec<Weaker> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeakedAddress {
+    pub address: IpAddr,
+    pub network: Option<String>,
+    /// The network's name was inferred from the configuration.
+    pub inferred: bool,
+    pub ifname: String,
+    /// The plugin that the runtime called.
+    pub plugin: Option<String>,
+    pub cause: Cause,
+    /// Who still says that it is given out; none: libcni's cache alone.
+    pub stores: Vec<Store>,
+}
+
+/// Why an address was not given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// DEL was never called.
+    DelMissing,
+    /// DEL was called without a namespace only, and answered that all is well.
+    DelBlind,
+    /// DEL failed, each time.
+    DelFailed,
+    /// The ADD that reserved it failed, and no DEL was called.
+    AddFailed,
+    /// A store names a sandbox that no runtime knows; how that came about was not seen.
+    StaleRecord,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Duplicate {
+    /// Two sandboxes of one pod live.
+    Concurrent,
+    /// The pod had done all its work.
+    AfterCompletion,
+    /// One after the other is made, and none runs a container.
+    UnusedRebuild,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OutOfOrder {
+    PauseKilled,
+    /// By the kernel: the pod or the node was out of memory.
+    PauseOutOfMemory,
+    NetnsGone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CniFailing {
+    pub plugin: String,
+    /// ADDs that failed, of all sandboxes.
+    pub attempts: u32,
+    /// Pods that still wait for one to succeed.
+    pub pods: u32,
+    /// How long the failed calls ran, together.
+    pub wasted: Duration,
+    pub code: Option<u32>,
+    /// What the plugin said, or why that could not be read.
+    pub message: Option<MessageFound>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolExhaustion {
+    pub network: String,
+    pub subnet: Subnet,
+    pub size: u64,
+    /// By sandboxes that live or wait to be cleaned up.
+    pub used: u64,
+    pub leaked: u64,
+    pub free: u64,
+    /// When nothing is free, at the rate at which addresses leak.
+    pub runs_out_in: Option<Duration>,
+}
+
+/// What cannot be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blind {
+    /// No mechanism could be attached.
+    Signal { signal: Signal },
+    /// Records were lost.
+    Lost { count: u64 },
+    /// A store could not be read whole.
+    Store { path: String },
+    /// No runtime's records could be read whole.
+    Runtime { place: Option<String> },
+}
+
+/// A kind of finding that may be missed, or whose cause may be unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Weaker {
+    LeakedAddress,
+    DuplicateSandbox,
+    TeardownOutOfOrder,
+    OrphanNetns,
+    StuckNetnsTeardown,
+    StuckCgroup,
+    OrphanSandbox,
+    CniFailing,
+    PoolExhaustion,
+}
+
+impl Key {
+    /// `kind/part/part`; a slash within a part would make two of it.
+    pub(super) fn new(kind: &str, parts: &[&str]) -> Self {
+        let mut text = kind.to_owned();
+        for part in parts {
+            text.push('/');
+            text.extend(part.chars().map(|letter| if letter == '/' { ':' } else { letter }));
+        }
+        Self(text)
+    }
+
+    /// One that was written down before.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once('/')?;
+        (!kind.is_empty() && !rest.is_empty()).then(|| Self(text.to_owned()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Kind {
+    /// The word by which users ask for it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::LeakedAddress(_) => "leaked_address",
+            Self::UnverifiedRelease { .. } => "unverified_release",
+            Self::DuplicateSandbox { .. } => "duplicate_sandbox",
+            Self::TeardownOutOfOrder { .. } => "teardown_out_of_order",
+            Self::OrphanNetns { .. } => "orphan_netns",
+            Self::StuckNetnsTeardown { .. } => "stuck_netns_teardown",
+            Self::StuckCgroup { .. } => "stuck_cgroup",
+            Self::OrphanSandbox { .. } => "orphan_sandbox",
+            Self::DuplicateContainer { .. } => "duplicate_container",
+            Self::DuplicateAddress { .. } => "duplicate_address",
+            Self::CniFailing(_) => "cni_failing",
+            Self::CniSlow { .. } => "cni_slow",
+            Self::CniQueue { .. } => "cni_queue",
+            Self::PoolExhaustion(_) => "pool_exhaustion",
+            Self::BlindSpot { .. } => "blind_spot",
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What things are known by. Strings are parsed into these at the edge, once.
+//!
+//! Kernel things are keyed as in `probe_common::id`: (pid, start), (inode, cookie), (hierarchy, id).
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+pub use probe_common::id::{CgroupKey, NetnsKey, TaskKey};
+
+/// A container's or a sandbox's id, as the runtime and `CNI_CONTAINERID` give it: 64 hex digits with every
+/// runtime met, but any text of the CNI specification's alphabet is taken.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerId(Arc<str>);
+
+/// A pod's UID: a UUID with dashes, or 32 hex digits for static pods (the kubelet's hash of the manifest).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodUid(Arc<str>);
+
+/// An address with the length of its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subnet {
+    pub address: IpAddr,
+    pub prefix: u8,
+}
+
+/// What the start of a process is counted in here, ns: `/proc/PID/stat` knows no less (`USER_HZ` is 100 on every
+/// architecture that has eBPF).
+pub const TICK: u64 = 10_000_000;
+
+/// Longest id taken, bytes.
+const LONGEST: usize = 256;
+
+impl ContainerId {
+    /// Letters, digits, `_`, `.` and `-`, beginning with a letter or digit (CNI specification, parameters).
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = text.bytes();
+        let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        let rest = bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'));
+        (first && rest && text.len() <= LONGEST).then(|| Self(text.into()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is one as every runtime of pods gives it: 64 hex digits.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.0.len() == 64 && self.0.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    /// The twelve characters by which people know it.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        self.0.get(..12).unwrap_or(&self.0)
+    }
+}
+
+impl PodUid {
+    /// A UUID with dashes, or with underscores as the systemd cgroup driver writes it, or 32 hex digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
+        let text = match text.len() {
+            32 if hex == 32 => text.into(),
+            36 if hex == 32 && is_uuid(text.as_bytes()) => text.replace('_', "-").into(),
+            _ => return None,
+        };
+        Some(Self(text))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_uuid(text: &[u8]) -> bool {
+    [8, 13, 18, 23].iter().all(|at| matches!(text.get(*at), Some(b'-' | b'_')))
+}
+
+impl fmt::Display for ContainerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ContainerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for PodUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for PodUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContainerId, PodUid};
+
+    #[test]
+    fn a_uid_is_the_same_pod_in_every_spelling() {
+        let dashes = PodUid::parse("11111111-2222-3333-4444-555555555555").expect("a UUID");
+        assert_eq!(PodUid::parse("11111111_2222_3333_4444_555555555555"), Some(dashes));
+        assert!(PodUid::parse("0123456789abcdef0123456789abcdef").is_some());
+        assert_eq!(PodUid::parse("11111111-2222-3333-4444-55555555555x"), None);
+        assert_eq!(PodUid::parse("111111112222-3333-4444-555555555555--"), None);
+    }
+
+    #[test]
+    fn an_id_is_never_a_path() {
+        assert!(ContainerId::parse(&"a".repeat(64)).is_some());
+        for bad in ["", "../x", "a/b", ".hidden", "a b", &"a".repeat(257)] {
+            assert_eq!(ContainerId::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What waits to be told. Changes leave in the order in which they came, each with the next sequence number; one
+//! whose pod has no name yet is held for a moment, and everything behind it waits.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    change::{Change, What},
+    fact::{Origin, PodName, Role},
+    id::{CgroupKey, ContainerId},
+    time::Timestamp,
+    world::World,
+};
+
+/// A change that was not told yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub at: Timestamp,
+    pub origin: Origin,
+    pub late: bool,
+    pub subject: Subject,
+    pub wait: Wait,
+    pub what: What,
+}
+
+/// What a change is about; its context is looked up when it leaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// `world::pod::Pod::id`.
+    pub pod: Option<u64>,
+    /// A name that came with the event itself (`CNI_ARGS`).
+    pub named: Option<PodName>,
+    pub sandbox: Option<ContainerId>,
+    pub container: Option<ContainerId>,
+    /// `world::netns::Netns::life`.
+    pub netns: Option<u64>,
+    pub cgroup: Option<CgroupKey>,
+}
+
+/// What a change waits for, until its time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Nothing,
+    /// Its pod's name.
+    Name,
+    /// Whether its container has this role; with another one it is not told at all.
+    Role(Role),
+}
+
+/// So many changes wait at most; then the first goes without its name.
+const CAPACITY: usize = 8192;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    waiting: VecDeque<Held>,
+    pub(super) next_seq: u64,
+}
+
+/// What becomes of the first in line.
+enum Turn {
+    Tell,
+    Drop,
+    Hold,
+}
+
+impl Outbox {
+    pub(super) fn new(next_seq: u64) -> Self {
+        Self { waiting: VecDeque::new(), next_seq }
+    }
+
+    pub(super) fn push(&mut self, held: Held) {
+        self.waiting.push_back(held);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Held> {
+        self.waiting.iter()
+    }
+
+    /// When the first in line has waited long enough.
+    pub(super) fn deadline(&self, hold: Duration) -> Option<Timestamp> {
+        self.waiting.front().map(|held| held.at + hold)
+    }
+
+    /// The next change that can be told by `now`.
+    pub(super) fn pop(&mut self, now: Timestamp, hold: Duration, world: &mut World) -> Option<Change> {
+        loop {
+            let held = self.waiting.front()?;
+            let is_over = now >= held.at + hold || self.waiting.len() > CAPACITY;
+            let (context, settled) = world.context(&held.subject);
+            let turn = match held.wait {
+                Wait::Nothing => Turn::Tell,
+                Wait::Name if settled || is_over => Turn::Tell,
+                Wait::Name => Turn::Hold,
+                Wait::Role(wanted) => {
+                    match held.subject.container.as_ref().and_then(|id| world.role_of(id)) {
+                        Some(role) if role != wanted => Turn::Drop,
+                        Some(_) if settled || is_over => Turn::Tell,
+                        Some(_) => Turn::Hold,
+                        None if !is_over
+                            && held.subject.container.as_ref().is_some_and(|id| world.is_asked(id)) =>
+                        {
+                            Turn::Hold
+                        }
+                        // Most of what has a container's cgroup is a container.
+                        None if wanted == Role::Container => Turn::Tell,
+                        None => Turn::Drop,
+                    }
+                }
+            };
+            if matches!(turn, Turn::Hold) {
+                return None;
+            }
+            let held = self.waiting.pop_front()?;
+            if held.wait == Wait::Role(Role::Sandbox)
+                && let Some(id) = &held.subject.container
+            {
+                world.tentative_over(id);
+            }
+            if matches!(turn, Turn::Tell) {
+                let seq = self.next_seq;
+                self.next_seq += 1;
+                let Held { at, origin, late, what, .. } = held;
+                return Some(Change { seq, at, origin, late, context, what });
+            }
+        }
+    }
+}

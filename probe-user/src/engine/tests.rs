@@ -1,0 +1,16 @@
+//! Stories of pods, and what is to be told of them.
+
+mod absence;
+mod blind;
+mod cni;
+mod containerd;
+mod duplicate;
+mod listing;
+mod netns;
+mod orphan;
+mod pool;
+mod property;
+mod ready;
+mod sandbox;
+mod story;
+mod stuck;

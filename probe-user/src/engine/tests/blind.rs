@@ -1,0 +1,157 @@
+//! What cannot be seen, and what nothing verifies.
+
+use probe_common::event::class;
+
+use super::story::{CONTAINERD, DAEMON, Story, Who, call, check_lines, id};
+use crate::engine::{
+    fact::{Fact, List, Mechanism, NetworksRead, RuntimeRead, Signal, Store, StoreKind, StoreRead},
+    finding::{Blind, Kind, Severity},
+};
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+
+#[test]
+fn a_signal_that_nothing_tells_of_is_a_blind_spot() {
+    let mut story = Story::new();
+    story.at(SECOND).attached(Signal::Exec, None).attached(Signal::Exit, Some(Mechanism::Tracepoint));
+    // No verdict is made of it.
+    story.attached(Signal::CgroupReleased, None);
+    let (told, engine) = story.judge(MINUTE);
+    check_lines(
+        &told,
+        "
+            1100 finding.opened blind_spot/signal/exec Agent
+            1100 finding.confirmed blind_spot/signal/exec Agent
+        ",
+    );
+    assert!(engine.findings().all(|it| it.severity == Severity::Warning));
+    story.at(2 * SECOND).attached(Signal::Exec, Some(Mechanism::Kprobe));
+    assert!(story.judge(MINUTE).0.ends_with("2100 finding.closed blind_spot/signal/exec Agent"));
+}
+
+#[test]
+fn lost_records_are_told_of_for_ten_minutes() {
+    let mut story = Story::new();
+    story.at(SECOND).lost().at(9 * MINUTE).lost();
+    let (told, engine) = story.judge(10 * MINUTE);
+    assert_eq!(told.lines().count(), 2, "{told}");
+    let kind = engine.findings().next().map(|it| it.kind.clone());
+    assert!(
+        matches!(kind, Some(Kind::BlindSpot { spot: Blind::Lost { count: 6 }, .. })),
+        "all of them: {kind:?}"
+    );
+    let (told, _) = story.judge(30 * MINUTE);
+    assert!(told.ends_with("1140000 finding.closed blind_spot/lost Agent"), "{told}");
+}
+
+fn read(complete: bool) -> StoreRead {
+    StoreRead {
+        store: Store {
+            kind: StoreKind::HostLocal,
+            path: "/var/lib/cni/networks/podnet".to_owned(),
+            network: Some("podnet".to_owned()),
+        },
+        reservations: Vec::new(),
+        complete,
+    }
+}
+
+#[test]
+fn records_that_cannot_be_read_whole_are_told_of_until_they_can() {
+    let mut story = Story::new();
+    let place = "/var/lib/containerd".to_owned();
+    let runtime = |complete| RuntimeRead { place: place.clone(), sandboxes: Vec::new(), complete };
+    story.at(SECOND).listed(Fact::StoreRead(read(false))).listed(Fact::RuntimeRead(runtime(false)));
+    let (told, _) = story.judge(MINUTE);
+    let opened: Vec<&str> = told.lines().filter(|line| line.contains("opened")).collect();
+    check_lines(
+        &opened.join("\n"),
+        "
+            1100 finding.opened blind_spot/store/:var:lib:cni:networks:podnet Agent
+            1100 finding.opened blind_spot/runtime/:var:lib:containerd Agent
+        ",
+    );
+    story.at(MINUTE).listed(Fact::StoreRead(read(true))).listed(Fact::RuntimeRead(runtime(true)));
+    let (told, _) = story.judge(2 * MINUTE);
+    assert_eq!(told.lines().filter(|line| line.contains("closed")).count(), 2, "{told}");
+}
+
+#[test]
+fn a_runtime_without_records_is_a_blind_spot_only_where_there_are_sandboxes() {
+    let mut story = Story::new();
+    story.at(6 * SECOND).found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+    story.listed(Fact::NetworksRead(NetworksRead { networks: Vec::new(), complete: true }));
+    assert_eq!(story.judge(MINUTE).0, "");
+    story.cni_done(900, "/usr/lib/cni/bridge", "ADD", "/run/netns/x");
+    let (told, _) = story.judge(MINUTE);
+    assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
+}
+
+/// A sandbox whose only DEL names no namespace.
+fn goes_blindly(story: &mut Story, at: u64, pid: u32, plugin: &str, digit: char) {
+    let path = format!("/usr/lib/cni/{plugin}");
+    let who = |pid: u32| Who::new(pid, CONTAINERD, "plugin");
+    story.at(at).kernel(Fact::CniCalled(call(pid, CONTAINERD, &path, "ADD", "/run/netns/x", digit)));
+    story.exit(who(pid), class::CNI, 0);
+    story.kernel(Fact::CniCalled(call(pid + 1, CONTAINERD, &path, "DEL", "", digit)));
+    story.exit(who(pid + 1), class::CNI, 0);
+}
+
+#[test]
+fn releases_that_nothing_verifies_are_counted_for_an_hour() {
+    let mut story = Story::new();
+    goes_blindly(&mut story, SECOND, 100, "cloud-cni", 'a');
+    goes_blindly(&mut story, 5 * MINUTE, 200, "cloud-cni", 'b');
+    // containerd calls it again, and again.
+    story.kernel(Fact::CniCalled(call(300, CONTAINERD, "/usr/lib/cni/cloud-cni", "DEL", "", 'b')));
+    story.exit(Who::new(300, CONTAINERD, "plugin"), class::CNI, 0);
+    let (told, engine) = story.judge(30 * MINUTE);
+    let key = "unverified_release/cloud-cni";
+    assert_eq!(told.matches("finding.").count(), 2, "{told}");
+    assert!(told.contains(&format!("finding.opened {key}")), "{told}");
+    let finding = engine.findings().next().expect("the finding");
+    assert!(matches!(finding.kind, Kind::UnverifiedRelease { count: 2, .. }), "{:?}", finding.kind);
+    assert_eq!(finding.severity, Severity::Info);
+    assert!(story.judge(70 * MINUTE).0.contains(&format!("finding.closed {key}")));
+}
+
+#[test]
+fn releases_that_something_verifies_are_none() {
+    // One that frees by the container's id.
+    let mut story = Story::new();
+    goes_blindly(&mut story, SECOND, 100, "calico", 'a');
+    // One whose DEL with a namespace succeeded before.
+    story.at(2 * SECOND).cni_done(200, "/usr/lib/cni/cloud-cni", "ADD", "/run/netns/x");
+    story.cni_done(201, "/usr/lib/cni/cloud-cni", "DEL", "/run/netns/x");
+    story.cni_done(202, "/usr/lib/cni/cloud-cni", "DEL", "");
+    assert_eq!(story.judge(30 * MINUTE).0, "");
+    // One whose ADD was before us, and who knows what else.
+    let mut story = Story::new();
+    story.at(2 * SECOND).cni_done(202, "/usr/lib/cni/cloud-cni", "DEL", "");
+    assert_eq!(story.judge(30 * MINUTE).0, "");
+    // One that has a store.
+    let mut story = Story::new();
+    goes_blindly(&mut story, SECOND, 100, "cloud-cni", 'a');
+    story.list(List::CniCache, true, |story| {
+        story.listed(Fact::CacheFound(crate::engine::fact::CacheFound {
+            network: "podnet".to_owned(),
+            container: id('a'),
+            ifname: "eth0".to_owned(),
+            addresses: Vec::new(),
+            netns: None,
+            args: Vec::new(),
+        }));
+    });
+    story.listed(Fact::StoreRead(read(true)));
+    assert_eq!(story.judge(30 * MINUTE).0, "");
+}
+
+/// A DEL with a namespace may have been among what was lost.
+#[test]
+fn a_release_across_a_gap_is_not_counted() {
+    let mut story = Story::new();
+    story.at(SECOND).cni_done(100, "/usr/lib/cni/cloud-cni", "ADD", "/run/netns/x");
+    story.lost().cni_done(101, "/usr/lib/cni/cloud-cni", "DEL", "");
+    assert!(!story.judge(30 * MINUTE).0.contains("unverified_release"));
+}

@@ -1,0 +1,234 @@
+//! Plugins that fail, are slow, or stand in a queue.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::PATH,
+    story::{CONTAINERD, Story, Who, call, check_lines, id, ms, uid},
+};
+use crate::engine::{
+    Engine,
+    fact::{Fact, List, MessageFound},
+    finding::{CniFailing, Finding, Kind, Severity},
+};
+
+const FAILED: u32 = 0x100;
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+
+/// A call of bridge for a sandbox of the pod `web-N`; the first pod is the others' too.
+fn begin(story: &mut Story, pid: u32, command: &str, digit: char, pod: char) {
+    let mut it = call(pid, CONTAINERD, "/usr/lib/cni/bridge", command, PATH, digit);
+    let own = format!("{pod}{}", &uid().as_str()[1..]);
+    let args = it.variables.args.take().unwrap_or_default();
+    it.variables.args = Some(args.replace(uid().as_str(), &own).replace("web-0", &format!("web-{pod}")));
+    story.kernel(Fact::CniCalled(it));
+}
+
+fn end(story: &mut Story, pid: u32, status: u32) {
+    story.exit(Who::new(pid, CONTAINERD, "bridge"), class::CNI, status);
+}
+
+/// A whole ADD, a millisecond long.
+fn add(story: &mut Story, at: u64, pid: u32, digit: char, pod: char, status: u32) {
+    begin(story.at(at), pid, "ADD", digit, pod);
+    end(story, pid, status);
+}
+
+fn finding(engine: &Engine, key: &str) -> Finding {
+    engine.findings().find(|it| it.key.as_str() == key).cloned().expect("the finding")
+}
+
+fn failing(engine: &Engine) -> (Finding, CniFailing) {
+    let finding = finding(engine, "cni_failing/bridge");
+    let Kind::CniFailing(it) = finding.kind.clone() else { panic!("another kind") };
+    (finding, it)
+}
+
+/// As containerd does it: each try is a new sandbox.
+#[test]
+fn a_pod_whose_add_fails_again_and_again_waits_until_one_succeeds() {
+    let mut story = Story::new();
+    for (n, digit) in (0..).zip(['a', 'b', 'c']) {
+        add(&mut story, (1 + 12 * n) * SECOND, 100 + u32::try_from(n).expect("few"), digit, '1', FAILED);
+    }
+    story.listed(Fact::MessageFound(MessageFound {
+        container: id('b'),
+        text: Some("no addresses".to_owned()),
+        source: "journal".to_owned(),
+    }));
+    let (told, engine) = story.judge(30 * SECOND);
+    check_lines(
+        &told,
+        "
+            13100 finding.opened cni_failing/bridge [default/web-1 b] Agent
+            25100 finding.confirmed cni_failing/bridge [default/web-1 c] Agent
+        ",
+    );
+    let (it, data) = failing(&engine);
+    assert_eq!((data.attempts, data.pods, data.code), (3, 1, Some(1)));
+    assert_eq!(data.message.and_then(|it| it.text).as_deref(), Some("no addresses"));
+    assert_eq!(data.wasted.as_millis(), 3);
+    assert_eq!((it.since, it.severity), (ms(SECOND), Severity::Warning));
+    assert_eq!(it.sandboxes, [id('a'), id('b'), id('c')]);
+
+    add(&mut story, 37 * SECOND, 200, 'd', '1', 0);
+    let (told, _) = story.judge(38 * SECOND);
+    assert_eq!(told.lines().last(), Some("37100 finding.closed cni_failing/bridge [default/web-1 c] Agent"));
+}
+
+#[test]
+fn tries_in_the_same_sandbox_count_as_well() {
+    let mut story = Story::new();
+    add(&mut story, SECOND, 100, 'a', '1', FAILED);
+    add(&mut story, 2 * SECOND, 101, 'a', '1', FAILED);
+    let (told, engine) = story.judge(40 * SECOND);
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert_eq!(failing(&engine).1.attempts, 2);
+}
+
+#[test]
+fn one_failure_and_a_success_are_none() {
+    let mut story = Story::new();
+    add(&mut story, SECOND, 100, 'a', '1', FAILED);
+    add(&mut story, 12 * SECOND, 101, 'b', '1', 0);
+    // Another pod's single failure, long after.
+    add(&mut story, 90 * SECOND, 102, 'c', '2', FAILED);
+    assert_eq!(story.judge(5 * MINUTE).0, "");
+}
+
+#[test]
+fn what_fails_for_three_pods_at_once_is_critical() {
+    let mut story = Story::new();
+    for (n, pod) in (0..).zip(['1', '2', '3']) {
+        let digit = ['a', 'b', 'c'][n];
+        add(&mut story, SECOND, 100 + u32::try_from(n).expect("few"), digit, pod, FAILED);
+    }
+    let (told, engine) = story.judge(2 * SECOND);
+    assert_eq!(told.lines().count(), 2, "{told}");
+    let (it, data) = failing(&engine);
+    assert_eq!((it.severity, data.pods, it.pod), (Severity::Critical, 3, None));
+}
+
+#[test]
+fn what_fails_no_more_is_over_after_ten_minutes() {
+    let mut story = Story::new();
+    for (pid, digit) in (100..).zip(['a', 'b', 'c']) {
+        add(&mut story, u64::from(pid) * SECOND, pid, digit, '1', FAILED);
+    }
+    let (told, _) = story.judge(15 * MINUTE);
+    let last = told.lines().last();
+    assert_eq!(last, Some("702001 finding.closed cni_failing/bridge [default/web-1 c] Agent"));
+}
+
+/// The success of a pod may be among what was lost: nothing is opened or confirmed for it.
+#[test]
+fn a_failure_before_a_gap_opens_nothing_after_it() {
+    let mut story = Story::new();
+    add(&mut story, SECOND, 100, 'a', '1', FAILED);
+    story.at(2 * SECOND).lost();
+    add(&mut story, 3 * SECOND, 101, 'b', '2', FAILED);
+    assert!(!story.judge(5 * MINUTE).0.contains("cni_failing"));
+    // What fails after it does.
+    add(&mut story, 15 * SECOND, 102, 'c', '2', FAILED);
+    assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_failing/bridge"));
+}
+
+#[test]
+fn a_slow_call_is_told_while_it_runs_and_for_a_while_after() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    end(story.at(21 * SECOND), 100, 0);
+    let (told, engine) = story.judge(22 * SECOND);
+    check_lines(
+        &told,
+        "
+            11000 finding.opened cni_slow/bridge/ADD [default/web-1 a] Agent
+            11000 finding.confirmed cni_slow/bridge/ADD [default/web-1 a] Agent
+        ",
+    );
+    let Kind::CniSlow { took, open, .. } = finding(&engine, "cni_slow/bridge/ADD").kind else {
+        panic!("another kind")
+    };
+    assert_eq!((took.as_secs(), open), (20, false));
+    let (told, _) = story.judge(15 * MINUTE);
+    assert_eq!(
+        told.lines().last(),
+        Some("621000 finding.closed cni_slow/bridge/ADD [default/web-1 a] Agent")
+    );
+}
+
+#[test]
+fn a_call_just_within_the_limit_is_not_slow() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "DEL", 'a', '1');
+    end(story.at(10 * SECOND), 100, 0);
+    assert_eq!(story.judge(15 * MINUTE).0, "");
+}
+
+/// The second try's time belongs to what is failing already.
+#[test]
+fn an_add_that_times_out_again_is_failing_and_not_slow() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    end(story.at(9 * SECOND), 100, 9);
+    begin(story.at(20 * SECOND), 101, "ADD", 'b', '1');
+    end(story.at(50 * SECOND), 101, 9);
+    let (told, _) = story.judge(55 * SECOND);
+    assert!(!told.contains("cni_slow") && told.contains("cni_failing"), "{told}");
+}
+
+#[test]
+fn a_call_whose_end_may_be_lost_is_not_slow_until_it_is_listed() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    story.at(2 * SECOND).lost();
+    assert!(!story.judge(5 * MINUTE).0.contains("cni_slow"));
+    story.at(40 * SECOND).list(List::Processes, true, |story| {
+        story.found(Who::new(100, CONTAINERD, "bridge"), 100, "/system.slice", "/usr/lib/cni/bridge");
+    });
+    assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_slow/bridge/ADD"));
+}
+
+fn queue(waiting: u32) -> Story {
+    let mut story = Story::new();
+    for n in 0..waiting {
+        let digit = char::from_digit(n % 6 + 10, 16).expect("a digit");
+        begin(story.at(SECOND + u64::from(n)), 100 + n, "DEL", digit, '1');
+    }
+    story
+}
+
+#[test]
+fn many_plugins_behind_an_old_one_are_a_queue() {
+    let mut story = queue(20);
+    let (told, engine) = story.judge(7 * SECOND);
+    check_lines(
+        &told,
+        "
+            6000 finding.opened cni_queue/node [d] Agent
+            6000 finding.confirmed cni_queue/node [d] Agent
+        ",
+    );
+    let Kind::CniQueue { waiting, ref plugin, .. } = finding(&engine, "cni_queue/node").kind else {
+        panic!("another kind")
+    };
+    assert_eq!((waiting, plugin.as_str()), (20, "bridge"));
+    end(story.at(8 * SECOND), 100, 0);
+    assert!(story.judge(9 * SECOND).0.contains("8100 finding.closed cni_queue/node"));
+}
+
+#[test]
+fn fewer_plugins_or_young_ones_are_no_queue() {
+    assert_eq!(queue(19).judge(9 * SECOND).0, "");
+    let mut story = queue(20);
+    end(story.at(5 * SECOND), 100, 0);
+    assert_eq!(story.judge(9 * SECOND).0, "");
+}
+
+#[test]
+fn plugins_whose_ends_may_be_lost_are_no_queue() {
+    let mut story = queue(20);
+    story.at(2 * SECOND).lost();
+    assert!(!story.judge(9 * SECOND).0.contains("cni_queue"));
+}

@@ -1,0 +1,252 @@
+//! Pods that run already.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::{self, PATH, PAUSE, TOP},
+    story::{CONTAINERD, HOST, POD_NETNS, SHIM, Story, UID, Who, address, cgroup, feed, id, leaf, ms, uid},
+};
+use crate::engine::{
+    Engine, Settings,
+    fact::{CacheFound, Fact, List, NameSource, Role},
+    id::NetnsKey,
+    world::sandbox::State,
+};
+
+const MAIN: Who = Who::new(693, SHIM, "nginx").within(22, POD_NETNS);
+
+fn node(story: &mut Story, complete: bool) {
+    story.list(List::Pods, complete, |story| {
+        story.listed(Fact::PodFound {
+            uid: uid(),
+            namespace: "default".to_owned(),
+            name: "web-0".to_owned(),
+            source: NameSource::LogFolder,
+        });
+    });
+    story.list(List::Containers, complete, |story| {
+        story.container('a', Role::Sandbox, 'a', "").container('c', Role::Container, 'a', "main");
+        // A container of a pod that is over is still on disk.
+        story.container('d', Role::Container, 'a', "old");
+    });
+    story.list(List::CniCache, complete, |story| {
+        story.listed(Fact::CacheFound(CacheFound {
+            network: "net".to_owned(),
+            container: id('a'),
+            ifname: "eth0".to_owned(),
+            addresses: Vec::new(),
+            netns: Some(PATH.to_owned()),
+            args: vec![("K8S_POD_NAME".to_owned(), "web-0".to_owned())],
+        }));
+    });
+    story.list(List::Cgroups, complete, |story| {
+        for (number, path) in
+            [(20, format!("/kubepods/besteffort/pod{UID}")), (21, leaf('a')), (22, leaf('c'))]
+        {
+            story.listed(Fact::CgroupFound { cgroup: cgroup(number, &path), populated: true });
+        }
+    });
+    story.list(List::Processes, complete, |story| {
+        story.found(
+            Who::new(CONTAINERD, 1, "containerd"),
+            CONTAINERD,
+            "/system.slice/containerd.service",
+            "/usr/bin/containerd",
+        );
+        story.found(PAUSE, 1, &leaf('a'), "/pause");
+        story.found(MAIN, 1, &leaf('c'), "/usr/sbin/nginx");
+        story.found(Who::new(694, 693, "nginx").within(22, POD_NETNS), 7, &leaf('c'), "nginx: worker");
+    });
+    story.list(List::Netns, complete, |story| {
+        let mounts = vec!["/run/netns/cni-732a3502".to_owned()];
+        story.listed(Fact::NetnsFound { netns: NetnsKey::new(POD_NETNS, 0), mounts, vacant: false });
+    });
+    story.list(List::Addresses, complete, |story| {
+        story.listed(Fact::AddressFound(address(MAIN, POD_NETNS, "10.88.0.5/24", "eth0")));
+    });
+}
+
+#[test]
+fn pods_that_run_already_are_listed_and_their_end_is_seen() {
+    let mut story = Story::new();
+    node(story.at(10), true);
+    containerd::end(story.at(200));
+    story.check(
+        "
+            22 pod.first_seen [default/web-0] Listed
+            23 sandbox.created [default/web-0 a] Listed
+            29 container.started nginx [default/web-0 a c=main] Listed
+            200 process.exec runc [default/web-0 a c=main]
+            202 process.exit sleep 137 killed by runc [default/web-0 a c=main]
+            202 container.exited 137 killed by runc None [default/web-0 a c=main]
+            203 cgroup.emptied cccccccc [default/web-0 a c=main]
+            204 cgroup.removed cccccccc [default/web-0 a c=main]
+            222 process.exit pause 137 killed by runc [default/web-0 a]
+            222 sandbox.stopped PauseExited [default/web-0 a]
+            223 cgroup.emptied aaaaaaaa [default/web-0 a]
+            224 cgroup.emptied pod11111 [default/web-0]
+            226 cgroup.removed aaaaaaaa [default/web-0 a]
+            230 cni.started DEL loopback [default/web-0 a]
+            231 cni.finished DEL loopback -> 0 in 1 ms [default/web-0 a]
+            232 cni.started DEL bridge [default/web-0 a]
+            233 address.removed 10.88.0.5/24 eth0 4026532177 [default/web-0 a]
+            234 cni.finished DEL bridge -> 0 in 2 ms [default/web-0 a]
+            240 netns.destroyed 4026532177 [default/web-0 a]
+            242 netns.freed 4026532177 [default/web-0 a]
+        ",
+    );
+}
+
+#[test]
+fn a_listing_that_races_with_the_kernel_changes_nothing() {
+    let mut story = Story::new();
+    containerd::start(&mut story);
+    containerd::run(&mut story);
+    node(story.at(150), true);
+    story.check(
+        "
+            ? container c
+            10 netns.created 4026532177 [default/web-0 a]
+            20 pod.first_seen [default/web-0]
+            20 sandbox.created [default/web-0 a]
+            20 cni.started ADD loopback [default/web-0 a]
+            21 cni.started ADD bridge [default/web-0 a]
+            22 address.added 127.0.0.1/8 lo 4026532177 [default/web-0 a]
+            23 cni.finished ADD loopback -> 0 in 3 ms [default/web-0 a]
+            24 cni.started ADD host-local by bridge [default/web-0 a]
+            25 cni.finished ADD host-local -> 0 in 1 ms [default/web-0 a]
+            26 address.added 10.88.0.1/24 cni0 4026531833
+            27 address.added 10.88.0.5/24 eth0 4026532177 [default/web-0 a]
+            30 cni.finished ADD bridge -> 0 in 9 ms [default/web-0 a]
+            31 cni.started ADD portmap [default/web-0 a]
+            32 cni.finished ADD portmap -> 0 in 1 ms [default/web-0 a]
+            50 process.exec /usr/bin/containerd-shim-runc-v2 [default/web-0 a]
+            51 process.exec containerd-shim-runc-v2 [default/web-0 a]
+            52 process.exit containerd-shim 0 [default/web-0 a]
+            53 process.exec runc [default/web-0 a]
+            54 process.exec runc [default/web-0 a]
+            60 cgroup.created pod11111 [default/web-0]
+            61 cgroup.created aaaaaaaa [default/web-0 a]
+            62 process.exit runc:[0:PARENT] 0 [default/web-0 a]
+            63 process.exit runc 0 [default/web-0 a]
+            70 process.exec /bin/pause [default/web-0 a]
+            70 sandbox.ready 50 ms [default/web-0 a]
+            100 process.exec runc [default/web-0 a c=main]
+            102 cgroup.created cccccccc [default/web-0 a c=main]
+            103 process.exec runc [default/web-0 a c=main]
+            110 process.exec /bin/sleep [default/web-0 a c=main]
+            110 container.started sleep [default/web-0 a c=main]
+            111 process.exec /bin/sleep [default/web-0 a c=main]
+        ",
+    );
+}
+
+/// Records come after the listing that was read later than they were made.
+#[test]
+fn records_that_a_listing_overtook_are_told() {
+    let mut story = Story::new();
+    story.lag(10).at(100).listed(Fact::CgroupFound { cgroup: cgroup(22, &leaf('c')), populated: true });
+    story.found(MAIN, 1, &leaf('c'), "/usr/sbin/nginx");
+    story.at(98).mkdir(22, &leaf('c'));
+    story.at(99).exec(MAIN, TOP, "/usr/sbin/nginx");
+    story.at(110).container('c', Role::Container, 'a', "main");
+    story.check(
+        "
+            ? pod 11111111
+            ? container c
+            100 pod.first_seen [default/web-0] Listed
+            101 container.started nginx [default/web-0 a c=main] Listed
+            98 cgroup.created cccccccc [default/web-0 a c=main]
+            99 process.exec /usr/sbin/nginx [default/web-0 a c=main]
+            110 sandbox.created [default/web-0 a] Listed
+        ",
+    );
+}
+
+/// That no call was seen says nothing of it: the calls were before our time.
+#[test]
+fn a_listed_pod_is_in_the_network_that_its_processes_are_in() {
+    for (netns, is_host) in [(POD_NETNS, false), (HOST, true)] {
+        let mut story = Story::new();
+        story.at(10).list(List::Containers, true, |story| {
+            story.container('a', Role::Sandbox, 'a', "").container('c', Role::Container, 'a', "main");
+        });
+        story.list(List::Cgroups, true, |story| {
+            for (number, digit) in [(21, 'a'), (22, 'c')] {
+                story.listed(Fact::CgroupFound { cgroup: cgroup(number, &leaf(digit)), populated: true });
+            }
+        });
+        story.list(List::Processes, true, |story| {
+            story.found(Who::new(1, 0, "systemd"), 1, "/init.scope", "/sbin/init");
+            story.found(PAUSE.within(21, netns), 1, &leaf('a'), "/pause");
+            story.found(MAIN.within(22, netns), 1, &leaf('c'), "/usr/sbin/nginx");
+        });
+        let mut engine = Engine::new(Settings::default());
+        feed(&mut engine, &story.facts, ms(0));
+        let pods = engine.pods();
+        let [pod] = &pods[..] else { panic!("one pod: {pods:#?}") };
+        let [sandbox] = &pod.sandboxes[..] else { panic!("one sandbox: {pods:#?}") };
+        assert_eq!(sandbox.host_network, is_host, "{sandbox:#?}");
+        assert!(matches!(sandbox.state, State::Ready { .. }), "{sandbox:#?}");
+    }
+}
+
+/// Until the node has been listed, a pod's own directory and its sandbox may be there unseen.
+#[test]
+fn a_pod_of_which_only_a_container_was_seen_is_not_gone_with_it() {
+    let mut story = Story::new();
+    let short = Who::new(694, SHIM, "true").within(22, POD_NETNS);
+    story.at(10).mkdir(22, &leaf('c')).exec(short, TOP, "/bin/true").exit(short, TOP, 0);
+    story.emptied(22, &leaf('c')).rmdir(22, &leaf('c'));
+    node(story.at(30), true);
+    story.at(60).rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+    story
+        .at(70)
+        .mkdir(25, &leaf('b').replace("1111-", "1112-"))
+        .rmdir(25, &leaf('b').replace("1111-", "1112-"));
+    story.check(
+        "
+            ? pod 11111111
+            ? container c
+            10 pod.first_seen [default/web-0]
+            10 cgroup.created cccccccc [default/web-0 a c=main]
+            11 process.exec /bin/true [default/web-0 a c=main]
+            11 container.started true [default/web-0 a c=main]
+            12 process.exit true 0 [default/web-0 a c=main]
+            12 container.exited 0 Some(1) [default/web-0 a c=main]
+            13 cgroup.emptied cccccccc [default/web-0 a c=main]
+            14 cgroup.removed cccccccc [default/web-0 a c=main]
+            35 sandbox.created [default/web-0 a] Listed
+            ? pod 11111112
+            ? container b
+            60 cgroup.removed pod11111 [default/web-0]
+            70 pod.first_seen [unnamed]
+            70 cgroup.created bbbbbbbb [unnamed b]
+            71 cgroup.removed bbbbbbbb [unnamed b]
+        ",
+    );
+}
+
+/// A plugin that ran when we came: its end is told, with the time since its process began.
+#[test]
+fn a_call_that_ran_already_is_finished() {
+    let mut story = Story::new();
+    let call = super::story::call(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a');
+    let found = crate::engine::fact::ProcessFound {
+        task: call.task.clone(),
+        argv: vec!["/usr/lib/cni/bridge".to_owned()],
+        cgroup_path: "/".to_owned(),
+        ns_pid: 586,
+        cni: Some(call.variables),
+        filename: call.filename,
+    };
+    story.at(6000).listed(Fact::ProcessFound(found));
+    story.at(7000).exit(Who::new(586, CONTAINERD, "bridge"), class::CNI, 0);
+    story.check(
+        "
+            6000 pod.first_seen [default/web-0] Listed
+            6000 sandbox.created [default/web-0 a] Listed
+            7000 cni.finished ADD bridge -> 0 in 1140 ms [default/web-0 a]
+        ",
+    );
+}

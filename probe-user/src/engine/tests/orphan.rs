@@ -1,0 +1,196 @@
+//! What is left of sandboxes that are no more: their namespaces and their processes.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::{self, PATH, PAUSE, TOP},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf},
+};
+use crate::engine::{
+    fact::{Fact, List, Loss, Origin},
+    id::NetnsKey,
+};
+
+const PIN: &str = "/run/netns/cni-11111111-2222-3333-4444-000000000001";
+const OTHER: u32 = POD_NETNS + 1;
+
+/// Both daemons run, and so does the shim.
+fn daemons(story: &mut Story) {
+    story.list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+}
+
+fn netns(story: &mut Story, inode: u32, mounts: &[&str], vacant: bool) {
+    let mounts = mounts.iter().map(|path| (*path).to_owned()).collect();
+    story.list(List::Netns, true, |story| {
+        story.listed(Fact::NetnsFound { netns: NetnsKey::new(inode, 0), mounts, vacant });
+    });
+}
+
+/// A sandbox that ran, and is over without the end of its namespace.
+fn over() -> Story {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    containerd::start(&mut story);
+    story.at(90).on_record(&['a']);
+    story.at(100).exit(PAUSE, TOP | class::PAUSE, 0).rmdir(21, &leaf('a'));
+    story.at(110).cni_done(784, "/usr/lib/cni/bridge", "DEL", PATH);
+    story
+}
+
+#[test]
+fn a_namespace_that_a_file_keeps_after_its_sandbox_is_an_orphan() {
+    let mut story = over();
+    story.until(1000).on_record(&[]);
+    story.until(126_000).on_record(&[]).until(127_500).moment();
+    story.until(128_000).on_record(&[]);
+    netns(&mut story, POD_NETNS, &[PATH, "/mnt/stray"], true);
+    story.until(129_000).moment().until(140_000).dropped(POD_NETNS, 7).until(141_000).moment();
+    story.check_findings(
+        "
+            ? relist
+            128099 finding.opened orphan_netns/:var:run:netns:cni-732a3502 [default/web-0 a] Agent
+            128099 finding.confirmed orphan_netns/:var:run:netns:cni-732a3502 [default/web-0 a] Agent
+            140099 finding.closed orphan_netns/:var:run:netns:cni-732a3502 [default/web-0 a] Agent
+        ",
+    );
+}
+
+#[test]
+fn one_that_its_runtime_is_still_to_clean_up_or_somebody_is_in_is_none() {
+    for (kept, vacant) in [(&['a'][..], true), (&[], false)] {
+        let mut story = over();
+        story.until(1000).on_record(kept);
+        story.until(128_000).on_record(kept);
+        netns(&mut story, POD_NETNS, &[PATH], vacant);
+        story.until(129_000).moment();
+        let told = story.run().into_iter().filter(|line| line.contains(" orphan_")).collect::<Vec<_>>();
+        assert!(told.is_empty(), "{told:?}");
+    }
+}
+
+/// What a listing asked for does not find is not waited for for ever.
+#[test]
+fn one_that_no_file_holds_is_asked_for_once() {
+    let mut story = over();
+    story.until(1000).on_record(&[]).until(126_000).on_record(&[]);
+    story.until(600_000);
+    story.check_findings("? relist");
+}
+
+/// Found by its name alone, when we came: two listings, the grace between them.
+#[test]
+fn a_pin_that_no_sandbox_has_is_an_orphan() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    story.at(10).on_record(&[]);
+    netns(story.at(20), OTHER, &[PIN], true);
+    story.until(60_000).on_record(&[]);
+    story.until(126_000).on_record(&[]).until(128_000).moment();
+    netns(story.until(129_000), OTHER, &[PIN], true);
+    story.until(130_000).moment();
+    story.check_findings(
+        "
+            60099 finding.opened orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+            ? relist
+            129099 finding.confirmed orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+        ",
+    );
+}
+
+#[test]
+fn namespaces_of_others_and_those_that_may_be_a_sandboxs_are_none() {
+    let docker = "/run/docker/netns/0123456789ab";
+    let bare = "/run/netns/11111111-2222-3333-4444-000000000001";
+    let router = "/run/netns/qrouter-11111111-2222-3333-4444-000000000001";
+    for (mount, kept) in
+        [(docker, &[][..]), (bare, &[]), (router, &[]), ("/run/netns/blue", &[]), (PIN, &['b'])]
+    {
+        let mut story = Story::new();
+        daemons(story.at(1));
+        story.at(10).on_record(kept);
+        netns(story.at(20), OTHER, &[mount], true);
+        story.until(126_000).on_record(kept).until(128_000).moment();
+        netns(story.until(129_000), OTHER, &[mount], true);
+        story.until(130_000).moment();
+        story.check_findings("");
+    }
+}
+
+/// The ADD of its sandbox may have been lost: its record is there, and names no namespace.
+#[test]
+fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    story.at(10).say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 1 });
+    netns(story.at(20), OTHER, &[PIN], true);
+    story.until(1000).on_record(&['b']);
+    story.until(126_000).on_record(&['b']);
+    netns(story.until(129_000), OTHER, &[PIN], true);
+    story.until(130_000).moment();
+    story.check_findings("? relist");
+}
+
+fn found(story: &mut Story, complete: bool) {
+    story.list(List::Processes, complete, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+        story.found(PAUSE, 1, &leaf('a'), "/pause");
+    });
+}
+
+#[test]
+fn a_pause_that_no_runtime_knows_is_an_orphan() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    containerd::start(&mut story);
+    story.at(90).on_record(&['a']).until(60_000).on_record(&[]);
+    story.until(181_000).on_record(&[]).until(182_500).moment();
+    found(story.until(183_000), true);
+    story.until(184_000).moment().until(190_000).exit(PAUSE, TOP | class::PAUSE, 9);
+    let shim = Who::new(SHIM, 617, "containerd-shim");
+    story.until(190_500).exit(shim, class::RUNTIME, 0).until(191_000).moment();
+    let key = format!("orphan_sandbox/{}", id('a'));
+    story.check_findings(&format!(
+        "
+            ? relist
+            183099 finding.opened {key} [default/web-0 a] Agent
+            183099 finding.confirmed {key} [default/web-0 a] Agent
+            190599 finding.closed {key} [default/web-0 a] Agent
+        "
+    ));
+}
+
+/// Its record comes after its network; and of an incomplete reading nothing is missing.
+#[test]
+fn a_young_sandbox_and_one_whose_records_are_unknown_are_none() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    story.at(5).on_record(&[]);
+    containerd::start(&mut story);
+    story.at(90).on_record(&[]).until(60_000).on_record(&['a']);
+    story.until(181_000).on_record(&['a']).until(183_000).moment();
+    story.check_findings("");
+
+    let mut story = Story::new();
+    daemons(story.at(1));
+    containerd::start(&mut story);
+    story.until(60_000).moment().until(300_000).moment();
+    story.check_findings("");
+}
+
+#[test]
+fn between_a_gap_and_its_listing_nobody_is_an_orphan() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    containerd::start(&mut story);
+    story.until(60_000).on_record(&[]);
+    story.until(100_000).say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 1 });
+    story.until(181_000).on_record(&[]);
+    found(story.until(183_000), false);
+    story.until(300_000).moment();
+    let told = story.run().into_iter().filter(|line| line.contains(" orphan_")).collect::<Vec<_>>();
+    assert!(told.is_empty(), "{told:?}");
+}

@@ -1,0 +1,217 @@
+//! Pools of addresses: who has them, and when there are none left.
+
+use probe_common::event::class;
+
+use super::story::{CONTAINERD, DAEMON, Story, Who, call, check_lines, ms};
+use crate::engine::{
+    Engine,
+    fact::{
+        Fact, Holder, List, Network, NetworksRead, Pool, Reservation, RuntimeRead, RuntimeSandbox, Store,
+        StoreKind, StoreRead,
+    },
+    finding::{Kind, PoolExhaustion, Severity},
+    id::{ContainerId, NetnsKey, Subnet},
+    time::Timestamp,
+    view::PoolView,
+};
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const KEY: &str = "pool_exhaustion/podnet/10.1.0.2-10.1.0.254";
+const SMALL: &str = "pool_exhaustion/podnet/10.1.0.2-10.1.0.5";
+
+fn sandbox(n: u8) -> ContainerId {
+    ContainerId::parse(&format!("{n:064x}")).expect("an id")
+}
+
+/// A network whose pool ends with this address.
+fn networks(story: &mut Story, last: u8, more: &[Pool]) {
+    let pool = pool("10.1.0", last);
+    let networks = vec![Network {
+        name: "podnet".to_owned(),
+        plugins: vec!["bridge".to_owned()],
+        ipam: Some("host-local".to_owned()),
+        pools: [pool].iter().chain(more).copied().collect(),
+    }];
+    story.listed(Fact::NetworksRead(NetworksRead { networks, complete: true }));
+}
+
+fn pool(net: &str, last: u8) -> Pool {
+    let address = |n: u8| format!("{net}.{n}").parse().expect("an address");
+    Pool {
+        subnet: Subnet { address: address(0), prefix: 24 },
+        first: address(2),
+        last: address(last),
+        size: u64::from(last) - 1,
+    }
+}
+
+/// What the store and the runtime say, each by the last part of the address.
+fn records(story: &mut Story, at: u64, store: &[u8], runtime: &[u8]) {
+    let sandboxes = runtime.iter().map(|n| RuntimeSandbox { id: sandbox(*n), pod: None }).collect();
+    let place = "/var/lib/containerd".to_owned();
+    story.at(at).list(List::Runtimes, true, |story| {
+        story.listed(Fact::RuntimeRead(RuntimeRead { place, sandboxes, complete: true }));
+    });
+    let held = |n: &u8| Reservation {
+        address: format!("10.1.0.{n}").parse().expect("an address"),
+        holder: Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() }),
+        since: Timestamp::ZERO,
+    };
+    let path = "/var/lib/cni/networks/podnet".to_owned();
+    let read = StoreRead {
+        store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+        reservations: store.iter().map(held).collect(),
+        complete: true,
+    };
+    story.list(List::Ipam, true, |story| {
+        story.listed(Fact::StoreRead(read));
+    });
+}
+
+fn node(last: u8) -> Story {
+    let mut story = Story::new();
+    story.at(6 * SECOND).found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+    networks(&mut story, last, &[]);
+    story
+}
+
+/// A sandbox that went with a blind DEL alone.
+fn comes_and_goes(story: &mut Story, at: u64, n: u8) {
+    let pid = 1000 + 10 * u32::from(n);
+    let path = format!("/run/netns/{n}");
+    let one = |pid: u32, command: &str, path: &str| {
+        let mut it = call(pid, CONTAINERD, "/usr/lib/cni/bridge", command, path, 'a');
+        it.variables.container_id = Some(sandbox(n).as_str().to_owned());
+        it
+    };
+    let plugin = |pid: u32| Who::new(pid, CONTAINERD, "bridge");
+    let netns = 4_026_540_000 + u32::from(n);
+    story.at(at).netns(DAEMON, netns, u64::from(n)).kernel(Fact::CniCalled(one(pid, "ADD", &path)));
+    story.address(plugin(pid), netns, &format!("10.1.0.{n}/24"), "eth0").exit(plugin(pid), class::CNI, 0);
+    story.listed(Fact::NetnsFound {
+        netns: NetnsKey::new(netns, u64::from(n)),
+        mounts: vec![path],
+        vacant: false,
+    });
+    story.dropped(netns, u64::from(n)).freed(netns);
+    story.kernel(Fact::CniCalled(one(pid + 1, "DEL", ""))).exit(plugin(pid + 1), class::CNI, 0);
+}
+
+fn told(story: &Story, until: u64) -> (String, Engine) {
+    let (told, engine) = story.judge(until);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("pool_exhaustion")).collect();
+    (lines.join("\n"), engine)
+}
+
+fn exhaustion(engine: &Engine, key: &str) -> (Severity, PoolExhaustion) {
+    let finding = engine.findings().find(|it| it.key.as_str() == key).expect("the finding");
+    let Kind::PoolExhaustion(it) = finding.kind.clone() else { panic!("another kind") };
+    (finding.severity, it)
+}
+
+#[test]
+fn a_pool_without_a_free_address_is_critical_after_a_moment() {
+    let mut story = node(5);
+    // All of them on record with the runtime.
+    records(&mut story, 10 * SECOND, &[2, 3, 4, 5], &[2, 3, 4, 5]);
+    story.at(50 * SECOND).moment();
+    let (lines, engine) = told(&story, MINUTE);
+    check_lines(
+        &lines,
+        &format!("10100 finding.opened {SMALL} Agent\n30000 finding.confirmed {SMALL} Agent"),
+    );
+    let (severity, it) = exhaustion(&engine, SMALL);
+    assert_eq!((severity, it.size, it.used, it.leaked, it.free), (Severity::Critical, 4, 4, 0, 0));
+    let view = engine.pools();
+    let PoolView { in_use, pending_cleanup, leaked, free, .. } = view[0];
+    assert_eq!((in_use, pending_cleanup, leaked, free), (0, 4, 0, 0));
+    // One is given back.
+    records(&mut story, MINUTE, &[2, 3, 4], &[2, 3, 4]);
+    let (lines, _) = told(&story, 2 * MINUTE);
+    assert!(lines.ends_with(&format!("finding.closed {SMALL} Agent")), "{lines}");
+}
+
+#[test]
+fn a_pool_with_one_free_address_and_no_leak_is_well_used() {
+    let mut story = node(5);
+    records(&mut story, 10 * SECOND, &[2, 3, 4], &[2, 3, 4]);
+    assert_eq!(told(&story, 10 * MINUTE).0, "");
+}
+
+#[test]
+fn a_full_range_beside_one_with_free_addresses_is_none() {
+    let mut story = node(5);
+    networks(&mut story, 5, &[pool("10.2.0", 9)]);
+    records(&mut story, 10 * SECOND, &[2, 3, 4, 5], &[2, 3, 4, 5]);
+    assert_eq!(told(&story, 10 * MINUTE).0, "");
+}
+
+/// The namespaces that had the addresses may be gone.
+#[test]
+fn a_pool_that_only_the_kernel_fills_is_not_full_after_a_gap() {
+    let filled = |lost: bool| {
+        let mut story = node(2);
+        story.at(10 * SECOND).netns(DAEMON, 4_026_540_002, 2);
+        let mut add = call(900, CONTAINERD, "/usr/lib/cni/bridge", "ADD", "/run/netns/2", 'a');
+        add.variables.container_id = Some(sandbox(2).as_str().to_owned());
+        story.listed(Fact::NetnsFound {
+            netns: NetnsKey::new(4_026_540_002, 2),
+            mounts: vec!["/run/netns/2".to_owned()],
+            vacant: false,
+        });
+        story.kernel(Fact::CniCalled(add));
+        let plugin = Who::new(900, CONTAINERD, "bridge");
+        story.address(plugin, 4_026_540_002, "10.1.0.2/24", "eth0").exit(plugin, class::CNI, 0);
+        if lost {
+            story.lost();
+        }
+        told(&story, 5 * MINUTE).0
+    };
+    assert!(filled(false).contains("finding.confirmed pool_exhaustion/podnet/10.1.0.2-10.1.0.2"));
+    assert_eq!(filled(true), "");
+}
+
+/// Twelve an hour: what is left of 253 does not last a day.
+#[test]
+fn a_pool_that_leaks_fast_is_told_of_before_it_is_empty() {
+    let leaking = |count: u8| {
+        let mut story = node(254);
+        let leaked: Vec<u8> = (10..10 + count).collect();
+        for n in &leaked {
+            comes_and_goes(&mut story, (10 + u64::from(*n)) * SECOND, *n);
+        }
+        records(&mut story, 60 * SECOND, &leaked, &[]);
+        records(&mut story, 5 * MINUTE, &leaked, &[]);
+        let (lines, engine) = told(&story, 6 * MINUTE);
+        assert_eq!(engine.pools()[0].leaked, u64::from(count));
+        (lines, engine)
+    };
+    let (lines, engine) = leaking(12);
+    assert!(lines.contains(&format!("finding.confirmed {KEY}")), "{lines}");
+    let (severity, it) = exhaustion(&engine, KEY);
+    assert_eq!((severity, it.leaked, it.free), (Severity::Warning, 12, 241));
+    assert_eq!(it.runs_out_in.map(|left| left.as_secs() / 3600), Some(20));
+    // Two are no rate, and there is room.
+    assert_eq!(leaking(2).0, "");
+}
+
+#[test]
+fn leaks_in_a_pool_that_is_nearly_full_are_told_of() {
+    let story = |store: &[u8]| {
+        let mut story = node(21);
+        let runtime: Vec<u8> = store.iter().copied().filter(|n| *n != 2).collect();
+        records(&mut story, 10 * SECOND, store, &runtime);
+        records(&mut story, 5 * MINUTE, store, &runtime);
+        told(&story, 6 * MINUTE)
+    };
+    let most: Vec<u8> = (2..=20).collect();
+    let (lines, engine) = story(&most);
+    assert!(lines.contains("finding.confirmed pool_exhaustion/podnet/10.1.0.2-10.1.0.21"), "{lines}");
+    let view = &engine.pools()[0];
+    assert_eq!((view.leaked, view.pending_cleanup, view.free), (1, 18, 1));
+    assert_eq!(exhaustion(&engine, "pool_exhaustion/podnet/10.1.0.2-10.1.0.21").1.runs_out_in, None);
+    // A tenth is free.
+    assert_eq!(story(&most[..18]).0, "");
+    assert!(engine.findings().any(|it| it.since >= ms(0)));
+}

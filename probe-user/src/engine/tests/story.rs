@@ -1,0 +1,402 @@
+//! A node's doings in a few words, and the stream as short lines.
+
+mod line;
+
+use probe_common::{event::class, id::CgroupKey};
+
+use crate::engine::{
+    Engine, Settings,
+    change::{Output, Question},
+    fact::{
+        Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited, Fact,
+        List, Loss, Mechanism, NameSource, Observation, Origin, PodName, ProcessFound, Role, RuntimeRead,
+        RuntimeSandbox, Signal, Signaled, Task,
+    },
+    id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
+    time::Timestamp,
+};
+
+pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
+pub(super) const HOST: u32 = 4_026_531_833;
+pub(super) const POD_NETNS: u32 = 4_026_532_177;
+
+/// The runtime's daemon, and the shim of the pod.
+pub(super) const CONTAINERD: u32 = 564;
+pub(super) const SHIM: u32 = 623;
+
+pub(super) fn id(digit: char) -> ContainerId {
+    ContainerId::parse(&digit.to_string().repeat(64)).expect("an id")
+}
+
+pub(super) fn uid() -> PodUid {
+    PodUid::parse(UID).expect("a UID")
+}
+
+pub(super) fn ms(at: u64) -> Timestamp {
+    Timestamp(at * 1_000_000)
+}
+
+/// Where a container of the pod has its directory.
+pub(super) fn leaf(digit: char) -> String {
+    format!("/kubepods/besteffort/pod{UID}/{}", id(digit))
+}
+
+/// Facts one after the other, on one millisecond after the other unless said otherwise.
+#[derive(Clone)]
+pub(super) struct Story {
+    pub(super) facts: Vec<Observation>,
+    now: u64,
+    /// How far the watermark is behind what is not ordered.
+    lag: u64,
+}
+
+/// A process as a story tells of it; a pid is one process for the whole of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) comm: &'static str,
+    pub(super) cgroup: u64,
+    pub(super) netns: u32,
+}
+
+pub(super) fn key(pid: u32) -> TaskKey {
+    TaskKey::new(pid, u64::from(pid) * TICK)
+}
+
+impl Who {
+    pub(super) const fn new(pid: u32, parent: u32, comm: &'static str) -> Self {
+        Self { pid, parent, comm, cgroup: 1, netns: HOST }
+    }
+
+    pub(super) const fn within(self, cgroup: u64, netns: u32) -> Self {
+        Self { cgroup, netns, ..self }
+    }
+
+    pub(super) fn task(self) -> Task {
+        Task {
+            key: key(self.pid),
+            tid: self.pid,
+            parent: key(self.parent),
+            comm: self.comm.to_owned(),
+            cgroup: CgroupKey::new(0, self.cgroup),
+            netns: self.netns,
+        }
+    }
+}
+
+pub(super) const DAEMON: Who = Who::new(CONTAINERD, 1, "containerd");
+pub(super) const KUBELET: Who = Who::new(500, 1, "kubelet");
+
+impl Story {
+    pub(super) fn new() -> Self {
+        Self { facts: Vec::new(), now: 1, lag: 0 }
+    }
+
+    pub(super) fn lag(&mut self, lag: u64) -> &mut Self {
+        self.lag = lag;
+        self
+    }
+
+    /// The time of the next fact.
+    pub(super) fn at(&mut self, at: u64) -> &mut Self {
+        self.now = at;
+        self
+    }
+
+    pub(super) fn say(&mut self, origin: Origin, fact: Fact) -> &mut Self {
+        self.facts.push(Observation { at: ms(self.now), origin, fact });
+        self.now += 1;
+        self
+    }
+
+    pub(super) fn kernel(&mut self, fact: Fact) -> &mut Self {
+        self.say(Origin::Kernel, fact)
+    }
+
+    pub(super) fn listed(&mut self, fact: Fact) -> &mut Self {
+        self.say(Origin::Listed, fact)
+    }
+
+    pub(super) fn netns(&mut self, who: Who, inode: u32, cookie: u64) -> &mut Self {
+        self.kernel(Fact::NetnsCreated { netns: NetnsKey::new(inode, cookie), by: who.task() })
+    }
+
+    pub(super) fn dropped(&mut self, inode: u32, cookie: u64) -> &mut Self {
+        let by = Who::new(789, CONTAINERD, "kworker/u4:1").task();
+        self.kernel(Fact::NetnsDropped { netns: NetnsKey::new(inode, cookie), by })
+    }
+
+    pub(super) fn freed(&mut self, inode: u32) -> &mut Self {
+        self.kernel(Fact::NetnsFreed { netns: NetnsKey::new(inode, 0) })
+    }
+
+    pub(super) fn address(&mut self, who: Who, inode: u32, text: &str, ifname: &str) -> &mut Self {
+        let it = address(who, inode, text, ifname);
+        self.kernel(Fact::AddressAdded(it))
+    }
+
+    pub(super) fn unaddress(&mut self, who: Who, inode: u32, text: &str, ifname: &str) -> &mut Self {
+        let it = address(who, inode, text, ifname);
+        self.kernel(Fact::AddressRemoved(it))
+    }
+
+    pub(super) fn exec(&mut self, who: Who, bits: u32, line: &str) -> &mut Self {
+        self.kernel(executed(who, bits, line))
+    }
+
+    pub(super) fn exit(&mut self, who: Who, bits: u32, status: u32) -> &mut Self {
+        self.kernel(Fact::Exited(Exited { task: who.task(), status, class: bits }))
+    }
+
+    pub(super) fn kill(&mut self, sender: Who, target: Who, signal: u32) -> &mut Self {
+        self.kernel(Fact::Signaled(Signaled {
+            target: target.task(),
+            signal,
+            code: 0,
+            sender: sender.task(),
+        }))
+    }
+
+    pub(super) fn mkdir(&mut self, number: u64, path: &str) -> &mut Self {
+        self.kernel(Fact::CgroupCreated { cgroup: cgroup(number, path), by: KUBELET.task() })
+    }
+
+    pub(super) fn rmdir(&mut self, number: u64, path: &str) -> &mut Self {
+        self.kernel(Fact::CgroupRemoved { cgroup: cgroup(number, path), by: KUBELET.task() })
+    }
+
+    pub(super) fn emptied(&mut self, number: u64, path: &str) -> &mut Self {
+        self.kernel(Fact::CgroupEmptied { cgroup: cgroup(number, path) })
+    }
+
+    /// A plugin's call by containerd for the pod's sandbox `s`.
+    pub(super) fn cni(
+        &mut self,
+        pid: u32,
+        parent: u32,
+        plugin: &str,
+        command: &str,
+        netns: &str,
+    ) -> &mut Self {
+        self.kernel(Fact::CniCalled(call(pid, parent, plugin, command, netns, 'a')))
+    }
+
+    /// One whole call that succeeds, a millisecond later.
+    pub(super) fn cni_done(&mut self, pid: u32, plugin: &str, command: &str, netns: &str) -> &mut Self {
+        self.cni(pid, CONTAINERD, plugin, command, netns);
+        self.exit(Who::new(pid, CONTAINERD, "plugin"), class::CNI, 0)
+    }
+
+    pub(super) fn container(&mut self, digit: char, role: Role, sandbox: char, name: &str) -> &mut Self {
+        self.listed(Fact::ContainerFound(ContainerFound {
+            id: id(digit),
+            role,
+            sandbox: Some(id(sandbox)),
+            name: (role == Role::Container).then(|| name.to_owned()),
+            pod: Some(pod_name()),
+            source: NameSource::Bundle,
+        }))
+    }
+
+    pub(super) fn attached(&mut self, signal: Signal, mechanism: Option<Mechanism>) -> &mut Self {
+        let it = Attached { signal, mechanism, note: String::new(), missed: Vec::new() };
+        self.say(Origin::Agent, Fact::Attached(it))
+    }
+
+    /// A moment in which the watermark passes and deadlines fall due.
+    pub(super) fn moment(&mut self) -> &mut Self {
+        self.say(Origin::Agent, Fact::Clock { boot_wall_ns: 0 })
+    }
+
+    /// Time passes, half a second at a time, and the next fact is at `at`: all that was due before has been done.
+    pub(super) fn until(&mut self, at: u64) -> &mut Self {
+        while self.now + 700 < at {
+            let now = self.now;
+            self.at(now + 500).moment();
+        }
+        self.at(at - 200).moment().at(at - 1).moment()
+    }
+
+    pub(super) fn lost(&mut self) -> &mut Self {
+        self.say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 3 })
+    }
+
+    pub(super) fn list(&mut self, list: List, complete: bool, say: impl FnOnce(&mut Self)) -> &mut Self {
+        self.listed(Fact::ListBegun(list));
+        say(self);
+        self.listed(Fact::ListEnded { list, complete })
+    }
+
+    pub(super) fn found(&mut self, who: Who, ns_pid: u32, path: &str, line: &str) -> &mut Self {
+        self.listed(Fact::ProcessFound(ProcessFound {
+            task: who.task(),
+            argv: words(line),
+            cgroup_path: path.to_owned(),
+            ns_pid,
+            cni: None,
+            filename: words(line).first().cloned().unwrap_or_default(),
+        }))
+    }
+
+    /// A containerd has these sandboxes on record, all of the story's pod.
+    pub(super) fn on_record(&mut self, sandboxes: &[char]) -> &mut Self {
+        let sandbox = |digit: &char| RuntimeSandbox { id: id(*digit), pod: Some(pod_name()) };
+        let sandboxes = sandboxes.iter().map(sandbox).collect();
+        let place = "/var/lib/containerd".to_owned();
+        self.listed(Fact::RuntimeRead(RuntimeRead { place, sandboxes, complete: true }))
+    }
+
+    /// What is told of findings, and the listings that are asked for. That something cannot be seen is no verdict on
+    /// what can be.
+    #[track_caller]
+    pub(super) fn check_findings(&self, expected: &str) {
+        let of_verdict = |line: &String| {
+            line.contains(" finding.") && !line.contains(" blind_spot/") || line == "? relist"
+        };
+        check_lines(&self.run().into_iter().filter(of_verdict).collect::<Vec<_>>().join("\n"), expected);
+    }
+
+    /// Runs it as it stands, with the watermark moved on at the end, and gives the stream.
+    pub(super) fn run(&self) -> Vec<String> {
+        let mut engine = Engine::new(Settings::default());
+        let mut lines = feed(&mut engine, &self.facts, ms(self.lag));
+        lines.extend(settle(&mut engine, ms(self.now)));
+        lines
+    }
+
+    /// Runs it as it happens, and on to a later time; gives what was told of findings, and the engine as it is then.
+    pub(super) fn judge(&self, until: u64) -> (String, Engine) {
+        let mut engine = Engine::new(Settings::default());
+        let mut lines = Vec::new();
+        for seen in &self.facts {
+            pass(&mut engine, Timestamp(seen.at.0 - 1));
+            engine.observe(seen.clone());
+            lines.extend(take(&mut engine));
+        }
+        lines.extend(settle(&mut engine, ms(self.now)));
+        while let Some(due) = engine.deadline().filter(|due| *due <= ms(until)) {
+            engine.advance(due);
+            lines.extend(take(&mut engine));
+        }
+        lines.retain(|line| line.split(' ').nth(1).is_some_and(|what| what.starts_with("finding.")));
+        (lines.join("\n"), engine)
+    }
+
+    #[track_caller]
+    pub(super) fn check(&self, expected: &str) {
+        check_lines(&self.run().join("\n"), expected);
+    }
+}
+
+#[track_caller]
+pub(super) fn check_lines(got: &str, expected: &str) {
+    let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(got.lines().collect::<Vec<_>>(), expected, "\n--- the stream:\n{got}\n---");
+}
+
+/// Gives an engine facts and takes what it says. Unordered facts are seen at their time: the watermark is just
+/// before them.
+pub(super) fn feed(engine: &mut Engine, facts: &[Observation], lag: Timestamp) -> Vec<String> {
+    let mut lines = Vec::new();
+    for seen in facts {
+        if !matches!(seen.origin, Origin::Kernel | Origin::Delegated) {
+            pass(engine, Timestamp(seen.at.0.saturating_sub(lag.0 + 1)));
+        }
+        engine.observe(seen.clone());
+        lines.extend(take(engine));
+    }
+    lines
+}
+
+pub(super) fn pass(engine: &mut Engine, at: Timestamp) {
+    engine.observe(Observation { at, origin: Origin::Kernel, fact: Fact::Watermark });
+}
+
+/// The watermark passes all, and every hold is over.
+pub(super) fn settle(engine: &mut Engine, at: Timestamp) -> Vec<String> {
+    pass(engine, at);
+    let mut lines = take(engine);
+    engine.advance(at + engine.settings().hold);
+    lines.extend(take(engine));
+    lines
+}
+
+pub(super) fn take(engine: &mut Engine) -> Vec<String> {
+    // Asked after every operation of CNI: it would stand everywhere.
+    let is_told = |output: &Output| *output != Output::Question(Question::Records);
+    std::iter::from_fn(|| engine.poll()).filter(is_told).map(|output| line::line(&output)).collect()
+}
+
+pub(super) fn address(who: Who, inode: u32, text: &str, ifname: &str) -> Address {
+    let (ip, prefix) = text.split_once('/').expect("an address with its prefix");
+    Address {
+        netns: NetnsKey::new(inode, 0),
+        address: Subnet {
+            address: ip.parse().expect("an address"),
+            prefix: prefix.parse().expect("a prefix"),
+        },
+        ifname: ifname.to_owned(),
+        ifindex: 2,
+        flags: 0,
+        scope: 0,
+        by: who.task(),
+    }
+}
+
+pub(super) fn executed(who: Who, bits: u32, line: &str) -> Fact {
+    let argv = words(line);
+    let total: usize = argv.iter().map(|arg| arg.len() + 1).sum();
+    Fact::Executed(Executed {
+        task: who.task(),
+        filename: argv.first().cloned().unwrap_or_default(),
+        argv_total: u32::try_from(total).expect("short"),
+        argv,
+        class: bits,
+        ns_pid: who.pid,
+        pid_ns: 1,
+        mnt_ns: 1,
+    })
+}
+
+pub(super) fn cgroup(number: u64, path: &str) -> Cgroup {
+    let level = u32::try_from(path.matches('/').count()).expect("short");
+    Cgroup { key: CgroupKey::new(0, number), path: path.to_owned(), level, nested: false }
+}
+
+pub(super) fn call(
+    pid: u32,
+    parent: u32,
+    plugin: &str,
+    command: &str,
+    netns: &str,
+    digit: char,
+) -> CniCalled {
+    let args = format!(
+        "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={UID}",
+        id(digit)
+    );
+    CniCalled {
+        task: Who::new(pid, parent, "plugin").task(),
+        filename: plugin.to_owned(),
+        caller: Some(Caller { key: key(CONTAINERD), comm: "containerd".to_owned() }),
+        host: true,
+        variables: CniVariables {
+            command: command.to_owned(),
+            container_id: Some(id(digit).as_str().to_owned()),
+            netns: Some(netns.to_owned()),
+            ifname: Some(if plugin.ends_with("loopback") { "lo" } else { "eth0" }.to_owned()),
+            args: Some(args),
+            path: Some("/opt/other:/usr/lib/cni/".to_owned()),
+        },
+        env_truncated: false,
+    }
+}
+
+pub(super) fn pod_name() -> PodName {
+    PodName { namespace: Some("default".to_owned()), name: Some("web-0".to_owned()), uid: Some(uid()) }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}

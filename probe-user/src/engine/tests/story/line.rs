@@ -1,0 +1,99 @@
+//! The stream as short lines: when, what, and `[pod sandbox container]`.
+
+use std::fmt::Write as _;
+
+use crate::engine::{
+    change::{Change, End, Output, Question, What},
+    fact::Origin,
+};
+
+/// `5 netns.created 4026532177 by containerd [default/web-0 a]`
+pub(super) fn line(output: &Output) -> String {
+    match output {
+        Output::Question(Question::Container { id }) => format!("? container {}", &id.as_str()[..1]),
+        Output::Question(Question::Pod { uid }) => format!("? pod {}", &uid.as_str()[..8]),
+        Output::Question(Question::Watch { netns, by }) => {
+            format!("? watch {} {}", netns.inode, by.comm).trim_end().to_owned()
+        }
+        Output::Question(Question::Relist) => "? relist".to_owned(),
+        Output::Question(Question::Records) => "? records".to_owned(),
+        Output::Question(Question::Program { path }) => format!("? program {path}"),
+        Output::Question(Question::Message { container, .. }) => {
+            format!("? message {}", &container.as_str()[..1])
+        }
+        Output::Change(change) => line_of(change),
+    }
+}
+
+fn line_of(change: &Change) -> String {
+    let at = change.at.0 / 1_000_000;
+    let mut text = format!("{at} {}", change.what.name());
+    let netns = change.context.netns.map_or(0, |netns| netns.inode);
+    let path =
+        change.context.cgroup.as_ref().map_or("", |cgroup| cgroup.path.rsplit('/').next().unwrap_or(""));
+    let short = |text: &str| text.chars().take(8).collect::<String>();
+    let detail = match &change.what {
+        What::ProcessExec { filename, .. } => filename.clone(),
+        What::ProcessExit { process, end } => format!("{} {}{}", process.comm, end.code, killer(end)),
+        What::CniStarted { call } => {
+            let by = call.called_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("{} {}{by}", call.command, call.plugin)
+        }
+        What::CniFinished { call, end, duration } => {
+            let code = end.as_ref().map_or("?".to_owned(), |end| end.code.to_string());
+            format!("{} {} -> {code} in {} ms", call.command, call.plugin, duration.as_millis())
+        }
+        What::NetnsCreated { .. } | What::NetnsDestroyed { .. } | What::NetnsFreed { .. } => {
+            netns.to_string()
+        }
+        What::CgroupCreated { .. } | What::CgroupEmptied | What::CgroupRemoved { .. } => short(path),
+        What::AddressAdded { address, ifname } | What::AddressRemoved { address, ifname } => {
+            format!("{address} {ifname} {netns}")
+        }
+        What::SandboxCreated | What::PodFirstSeen => String::new(),
+        What::SandboxReady { since_created } => format!("{} ms", since_created.as_millis()),
+        What::SandboxStopped { why } => format!("{why:?}"),
+        What::ContainerStarted { process } => process.comm.clone(),
+        What::ContainerExited { end, ran, .. } => {
+            format!("{}{} {:?}", end.code, killer(end), ran.map(|ran| ran.as_millis()))
+        }
+        What::PodGone { lived } => format!("{} ms", lived.as_millis()),
+        What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => it.key.to_string(),
+        What::Gap { what, count } => format!("{what:?} {count}"),
+    };
+    if !detail.is_empty() {
+        write!(text, " {detail}").expect("memory");
+    }
+    let context = &change.context;
+    let pod = context.pod.as_ref().map(|pod| match (&pod.namespace, &pod.name) {
+        (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+        _ => "unnamed".to_owned(),
+    });
+    let sandbox = context.sandbox.as_ref().map(|id| id.as_str()[..1].to_owned());
+    let container = context.container.as_ref().map(|it| {
+        format!(
+            "{}{}",
+            &it.id.as_str()[..1],
+            it.name.as_deref().map(|name| format!("={name}")).unwrap_or_default()
+        )
+    });
+    let about: Vec<String> = [pod, sandbox, container].into_iter().flatten().collect();
+    if !about.is_empty() {
+        write!(text, " [{}]", about.join(" ")).expect("memory");
+    }
+    match change.origin {
+        Origin::Kernel => {}
+        Origin::Netlink | Origin::Listed | Origin::Delegated | Origin::Cri | Origin::Agent => {
+            write!(text, " {:?}", change.origin).expect("memory");
+        }
+    }
+    if change.late {
+        text.push_str(" late");
+    }
+    text
+}
+
+fn killer(end: &End) -> String {
+    let by = end.killer.as_ref().map(|killer| format!(" killed by {}", killer.comm)).unwrap_or_default();
+    if end.oom { format!("{by} oom") } else { by }
+}

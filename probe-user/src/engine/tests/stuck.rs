@@ -1,0 +1,127 @@
+//! What the kernel or the kubelet does not get rid of.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::{self, PAUSE, TOP},
+    story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, cgroup},
+};
+use crate::engine::fact::{Fact, List, Mechanism, Signal};
+
+const ADMIN: Who = Who::new(900, 899, "ip");
+
+fn told(story: &Story) -> Vec<String> {
+    let is_verdict = |line: &String| line.contains(" stuck_") && !line.contains(" blind_spot/");
+    story.run().into_iter().filter(is_verdict).collect()
+}
+
+#[test]
+fn a_namespace_that_is_not_taken_apart_is_stuck_with_those_behind_it() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsFreed, Some(Mechanism::Kprobe));
+    story.at(10).netns(ADMIN, 41, 5).netns(ADMIN, 42, 6);
+    story.until(1000).dropped(41, 5).until(2000).dropped(42, 6);
+    story.until(59_000).moment().until(62_000).moment();
+    story.until(70_000).freed(41).until(70_500).moment().until(71_000).freed(42).until(72_000).moment();
+    // The one behind it waited for it alone: its own time begins now.
+    story.check_findings(
+        "
+            61000 finding.opened stuck_netns_teardown/41/5 Agent
+            61000 finding.confirmed stuck_netns_teardown/41/5 Agent
+            70099 finding.closed stuck_netns_teardown/41/5 Agent
+        ",
+    );
+}
+
+#[test]
+fn where_its_end_is_not_seen_or_may_have_been_lost_none_is_stuck() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsFreed, None);
+    story.at(10).netns(ADMIN, 41, 5).dropped(41, 5).until(100_000).moment();
+    assert_eq!(told(&story), [""; 0]);
+
+    let mut story = Story::new();
+    story.attached(Signal::NetnsFreed, Some(Mechanism::Kprobe));
+    story.at(10).netns(ADMIN, 41, 5).dropped(41, 5).lost().until(100_000).moment();
+    assert_eq!(told(&story), [""; 0]);
+}
+
+fn path() -> String {
+    format!("/kubepods/besteffort/pod{UID}")
+}
+
+fn daemons(story: &mut Story, kubelet: bool) {
+    story.list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        if kubelet {
+            story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+        }
+    });
+}
+
+fn directory(story: &mut Story) {
+    story.list(List::Cgroups, true, |story| {
+        story.listed(Fact::CgroupFound { cgroup: cgroup(20, &path()), populated: false });
+    });
+}
+
+/// A pod whose end was as usual, but for its own directory.
+fn ended(kubelet: bool) -> Story {
+    let mut story = Story::new();
+    daemons(story.at(1), kubelet);
+    containerd::start(&mut story);
+    story.at(90).on_record(&['a']);
+    containerd::end(&mut story);
+    story
+}
+
+#[test]
+fn the_directory_of_a_pod_that_is_gone_is_stuck() {
+    let mut story = ended(true);
+    story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
+    directory(story.until(128_000));
+    story.until(129_000).moment().until(140_000).rmdir(20, &path()).until(141_000).moment();
+    story.check_findings(&format!(
+        "
+            ? relist
+            128099 finding.opened stuck_cgroup/{UID} [default/web-0 a] Agent
+            128099 finding.confirmed stuck_cgroup/{UID} [default/web-0 a] Agent
+            140099 finding.closed stuck_cgroup/{UID} [default/web-0 a] Agent
+        "
+    ));
+}
+
+#[test]
+fn a_pod_on_record_and_a_node_without_a_kubelet_have_no_stuck_directory() {
+    for (kubelet, kept) in [(true, &['a'][..]), (false, &[])] {
+        let mut story = ended(kubelet);
+        story.until(1000).on_record(kept).until(126_000).on_record(kept).until(127_500).moment();
+        directory(story.until(128_000));
+        story.until(129_000).moment();
+        assert_eq!(told(&story), [""; 0], "{kubelet}");
+    }
+}
+
+/// The kubelet makes the directory first; the volumes come in an hour.
+#[test]
+fn a_pod_that_waits_for_its_sandbox_has_no_stuck_directory() {
+    let mut story = Story::new();
+    daemons(story.at(1), true);
+    story.at(10).mkdir(20, &path()).on_record(&[]);
+    story.until(126_000).on_record(&[]).until(127_500).moment();
+    directory(story.until(128_000));
+    story.until(3_600_000).on_record(&[]).until(3_601_000).moment();
+    assert_eq!(told(&story), [""; 0]);
+}
+
+/// A sandbox whose making was lost is on record; the directory was removed in the gap.
+#[test]
+fn across_a_gap_only_what_is_listed_is_stuck() {
+    let mut story = Story::new();
+    daemons(story.at(1), true);
+    containerd::start(&mut story);
+    story.at(90).exit(PAUSE, TOP | class::PAUSE, 0).lost();
+    story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
+    story.until(128_000).list(List::Cgroups, true, |_| {}).until(300_000).moment();
+    assert_eq!(told(&story), [""; 0]);
+}

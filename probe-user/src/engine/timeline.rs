@@ -1,0 +1,248 @@
+//! Puts kernel records in order. A ring is per node but its records are reserved by many CPUs, and a second ring
+//! is read after the first; so records wait until the watermark says that nothing earlier can come.
+//!
+//! Netlink's notifications are put among them by their time, though no watermark tells of them: they hold nothing
+//! back, and wait for the watermark a moment at most.
+//!
+//! **Invariant:** a listing is never held: what it says was so when it was read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{
+    fact::{Fact, Observation, Origin},
+    time::Timestamp,
+};
+
+/// So many records wait at most; then the oldest goes on without the watermark.
+const CAPACITY: usize = 65_536;
+
+/// So long a notification waits at most. On a node where nothing else happens the watermark stands still.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// By time, then by arrival.
+    pending: BTreeMap<(Timestamp, u64), Observation>,
+    /// Which of them are notifications.
+    notifications: BTreeSet<(Timestamp, u64)>,
+    arrivals: u64,
+    watermark: Timestamp,
+}
+
+/// What to do with an observation now.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives for one call")]
+pub enum Placed {
+    /// It waits for the watermark.
+    Kept,
+    /// It waits, and with it more than may.
+    Full,
+    /// It is the same record once more.
+    Duplicate,
+    /// It is to be applied now; `late` if later things have been applied already.
+    Now { seen: Observation, late: bool },
+}
+
+impl Timeline {
+    pub fn place(&mut self, seen: Observation) -> Placed {
+        let source = source(&seen);
+        if source == Source::Listing {
+            return Placed::Now { seen, late: false };
+        }
+        if seen.at <= self.watermark {
+            return Placed::Now { seen, late: source == Source::Ring };
+        }
+        if self.at(seen.at).any(|other| *other == seen) {
+            return Placed::Duplicate;
+        }
+        self.keep(seen);
+        if self.pending.len() > CAPACITY { Placed::Full } else { Placed::Kept }
+    }
+
+    /// Takes a record in without asking where the watermark is.
+    pub fn keep(&mut self, seen: Observation) {
+        let place = (seen.at, self.arrivals);
+        self.arrivals += 1;
+        if source(&seen) == Source::Notification {
+            self.notifications.insert(place);
+        }
+        self.pending.insert(place, seen);
+    }
+
+    /// Nothing earlier than `at` can come any more.
+    pub fn pass(&mut self, at: Timestamp) {
+        self.watermark = self.watermark.max(at);
+    }
+
+    #[must_use]
+    pub fn watermark(&self) -> Timestamp {
+        self.watermark
+    }
+
+    /// The next record that is due by `now`: the watermark has passed it, or too many wait, or it is a notification
+    /// that has waited long enough.
+    pub fn pop(&mut self, now: Timestamp) -> Option<Observation> {
+        let first = self.pending.keys().next().copied()?;
+        let is_due = first.0 <= self.watermark || self.pending.len() > CAPACITY;
+        let place = if is_due {
+            first
+        } else {
+            self.notifications.first().copied().filter(|_| self.is_overdue(now))?
+        };
+        let seen = self.pending.remove(&place)?;
+        if !self.notifications.remove(&place) {
+            // What comes behind a record that had to go is late, as behind any other that was applied.
+            self.watermark = self.watermark.max(seen.at);
+        }
+        Some(seen)
+    }
+
+    /// When a notification has waited long enough.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.notifications.first().map(|(at, _)| *at + PATIENCE)
+    }
+
+    fn is_overdue(&self, now: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Observation> {
+        self.pending.values()
+    }
+
+    fn at(&self, at: Timestamp) -> impl Iterator<Item = &Observation> {
+        self.pending.range((at, 0)..=(at, u64::MAX)).map(|(_, seen)| seen)
+    }
+}
+
+/// What is known of the order in which things are said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// A ring, of which the watermark tells.
+    Ring,
+    /// Netlink: it happened shortly before.
+    Notification,
+    Listing,
+}
+
+fn source(seen: &Observation) -> Source {
+    let source = match seen.origin {
+        Origin::Kernel | Origin::Delegated => Source::Ring,
+        Origin::Netlink => Source::Notification,
+        Origin::Listed | Origin::Cri | Origin::Agent => Source::Listing,
+    };
+    if happened(&seen.fact) { source } else { Source::Listing }
+}
+
+/// Whether it tells of an event, not of what was found to be so.
+fn happened(fact: &Fact) -> bool {
+    match fact {
+        Fact::Executed(_)
+        | Fact::CniCalled(_)
+        | Fact::Exited(_)
+        | Fact::Signaled(_)
+        | Fact::OomKilled(_)
+        | Fact::NetnsCreated { .. }
+        | Fact::NetnsDropped { .. }
+        | Fact::NetnsFreed { .. }
+        | Fact::AddressAdded(_)
+        | Fact::AddressRemoved(_)
+        | Fact::CgroupCreated { .. }
+        | Fact::CgroupRemoved { .. }
+        | Fact::CgroupReleased { .. }
+        | Fact::CgroupEntered { .. }
+        | Fact::CgroupEmptied { .. } => true,
+        Fact::ListBegun(_)
+        | Fact::ListEnded { .. }
+        | Fact::ProcessFound(_)
+        | Fact::NetnsFound { .. }
+        | Fact::AddressFound(_)
+        | Fact::CgroupFound { .. }
+        | Fact::ContainerFound(_)
+        | Fact::ContainerUnknown(_)
+        | Fact::PodFound { .. }
+        | Fact::CacheFound(_)
+        | Fact::StoreRead(_)
+        | Fact::RuntimeRead(_)
+        | Fact::NetworksRead(_)
+        | Fact::KubeletExpected(_)
+        | Fact::ProgramFound(_)
+        | Fact::MessageFound(_)
+        | Fact::Watermark
+        | Fact::Attached(_)
+        | Fact::Lost { .. }
+        | Fact::Clock { .. }
+        | Fact::Remembered(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Placed, Timeline};
+    use crate::engine::{
+        fact::{Fact, List, Observation, Origin},
+        id::NetnsKey,
+        time::Timestamp,
+    };
+
+    fn freed(at: u64, inode: u32) -> Observation {
+        let fact = Fact::NetnsFreed { netns: NetnsKey::new(inode, 0) };
+        Observation { at: Timestamp(at), origin: Origin::Kernel, fact }
+    }
+
+    fn due(timeline: &mut Timeline) -> Vec<u64> {
+        std::iter::from_fn(|| timeline.pop(Timestamp::ZERO)).map(|seen| seen.at.0).collect()
+    }
+
+    #[test]
+    fn records_leave_in_order_once_the_watermark_has_passed_them() {
+        let mut timeline = Timeline::default();
+        for at in [30, 10, 20, 10] {
+            timeline.place(freed(at, 7));
+        }
+        assert!(due(&mut timeline).is_empty());
+        timeline.pass(Timestamp(20));
+        assert_eq!(due(&mut timeline), [10, 20], "and the duplicate is gone");
+        assert!(matches!(timeline.place(freed(15, 8)), Placed::Now { late: true, .. }));
+        timeline.pass(Timestamp(5));
+        assert_eq!(timeline.watermark(), Timestamp(20), "time does not go back");
+    }
+
+    #[test]
+    fn what_is_unordered_is_not_held() {
+        let mut timeline = Timeline::default();
+        let listing =
+            Observation { at: Timestamp(9), origin: Origin::Listed, fact: Fact::ListBegun(List::Pods) };
+        assert!(matches!(timeline.place(listing), Placed::Now { late: false, .. }));
+    }
+
+    #[test]
+    fn a_notification_waits_for_its_place_but_not_for_ever() {
+        let mut timeline = Timeline::default();
+        let notification = |at| Observation { origin: Origin::Netlink, ..freed(at, 9) };
+        for seen in [notification(25), freed(30, 7), freed(20, 7)] {
+            assert!(matches!(timeline.place(seen), Placed::Kept));
+        }
+        timeline.pass(Timestamp(30));
+        assert_eq!(due(&mut timeline), [20, 25, 30]);
+        assert!(matches!(timeline.place(notification(29)), Placed::Now { late: false, .. }));
+        timeline.place(notification(40));
+        let enough = timeline.deadline().expect("it waits");
+        assert_eq!(timeline.pop(Timestamp(enough.0 - 1)).map(|seen| seen.at.0), None);
+        assert_eq!(timeline.pop(enough).map(|seen| seen.at.0), Some(40));
+        assert!(matches!(timeline.place(freed(35, 7)), Placed::Kept), "no watermark has passed it");
+    }
+
+    #[test]
+    fn too_many_records_push_the_oldest_on() {
+        let mut timeline = Timeline::default();
+        for at in 0..=u64::try_from(super::CAPACITY).expect("small") {
+            timeline.place(freed(at + 1, 1));
+        }
+        assert_eq!(due(&mut timeline), [1]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Named deadlines: each thing that waits has one, and setting it again moves it.
+
+use std::collections::BTreeMap;
+
+use super::time::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Name {
+    /// Rows of what is over have been kept long enough.
+    Reap,
+    /// The node may be listed again: not more often than every few seconds.
+    Relist,
+    /// The records may be read again.
+    Records,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timers(BTreeMap<Name, Timestamp>);
+
+impl Timers {
+    pub fn set(&mut self, name: Name, due: Timestamp) {
+        self.0.insert(name, due);
+    }
+
+    /// Arms it unless it is armed for earlier.
+    pub fn hurry(&mut self, name: Name, due: Timestamp) {
+        let at = self.0.entry(name).or_insert(due);
+        *at = due.min(*at);
+    }
+
+    #[must_use]
+    pub fn next(&self) -> Option<Timestamp> {
+        self.0.values().min().copied()
+    }
+
+    /// Takes one that is due by `now`; the earliest first.
+    pub fn pop(&mut self, now: Timestamp) -> Option<Name> {
+        let (name, _) =
+            self.0.iter().filter(|(_, due)| **due <= now).min_by_key(|(name, due)| (**due, **name))?;
+        let name = *name;
+        self.0.remove(&name);
+        Some(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Name, Timestamp)> {
+        self.0.iter().map(|(name, due)| (*name, *due))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Name, Timers};
+    use crate::engine::time::Timestamp;
+
+    #[test]
+    fn a_deadline_falls_due_once_and_the_earliest_first() {
+        let mut timers = Timers::default();
+        timers.set(Name::Relist, Timestamp(5));
+        timers.hurry(Name::Reap, Timestamp(9));
+        timers.hurry(Name::Reap, Timestamp(3));
+        timers.hurry(Name::Reap, Timestamp(7));
+        assert_eq!(timers.next(), Some(Timestamp(3)));
+        assert_eq!(timers.pop(Timestamp(2)), None);
+        assert_eq!(timers.pop(Timestamp(9)), Some(Name::Reap));
+        assert_eq!(timers.pop(Timestamp(9)), Some(Name::Relist));
+        assert_eq!(timers.pop(Timestamp(9)), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! The world as people ask for it: the pods of this node, each with what belongs to it.
+
+use super::{
+    fact::{NameSource, Origin},
+    id::{ContainerId, NetnsKey, PodUid, Subnet},
+    time::Timestamp,
+    world::{World, container, netns::Netns, sandbox},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<PodUid>,
+    pub source: NameSource,
+    /// The first evidence of it; for one that was listed, when it was read.
+    pub since: Timestamp,
+    pub listed: bool,
+    pub sandboxes: Vec<SandboxView>,
+    pub containers: Vec<ContainerView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxView {
+    pub id: ContainerId,
+    pub state: sandbox::State,
+    pub since: Timestamp,
+    pub listed: bool,
+    pub host_network: bool,
+    /// Of the process that holds it, if there is one.
+    pub pid: Option<u32>,
+    pub netns: Option<NetnsKey>,
+    pub addresses: Vec<AddressView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressView {
+    pub address: Subnet,
+    pub ifname: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerView {
+    pub id: ContainerId,
+    pub name: Option<String>,
+    pub sandbox: Option<ContainerId>,
+    pub state: container::State,
+    pub pid: Option<u32>,
+}
+
+/// A range of addresses for pods, and who has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolView {
+    pub network: String,
+    pub subnet: Subnet,
+    /// How many there are for pods.
+    pub size: u64,
+    /// By sandboxes that live, or of which nobody knows that they do not.
+    pub in_use: u64,
+    /// By sandboxes that are over and still on record with their runtime.
+    pub pending_cleanup: u64,
+    /// They may be leaked, or still be freed.
+    pub leak_candidate: u64,
+    pub leaked: u64,
+    pub free: u64,
+}
+
+impl World {
+    pub(super) fn pods(&self) -> Vec<PodView> {
+        let mut pods: Vec<PodView> = self
+            .pods
+            .rows
+            .values()
+            .filter(|row| row.is_present())
+            .map(|row| PodView {
+                namespace: row.namespace.clone(),
+                name: row.name.clone(),
+                uid: row.uid.clone(),
+                source: row.source,
+                since: row.first_at,
+                listed: row.origin == Origin::Listed,
+                sandboxes: self.sandboxes_of(row.id),
+                containers: self.containers_of(row.id),
+            })
+            .collect();
+        pods.sort_by(|one, other| {
+            (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
+        });
+        pods
+    }
+
+    fn sandboxes_of(&self, pod: u64) -> Vec<SandboxView> {
+        let mut views: Vec<SandboxView> = self
+            .sandboxes
+            .values()
+            .filter(|row| row.pod == Some(pod))
+            .map(|row| {
+                let netns = row.netns.and_then(|life| self.netns.get(life));
+                SandboxView {
+                    id: row.id.clone(),
+                    state: row.state,
+                    since: row.first_at,
+                    listed: row.origin == Origin::Listed,
+                    host_network: row.host_network,
+                    pid: self
+                        .containers
+                        .get(&row.id)
+                        .and_then(container::Container::process)
+                        .map(|key| key.pid),
+                    netns: netns.map(|netns| netns.key),
+                    addresses: netns.map(addresses_of).unwrap_or_default(),
+                }
+            })
+            .collect();
+        views.sort_by_key(|view| view.since);
+        views
+    }
+
+    fn containers_of(&self, pod: u64) -> Vec<ContainerView> {
+        let mut rows: Vec<&container::Container> = self
+            .containers
+            .values()
+            .filter(|row| row.pod == Some(pod) && !self.sandboxes.contains_key(&row.id))
+            .collect();
+        rows.sort_by_key(|row| row.first_at);
+        let view = |row: &container::Container| ContainerView {
+            id: row.id.clone(),
+            name: row.name.clone(),
+            sandbox: row.sandbox.clone(),
+            state: row.state,
+            pid: row.process().map(|key| key.pid),
+        };
+        rows.into_iter().map(view).collect()
+    }
+}
+
+/// Loopback's are everybody's.
+fn addresses_of(netns: &Netns) -> Vec<AddressView> {
+    let own = netns.addresses.iter().filter(|address| !address.address.address.is_loopback());
+    own.map(|address| AddressView { address: address.address, ifname: address.ifname.clone() }).collect()
+}

@@ -1,0 +1,223 @@
+//! The tables: what is believed to be so on this node. One file a thing; each holds its row, its states and what
+//! the facts about it bring about.
+//!
+//! **Invariant:** what is over stays for a moment, so that what comes late still finds its name, and then goes:
+//! memory is bounded by what lives.
+
+mod address;
+pub mod args;
+pub mod argv;
+pub mod attachment;
+pub mod attempt;
+pub mod call;
+pub mod cgroup;
+pub mod claim;
+mod cleaner;
+pub mod container;
+mod context;
+mod dump;
+pub mod hint;
+pub mod list;
+pub mod loss;
+pub mod netns;
+pub mod path;
+pub mod pod;
+pub mod presence;
+pub mod process;
+mod reap;
+pub mod record;
+pub mod release;
+pub mod sandbox;
+
+use std::collections::BTreeMap;
+
+use super::{
+    change::{Question, What},
+    count::Counts,
+    fact::{Attached, Fact, List, Observation, Origin, Signal, Task},
+    finding::Finding,
+    id::{CgroupKey, ContainerId, PodUid, TaskKey},
+    outbox::{Held, Subject, Wait},
+    time::Timestamp,
+    timer::{self, Timers},
+};
+
+/// One row of the world, as it is dumped before a restart and taken back after it.
+///
+/// Fed into a fresh engine in the order of the dump, rows make it go on as the dumped one would have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Row {
+    Clockwork(Clockwork),
+    Timer {
+        name: timer::Name,
+        due: Timestamp,
+    },
+    Process(process::Process),
+    Signal(process::Signal),
+    Netns(netns::Netns),
+    Cgroup(cgroup::Cgroup),
+    Container(container::Container),
+    Sandbox(sandbox::Sandbox),
+    Pod(pod::Pod),
+    Call(call::Call),
+    Hint(hint::Hint),
+    Name(hint::Name),
+    Listing(list::Begun),
+    Gap(list::Gap),
+    Attachment(attachment::Attachment),
+    Attempt(attempt::Attempt),
+    /// A record as it was read then.
+    Record {
+        at: Timestamp,
+        record: record::Record,
+    },
+    Attached(Attached),
+    Losses(loss::Losses),
+    Release(release::Release),
+    /// A kernel record that the watermark has not passed yet.
+    Pending(Box<Observation>),
+    /// A change that waits in the outbox.
+    Held(Box<Held>),
+    Finding(Box<Finding>),
+    /// A question that was not taken yet.
+    Asked(Question),
+}
+
+/// Where the engine is in time, and the next number of everything that it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clockwork {
+    pub now: Timestamp,
+    pub watermark: Timestamp,
+    pub next_seq: u64,
+    pub next_life: u64,
+    pub next_pod: u64,
+    /// Inode of the node's own network namespace; 0 = not known yet.
+    pub host_netns: u32,
+    /// When the node was last asked to be listed again.
+    pub relisted_at: Option<Timestamp>,
+    /// When the world is to be looked at for what is wrong.
+    pub judge_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+pub struct World {
+    pub(super) processes: process::Table,
+    pub(super) signals: BTreeMap<TaskKey, Vec<process::Signal>>,
+    pub(super) netns: netns::Table,
+    pub(super) cgroups: BTreeMap<CgroupKey, cgroup::Cgroup>,
+    pub(super) containers: BTreeMap<ContainerId, container::Container>,
+    pub(super) sandboxes: BTreeMap<ContainerId, sandbox::Sandbox>,
+    pub(super) pods: pod::Table,
+    pub(super) calls: BTreeMap<TaskKey, call::Call>,
+    pub(super) hints: BTreeMap<ContainerId, hint::Hint>,
+    pub(super) names: BTreeMap<PodUid, hint::Name>,
+    pub(super) listings: BTreeMap<List, Timestamp>,
+    pub(super) gaps: BTreeMap<List, Timestamp>,
+    pub(super) attachments: attachment::Table,
+    pub(super) attempts: BTreeMap<ContainerId, attempt::Attempt>,
+    pub(super) records: record::Records,
+    pub(super) attached: BTreeMap<Signal, Attached>,
+    pub(super) losses: Option<loss::Losses>,
+    /// By plugin.
+    pub(super) releases: BTreeMap<String, release::Release>,
+    pub(super) host_netns: u32,
+    pub(super) relisted_at: Option<Timestamp>,
+    /// The first change since the engine last asked.
+    pub(super) changed_at: Option<Timestamp>,
+    pub(super) timers: Timers,
+    pub(super) counts: Counts,
+    /// What was found out and not yet taken by the outbox.
+    pub(super) told: Vec<Held>,
+    pub(super) asked: Vec<Question>,
+}
+
+/// When and by whom something was said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) at: Timestamp,
+    pub(super) origin: Origin,
+    pub(super) late: bool,
+}
+
+impl Moment {
+    /// The same source, speaking of an earlier time: what is told now is behind what was told already.
+    fn back_at(self, at: Timestamp) -> Self {
+        Self { at, late: self.late || at < self.at, ..self }
+    }
+}
+
+impl World {
+    /// Takes one fact in. Facts come in the order in which they are to be believed.
+    pub(super) fn apply(&mut self, seen: Observation, late: bool) {
+        let m = Moment { at: seen.at, origin: seen.origin, late };
+        self.changed_at.get_or_insert(m.at);
+        match seen.fact {
+            Fact::Executed(it) => self.executed(m, it),
+            Fact::CniCalled(it) => self.cni_called(m, it),
+            Fact::Exited(it) => self.exited(m, &it),
+            Fact::Signaled(it) => self.signaled(m, it, false),
+            Fact::OomKilled(it) => self.signaled(m, it, true),
+            Fact::NetnsCreated { netns, by } => self.netns_created(m, netns, by),
+            Fact::NetnsDropped { netns, by } => self.netns_dropped(m, netns, &by),
+            Fact::NetnsFreed { netns } => self.netns_freed(m, netns),
+            Fact::AddressAdded(it) => self.address_added(m, it),
+            Fact::AddressRemoved(it) => self.address_removed(m, &it),
+            Fact::CgroupCreated { cgroup, by } => self.cgroup_created(m, cgroup, &by),
+            Fact::CgroupRemoved { cgroup, by } => self.cgroup_removed(m, cgroup, &by),
+            Fact::CgroupReleased { cgroup } => self.cgroup_released(m, cgroup),
+            Fact::CgroupEntered { cgroup, member, by: _ } => self.cgroup_entered(m, cgroup, member),
+            Fact::CgroupEmptied { cgroup } => self.cgroup_emptied(m, cgroup),
+            Fact::ListBegun(list) => self.list_begun(m, list),
+            Fact::ListEnded { list, complete } => self.list_ended(m, list, complete),
+            Fact::ProcessFound(it) => self.process_found(m, it),
+            Fact::NetnsFound { netns, mounts, vacant } => self.netns_found(m, netns, mounts, vacant),
+            Fact::AddressFound(it) => self.address_found(m, it),
+            Fact::CgroupFound { cgroup, populated } => self.cgroup_found(m, cgroup, populated),
+            Fact::ContainerFound(it) => self.container_found(m, it),
+            Fact::ContainerUnknown(id) => self.container_unknown(&id),
+            Fact::PodFound { uid, namespace, name, source } => {
+                self.pod_found(m, uid, namespace, name, source)
+            }
+            Fact::CacheFound(it) => self.cache_found(m, it),
+            Fact::StoreRead(it) => self.store_read(m, it),
+            Fact::RuntimeRead(it) => self.runtime_read(m, it),
+            Fact::NetworksRead(it) => self.networks_read(m, it),
+            Fact::KubeletExpected(expected) => self.records.kubelet_expected = expected,
+            Fact::ProgramFound(it) => self.program_found(it),
+            Fact::MessageFound(it) => self.message_found(it),
+            Fact::Attached(it) => self.attach(it),
+            Fact::Lost { what, count } => self.lost(m, what, count),
+            // Wall time is the sinks' affair, the watermark the timeline's, and rows go in by `restore`.
+            Fact::Clock { .. } | Fact::Watermark | Fact::Remembered(_) => {}
+        }
+    }
+
+    /// Deadlines up to `now` fall due.
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        while let Some(name) = self.timers.pop(now) {
+            match name {
+                timer::Name::Reap => self.reap(now),
+                timer::Name::Relist => self.relist(now),
+                timer::Name::Records => self.ask_records(now),
+            }
+        }
+    }
+
+    fn tell(&mut self, m: Moment, subject: Subject, wait: Wait, what: What) {
+        self.told.push(Held { at: m.at, origin: m.origin, late: m.late, subject, wait, what });
+    }
+
+    fn ask(&mut self, question: Question) {
+        self.asked.push(question);
+    }
+
+    /// Something is over: its row may go when it has been over for long enough.
+    fn bury(&mut self, at: Timestamp) {
+        self.timers.hurry(timer::Name::Reap, at + reap::GRACE);
+    }
+}
+
+/// Who did it, as it is told.
+fn process_of(task: &Task) -> super::change::Process {
+    super::change::Process { key: task.key, parent: task.parent, comm: task.comm.clone() }
+}

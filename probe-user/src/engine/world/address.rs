@@ -1,0 +1,103 @@
+//! Addresses of network namespaces. The kernel tells of one more than once (IPv6: tentative, then settled); it is
+//! told once.
+
+use crate::engine::{
+    change::What,
+    fact,
+    id::ContainerId,
+    outbox::Subject,
+    world::{Moment, World, netns::Address},
+};
+
+/// So many addresses of one namespace are remembered. Who runs in it can add any number.
+const REMEMBERED: usize = 1024;
+
+impl World {
+    pub(super) fn address_added(&mut self, m: Moment, it: fact::Address) {
+        self.prove_by_plugin(m, &it);
+        let Some(life) = self.netns_seen(m, it.netns) else { return };
+        self.lease_by_kernel(m, life, &it);
+        if self.keep_address(life, &it) {
+            let mut subject = self.netns_subject(life);
+            if subject.sandbox.is_none() {
+                subject.container = subject.container.or_else(|| self.subject_of(&it.by).container);
+            }
+            let wait = self.wait_of(&subject);
+            self.tell(m, subject, wait, What::AddressAdded { address: it.address, ifname: it.ifname });
+        }
+    }
+
+    pub(super) fn address_found(&mut self, m: Moment, it: fact::Address) {
+        if let Some(life) = self.netns_seen(m, it.netns) {
+            self.lease_by_kernel(m, life, &it);
+            self.keep_address(life, &it);
+        }
+    }
+
+    /// Also while the namespace is being taken apart.
+    pub(super) fn address_removed(&mut self, m: Moment, it: &fact::Address) {
+        let same = |kept: &Address| kept.address == it.address && kept.ifname == it.ifname;
+        let holder = self.netns.lives(it.netns.inode).rev().find(|row| row.addresses.iter().any(same));
+        let Some(life) = holder.map(|row| row.life).or_else(|| self.holder_from_before(m, it)) else {
+            return;
+        };
+        if let Some(row) = self.netns.rows.get_mut(&life) {
+            row.addresses.retain(|kept| !same(kept));
+        }
+        self.lease_left_kernel(life, Some(it.address.address));
+        let subject = self.netns_subject(life);
+        let wait = self.wait_of(&subject);
+        let what = What::AddressRemoved { address: it.address, ifname: it.ifname.clone() };
+        self.tell(m, subject, wait, what);
+    }
+
+    /// A namespace whose beginning was not seen can have addresses that nobody told of.
+    fn holder_from_before(&mut self, m: Moment, it: &fact::Address) -> Option<u64> {
+        let last = self.netns.lives(it.netns.inode).next_back().map(|row| row.life);
+        let life = last.or_else(|| self.netns_seen(m, it.netns))?;
+        self.netns.get(life).filter(|row| row.created_at.is_none() && row.is_live()).map(|row| row.life)
+    }
+
+    /// A namespace is gone, and these of its addresses with it.
+    pub(super) fn addresses_gone(&mut self, m: Moment, subject: &Subject, gone: Vec<Address>) {
+        for Address { address, ifname, .. } in gone {
+            let wait = self.wait_of(subject);
+            self.tell(m, subject.clone(), wait, What::AddressRemoved { address, ifname });
+        }
+    }
+
+    /// Whether it is new.
+    fn keep_address(&mut self, life: u64, it: &fact::Address) -> bool {
+        let Some(row) = self.netns.rows.get_mut(&life) else { return false };
+        let known =
+            row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.ifname == it.ifname);
+        if let Some(known) = known {
+            known.flags = it.flags;
+            return false;
+        }
+        if row.addresses.len() < REMEMBERED {
+            let address = Address {
+                address: it.address,
+                ifname: it.ifname.clone(),
+                ifindex: it.ifindex,
+                flags: it.flags,
+            };
+            row.addresses.push(address);
+        }
+        true
+    }
+
+    /// A plugin that gives an address in a namespace other than the node's works for that namespace's sandbox.
+    fn prove_by_plugin(&mut self, m: Moment, it: &fact::Address) {
+        if it.netns.inode == self.host_netns {
+            return;
+        }
+        let call = self.call_around(it.by.key).or_else(|| self.call_around(it.by.parent));
+        let sandbox: Option<ContainerId> = call.and_then(|call| call.container.clone());
+        if let Some(sandbox) = sandbox
+            && let Some(life) = self.netns_seen(m, it.netns)
+        {
+            self.claim(m, life, &sandbox, true);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the arguments of a runtime's program say. Only commands that bring something about are read: `kill` and
+//! `delete` name what may be long gone.
+
+use probe_common::{name::RUNTIMES, text::until_nul};
+
+use crate::engine::{
+    fact::PodName,
+    id::{ContainerId, PodUid},
+};
+
+/// What a program is about to make or hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub id: ContainerId,
+    /// conmon is told the pod's name; the others are not.
+    pub pod: Option<PodName>,
+    pub name: Option<String>,
+}
+
+/// Reads the argv of an OCI runtime, a shim or a monitor.
+#[must_use]
+pub fn read(argv: &[String]) -> Option<Made> {
+    let (program, rest) = argv.split_first()?;
+    let base = program.rsplit('/').next()?;
+    if base.starts_with("containerd-shim") {
+        shim(rest)
+    } else if base == "conmon" {
+        conmon(rest)
+    } else if is_runtime(base) {
+        runtime(rest)
+    } else {
+        None
+    }
+}
+
+/// The container that an OCI runtime, a shim or a monitor is at work for, whatever it does.
+#[must_use]
+pub fn about(argv: &[String]) -> Option<ContainerId> {
+    let (program, rest) = argv.split_first()?;
+    let base = program.rsplit('/').next()?;
+    if base.starts_with("containerd-shim") {
+        full(value(rest, &["-id", "--id"])?)
+    } else if base == "conmon" {
+        full(value(rest, &["-c", "--cid"])?)
+    } else if is_runtime(base) {
+        rest.iter().rev().find_map(|arg| full(arg))
+    } else {
+        None
+    }
+}
+
+/// Whether a runtime's program is run to end what it is about: `runc kill`, `runc delete`, a shim's `delete`.
+#[must_use]
+pub fn is_ending(argv: &[String]) -> bool {
+    let Some((program, rest)) = argv.split_first() else { return false };
+    let base = program.rsplit('/').next().unwrap_or(program);
+    (is_runtime(base) || base.starts_with("containerd-shim"))
+        && rest.iter().any(|arg| arg == "kill" || arg == "delete")
+}
+
+/// Whether a program of this name ends containers for the node's runtime. The kubelet asks the runtime; what it kills
+/// itself, it kills behind the runtime's back.
+#[must_use]
+pub fn ends_containers(comm: &str) -> bool {
+    let of_runtime = ["containerd", "crio", "dockerd", "cri-dockerd", "podman", "nerdctl"];
+    let runs = RUNTIMES.iter().any(|name| until_nul(name) == comm.as_bytes());
+    runs || of_runtime.contains(&comm) || comm.starts_with("runc:[")
+}
+
+fn is_runtime(base: &str) -> bool {
+    matches!(base, "runc" | "crun" | "youki" | "runsc" | "kata-runtime")
+}
+
+/// An id as every runtime of pods gives it. Other arguments are words and paths, and one that was cut is no id.
+fn full(arg: &str) -> Option<ContainerId> {
+    ContainerId::parse(arg).filter(ContainerId::is_full)
+}
+
+/// Whether it is a runtime's own first program in a container, which becomes the container's by another exec.
+#[must_use]
+pub fn is_init(comm: &str, argv: &[String]) -> bool {
+    if comm.starts_with("runc:[") {
+        return true;
+    }
+    match argv {
+        [program, verb, ..] => {
+            matches!(program.rsplit('/').next(), Some("runc" | "crun" | "youki" | "exe")) && verb == "init"
+        }
+        _ => false,
+    }
+}
+
+/// `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the daemon that it leaves, without a verb.
+fn shim(args: &[String]) -> Option<Made> {
+    if args.last().is_some_and(|last| last == "delete") {
+        return None;
+    }
+    let id = full(value(args, &["-id", "--id"])?)?;
+    Some(Made { id, pod: None, name: None })
+}
+
+/// `runc … create --bundle DIR ID`.
+fn runtime(args: &[String]) -> Option<Made> {
+    if !args.iter().any(|arg| arg == "create" || arg == "run") {
+        return None;
+    }
+    Some(Made { id: full(args.last()?)?, pod: None, name: None })
+}
+
+/// `conmon -c ID -n k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT …`; the sandbox's container is called `POD`.
+fn conmon(args: &[String]) -> Option<Made> {
+    let id = full(value(args, &["-c", "--cid"])?)?;
+    let name = value(args, &["-n", "--name"]).and_then(dockershim_name);
+    let (name, pod) = name.unzip();
+    Some(Made { id, pod, name })
+}
+
+/// The name that dockershim began with and CRI-O and cri-dockerd keep. No part can have an underscore in it.
+#[must_use]
+pub fn dockershim_name(text: &str) -> Option<(String, PodName)> {
+    let parts: Vec<&str> = text.split('_').collect();
+    let [head, container, name, namespace, uid, _attempt] = parts[..] else { return None };
+    let uid = PodUid::parse(uid)?;
+    let pod = PodName { namespace: Some(namespace.into()), name: Some(name.into()), uid: Some(uid) };
+    (head == "k8s").then(|| (container.to_owned(), pod))
+}
+
+fn value<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
+    let at = args.iter().position(|arg| names.contains(&arg.as_str()))?;
+    args.get(at + 1).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{about, is_init, read};
+
+    fn argv(line: &str) -> Vec<String> {
+        line.replace("ID", &"a".repeat(64)).split(' ').map(str::to_owned).collect()
+    }
+
+    #[track_caller]
+    fn id_of(line: &str) -> Option<String> {
+        read(&argv(line)).map(|made| made.id.short().to_owned())
+    }
+
+    #[test]
+    fn what_makes_a_container_names_it() {
+        let a = Some("a".repeat(12));
+        let shim =
+            "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -address /run/containerd/containerd.sock";
+        assert_eq!(id_of(&format!("{shim} -publish-binary /usr/bin/containerd -id ID start")), a);
+        assert_eq!(id_of("/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id ID -address /x"), a);
+        assert_eq!(id_of(&format!("{shim} -id ID -bundle /b delete")), None);
+        let runc = "runc --root /run/containerd/runc/k8s.io --log /l --log-format json";
+        assert_eq!(id_of(&format!("{runc} create --bundle /b/ID --pid-file /b/init.pid ID")), a);
+        assert_eq!(id_of(&format!("{runc} kill ID 9")), None);
+        assert_eq!(id_of(&format!("{runc} delete --force ID")), None);
+        assert_eq!(id_of(&format!("{runc} state ID")), None);
+        assert_eq!(id_of("/bin/sh -c create"), None);
+        assert_eq!(id_of("containerd-shim-runc-v2 -namespace k8s.io -id abcdef"), None);
+        assert_eq!(about(&argv(&format!("{runc} kill ID 9"))).map(|id| id.short().to_owned()), a);
+        assert_eq!(about(&argv("runc init")), None);
+    }
+
+    #[test]
+    fn conmon_knows_the_pod() {
+        let made = read(&argv(
+            "/usr/bin/conmon -b /b -c ID --exit-dir /e -n k8s_POD_web-0_default_11111111-2222-3333-4444-555555555555_0",
+        ))
+        .expect("a container");
+        let pod = made.pod.expect("its pod");
+        assert_eq!((made.name.as_deref(), pod.name.as_deref()), (Some("POD"), Some("web-0")));
+        assert_eq!(pod.namespace.as_deref(), Some("default"));
+        assert!(read(&argv("/usr/bin/conmon -c ID -n other")).expect("a container").pod.is_none());
+    }
+
+    #[test]
+    fn a_runtimes_init_is_not_the_container() {
+        assert!(is_init("runc:[2:INIT]", &[]));
+        assert!(is_init("runc", &argv("runc init")));
+        assert!(is_init("exe", &argv("/proc/self/exe init")));
+        assert!(!is_init("init", &argv("/sbin/init splash")));
+        assert!(!is_init("sh", &argv("sh")));
+    }
+}

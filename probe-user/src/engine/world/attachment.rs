@@ -1,0 +1,371 @@
+//! What CNI did between one sandbox and one network: an attachment is a container id and an interface (CNI
+//! specification). What the runtime calls in a row for it, ADD by ADD and DEL by DEL, is one story.
+//!
+//! **Invariant:** only calls of the node's own runtime are counted here, plugin by plugin: what a plugin calls itself
+//! (bridge calls host-local) or a CNI daemon's pod runs can neither open nor close anything.
+
+mod lease;
+
+use std::{collections::BTreeMap, time::Duration};
+
+pub use lease::Lease;
+
+use crate::engine::{
+    change::{End, Question},
+    fact::{CacheFound, MessageFound, Network, Origin, PodName},
+    id::ContainerId,
+    time::Timestamp,
+    world::{Moment, World, args::Args, call::Call},
+};
+
+/// By container and interface; the interface is empty where a store does not keep it.
+pub(in crate::engine) type Table = BTreeMap<(ContainerId, String), Attachment>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    pub container: ContainerId,
+    pub ifname: String,
+    pub pod: PodName,
+    pub network: Option<String>,
+    /// The network's name is that of the only configuration that uses the plugin.
+    pub inferred: bool,
+    /// As the first ADD named it.
+    pub netns_path: Option<String>,
+    pub first_at: Timestamp,
+    /// Something was last heard of it.
+    pub last_at: Timestamp,
+    /// The plugins that the runtime itself called, in the order of their first call.
+    pub plugins: Vec<Plugin>,
+    /// When libcni's cache was last read to have a result for it; none, if it has not.
+    pub cached_at: Option<Timestamp>,
+    pub leases: Vec<Lease>,
+    /// What the runtime wrote down of a failed ADD.
+    pub message: Option<MessageFound>,
+    /// It was counted among those of which nothing says that their addresses were freed.
+    pub unverified: bool,
+    /// A record was lost while it was there: what was not seen may have happened.
+    pub gapped: bool,
+}
+
+/// One plugin's part in an attachment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plugin {
+    pub name: String,
+    /// Its executable.
+    pub path: String,
+    pub add: Runs,
+    /// DEL with the name of a namespace.
+    pub del: Runs,
+    /// DEL with an empty or no `CNI_NETNS`: the namespace is gone, says the runtime.
+    pub blind: Runs,
+}
+
+/// What became of a plugin's runs of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    pub begun: u32,
+    pub succeeded: u32,
+    pub failed: u32,
+    /// Its end was not seen.
+    pub unseen: u32,
+    pub first_at: Timestamp,
+    /// When the latest began or ended.
+    pub last_at: Timestamp,
+    /// The exit code of the last that failed.
+    pub code: Option<u32>,
+    /// How long the failed ones took, together.
+    pub wasted: Duration,
+    /// The longest of late, and when it ended.
+    pub longest: Duration,
+    pub longest_at: Timestamp,
+}
+
+/// So many plugins of one chain are told apart.
+const PLUGINS: usize = 16;
+/// A long run is remembered for so long; then a shorter one takes its place.
+pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
+
+impl Runs {
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.begun > self.succeeded + self.failed + self.unseen
+    }
+
+    fn begin(&mut self, at: Timestamp) {
+        if self.begun == 0 {
+            self.first_at = at;
+        }
+        self.begun = self.begun.saturating_add(1);
+        self.last_at = self.last_at.max(at);
+    }
+
+    fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration) {
+        self.last_at = self.last_at.max(at);
+        match end {
+            None => self.unseen = self.unseen.saturating_add(1),
+            Some(end) if end.code == 0 => self.succeeded = self.succeeded.saturating_add(1),
+            Some(end) => {
+                self.failed = self.failed.saturating_add(1);
+                self.code = Some(end.code);
+                self.wasted = self.wasted.saturating_add(took);
+            }
+        }
+    }
+
+    fn lasted(&mut self, at: Timestamp, took: Duration) {
+        if took >= self.longest || at.since(self.longest_at) > LATELY {
+            (self.longest, self.longest_at) = (took, at);
+        }
+    }
+}
+
+impl Attachment {
+    pub(super) fn new(container: ContainerId, ifname: &str, at: Timestamp) -> Self {
+        Self {
+            container,
+            ifname: ifname.to_owned(),
+            pod: PodName::default(),
+            network: None,
+            inferred: false,
+            netns_path: None,
+            first_at: at,
+            last_at: at,
+            plugins: Vec::new(),
+            cached_at: None,
+            leases: Vec::new(),
+            message: None,
+            unverified: false,
+            gapped: false,
+        }
+    }
+
+    /// Whether it is the loopback's, which has no address to lose.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.ifname == "lo"
+    }
+
+    /// Whether its ADD was seen.
+    #[must_use]
+    pub fn was_seen(&self) -> bool {
+        self.plugins.iter().any(|plugin| plugin.add.begun > 0)
+    }
+
+    /// Every plugin of the chain that was called has succeeded, the last time it was.
+    #[must_use]
+    pub fn is_added(&self) -> bool {
+        self.was_seen()
+            && self.plugins.iter().all(|plugin| plugin.add.begun == 0 || plugin.add.succeeded > 0)
+            && !self.is_adding()
+    }
+
+    #[must_use]
+    pub fn is_adding(&self) -> bool {
+        self.plugins.iter().any(|plugin| plugin.add.is_open())
+    }
+
+    /// Whether the runtime began to take it away again.
+    #[must_use]
+    pub fn is_being_deleted(&self) -> bool {
+        self.plugins.iter().any(|plugin| plugin.del.begun + plugin.blind.begun > 0)
+    }
+
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.plugins
+            .iter()
+            .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.blind.is_open())
+    }
+
+    /// The plugin that a lease of it came by, or that nothing else can have.
+    #[must_use]
+    pub fn plugin_of(&self, lease: &Lease) -> Option<&Plugin> {
+        let named = lease.plugin.as_ref().and_then(|name| self.plugins.iter().find(|it| it.name == *name));
+        // Of a chain the first plugin makes the interface and asks the IPAM.
+        named.or_else(|| self.plugins.iter().find(|it| it.add.begun > 0)).or_else(|| self.plugins.last())
+    }
+
+    fn plugin(&mut self, name: &str) -> Option<&mut Plugin> {
+        if let Some(place) = self.plugins.iter().position(|plugin| plugin.name == name) {
+            return self.plugins.get_mut(place);
+        }
+        if self.plugins.len() >= PLUGINS {
+            return None;
+        }
+        self.plugins.push(Plugin { name: name.to_owned(), ..Plugin::default() });
+        self.plugins.last_mut()
+    }
+
+    /// The runs that a call counts with.
+    fn runs(&mut self, call: &Call) -> Option<&mut Runs> {
+        let plugin = self.plugin(&call.call.plugin)?;
+        let is_blind = call.call.netns.as_deref().is_none_or(str::is_empty);
+        match call.call.command.as_str() {
+            "ADD" => Some(&mut plugin.add),
+            "DEL" if is_blind => Some(&mut plugin.blind),
+            "DEL" => Some(&mut plugin.del),
+            _ => None,
+        }
+    }
+
+    fn learn_pod(&mut self, pod: &PodName) {
+        self.pod.namespace = self.pod.namespace.take().or_else(|| pod.namespace.clone());
+        self.pod.name = self.pod.name.take().or_else(|| pod.name.clone());
+        self.pod.uid = self.pod.uid.take().or_else(|| pod.uid.clone());
+    }
+
+    fn learn_network(&mut self, name: &str, inferred: bool) {
+        if self.network.is_none() || self.inferred && !inferred {
+            self.network = Some(name.to_owned());
+            self.inferred = inferred;
+        }
+    }
+}
+
+impl World {
+    /// The runtime called a plugin with ADD or DEL.
+    pub(super) fn attachment_called(&mut self, m: Moment, call: &Call) {
+        let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
+        let ifname = call.call.ifname.clone().unwrap_or_default();
+        let inferred = self.records.network_of(&call.call.plugin).map(|network| network.name.clone());
+        let row = self.attachment(m, &id, &ifname);
+        row.learn_pod(&call.pod);
+        row.last_at = row.last_at.max(m.at);
+        if let Some(name) = inferred {
+            row.learn_network(&name, true);
+        }
+        if call.call.command == "ADD" && row.netns_path.is_none() {
+            row.netns_path.clone_from(&call.call.netns);
+        }
+        if let Some(runs) = row.runs(call) {
+            runs.begin(call.at);
+        }
+        if let Some(plugin) = row.plugin(&call.call.plugin) {
+            plugin.path.clone_from(&call.path);
+        }
+    }
+
+    /// A plugin that the runtime called is over.
+    pub(super) fn attachment_answered(&mut self, m: Moment, call: &Call, end: Option<&End>) {
+        let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
+        let ifname = call.call.ifname.clone().unwrap_or_default();
+        let row = self.attachment(m, &id, &ifname);
+        row.last_at = row.last_at.max(m.at);
+        let took = m.at.since(call.at);
+        let failed = call.call.command == "ADD" && end.is_some_and(|end| end.code != 0);
+        if let Some(runs) = row.runs(call) {
+            runs.end(m.at, end, took);
+            // An ADD that waits until it fails is one that fails.
+            if end.is_some() && !failed {
+                runs.lasted(m.at, took);
+            }
+        }
+        if failed && row.message.is_none() {
+            self.ask(Question::Message { container: id, since: call.at });
+        }
+        self.records_changed(m.at);
+    }
+
+    pub(super) fn message_found(&mut self, it: MessageFound) {
+        let failed = |row: &Attachment| row.plugins.iter().any(|plugin| plugin.add.failed > 0);
+        let all = self.attachments.range_mut((it.container.clone(), String::new())..);
+        let of_container = all.take_while(|((id, _), _)| *id == it.container);
+        if let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last() {
+            row.message = Some(it);
+        }
+    }
+
+    /// libcni's cache names an attachment and what its ADD gave it.
+    pub(super) fn attachment_cached(&mut self, m: Moment, it: &CacheFound) {
+        let id = it.container.clone();
+        let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;
+        let row = self.attachment(m, &id, &it.ifname);
+        row.cached_at = Some(m.at);
+        row.learn_pod(&pod);
+        row.learn_network(&it.network, false);
+        if row.netns_path.is_none() {
+            row.netns_path.clone_from(&it.netns);
+        }
+        if !row.is_loopback() {
+            let plugin = row.plugins.iter().find(|plugin| plugin.add.begun > 0);
+            let plugin = plugin.map(|plugin| plugin.name.clone());
+            for address in &it.addresses {
+                row.lease(address.address, m.at, plugin.as_deref()).cached = true;
+            }
+            let named = |lease: &Lease| it.addresses.iter().any(|given| given.address == lease.address);
+            for lease in row.leases.iter_mut().filter(|lease| !named(lease)) {
+                lease.cached = false;
+            }
+        }
+    }
+
+    /// What a complete listing of libcni's cache that began then does not name is not in it.
+    pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
+        for row in self.attachments.values_mut().filter(|row| row.cached_at < Some(begun)) {
+            row.cached_at = None;
+            for lease in &mut row.leases {
+                lease.cached = false;
+            }
+        }
+    }
+
+    /// A runtime's own record names the pod of a sandbox.
+    pub(super) fn attachments_named(&mut self, id: &ContainerId, pod: &PodName) {
+        for (_, row) in
+            self.attachments.range_mut((id.clone(), String::new())..).take_while(|((key, _), _)| key == id)
+        {
+            row.learn_pod(pod);
+        }
+    }
+
+    /// All attachments of a sandbox.
+    pub(in crate::engine) fn attachments_of(&self, id: &ContainerId) -> impl Iterator<Item = &Attachment> {
+        let all = self.attachments.range((id.clone(), String::new())..);
+        all.take_while(move |((key, _), _)| key == id).map(|(_, row)| row)
+    }
+
+    /// The configuration of an attachment's network.
+    pub(in crate::engine) fn network(&self, row: &Attachment) -> Option<&Network> {
+        let name = row.network.as_ref()?;
+        self.records.networks().iter().find(|network| network.name == *name)
+    }
+
+    /// Whether every plugin that is to be called for a sandbox was, as far as the node's configuration says which.
+    pub(super) fn chains_are_through(&self, id: &ContainerId) -> bool {
+        let called = |row: &Attachment, name: &String| {
+            row.plugins.iter().any(|plugin| plugin.name == *name && plugin.add.succeeded > 0)
+        };
+        let through = |row: &Attachment| {
+            self.network(row).is_none_or(|network| network.plugins.iter().all(|name| called(row, name)))
+        };
+        // The loopback's is nobody's configuration, and it alone connects nothing.
+        let has_network = self.attachments_of(id).any(|row| !row.is_loopback());
+        (has_network || self.records.networks().is_empty()) && self.attachments_of(id).all(through)
+    }
+
+    pub(super) fn attachment(&mut self, m: Moment, id: &ContainerId, ifname: &str) -> &mut Attachment {
+        self.bury(m.at);
+        let key = (id.clone(), ifname.to_owned());
+        self.attachments.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, m.at))
+    }
+
+    /// A record was lost: what is open now may have gone on unseen.
+    pub(super) fn rows_gapped(&mut self) {
+        for row in self.attachments.values_mut() {
+            row.gapped = true;
+        }
+        for row in self.attempts.values_mut() {
+            row.gapped = true;
+        }
+        for row in self.netns.rows.values_mut() {
+            row.gapped = true;
+        }
+    }
+}
+
+/// CHECK, GC and what is about the plugin change nothing between a sandbox and a network.
+///
+/// Neither does one that only a listing showed: no hook tells of the end of a program that began before it was there.
+fn is_operation(call: &Call) -> bool {
+    matches!(call.call.command.as_str(), "ADD" | "DEL") && call.origin != Origin::Listed
+}

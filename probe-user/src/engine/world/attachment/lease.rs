@@ -1,0 +1,169 @@
+//! Leases: an address that an ADD gave to an attachment, and who vouches that it is still given.
+//!
+//! Other addresses in a pod's namespace (docker0 of a Docker in it, a virtual IP, what IPv6 gives itself) are nobody's
+//! lease.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::Attachment;
+use crate::engine::{
+    fact::{self, StoreKind, StoreRead},
+    time::Timestamp,
+    world::{Moment, World},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub address: IpAddr,
+    /// When it was first known to be given; zero: before this boot.
+    pub since: Timestamp,
+    /// The plugin that the runtime called for it, if that was seen.
+    pub plugin: Option<String>,
+    /// The life of the namespace (`world::netns::Netns::life`) that has it.
+    pub kernel: Option<u64>,
+    /// libcni's cache names it.
+    pub cached: bool,
+    /// The stores that name it, by path.
+    pub stores: Vec<String>,
+    /// A store named it once: that it no longer does means that it was given back.
+    pub stored: bool,
+}
+
+/// So many addresses of one attachment are leases.
+const LEASES: usize = 16;
+
+/// `IFA_F_TEMPORARY` of IPv6, which for IPv4 is `IFA_F_SECONDARY`.
+const TEMPORARY: u32 = 1;
+/// `RT_SCOPE_UNIVERSE`.
+const GLOBAL: u8 = 0;
+
+impl Lease {
+    /// Whether anything says that it is still given.
+    #[must_use]
+    pub fn is_vouched(&self) -> bool {
+        self.kernel.is_some() || self.cached || !self.stores.is_empty()
+    }
+
+    /// Records name it. That a namespace still has the address says nothing once the sandbox is over: one that is kept
+    /// by a file alone is nobody's.
+    #[must_use]
+    pub fn is_on_record(&self) -> bool {
+        self.cached || !self.stores.is_empty()
+    }
+}
+
+impl Attachment {
+    /// The lease of an address, opened if it is new.
+    pub(super) fn lease(&mut self, address: IpAddr, at: Timestamp, plugin: Option<&str>) -> &mut Lease {
+        let place = self.leases.iter().position(|lease| lease.address == address);
+        let place = place.unwrap_or_else(|| {
+            if self.leases.len() >= LEASES {
+                self.leases.remove(0);
+            }
+            self.leases.push(Lease {
+                address,
+                since: at,
+                plugin: None,
+                kernel: None,
+                cached: false,
+                stores: Vec::new(),
+                stored: false,
+            });
+            self.leases.len() - 1
+        });
+        let lease = &mut self.leases[place];
+        lease.since = lease.since.min(at);
+        if lease.plugin.is_none() {
+            lease.plugin = plugin.map(str::to_owned);
+        }
+        lease
+    }
+}
+
+impl World {
+    /// An address appeared in a sandbox's namespace: a lease if the plugin of that interface is at work.
+    pub(in crate::engine::world) fn lease_by_kernel(&mut self, m: Moment, life: u64, it: &fact::Address) {
+        let is_temporary = it.address.address.is_ipv6() && it.flags & TEMPORARY != 0;
+        if it.scope != GLOBAL || is_temporary || it.address.address.is_loopback() {
+            return;
+        }
+        let Some(id) = self.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
+        let Some(row) = self.attachments.get_mut(&(id, it.ifname.clone())) else { return };
+        let known = row.leases.iter().any(|lease| lease.address == it.address.address);
+        let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
+        if known || open.is_some() {
+            row.lease(it.address.address, m.at, open.as_deref()).kernel = Some(life);
+        }
+    }
+
+    /// An address, or with none all of them, is gone from a namespace.
+    pub(in crate::engine::world) fn lease_left_kernel(&mut self, life: u64, address: Option<IpAddr>) {
+        let Some(id) = self.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
+        let all = self.attachments.range_mut((id.clone(), String::new())..);
+        for (_, row) in all.take_while(|((key, _), _)| *key == id) {
+            let here = |lease: &&mut Lease| {
+                lease.kernel == Some(life) && address.is_none_or(|address| lease.address == address)
+            };
+            for lease in row.leases.iter_mut().filter(here) {
+                lease.kernel = None;
+            }
+        }
+    }
+
+    /// A store was read: what it names is given, and what it no longer names is not, as far as it goes.
+    pub(in crate::engine::world) fn leases_in_store(&mut self, m: Moment, read: &StoreRead) {
+        let path = &read.store.path;
+        let mut unread = Vec::new();
+        let mut named = BTreeSet::new();
+        for it in &read.reservations {
+            let Some(holder) = &it.holder else {
+                unread.push(it.address);
+                continue;
+            };
+            let key = (holder.container.clone(), self.interface_of(holder, it.address));
+            let row = self.attachment(m, &key.0, &key.1);
+            if let Some(network) = &read.store.network {
+                row.learn_network(network, false);
+            }
+            let lease = row.lease(it.address, it.since, None);
+            if !lease.stores.contains(path) {
+                lease.stores.push(path.clone());
+            }
+            lease.stored = true;
+            named.insert((key, it.address));
+        }
+        if read.complete {
+            for (key, row) in &mut self.attachments {
+                for lease in row.leases.iter_mut().filter(|lease| lease.stores.contains(path)) {
+                    let is_named = named.contains(&(key.clone(), lease.address));
+                    if !is_named && !unread.contains(&lease.address) {
+                        lease.stores.retain(|store| store != path);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A store that does not keep the interface means the one that has the address, or the only one.
+    fn interface_of(&self, holder: &fact::Holder, address: IpAddr) -> String {
+        if !holder.ifname.is_empty() {
+            return holder.ifname.clone();
+        }
+        let of_pod = || self.attachments_of(&holder.container).filter(|row| !row.is_loopback());
+        let has = |row: &&Attachment| row.leases.iter().any(|lease| lease.address == address);
+        let mut rest = of_pod().filter(|row| !row.ifname.is_empty());
+        let by_address = of_pod().find(has);
+        let only = rest.next().filter(|_| rest.next().is_none());
+        by_address.or(only).map(|row| row.ifname.clone()).unwrap_or_default()
+    }
+
+    /// Whether what a lease's network gives out stands in a store that was read whole.
+    pub(in crate::engine) fn is_store_read(&self, row: &Attachment, lease: &Lease) -> bool {
+        let serves = |read: &StoreRead| match &read.store.network {
+            Some(network) => Some(network) == row.network.as_ref(),
+            // A declared directory may be anybody's: it is this network's if it ever had the address.
+            None => matches!(read.store.kind, StoreKind::AwsIpamd) && lease.stored,
+        };
+        lease.stored || self.records.stores.values().any(|(_, read)| read.complete && serves(read))
+    }
+}

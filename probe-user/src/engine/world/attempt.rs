@@ -1,0 +1,243 @@
+//! What is remembered of every sandbox for verdicts, longer than it lives: who stopped or killed it, what ran in it,
+//! and what was told of it.
+//!
+//! **Invariant:** bounded: what is over is forgotten after a while, and so are the first of too many.
+
+use crate::engine::{
+    change::{self, CgroupRef, Change, ContainerRef, Context, End, What},
+    fact::{Origin, PodName},
+    id::{ContainerId, NetnsKey, TaskKey},
+    time::Timestamp,
+    world::{Moment, World, argv},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub id: ContainerId,
+    pub pod: PodName,
+    pub first_at: Timestamp,
+    pub origin: Origin,
+    /// When the runtime was first seen to stop it.
+    pub stop_at: Option<Timestamp>,
+    /// How the process that holds it ended, if that was before the runtime's stop, or by somebody else.
+    pub death: Option<Death>,
+    /// Its namespace went, and who dropped it last.
+    pub netns_gone: Option<NetnsGone>,
+    /// When it stopped, by whatever sign.
+    pub over_at: Option<Timestamp>,
+    /// Since when no runtime has had it on record, all of them read whole.
+    pub forgotten_at: Option<Timestamp>,
+    pub containers: Vec<Ran>,
+    /// A record was lost while it was there.
+    pub gapped: bool,
+    /// What was told of it, in order.
+    pub exhibits: Vec<Exhibit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    pub at: Timestamp,
+    pub end: End,
+    /// The killer is the runtime, or was run by it.
+    pub by_runtime: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetnsGone {
+    pub at: Timestamp,
+    pub by: Option<change::Process>,
+}
+
+/// A container that started in a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub id: ContainerId,
+    pub name: Option<String>,
+    pub started_at: Timestamp,
+    pub ended: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub at: Timestamp,
+    /// `None`: nobody saw how.
+    pub code: Option<u32>,
+}
+
+/// Something that was told of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exhibit {
+    pub at: Timestamp,
+    pub origin: Origin,
+    pub container: Option<ContainerRef>,
+    pub netns: Option<NetnsKey>,
+    pub cgroup: Option<CgroupRef>,
+    pub what: What,
+}
+
+/// Of the processes that make and end sandboxes only those say something that end them, or were ended by force: there
+/// are a dozen more for each pod.
+fn is_evidence(what: &What) -> bool {
+    match what {
+        What::ProcessExec { argv, .. } => argv::is_ending(argv),
+        What::ProcessExit { end, .. } => end.signal.is_some(),
+        What::CniStarted { .. }
+        | What::CniFinished { .. }
+        | What::NetnsCreated { .. }
+        | What::NetnsDestroyed { .. }
+        | What::NetnsFreed { .. }
+        | What::CgroupCreated { .. }
+        | What::CgroupEmptied
+        | What::CgroupRemoved { .. }
+        | What::AddressAdded { .. }
+        | What::AddressRemoved { .. }
+        | What::SandboxCreated
+        | What::SandboxReady { .. }
+        | What::SandboxStopped { .. }
+        | What::ContainerStarted { .. }
+        | What::ContainerExited { .. }
+        | What::PodFirstSeen
+        | What::PodGone { .. } => true,
+        // What is said about it is no evidence of it.
+        What::Gap { .. } | What::FindingOpened(_) | What::FindingConfirmed(_) | What::FindingClosed(_) => {
+            false
+        }
+    }
+}
+
+/// Elsewhere its path would stand in each of them.
+fn is_about_cgroup(what: &What) -> bool {
+    matches!(what, What::CgroupCreated { .. } | What::CgroupEmptied | What::CgroupRemoved { .. })
+}
+
+/// So many containers of one sandbox are remembered; of more, the first are forgotten.
+const CONTAINERS: usize = 64;
+/// So many things that were told of one sandbox: of a pod's usual life, twice.
+const EXHIBITS: usize = 96;
+/// So far up a killer's ancestors are looked at.
+const ANCESTORS: usize = 8;
+/// The beginning of a sandbox is never pushed out by what came later.
+const FIRST: usize = 32;
+
+impl Attempt {
+    fn new(id: ContainerId, m: Moment) -> Self {
+        Self {
+            id,
+            pod: PodName::default(),
+            first_at: m.at,
+            origin: m.origin,
+            stop_at: None,
+            death: None,
+            netns_gone: None,
+            over_at: None,
+            forgotten_at: None,
+            containers: Vec::new(),
+            gapped: false,
+            exhibits: Vec::new(),
+        }
+    }
+
+    fn ran(&mut self, id: &ContainerId) -> Option<&mut Ran> {
+        self.containers.iter_mut().rev().find(|ran| ran.id == *id)
+    }
+}
+
+impl World {
+    pub(super) fn attempt_begun(&mut self, m: Moment, id: &ContainerId) {
+        self.attempts.entry(id.clone()).or_insert_with(|| Attempt::new(id.clone(), m));
+    }
+
+    /// A runtime's program was run to end it.
+    pub(super) fn attempt_stopping(&mut self, m: Moment, id: &ContainerId) {
+        if let Some(row) = self.attempts.get_mut(id) {
+            row.stop_at = Some(row.stop_at.map_or(m.at, |at| at.min(m.at)));
+        }
+    }
+
+    pub(super) fn attempt_over(&mut self, m: Moment, id: &ContainerId) {
+        if let Some(row) = self.attempts.get_mut(id)
+            && row.over_at.is_none()
+        {
+            row.over_at = Some(m.at);
+            self.records_changed(m.at);
+        }
+    }
+
+    /// The process that holds it ended.
+    pub(super) fn attempt_died(&mut self, m: Moment, id: &ContainerId, end: &End) {
+        let by_runtime = end.killer.as_ref().is_some_and(|killer| self.is_of_runtime(killer));
+        if let Some(row) = self.attempts.get_mut(id)
+            && row.death.is_none()
+        {
+            row.death = Some(Death { at: m.at, end: end.clone(), by_runtime });
+            if by_runtime {
+                row.stop_at = Some(row.stop_at.map_or(m.at, |at| at.min(m.at)));
+            }
+        }
+    }
+
+    pub(super) fn attempt_lost_netns(&mut self, m: Moment, id: &ContainerId, by: Option<change::Process>) {
+        if let Some(row) = self.attempts.get_mut(id)
+            && row.netns_gone.is_none()
+        {
+            row.netns_gone = Some(NetnsGone { at: m.at, by });
+        }
+    }
+
+    /// A container started; its sandbox may be known only later.
+    pub(super) fn attempt_ran(&mut self, at: Timestamp, id: &ContainerId) {
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        let name = self.containers.get(id).and_then(|row| row.name.clone());
+        let Some(row) = self.attempts.get_mut(&sandbox) else { return };
+        if let Some(ran) = row.ran(id) {
+            ran.name = name.or_else(|| ran.name.take());
+            return;
+        }
+        if row.containers.len() >= CONTAINERS {
+            row.containers.remove(0);
+        }
+        row.containers.push(Ran { id: id.clone(), name, started_at: at, ended: None });
+    }
+
+    pub(super) fn attempt_ended(&mut self, m: Moment, id: &ContainerId, end: Option<&End>) {
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        if let Some(row) = self.attempts.get_mut(&sandbox)
+            && let Some(ran) = row.ran(id)
+            && ran.ended.is_none()
+        {
+            ran.ended = Some(Ended { at: m.at, code: end.map(|end| end.code) });
+        }
+    }
+
+    /// Keeps what was told, for whoever asks for the evidence.
+    pub(in crate::engine) fn keep(&mut self, change: &Change) {
+        let Some(id) = &change.context.sandbox else { return };
+        let pod = change.context.pod.as_ref();
+        let Some(row) = self.attempts.get_mut(id) else { return };
+        if let Some(pod) = pod {
+            row.pod.namespace = pod.namespace.clone().or_else(|| row.pod.namespace.take());
+            row.pod.name = pod.name.clone().or_else(|| row.pod.name.take());
+            row.pod.uid = pod.uid.clone().or_else(|| row.pod.uid.take());
+        }
+        if !is_evidence(&change.what) {
+            return;
+        }
+        if row.exhibits.len() >= EXHIBITS {
+            row.exhibits.remove(FIRST);
+        }
+        let Change { at, origin, what, context, .. } = change.clone();
+        let Context { container, netns, cgroup, .. } = context;
+        let cgroup = cgroup.filter(|_| is_about_cgroup(&what));
+        row.exhibits.push(Exhibit { at, origin, container, netns, cgroup, what });
+    }
+
+    /// Whether a process is the runtime's: it, or what it was run by, holds, makes or ends containers.
+    pub(super) fn is_of_runtime(&self, it: &change::Process) -> bool {
+        let start = self.processes.get(it.key).map(|row| row.key).or(Some(it.parent));
+        let parent = |key: &TaskKey| self.processes.get(*key).map(|row| row.parent);
+        let mut line = std::iter::successors(start, parent).take(ANCESTORS);
+        let inside = self.processes.get(it.key).is_some_and(|row| self.in_container(row.cgroup));
+        let named = |key| self.processes.get(key).is_some_and(|row| argv::ends_containers(&row.comm));
+        !inside && (argv::ends_containers(&it.comm) || line.any(named))
+    }
+}

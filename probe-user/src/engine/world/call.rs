@@ -1,0 +1,236 @@
+//! CNI calls that run. One call is one plugin process: it begins with the exec and is over with the exit.
+//!
+//! What a plugin runs for itself inherits its `CNI_*` (iptables, eight times for one ADD): a plugin is a program
+//! from one of `CNI_PATH`'s directories.
+
+use probe_common::event::class;
+
+use crate::engine::{
+    change::{CniCall, End, StopReason, What},
+    fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
+    id::{ContainerId, TaskKey},
+    outbox::{Subject, Wait},
+    time::Timestamp,
+    world::{
+        Moment, World,
+        args::Args,
+        presence::Voucher,
+        process::{Program, State},
+        process_of,
+        sandbox::Outcome,
+    },
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub call: CniCall,
+    pub at: Timestamp,
+    pub origin: Origin,
+    pub container: Option<ContainerId>,
+    /// From `CNI_ARGS`.
+    pub pod: PodName,
+    /// Called by the runtime itself: its success counts for the sandbox.
+    pub top: bool,
+    /// The plugin's executable.
+    pub path: String,
+}
+
+/// What a process with `CNI_COMMAND` in its environment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plugin,
+    /// `VERSION` and `STATUS` are about the plugin, not about a pod.
+    Quiet,
+    Helper,
+}
+
+/// So many programs stand at most between a plugin and one that it runs: a wrapper, a shell.
+const HELPERS: usize = 4;
+
+impl World {
+    pub(super) fn cni_called(&mut self, m: Moment, it: CniCalled) {
+        let key = it.task.key;
+        if self.processes.get(key).is_some_and(|known| known.executed_at == Some(m.at)) {
+            return;
+        }
+        if it.host {
+            self.learn_host_netns(&it.task, class::CNI);
+        }
+        let program = Program { filename: &it.filename, class: class::CNI, ns_pid: key.pid, about: None };
+        self.began(m, &it.task, program);
+        let kind = self.kind_of(&it.task, &it.filename, &it.variables);
+        let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
+        let is_foreign = !it.host && !self.host_call_open(container.as_ref());
+        match kind {
+            Kind::Plugin if is_foreign => self.counts.cni_foreign += 1,
+            Kind::Plugin => {
+                let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
+                let call = self.call_of(m, &it.task, &it.filename, it.variables, !it.host);
+                self.begin(m, call, caller, true);
+                self.may_be_over(m, key);
+                return;
+            }
+            Kind::Quiet => self.counts.cni_quiet += 1,
+            Kind::Helper => self.counts.cni_helpers += 1,
+        }
+        if let Some(row) = self.processes.rows.get_mut(&key)
+            && !self.calls.contains_key(&key)
+        {
+            row.quiet = true;
+        }
+    }
+
+    /// A plugin that ran already when we began to look. Its start is its process's; nobody saw it, so it is not told.
+    pub(super) fn cni_found(&mut self, m: Moment, task: &Task, filename: &str, variables: CniVariables) {
+        let is_known = self.calls.contains_key(&task.key) || self.in_container(task.cgroup);
+        if is_known || self.kind_of(task, filename, &variables) != Kind::Plugin {
+            return;
+        }
+        let call =
+            self.call_of(Moment { at: Timestamp(task.key.start), ..m }, task, filename, variables, false);
+        self.begin(m, call, task.parent, false);
+    }
+
+    fn call_of(
+        &self,
+        m: Moment,
+        task: &Task,
+        filename: &str,
+        variables: CniVariables,
+        delegated: bool,
+    ) -> Call {
+        let CniVariables { command, container_id, netns, ifname, args, path: _ } = variables;
+        let called_by = self.call_around(task.parent).map(|caller| caller.call.plugin.clone());
+        let plugin = filename.rsplit('/').next().unwrap_or(filename).to_owned();
+        Call {
+            at: m.at,
+            origin: if delegated { Origin::Delegated } else { m.origin },
+            container: container_id.as_deref().and_then(ContainerId::parse),
+            pod: args.map(|text| Args::read(&text).pod).unwrap_or_default(),
+            top: !delegated && called_by.is_none(),
+            path: filename.to_owned(),
+            call: CniCall { command, plugin, netns, ifname, process: process_of(task), called_by, delegated },
+        }
+    }
+
+    fn begin(&mut self, m: Moment, call: Call, caller: TaskKey, told: bool) {
+        if self.calls.contains_key(&call.call.process.key) {
+            return;
+        }
+        let command = call.call.command.as_str();
+        if call.top && command == "ADD" {
+            self.network_added(m, &call, caller);
+        } else {
+            self.pod_of(&call.pod, NameSource::CniArgs);
+        }
+        self.attachment_called(m, &call);
+        if told {
+            let subject = self.call_subject(&call);
+            let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
+            let m = Moment { origin: call.origin, ..m };
+            self.tell(m, subject, wait, What::CniStarted { call: call.call.clone() });
+        }
+        if call.top
+            && command == "DEL"
+            && let Some(id) = &call.container
+        {
+            self.attempt_stopping(m, id);
+            self.stop(m, id, StopReason::NetworkRemoved);
+        }
+        self.calls.insert(call.call.process.key, call);
+    }
+
+    /// The runtime gives a sandbox its network: the first evidence of the sandbox, with most runtimes.
+    fn network_added(&mut self, m: Moment, call: &Call, caller: TaskKey) {
+        let Some(id) = &call.container else { return };
+        let pod = self.pod_lives(m, &call.pod, NameSource::CniArgs);
+        if pod.is_some() {
+            self.sandbox_seen(m, id, pod);
+        }
+        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        sandbox.presence.vouch(Voucher::Kernel, m.at);
+        sandbox.add(call.call.ifname.as_deref().unwrap_or(""), &call.call.plugin, Outcome::Open, m.at);
+        if let Some(path) = &call.call.netns {
+            self.claim_at_call(m, id, path, caller);
+        }
+    }
+
+    /// The plugin's process is over; `end` is missing if nobody saw how.
+    pub(super) fn cni_finished(&mut self, m: Moment, call: Call, end: Option<End>) {
+        let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
+        self.attachment_answered(m, &call, end.as_ref());
+        let subject = self.call_subject(&call);
+        let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
+        let duration = m.at.since(call.at);
+        let ifname = call.call.ifname.clone().unwrap_or_default();
+        let (plugin, is_add) = (call.call.plugin.clone(), call.call.command == "ADD");
+        let told =
+            Moment { origin: if call.origin == Origin::Delegated { call.origin } else { m.origin }, ..m };
+        self.tell(told, subject, wait, What::CniFinished { call: call.call, end, duration });
+        if call.top
+            && is_add
+            && let Some(id) = call.container
+            && let Some(sandbox) = self.sandboxes.get_mut(&id)
+        {
+            let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Failed };
+            sandbox.add(&ifname, &plugin, outcome, m.at);
+            self.may_be_ready(m, &id, false);
+        }
+    }
+
+    /// A late record can tell of a call whose end was told of before.
+    fn may_be_over(&mut self, m: Moment, key: TaskKey) {
+        let is_over = self.processes.get(key).is_some_and(|row| row.state != State::Running);
+        if is_over && let Some(call) = self.calls.remove(&key) {
+            self.cni_finished(m, call, None);
+        }
+    }
+
+    fn call_subject(&self, call: &Call) -> Subject {
+        let sandbox = call.container.as_ref();
+        Subject {
+            named: (call.pod != PodName::default()).then(|| call.pod.clone()),
+            sandbox: sandbox.cloned(),
+            netns: sandbox
+                .and_then(|id| self.sandboxes.get(id))
+                .and_then(|row| row.netns)
+                .or_else(|| self.netns_at(call.call.netns.as_deref()?)),
+            ..Subject::default()
+        }
+    }
+
+    fn kind_of(&self, task: &Task, filename: &str, variables: &CniVariables) -> Kind {
+        let caller = self.call_around(task.parent).is_some();
+        let is_plugin = match &variables.path {
+            Some(path) => {
+                let folder = filename.rsplit_once('/').map(|(folder, _)| folder);
+                folder
+                    .is_some_and(|folder| path.split(':').any(|entry| entry.trim_end_matches('/') == folder))
+            }
+            // Without `CNI_PATH` nothing but the caller tells a plugin from a helper.
+            None => !caller,
+        };
+        if !is_plugin {
+            return Kind::Helper;
+        }
+        match variables.command.as_str() {
+            "ADD" | "DEL" | "CHECK" | "GC" => Kind::Plugin,
+            "VERSION" | "STATUS" => Kind::Quiet,
+            _ => Kind::Helper,
+        }
+    }
+
+    /// The call that a process is part of: its own, or that of the plugin that runs it, perhaps by a helper.
+    pub(super) fn call_around(&self, key: TaskKey) -> Option<&Call> {
+        let parent = |key: &TaskKey| self.processes.get(*key).filter(|row| row.quiet).map(|row| row.parent);
+        let mut line = std::iter::successors(Some(key), parent).take(HELPERS);
+        line.find_map(|key| self.calls.get(&key))
+    }
+
+    /// Whether the node's own runtime has an operation open for this container.
+    fn host_call_open(&self, container: Option<&ContainerId>) -> bool {
+        container.is_some_and(|id| {
+            self.calls.values().any(|call| !call.call.delegated && call.container.as_ref() == Some(id))
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! Cgroup directories of the hierarchy that identifies containers.
+
+use crate::engine::{
+    change::What,
+    fact::{self, NameSource, PodName, Task},
+    id::{CgroupKey, ContainerId, PodUid, TaskKey},
+    outbox::Subject,
+    time::Timestamp,
+    world::{Moment, World, path::Place, process_of},
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroup {
+    pub key: CgroupKey,
+    pub path: String,
+    pub level: u32,
+    /// What its path says.
+    pub pod: Option<PodUid>,
+    pub container: Option<ContainerId>,
+    /// Made by what runs in a container, below the container's own.
+    pub nested: bool,
+    pub created_at: Option<Timestamp>,
+    pub found_at: Option<Timestamp>,
+    /// When the kernel last said that it became empty.
+    pub emptied_at: Option<Timestamp>,
+    pub populated: Option<bool>,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    #[default]
+    Live,
+    Removed {
+        at: Timestamp,
+    },
+}
+
+impl State {
+    /// A directory is removed once: the kernel does not use its id again.
+    fn step(self, at: Timestamp) -> Option<Self> {
+        match self {
+            Self::Live => Some(Self::Removed { at }),
+            Self::Removed { .. } => None,
+        }
+    }
+}
+
+impl Cgroup {
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
+    /// The directory that a runtime made for a container.
+    #[must_use]
+    pub fn is_container(&self) -> bool {
+        self.container.is_some() && !self.nested
+    }
+
+    /// The directory that the kubelet made for a pod.
+    #[must_use]
+    pub fn is_pod(&self) -> bool {
+        self.pod.is_some() && Place::read(&self.path).is_pod()
+    }
+}
+
+impl World {
+    pub(super) fn cgroup_created(&mut self, m: Moment, it: fact::Cgroup, by: &Task) {
+        if self.cgroups.get(&it.key).is_some_and(|row| row.created_at.is_some() || !row.is_live()) {
+            return;
+        }
+        let key = it.key;
+        let row = self.cgroup_row(it);
+        row.created_at = Some(m.at);
+        let nested = row.nested;
+        self.cgroup_shows(m, key);
+        if nested {
+            return;
+        }
+        let subject = self.cgroup_subject(key);
+        let wait = self.wait_of(&subject);
+        self.tell(m, subject, wait, What::CgroupCreated { by: process_of(by) });
+    }
+
+    pub(super) fn cgroup_removed(&mut self, m: Moment, it: fact::Cgroup, by: &Task) {
+        let key = it.key;
+        let row = self.cgroup_row(it);
+        let Some(removed) = row.state.step(m.at) else { return };
+        row.state = removed;
+        row.populated = Some(false);
+        let nested = row.nested;
+        self.bury(m.at);
+        if nested {
+            return;
+        }
+        let subject = self.cgroup_subject(key);
+        let wait = self.wait_of(&subject);
+        self.tell(m, subject, wait, What::CgroupRemoved { by: process_of(by) });
+        self.cgroup_gone(m, key);
+    }
+
+    /// The kernel's object is gone too: nothing can refer to it any more, and the row has done its work.
+    pub(super) fn cgroup_released(&mut self, m: Moment, it: fact::Cgroup) {
+        let key = it.key;
+        let row = self.cgroup_row(it);
+        if let Some(removed) = row.state.step(m.at) {
+            row.state = removed;
+            let nested = row.nested;
+            self.bury(m.at);
+            if !nested {
+                self.cgroup_gone(m, key);
+            }
+        }
+    }
+
+    pub(super) fn cgroup_entered(&mut self, m: Moment, it: fact::Cgroup, member: TaskKey) {
+        let key = it.key;
+        let known = self.cgroups.contains_key(&key);
+        let row = self.cgroup_row(it);
+        if !row.is_live() {
+            return;
+        }
+        row.populated = Some(true);
+        if let Some(process) = self.processes.rows.get_mut(&member) {
+            process.cgroup = key;
+        }
+        if !known {
+            self.cgroup_shows(m, key);
+        }
+    }
+
+    pub(super) fn cgroup_emptied(&mut self, m: Moment, it: fact::Cgroup) {
+        let key = it.key;
+        let row = self.cgroup_row(it);
+        if row.emptied_at >= Some(m.at) {
+            return;
+        }
+        row.emptied_at = Some(m.at);
+        row.populated = Some(false);
+        // Each level up to the root is told of; only those that are somebody's matter.
+        let own = row.is_container().then(|| row.container.clone()).flatten();
+        if own.is_none() && !row.is_pod() {
+            return;
+        }
+        let subject = self.cgroup_subject(key);
+        let wait = self.wait_of(&subject);
+        self.tell(m, subject, wait, What::CgroupEmptied);
+        if let Some(id) = own {
+            self.container_emptied(m, &id);
+        }
+    }
+
+    pub(super) fn cgroup_found(&mut self, m: Moment, it: fact::Cgroup, populated: bool) {
+        let key = it.key;
+        let row = self.cgroup_row(it);
+        if !row.is_live() {
+            return;
+        }
+        row.found_at = Some(m.at);
+        if row.emptied_at.is_none_or(|emptied| emptied < m.at) {
+            row.populated = Some(populated);
+        }
+        self.cgroup_shows(m, key);
+    }
+
+    /// A process's own listing names its cgroup, perhaps before the listing of cgroups does.
+    pub(super) fn cgroup_named(&mut self, m: Moment, key: CgroupKey, path: &str) {
+        if key != CgroupKey::default() && !path.is_empty() && !self.cgroups.contains_key(&key) {
+            let it = fact::Cgroup { key, path: path.to_owned(), level: 0, nested: false };
+            self.cgroup_found(m, it, true);
+        }
+    }
+
+    /// The container whose own directory this is.
+    pub(super) fn own_container(&self, key: CgroupKey) -> Option<ContainerId> {
+        self.cgroups.get(&key).filter(|row| row.is_container())?.container.clone()
+    }
+
+    /// Whether it is a container's directory or lies below one.
+    pub(super) fn in_container(&self, key: CgroupKey) -> bool {
+        self.cgroups.get(&key).is_some_and(|row| row.container.is_some())
+    }
+
+    fn cgroup_row(&mut self, it: fact::Cgroup) -> &mut Cgroup {
+        self.cgroups.entry(it.key).or_insert_with(|| {
+            let place = Place::read(&it.path);
+            Cgroup {
+                key: it.key,
+                level: it.level,
+                nested: place.container.is_some() && place.below,
+                pod: place.pod,
+                container: place.container,
+                path: it.path,
+                ..Cgroup::default()
+            }
+        })
+    }
+
+    fn cgroup_subject(&self, key: CgroupKey) -> Subject {
+        let row = self.cgroups.get(&key);
+        Subject {
+            cgroup: Some(key),
+            container: row.and_then(|row| row.container.clone()),
+            pod: row.and_then(|row| row.pod.as_ref()).and_then(|uid| self.pods.by_uid(uid)),
+            ..Subject::default()
+        }
+    }
+
+    /// A directory exists: so do the pod and the container that its path names.
+    fn cgroup_shows(&mut self, m: Moment, key: CgroupKey) {
+        let Some(row) = self.cgroups.get(&key).filter(|row| !row.nested) else { return };
+        let (uid, id, is_pod) = (row.pod.clone(), row.container.clone(), row.is_pod());
+        let pod = uid.and_then(|uid| {
+            let name = PodName { uid: Some(uid), ..PodName::default() };
+            self.pod_lives(m, &name, NameSource::CgroupPath)
+        });
+        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
+            row.has_cgroup(if is_pod { key } else { CgroupKey::default() });
+        }
+        if let Some(id) = id {
+            self.container_seen(m, &id, pod, Some(key));
+        }
+    }
+
+    /// A directory is gone, and what it held with it.
+    pub(super) fn cgroup_gone(&mut self, m: Moment, key: CgroupKey) {
+        let Some(row) = self.cgroups.get(&key) else { return };
+        let (own, pod, is_pod) = (self.own_container(key), row.pod.clone(), row.is_pod());
+        if let Some(id) = own {
+            self.container_cgroup_gone(m, &id);
+        }
+        let pod = pod.and_then(|uid| self.pods.by_uid(&uid));
+        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| is_pod) {
+            row.cgroups.retain(|other| *other != key && *other != CgroupKey::default());
+        }
+        if let Some(pod) = pod {
+            if is_pod {
+                self.stop_unvouched(m, pod);
+            }
+            self.pod_may_be_gone(m, pod);
+        }
+    }
+}

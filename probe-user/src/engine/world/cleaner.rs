@@ -1,0 +1,100 @@
+//! Who is to clean up after pods, since when they can, and which versions they are.
+
+use std::collections::BTreeSet;
+
+use crate::engine::{
+    change::{Question, What},
+    fact::ProgramFound,
+    finding::Finding,
+    id::ContainerId,
+    time::Timestamp,
+    world::{
+        World,
+        process::{Process, State},
+    },
+};
+
+/// Container runtimes, by the comm of their daemon.
+const RUNTIMES: [&str; 4] = ["containerd", "crio", "dockerd", "cri-dockerd"];
+/// The kubelet, alone or in one program with everything else.
+const KUBELETS: [&str; 4] = ["kubelet", "k3s-server", "k3s-agent", "kubelite"];
+
+impl World {
+    /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not.
+    pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
+        let runtime = self.running_since(&RUNTIMES)?;
+        match self.running_since(&KUBELETS) {
+            Some(kubelet) => Some(runtime.max(kubelet)),
+            None if self.records.kubelet_expected => None,
+            None => Some(runtime),
+        }
+    }
+
+    pub(in crate::engine) fn is_runtime_up(&self) -> bool {
+        self.running_since(&RUNTIMES).is_some()
+    }
+
+    /// When the latest of these daemons started.
+    fn running_since(&self, names: &[&str]) -> Option<Timestamp> {
+        self.daemons(names).map(|row| Timestamp(row.key.start)).max()
+    }
+
+    /// Whether a kubelet runs: only that removes the cgroups of pods.
+    pub(in crate::engine) fn has_kubelet(&self) -> bool {
+        self.daemons(&KUBELETS).next().is_some()
+    }
+
+    pub(in crate::engine) fn daemons(&self, names: &[&str]) -> impl Iterator<Item = &Process> {
+        let is_one = |row: &&Process| {
+            row.state == State::Running
+                && names.contains(&row.comm.as_str())
+                && !self.in_container(row.cgroup)
+        };
+        self.processes.rows.values().filter(is_one)
+    }
+
+    /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.
+    pub(in crate::engine) fn monitored(&self) -> BTreeSet<&ContainerId> {
+        let running = self.processes.rows.values().filter(|row| row.state == State::Running);
+        running.filter_map(|row| row.about.as_ref()).collect()
+    }
+
+    /// The executables that had a part in a finding: the plugins of its sandboxes, runtime and kubelet.
+    fn paths_of(&self, finding: &Finding) -> BTreeSet<&str> {
+        let all = finding.sandboxes.iter().flat_map(|id| self.attachments_of(id));
+        let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
+        let plugins = plugins.map(|plugin| plugin.path.as_str());
+        let daemons = self.daemons(&RUNTIMES).chain(self.daemons(&KUBELETS)).map(|row| row.filename.as_str());
+        plugins.chain(daemons).filter(|path| path.starts_with('/')).collect()
+    }
+
+    /// Which versions they are, as far as is known.
+    pub(in crate::engine) fn programs_of(&self, finding: &Finding) -> Vec<ProgramFound> {
+        let version = |path: &str| self.records.programs.get(path).cloned().flatten();
+        self.paths_of(finding)
+            .into_iter()
+            .map(|path| ProgramFound { path: path.to_owned(), version: version(path) })
+            .collect()
+    }
+
+    /// Fills in the versions that were found since. True: there were some.
+    pub(in crate::engine) fn learn_versions(&self, programs: &mut [ProgramFound]) -> bool {
+        let mut learned = false;
+        for it in programs.iter_mut().filter(|it| it.version.is_none()) {
+            it.version = self.records.programs.get(&it.path).cloned().flatten();
+            learned |= it.version.is_some();
+        }
+        learned
+    }
+
+    /// A finding is about to be told: by when it is confirmed its programs' versions are to be known.
+    pub(in crate::engine) fn ask_programs(&mut self, what: &What) {
+        let (What::FindingOpened(finding) | What::FindingConfirmed(finding)) = what else { return };
+        let unknown = |path: &&str| !self.records.programs.contains_key(*path);
+        let paths: Vec<String> =
+            self.paths_of(finding).into_iter().filter(unknown).map(str::to_owned).collect();
+        for path in paths {
+            self.ask(Question::Program { path });
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! What a runtime runs under an id: a container, or the process that holds a sandbox.
+
+use probe_common::event::class;
+
+use crate::engine::{
+    change::{End, Process, Question, StopReason, What},
+    fact::{ContainerFound, NameSource, Origin, Role, Task},
+    id::{CgroupKey, ContainerId, TaskKey},
+    outbox::{Subject, Wait},
+    time::Timestamp,
+    world::{Moment, World, argv::Made, cgroup::Cgroup, hint::Hint, presence::Voucher, process_of},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    pub id: ContainerId,
+    /// `None`: not known yet.
+    pub role: Option<Role>,
+    pub name: Option<String>,
+    pub sandbox: Option<ContainerId>,
+    /// `world::pod::Pod::id`.
+    pub pod: Option<u64>,
+    pub cgroup: Option<CgroupKey>,
+    /// The first evidence of it.
+    pub first_at: Timestamp,
+    pub origin: Origin,
+    /// How often its role was asked for, and whether a question is still open.
+    pub asked: u32,
+    pub open: bool,
+    /// A `sandbox.created` waits in the outbox for its role.
+    pub tentative: bool,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Nothing of its own runs yet.
+    #[default]
+    Created,
+    Running {
+        process: TaskKey,
+        /// When it started; for one found running, when it was found.
+        since: Timestamp,
+        listed: bool,
+    },
+    Exited {
+        at: Timestamp,
+    },
+}
+
+/// What can happen to a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Run { process: TaskKey, listed: bool },
+    End,
+}
+
+/// So often a container's role is asked for: when its id is first seen, when its directory is made, and when its
+/// program runs.
+const ASKS: u32 = 3;
+
+impl State {
+    fn step(self, step: Step, at: Timestamp) -> Option<Self> {
+        match (self, step) {
+            (Self::Created, Step::Run { process, listed }) => {
+                Some(Self::Running { process, since: at, listed })
+            }
+            (Self::Created | Self::Running { .. }, Step::End) => Some(Self::Exited { at }),
+            // Later programs in it are the workload's own affair.
+            (Self::Running { .. } | Self::Exited { .. }, Step::Run { .. })
+            | (Self::Exited { .. }, Step::End) => None,
+        }
+    }
+}
+
+impl Container {
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    #[must_use]
+    pub fn process(&self) -> Option<TaskKey> {
+        match self.state {
+            State::Running { process, .. } => Some(process),
+            State::Created | State::Exited { .. } => None,
+        }
+    }
+}
+
+impl World {
+    /// Something shows that a container or sandbox of this id exists.
+    pub(super) fn container_seen(
+        &mut self,
+        m: Moment,
+        id: &ContainerId,
+        pod: Option<u64>,
+        cgroup: Option<CgroupKey>,
+    ) {
+        let is_new = !self.containers.contains_key(id);
+        let is_sandbox = self.sandboxes.contains_key(id);
+        let row = self.containers.entry(id.clone()).or_insert_with(|| Container {
+            id: id.clone(),
+            role: is_sandbox.then_some(Role::Sandbox),
+            name: None,
+            sandbox: None,
+            pod: None,
+            cgroup: None,
+            first_at: m.at,
+            origin: m.origin,
+            asked: 0,
+            open: false,
+            tentative: false,
+            state: State::Created,
+        });
+        row.pod = row.pod.or(pod);
+        row.cgroup = row.cgroup.or(cgroup);
+        self.pod_of_sandbox(m, id);
+        if is_new && let Some(hint) = self.hints.remove(id) {
+            self.learn(m, &hint);
+        }
+        if cgroup.is_some()
+            && let Some(sandbox) = self.sandboxes.get_mut(id)
+        {
+            sandbox.presence.vouch(Voucher::Cgroupfs, m.at);
+        }
+        if let Some(pod) = self.containers.get(id).and_then(|row| row.pod).filter(|_| is_new) {
+            self.ask_name(m, pod);
+        }
+        if is_new && self.containers.get(id).is_some_and(|row| row.role.is_none()) {
+            // Whether it is a sandbox is known a moment later; its place in the stream is here.
+            if let Some(row) = self.containers.get_mut(id) {
+                row.tentative = true;
+            }
+            let subject = Subject { container: Some(id.clone()), ..Subject::default() };
+            self.tell(m, subject, Wait::Role(Role::Sandbox), What::SandboxCreated);
+        }
+        self.ask_role(id);
+    }
+
+    /// A sandbox and its process are of one pod, however each came to be known.
+    fn pod_of_sandbox(&mut self, m: Moment, id: &ContainerId) {
+        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        let (of_row, of_sandbox) = (row.pod, sandbox.pod);
+        row.pod = of_row.or(of_sandbox);
+        sandbox.pod = of_sandbox.or(of_row);
+        if let (Some(one), Some(other)) = (of_row, of_sandbox) {
+            self.pods_are_one(m, one, other);
+        }
+    }
+
+    fn ask_role(&mut self, id: &ContainerId) {
+        if let Some(row) = self.containers.get_mut(id)
+            && row.role.is_none()
+            && !row.open
+            && row.asked < ASKS
+        {
+            row.asked += 1;
+            row.open = true;
+            self.ask(Question::Container { id: id.clone() });
+        }
+    }
+
+    /// The outbox gave up waiting for a role.
+    pub(in crate::engine) fn tentative_over(&mut self, id: &ContainerId) {
+        if let Some(row) = self.containers.get_mut(id) {
+            row.tentative = false;
+        }
+    }
+
+    /// A runtime, shim or monitor is about to make or hold it.
+    pub(super) fn made(&mut self, m: Moment, made: Made) {
+        let Made { id, pod, name } = made;
+        self.container_seen(m, &id, None, None);
+        if pod.is_some() {
+            let role = if name.as_deref() == Some("POD") { Role::Sandbox } else { Role::Container };
+            let source = NameSource::Argv;
+            self.learn(m, &Hint { at: m.at, role: Some(role), name, pod, ..Hint::new(id, source) });
+        }
+    }
+
+    pub(super) fn container_found(&mut self, m: Moment, it: ContainerFound) {
+        if let Some(row) = self.containers.get_mut(&it.id) {
+            row.open = false;
+        }
+        let ContainerFound { id, role, sandbox, name, pod, source } = it;
+        let hint = Hint { at: m.at, role: Some(role), sandbox, name, pod, ..Hint::new(id, source) };
+        self.hint(m, hint);
+    }
+
+    pub(super) fn container_unknown(&mut self, id: &ContainerId) {
+        if let Some(row) = self.containers.get_mut(id) {
+            row.open = false;
+        }
+    }
+
+    /// Takes in what was said of a container that is known to exist.
+    pub(super) fn learn(&mut self, m: Moment, hint: &Hint) {
+        // An answer can come after the end of what was asked about.
+        let lives =
+            self.containers.get(&hint.id).is_some_and(|row| !matches!(row.state, State::Exited { .. }))
+                || self.sandboxes.get(&hint.id).is_some_and(|row| !row.is_stopped());
+        let known = self.containers.get(&hint.id).and_then(|row| row.pod);
+        let known = known.or_else(|| self.sandboxes.get(&hint.id).and_then(|row| row.pod));
+        let pod = hint.pod.as_ref().and_then(|name| match known {
+            Some(id) if self.pods.is(id, name) => {
+                self.pods.learn(id, name, hint.source);
+                let by_uid = name.uid.as_ref().and_then(|uid| self.pods.by_uid(uid)).unwrap_or(id);
+                self.pods_are_one(m, by_uid, id);
+                Some(by_uid)
+            }
+            Some(_) | None if lives => self.pod_lives(m, name, hint.source),
+            Some(_) | None => self.pod_of(name, hint.source),
+        });
+        if let Some(row) = self.containers.get_mut(&hint.id) {
+            row.pod = pod.or(row.pod);
+            row.name = hint.name.clone().or_else(|| row.name.take());
+            row.sandbox =
+                hint.sandbox.clone().filter(|sandbox| *sandbox != hint.id).or_else(|| row.sandbox.take());
+        }
+        if let Some(sandbox) = self.sandboxes.get_mut(&hint.id) {
+            sandbox.pod = pod.or(sandbox.pod);
+            if matches!(hint.source, NameSource::Bundle | NameSource::Cri) {
+                sandbox.presence.vouch(Voucher::Runtime, m.at);
+            }
+        }
+        if let Some(role) = hint.role {
+            self.has_role(m, &hint.id, role);
+        }
+        if let Some(path) = &hint.netns_path {
+            self.claim_by_path(m, &hint.id, path);
+        }
+    }
+
+    pub(super) fn has_role(&mut self, m: Moment, id: &ContainerId, role: Role) {
+        let Some(row) = self.containers.get_mut(id) else { return };
+        if row.role.is_some() {
+            return;
+        }
+        row.role = Some(role);
+        let (first, pod, running) = (m.back_at(row.first_at), row.pod, row.state);
+        let origin = row.origin;
+        match role {
+            Role::Sandbox => self.sandbox_seen(Moment { origin, ..first }, id, pod),
+            Role::Container => {
+                self.sandbox_of(m, id);
+                if let State::Running { since, .. } = running {
+                    self.attempt_ran(since, id);
+                }
+            }
+        }
+        match running {
+            State::Created => {}
+            State::Running { since, .. } => self.is_up(Moment { origin, ..m.back_at(since) }, id),
+            State::Exited { at } => {
+                self.stop(Moment { origin, ..m.back_at(at) }, id, StopReason::PauseExited)
+            }
+        }
+    }
+
+    /// A container proves that the sandbox it lives in exists.
+    fn sandbox_of(&mut self, m: Moment, id: &ContainerId) {
+        let Some(row) = self.containers.get(id) else { return };
+        let (sandbox, pod) = (row.sandbox.clone(), row.pod);
+        // Of a pod seen from its beginning, the sandbox is at most as old as this container; of another, who knows.
+        let is_young = pod.is_some_and(|pod| self.is_seen_from_birth(pod));
+        let first = if is_young { Moment { origin: row.origin, ..m.back_at(row.first_at) } } else { m };
+        let Some(sandbox) = sandbox else { return };
+        if !self.sandboxes.contains_key(&sandbox) {
+            self.sandbox_seen(first, &sandbox, pod);
+        }
+        if let Some(row) = self.sandboxes.get_mut(&sandbox) {
+            row.presence.vouch(Voucher::Runtime, m.at);
+        }
+    }
+
+    /// A program began in a container's own cgroup.
+    pub(super) fn ran_in_container(&mut self, m: Moment, id: &ContainerId, task: &Task, bits: u32) {
+        if bits & (class::CONTAINER_TOP | class::PAUSE) == 0 {
+            return;
+        }
+        let Some(row) = self.containers.get_mut(id) else { return };
+        // One that was found with processes in it has started already: this is `exec` into it.
+        let cgroup = row.cgroup.and_then(|key| self.cgroups.get(&key));
+        let had_processes = |cgroup: &Cgroup| cgroup.created_at.is_none() && cgroup.populated == Some(true);
+        if row.origin == Origin::Listed && cgroup.is_none_or(had_processes) {
+            return;
+        }
+        let Some(running) = row.state.step(Step::Run { process: task.key, listed: false }, m.at) else {
+            return;
+        };
+        row.state = running;
+        self.started(m, id, process_of(task), bits);
+    }
+
+    /// A process was found in a container's own cgroup.
+    pub(super) fn found_in_container(
+        &mut self,
+        m: Moment,
+        id: &ContainerId,
+        task: &Task,
+        ns_pid: u32,
+        bits: u32,
+    ) {
+        let outside = self.processes.get(task.parent).is_none_or(|parent| parent.cgroup != task.cgroup);
+        let Some(row) = self.containers.get_mut(id) else { return };
+        if ns_pid != 1 && !outside {
+            return;
+        }
+        let Some(running) = row.state.step(Step::Run { process: task.key, listed: true }, m.at) else {
+            return;
+        };
+        row.state = running;
+        self.started(m, id, process_of(task), bits);
+    }
+
+    fn started(&mut self, m: Moment, id: &ContainerId, process: Process, bits: u32) {
+        if bits & class::PAUSE != 0 && self.containers.get(id).is_some_and(|row| row.pod.is_some()) {
+            self.has_role(m, id, Role::Sandbox);
+        }
+        self.ask_role(id);
+        let role = self.containers.get(id).and_then(|row| row.role);
+        let subject = self.container_subject(id);
+        match role {
+            Some(Role::Sandbox) => {}
+            Some(Role::Container) => {
+                self.attempt_ran(m.at, id);
+                self.tell(m, subject, Wait::Name, What::ContainerStarted { process });
+            }
+            None => self.tell(m, subject, Wait::Role(Role::Container), What::ContainerStarted { process }),
+        }
+        self.is_up(m, id);
+    }
+
+    pub(super) fn container_exited(&mut self, m: Moment, id: &ContainerId, process: &Process, end: &End) {
+        let Some(row) = self.containers.get_mut(id) else { return };
+        let State::Running { process: top, since, listed } = row.state else { return };
+        let Some(ended) = row.state.step(Step::End, m.at).filter(|_| top == process.key) else { return };
+        row.state = ended;
+        let (role, pod) = (row.role, row.pod);
+        self.bury(m.at);
+        if role == Some(Role::Sandbox) {
+            self.attempt_died(m, id, end);
+            self.stop(m, id, StopReason::PauseExited);
+            return;
+        }
+        self.attempt_ended(m, id, Some(end));
+        let ran = (!listed).then(|| m.at.since(since));
+        let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
+        let what = What::ContainerExited { process: process.clone(), end: end.clone(), ran };
+        self.tell(m, self.container_subject(id), wait, what);
+        if let Some(pod) = pod {
+            self.pod_may_be_gone(m, pod);
+        }
+    }
+
+    /// Its process is no more, and nobody saw how it ended.
+    pub(super) fn container_vanished(&mut self, m: Moment, id: &ContainerId, process: TaskKey) {
+        if self.containers.get(id).is_some_and(|row| row.process() == Some(process)) {
+            self.container_over(m, id, StopReason::NotListed);
+        }
+    }
+
+    pub(super) fn container_emptied(&mut self, m: Moment, id: &ContainerId) {
+        if self.containers.get(id).is_some_and(|row| row.role == Some(Role::Sandbox)) {
+            self.stop(m, id, StopReason::Emptied);
+        }
+    }
+
+    pub(super) fn container_cgroup_gone(&mut self, m: Moment, id: &ContainerId) {
+        if let Some(row) = self.sandboxes.get_mut(id) {
+            row.presence.withdraw(Voucher::Cgroupfs);
+        }
+        self.container_over(m, id, StopReason::Emptied);
+    }
+
+    fn container_over(&mut self, m: Moment, id: &ContainerId, why: StopReason) {
+        let Some(row) = self.containers.get_mut(id) else { return };
+        if let Some(ended) = row.state.step(Step::End, m.at) {
+            row.state = ended;
+            self.bury(m.at);
+            self.attempt_ended(m, id, None);
+        }
+        let pod = self.containers.get(id).and_then(|row| row.pod);
+        self.stop(m, id, why);
+        if let Some(pod) = pod {
+            self.pod_may_be_gone(m, pod);
+        }
+    }
+
+    pub(super) fn container_subject(&self, id: &ContainerId) -> Subject {
+        let row = self.containers.get(id);
+        Subject { container: Some(id.clone()), cgroup: row.and_then(|row| row.cgroup), ..Subject::default() }
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a change happened, looked up when it is told: by then more is known than when it happened.
+
+use crate::engine::{
+    change::{CgroupRef, ContainerRef, Context, PodRef},
+    fact::{NameSource, Role},
+    id::ContainerId,
+    outbox::{Subject, Wait},
+    world::{World, cgroup::Cgroup, container::Container},
+};
+
+impl World {
+    /// The context of a subject, and whether there is nothing more to wait for.
+    pub(in crate::engine) fn context(&self, subject: &Subject) -> (Context, bool) {
+        let cgroup = subject.cgroup.and_then(|key| self.cgroups.get(&key));
+        let container = self.container_in(subject, cgroup);
+        let netns = subject.netns.and_then(|life| self.netns.get(life));
+        let sandbox =
+            self.sandbox_in(subject, container).or_else(|| netns.and_then(|row| row.sandbox.as_ref()));
+        let row = sandbox.and_then(|id| self.sandboxes.get(id));
+        let pod = subject
+            .pod
+            .or_else(|| row.and_then(|row| row.pod))
+            .or_else(|| container.and_then(|row| row.pod))
+            .or_else(|| cgroup.and_then(|row| row.pod.as_ref()).and_then(|uid| self.pods.by_uid(uid)))
+            .and_then(|id| self.pods.rows.get(&id));
+        let by_row = pod.map(|row| PodRef {
+            namespace: row.namespace.clone(),
+            name: row.name.clone(),
+            uid: row.uid.clone(),
+            source: Some(row.source),
+        });
+        let by_call = subject.named.as_ref().map(|name| PodRef {
+            namespace: name.namespace.clone(),
+            name: name.name.clone(),
+            uid: name.uid.clone(),
+            source: Some(NameSource::CniArgs),
+        });
+        let pod_ref = match (by_row, by_call) {
+            (Some(row), Some(call)) if row.name.is_none() => Some(call),
+            (row, call) => row.or(call),
+        };
+        // A pod of which nothing is known but a path that it left behind.
+        let by_path = || {
+            let uid = cgroup?.pod.clone()?;
+            Some(PodRef { uid: Some(uid), source: Some(NameSource::CgroupPath), ..PodRef::default() })
+        };
+        let settled = match &pod_ref {
+            Some(pod) => pod.name.is_some(),
+            // No pod is meant: the container was asked about and has none, or a call of no pod's.
+            None => match container {
+                Some(row) => row.role.is_some() || !row.open,
+                None => netns.is_none() || sandbox.is_some(),
+            },
+        };
+        let key = subject.cgroup.or_else(|| container.and_then(|row| row.cgroup));
+        let context = Context {
+            sandbox: sandbox.cloned(),
+            container: container
+                .filter(|row| row.role != Some(Role::Sandbox))
+                .map(|row| ContainerRef { id: row.id.clone(), name: row.name.clone() }),
+            netns: netns
+                .or_else(|| row.and_then(|row| row.netns).and_then(|life| self.netns.get(life)))
+                .map(|row| row.key),
+            cgroup: key
+                .and_then(|key| self.cgroups.get(&key))
+                .map(|row| CgroupRef { key: row.key, path: row.path.clone() }),
+            pod: pod_ref.or_else(by_path),
+        };
+        (context, settled)
+    }
+
+    /// What a change about this waits for.
+    pub(super) fn wait_of(&self, subject: &Subject) -> Wait {
+        let of_netns =
+            subject.netns.and_then(|life| self.netns.get(life)).is_some_and(|row| row.sandbox.is_some());
+        let of_cgroup =
+            subject.cgroup.and_then(|key| self.cgroups.get(&key)).is_some_and(|row| row.pod.is_some());
+        let of_pod = subject.pod.is_some() || subject.sandbox.is_some() || subject.container.is_some();
+        if of_netns || of_cgroup || of_pod { Wait::Name } else { Wait::Nothing }
+    }
+
+    pub(in crate::engine) fn role_of(&self, id: &ContainerId) -> Option<Role> {
+        self.containers.get(id).and_then(|row| row.role)
+    }
+
+    /// Whether an answer about a container may still come.
+    pub(in crate::engine) fn is_asked(&self, id: &ContainerId) -> bool {
+        self.containers.get(id).is_some_and(|row| row.open)
+    }
+
+    fn container_in(&self, subject: &Subject, cgroup: Option<&Cgroup>) -> Option<&Container> {
+        let id = subject.container.as_ref().or_else(|| cgroup.and_then(|row| row.container.as_ref()))?;
+        self.containers.get(id)
+    }
+
+    fn sandbox_in<'a>(
+        &'a self,
+        subject: &'a Subject,
+        container: Option<&'a Container>,
+    ) -> Option<&'a ContainerId> {
+        if let Some(id) = &subject.sandbox {
+            return Some(id);
+        }
+        let row = container?;
+        match row.role {
+            Some(Role::Sandbox) => Some(&row.id),
+            Some(Role::Container) | None => row.sandbox.as_ref().or_else(|| self.only_sandbox(row.pod?)),
+        }
+    }
+
+    /// The only sandbox of a pod that has not stopped.
+    fn only_sandbox(&self, pod: u64) -> Option<&ContainerId> {
+        let mut live = self.sandboxes.values().filter(|row| row.pod == Some(pod) && !row.is_stopped());
+        let only = live.next()?;
+        live.next().is_none().then_some(&only.id)
+    }
+}

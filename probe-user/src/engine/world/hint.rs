@@ -1,0 +1,123 @@
+//! Names heard before, or without, what they name: a log folder or a cached result proves no living pod.
+
+use crate::engine::{
+    fact::{CacheFound, NameSource, PodName, Role},
+    id::{ContainerId, PodUid},
+    time::Timestamp,
+    world::{Moment, World, args::Args, presence::Voucher},
+};
+
+/// What is known of a container's id that nothing alive has shown yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    pub id: ContainerId,
+    pub at: Timestamp,
+    pub role: Option<Role>,
+    pub sandbox: Option<ContainerId>,
+    pub name: Option<String>,
+    pub pod: Option<PodName>,
+    pub netns_path: Option<String>,
+    pub source: NameSource,
+}
+
+/// A pod's name by its UID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub uid: PodUid,
+    pub at: Timestamp,
+    pub namespace: String,
+    pub name: String,
+    pub source: NameSource,
+}
+
+impl Hint {
+    pub(super) fn new(id: ContainerId, source: NameSource) -> Self {
+        Self {
+            id,
+            at: Timestamp::ZERO,
+            role: None,
+            sandbox: None,
+            name: None,
+            pod: None,
+            netns_path: None,
+            source,
+        }
+    }
+
+    /// Adds what another one knows and this one does not.
+    fn join(&mut self, other: Self) {
+        self.at = self.at.max(other.at);
+        self.role = self.role.or(other.role);
+        self.sandbox = self.sandbox.take().or(other.sandbox);
+        self.name = self.name.take().or(other.name);
+        self.pod = self.pod.take().or(other.pod);
+        self.netns_path = self.netns_path.take().or(other.netns_path);
+    }
+}
+
+impl Name {
+    pub(super) fn pod_name(&self) -> PodName {
+        PodName {
+            namespace: Some(self.namespace.clone()),
+            name: Some(self.name.clone()),
+            uid: Some(self.uid.clone()),
+        }
+    }
+}
+
+impl World {
+    /// Gives it to what it names, or keeps it for when that shows.
+    pub(super) fn hint(&mut self, m: Moment, hint: Hint) {
+        if self.containers.contains_key(&hint.id) || self.sandboxes.contains_key(&hint.id) {
+            self.learn(m, &hint);
+            return;
+        }
+        self.bury(m.at);
+        match self.hints.get_mut(&hint.id) {
+            Some(known) => known.join(hint),
+            None => {
+                self.hints.insert(hint.id.clone(), hint);
+            }
+        }
+    }
+
+    pub(super) fn pod_found(
+        &mut self,
+        m: Moment,
+        uid: PodUid,
+        namespace: String,
+        name: String,
+        source: NameSource,
+    ) {
+        let known = Name { uid: uid.clone(), at: m.at, namespace, name, source };
+        self.pod_of(&known.pod_name(), source);
+        self.names.insert(uid, known);
+        self.bury(m.at);
+    }
+
+    pub(super) fn cache_found(&mut self, m: Moment, it: CacheFound) {
+        self.attachment_cached(m, &it);
+        let args = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let pod = args.pod.name.is_some().then_some(args.pod);
+        if pod.is_none() && it.netns.is_none() {
+            return;
+        }
+        let of_pod = pod.is_some().then_some(Role::Sandbox);
+        let hint = Hint {
+            at: m.at,
+            role: of_pod,
+            pod,
+            netns_path: it.netns,
+            ..Hint::new(it.container.clone(), NameSource::CniCache)
+        };
+        self.hint(m, hint);
+        self.record_vouches(m, &it.container);
+    }
+
+    /// A record of the network's vouches for a sandbox that is known otherwise; alone it proves nothing.
+    pub(super) fn record_vouches(&mut self, m: Moment, container: &ContainerId) {
+        if let Some(row) = self.sandboxes.get_mut(container) {
+            row.presence.vouch(Voucher::Cni, m.at);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Network namespaces. An inode number is handed out again at once, so each life has a number of our own.
+
+use std::collections::BTreeMap;
+
+use crate::engine::{
+    change::{Process, Question, What},
+    fact::{Mechanism, Origin, Signal, Task},
+    id::{ContainerId, NetnsKey, Subnet},
+    outbox::{Subject, Wait},
+    time::Timestamp,
+    world::{Moment, World, process, process_of},
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Netns {
+    /// Which life of the inode: counts up, never used again.
+    pub life: u64,
+    pub key: NetnsKey,
+    pub created_at: Option<Timestamp>,
+    pub found_at: Option<Timestamp>,
+    /// Since when every listing that found it found no process in it.
+    pub vacant_since: Option<Timestamp>,
+    /// Who made it; all zero if that was not seen.
+    pub creator: Task,
+    /// Where it is bound to a file.
+    pub mounts: Vec<String>,
+    pub sandbox: Option<ContainerId>,
+    /// A plugin of that sandbox worked in it or its process lives in it; otherwise it is the likeliest guess.
+    pub proven: bool,
+    pub addresses: Vec<Address>,
+    /// A record was lost while it was there, or was being taken apart.
+    pub gapped: bool,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    #[default]
+    Live,
+    /// The last reference is gone; the kernel takes it apart.
+    Dropped { at: Timestamp },
+    /// The inode number is free.
+    Freed { at: Timestamp },
+}
+
+/// What can happen to a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Drop,
+    Free,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub address: Subnet,
+    pub ifname: String,
+    pub ifindex: u32,
+    pub flags: u32,
+}
+
+impl State {
+    fn step(self, step: Step, at: Timestamp) -> Option<Self> {
+        match (self, step) {
+            (Self::Live, Step::Drop) => Some(Self::Dropped { at }),
+            (Self::Live | Self::Dropped { .. }, Step::Free) => Some(Self::Freed { at }),
+            (Self::Dropped { .. } | Self::Freed { .. }, Step::Drop) | (Self::Freed { .. }, Step::Free) => {
+                None
+            }
+        }
+    }
+}
+
+impl Netns {
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
+    /// When it was last seen to be, or its end was.
+    fn last_at(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Live => self.found_at,
+            State::Dropped { at } | State::Freed { at } => Some(at),
+        }
+    }
+}
+
+/// All lives, also by inode.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(in crate::engine) rows: BTreeMap<u64, Netns>,
+    by_inode: BTreeMap<u32, Vec<u64>>,
+    /// The number of the next life.
+    pub(in crate::engine) next: u64,
+}
+
+impl Table {
+    pub(in crate::engine) fn get(&self, life: u64) -> Option<&Netns> {
+        self.rows.get(&life)
+    }
+
+    /// The lives of an inode, oldest first.
+    pub(in crate::engine) fn lives(&self, inode: u32) -> impl DoubleEndedIterator<Item = &Netns> {
+        self.by_inode.get(&inode).into_iter().flatten().filter_map(|life| self.rows.get(life))
+    }
+
+    pub(in crate::engine) fn live(&self, inode: u32) -> Option<&Netns> {
+        self.lives(inode).rev().find(|row| row.is_live())
+    }
+
+    /// The life that a key means: cookies tell them apart where both sides know them.
+    fn of(&self, key: NetnsKey) -> Option<&Netns> {
+        self.lives(key.inode).rev().find(|row| same(row.key, key))
+    }
+
+    pub(in crate::engine) fn insert(&mut self, row: Netns) {
+        let lives = self.by_inode.entry(row.key.inode).or_default();
+        if !lives.contains(&row.life) {
+            lives.push(row.life);
+            lives.sort_unstable();
+        }
+        self.next = self.next.max(row.life + 1);
+        self.rows.insert(row.life, row);
+    }
+
+    fn begin(&mut self, row: Netns) -> u64 {
+        let life = self.next;
+        self.insert(Netns { life, ..row });
+        life
+    }
+
+    pub(in crate::engine) fn remove(&mut self, life: u64) {
+        let Some(row) = self.rows.remove(&life) else { return };
+        if let Some(lives) = self.by_inode.get_mut(&row.key.inode) {
+            lives.retain(|other| *other != life);
+            if lives.is_empty() {
+                self.by_inode.remove(&row.key.inode);
+            }
+        }
+    }
+}
+
+/// Whether two keys of one inode can mean one life. Hooks before 5.14 and those of teardown give no cookie.
+fn same(one: NetnsKey, other: NetnsKey) -> bool {
+    one.cookie == 0 || other.cookie == 0 || one.cookie == other.cookie
+}
+
+impl World {
+    pub(super) fn netns_created(&mut self, m: Moment, key: NetnsKey, by: Task) {
+        let lives = || self.netns.lives(key.inode).filter(|row| same(row.key, key));
+        let is_told = |row: &Netns| {
+            row.created_at == Some(m.at)
+                || row.created_at.is_some() && row.key == key && key.cookie != 0
+                || row.created_at.is_some_and(|created| created > m.at)
+        };
+        if lives().any(is_told) {
+            return;
+        }
+        // A listing can be quicker than the record, and a late record can come after the end.
+        let known =
+            lives().find(|row| row.created_at.is_none() && row.last_at() >= Some(m.at)).map(|row| row.life);
+        let life = known.unwrap_or_else(|| {
+            // The number is in use anew: whoever had it is gone, seen or not.
+            for life in self.netns.lives(key.inode).map(|row| row.life).collect::<Vec<_>>() {
+                self.drop_life(m, life, None);
+                self.free_life(m, life);
+            }
+            self.netns.begin(Netns { key, ..Netns::default() })
+        });
+        if let Some(row) = self.netns.rows.get_mut(&life) {
+            row.created_at = Some(m.at);
+            row.creator = by.clone();
+        }
+        let subject = Subject { netns: Some(life), ..self.subject_of(&by) };
+        let of_pod = process::makes_pods(&by.comm)
+            || subject.container.is_some()
+            || self.processes.get(by.parent).is_some_and(|parent| process::makes_pods(&parent.comm));
+        let wait = if of_pod { Wait::Name } else { Wait::Nothing };
+        self.tell(m, subject, wait, What::NetnsCreated { by: process_of(&by) });
+        self.watch(key, by);
+    }
+
+    pub(super) fn netns_dropped(&mut self, m: Moment, key: NetnsKey, by: &Task) {
+        let found = self.netns.lives(key.inode).rev().find(|row| {
+            same(row.key, key) && row.is_live() && row.created_at.is_none_or(|created| created <= m.at)
+        });
+        // Of one whose beginning a hook has seen, a hook sees the end too, and tells it in its order.
+        let seen = found.is_some_and(|row| row.created_at.is_some());
+        if m.origin == Origin::Netlink && seen && self.is_hooked(Signal::NetnsDropped) {
+            return;
+        }
+        let by = (m.origin != Origin::Netlink && by.key.pid != 0).then(|| process_of(by));
+        if let Some(life) = found.map(|row| row.life) {
+            self.drop_life(m, life, by);
+        } else if self.netns.of(key).is_none() {
+            // It was there before us and no listing showed it.
+            let life = self.netns.begin(Netns { key, ..Netns::default() });
+            self.drop_life(m, life, by);
+        }
+    }
+
+    pub(super) fn drop_life(&mut self, m: Moment, life: u64, by: Option<Process>) {
+        // A namespace loses its id in ours before its addresses go.
+        let by_netlink =
+            [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| self.is_by_netlink(*signal));
+        let Some(row) = self.netns.rows.get_mut(&life) else { return };
+        let Some(dropped) = row.state.step(Step::Drop, m.at) else { return };
+        row.state = dropped;
+        let sandbox = row.sandbox.clone();
+        // Where nothing tells of its addresses' removal, its end does.
+        let heard = m.origin == Origin::Kernel && !by_netlink;
+        let unheard = if heard { Vec::new() } else { std::mem::take(&mut row.addresses) };
+        let subject = self.netns_subject(life);
+        let wait = self.wait_of(&subject);
+        self.bury(m.at);
+        self.lease_left_kernel(life, None);
+        self.tell(m, subject.clone(), wait, What::NetnsDestroyed { by: by.clone() });
+        self.addresses_gone(m, &subject, unheard);
+        if let Some(sandbox) = sandbox {
+            self.attempt_lost_netns(m, &sandbox, by);
+            self.sandbox_lost_netns(m, &sandbox);
+        }
+    }
+
+    /// The inode's number alone is told, and of namespaces of every type: only what is known is believed.
+    pub(super) fn netns_freed(&mut self, m: Moment, key: NetnsKey) {
+        let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= m.at);
+        let begun = |row: &&Netns| row.is_live() && row.created_at.is_none_or(|created| created < m.at);
+        let lives = || self.netns.lives(key.inode).filter(|row| same(row.key, key));
+        let Some(row) = lives().find(dropped).or_else(|| lives().find(begun)) else { return };
+        let life = row.life;
+        let teardown = match row.state {
+            State::Dropped { at } => Some(m.at.since(at)),
+            State::Live | State::Freed { .. } => None,
+        };
+        // Two CPUs that put the last two references at once can both miss that theirs was the last.
+        self.drop_life(m, life, None);
+        if let Some(subject) = self.free_life(m, life) {
+            let wait = self.wait_of(&subject);
+            self.tell(m, subject, wait, What::NetnsFreed { teardown });
+        }
+    }
+
+    /// Nothing is left of it: not its number, not an address.
+    fn free_life(&mut self, m: Moment, life: u64) -> Option<Subject> {
+        let row = self.netns.rows.get_mut(&life)?;
+        row.state = row.state.step(Step::Free, m.at)?;
+        let left = std::mem::take(&mut row.addresses);
+        let subject = self.netns_subject(life);
+        self.bury(m.at);
+        self.addresses_gone(m, &subject, left);
+        Some(subject)
+    }
+
+    pub(super) fn netns_found(&mut self, m: Moment, key: NetnsKey, mounts: Vec<String>, vacant: bool) {
+        let Some(life) = self.netns_seen(m, key) else { return };
+        let Some(row) = self.netns.rows.get_mut(&life) else { return };
+        row.found_at = Some(m.at);
+        row.vacant_since = vacant.then(|| row.vacant_since.unwrap_or(m.at));
+        row.mounts = mounts;
+        self.claim_by_mounts(m, life);
+    }
+
+    /// The life that a listing or an address shows, begun if it was not known; none if it is known to be over.
+    pub(super) fn netns_seen(&mut self, m: Moment, key: NetnsKey) -> Option<u64> {
+        let live = self.netns.lives(key.inode).rev().find(|row| same(row.key, key) && row.is_live());
+        if let Some(life) = live.map(|row| row.life) {
+            if let Some(row) = self.netns.rows.get_mut(&life).filter(|row| row.key.cookie == 0) {
+                row.key = key;
+            }
+            return Some(life);
+        }
+        let over = self.netns.lives(key.inode).any(|row| match row.state {
+            State::Live => false,
+            // As long as it is being taken apart, the number is its own.
+            State::Dropped { .. } => same(row.key, key),
+            State::Freed { at } => same(row.key, key) && (key.cookie != 0 || m.at <= at),
+        });
+        if over {
+            return None;
+        }
+        let life = self.netns.begin(Netns { key, found_at: Some(m.at), ..Netns::default() });
+        self.watch(key, Task::default());
+        Some(life)
+    }
+
+    pub(super) fn netns_subject(&self, life: u64) -> Subject {
+        let row = self.netns.get(life);
+        let creator = row.map(|row| self.subject_of(&row.creator)).unwrap_or_default();
+        Subject { netns: Some(life), sandbox: row.and_then(|row| row.sandbox.clone()), ..creator }
+    }
+
+    /// Where no hook tells of the end, or of addresses, netlink does, for namespaces that have an id in ours.
+    fn watch(&mut self, netns: NetnsKey, by: Task) {
+        if self.is_watching() {
+            self.ask(Question::Watch { netns, by });
+        }
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
+        unseen
+            || [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6]
+                .iter()
+                .any(|signal| self.is_by_netlink(*signal))
+    }
+
+    fn is_by_netlink(&self, signal: Signal) -> bool {
+        self.mechanism(signal) == Some(Some(Mechanism::Netlink))
+    }
+
+    fn is_hooked(&self, signal: Signal) -> bool {
+        matches!(self.mechanism(signal), Some(Some(mechanism)) if mechanism != Mechanism::Netlink)
+    }
+
+    /// How it is seen, if that was told.
+    fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
+        self.attached.get(&signal).map(|attached| attached.mechanism)
+    }
+
+    /// Hooks are attached after the first namespaces may have become known.
+    pub(super) fn watch_all(&mut self) {
+        let live: Vec<(NetnsKey, Task)> = self
+            .netns
+            .rows
+            .values()
+            .filter(|row| row.is_live())
+            .map(|row| (row.key, row.creator.clone()))
+            .collect();
+        for (key, by) in live {
+            self.watch(key, by);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Who vouches for a thing, and since when.
+
+use crate::engine::time::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Voucher {
+    /// A hook saw it come, or its process lives.
+    Kernel,
+    /// A namespace is bound to a file.
+    Mount,
+    /// libcni's cache or an IPAM store names it.
+    Cni,
+    /// The runtime's own record.
+    Runtime,
+    /// Its cgroup directory.
+    Cgroupfs,
+    /// It was in a listing of processes.
+    Listing,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// In the order of the vouchers.
+    pub vouched: Vec<Vouched>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vouched {
+    pub by: Voucher,
+    pub since: Timestamp,
+}
+
+impl Presence {
+    /// Vouched for since `at`, unless since earlier.
+    pub fn vouch(&mut self, by: Voucher, at: Timestamp) {
+        match self.vouched.binary_search_by_key(&by, |vouched| vouched.by) {
+            Ok(found) => self.vouched[found].since = at.min(self.vouched[found].since),
+            Err(place) => self.vouched.insert(place, Vouched { by, since: at }),
+        }
+    }
+
+    pub fn withdraw(&mut self, by: Voucher) {
+        self.vouched.retain(|vouched| vouched.by != by);
+    }
+
+    /// Whether anything shows that it lives; records outlive what they are about.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.vouched.iter().any(|vouched| match vouched.by {
+            Voucher::Kernel | Voucher::Mount | Voucher::Cgroupfs | Voucher::Listing => true,
+            Voucher::Cni | Voucher::Runtime => false,
+        })
+    }
+}

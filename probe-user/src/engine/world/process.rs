@@ -1,0 +1,397 @@
+//! Processes that matter, and the signals that may end them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use probe_common::{
+    event::class,
+    name::{CALLERS, PAUSES, RUNTIMES},
+    text::until_nul,
+};
+
+use crate::engine::{
+    change::{self, End, What},
+    fact::{Executed, Exited, ProcessFound, Signaled, Task},
+    id::{CgroupKey, ContainerId, TaskKey},
+    outbox::Subject,
+    time::Timestamp,
+    world::{Moment, World, argv, process_of},
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    pub key: TaskKey,
+    pub parent: TaskKey,
+    pub comm: String,
+    pub filename: String,
+    /// Bits of `probe_common::event::class`, of the latest exec.
+    pub class: u32,
+    pub cgroup: CgroupKey,
+    /// Inode of its network namespace; 0 = not known.
+    pub netns: u32,
+    pub ns_pid: u32,
+    /// The container that it is at work for, if it is a runtime's, shim's or monitor's program.
+    pub about: Option<ContainerId>,
+    /// Of the latest exec that was seen.
+    pub executed_at: Option<Timestamp>,
+    pub found_at: Option<Timestamp>,
+    /// A program that a CNI plugin runs for itself (iptables): its end is not told.
+    pub quiet: bool,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    #[default]
+    Running,
+    Exited {
+        at: Timestamp,
+    },
+}
+
+/// What a process runs from now on.
+#[derive(Debug)]
+pub(super) struct Program<'a> {
+    pub(super) filename: &'a str,
+    pub(super) class: u32,
+    pub(super) ns_pid: u32,
+    pub(super) about: Option<ContainerId>,
+}
+
+/// A fatal signal on its way, or the OOM killer's choice. Kept apart from the process, which may not be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    pub target: TaskKey,
+    pub at: Timestamp,
+    pub signal: u32,
+    pub oom: bool,
+    pub sender: change::Process,
+}
+
+/// So many signals are kept for one process: more than runtimes send, and no flood of them costs memory.
+const SIGNALS: usize = 8;
+
+/// So many processes are remembered after their end, for what comes late, however quickly they come and go.
+const OVER: usize = 4096;
+
+const SIGKILL: u32 = 9;
+
+/// All processes, also by pid.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(in crate::engine) rows: BTreeMap<TaskKey, Process>,
+    by_pid: BTreeMap<u32, TaskKey>,
+    /// Those that are over, first the one that ended first.
+    over: BTreeSet<(Timestamp, TaskKey)>,
+}
+
+impl State {
+    /// A process ends once.
+    fn step(self, at: Timestamp) -> Option<Self> {
+        match self {
+            Self::Running => Some(Self::Exited { at }),
+            Self::Exited { .. } => None,
+        }
+    }
+
+    /// Whether it is over, and was not yet at `at`.
+    fn is_since(self, at: Timestamp) -> bool {
+        match self {
+            Self::Running => false,
+            Self::Exited { at: ended } => ended >= at,
+        }
+    }
+}
+
+impl Table {
+    pub(in crate::engine) fn get(&self, key: TaskKey) -> Option<&Process> {
+        self.rows.get(&key)
+    }
+
+    /// The process that last had this pid.
+    pub(in crate::engine) fn by_pid(&self, pid: u32) -> Option<&Process> {
+        self.rows.get(self.by_pid.get(&pid)?)
+    }
+
+    pub(in crate::engine) fn insert(&mut self, process: Process) {
+        let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
+        *latest = process.key.max(*latest);
+        let (key, state) = (process.key, process.state);
+        if let Some(State::Exited { at }) = self.rows.insert(key, process).map(|before| before.state) {
+            self.over.remove(&(at, key));
+        }
+        if let State::Exited { at } = state {
+            self.over.insert((at, key));
+        }
+        if self.over.len() > OVER
+            && let Some((_, first)) = self.over.first().copied()
+        {
+            self.remove(first);
+        }
+    }
+
+    pub(in crate::engine) fn remove(&mut self, key: TaskKey) {
+        let Some(row) = self.rows.remove(&key) else { return };
+        if let State::Exited { at } = row.state {
+            self.over.remove(&(at, key));
+        }
+        if self.by_pid.get(&key.pid) == Some(&key) {
+            self.by_pid.remove(&key.pid);
+        }
+    }
+
+    /// Another process that had the same pid and never ended, as far as is known.
+    fn stale(&self, key: TaskKey) -> Option<TaskKey> {
+        let last = self.by_pid(key.pid)?;
+        (last.key < key && last.state == State::Running).then_some(last.key)
+    }
+}
+
+impl World {
+    pub(super) fn executed(&mut self, m: Moment, it: Executed) {
+        let key = it.task.key;
+        if self.processes.get(key).is_some_and(|known| known.executed_at == Some(m.at)) {
+            return;
+        }
+        self.learn_host_netns(&it.task, it.class);
+        let init = argv::is_init(&it.task.comm, &it.argv);
+        let about = argv::about(&it.argv).filter(|_| !self.in_container(it.task.cgroup));
+        // A runtime's init is not told for what; its parent was.
+        let parent = self.processes.get(it.task.parent).filter(|_| init);
+        let about = about.or_else(|| parent?.about.clone());
+        let program =
+            Program { filename: &it.filename, class: it.class, ns_pid: it.ns_pid, about: about.clone() };
+        self.began(m, &it.task, program);
+        let made = argv::read(&it.argv).filter(|_| about.is_some());
+        if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
+            self.attempt_stopping(m, id);
+        }
+        let mut subject = self.subject_of(&it.task);
+        subject.container = about.or(subject.container);
+        let own = self.own_container(it.task.cgroup);
+        let (task, class) = (it.task, it.class);
+        let argv_seen: usize = it.argv.iter().map(|arg| arg.len() + 1).sum();
+        let argv_cut = usize::try_from(it.argv_total).is_ok_and(|total| total > argv_seen);
+        let wait = self.wait_of(&subject);
+        let process = process_of(&task);
+        self.tell(
+            m,
+            subject,
+            wait,
+            What::ProcessExec { process, filename: it.filename, argv: it.argv, argv_cut },
+        );
+        if let Some(made) = made {
+            self.made(m, made);
+        }
+        if let Some(id) = own
+            && !init
+        {
+            self.ran_in_container(m, &id, &task, class);
+        }
+    }
+
+    /// Puts a process into the table, or gives it its new program.
+    pub(super) fn began(&mut self, m: Moment, task: &Task, program: Program<'_>) {
+        self.supersede(m, task.key);
+        let known = self.processes.get(task.key);
+        if known.is_some_and(|known| known.executed_at > Some(m.at)) {
+            return;
+        }
+        let row = Process {
+            key: task.key,
+            parent: task.parent,
+            comm: task.comm.clone(),
+            filename: program.filename.to_owned(),
+            class: program.class,
+            cgroup: task.cgroup,
+            netns: task.netns,
+            ns_pid: program.ns_pid,
+            about: program.about,
+            executed_at: Some(m.at),
+            found_at: known.and_then(|known| known.found_at),
+            quiet: false,
+            // It runs a program now, though a listing may have missed it before.
+            state: known.map(|known| known.state).filter(|state| state.is_since(m.at)).unwrap_or_default(),
+        };
+        self.processes.insert(row);
+    }
+
+    pub(super) fn exited(&mut self, m: Moment, it: &Exited) {
+        let key = it.task.key;
+        self.supersede(m, key);
+        let known = self.processes.get(key);
+        let state = known.map(|known| known.state).unwrap_or_default();
+        let Some(ended) = state.step(m.at) else { return };
+        // The end of a process whose beginning was not seen is told only if it matters by itself.
+        let matters = it.class & (class::CONTAINER_TOP | class::PAUSE | class::CALLER) != 0
+            && !argv::is_init(&it.task.comm, &[]);
+        let quiet = known.map_or(!matters, |known| known.quiet);
+        let cgroup = known.map_or(it.task.cgroup, |known| known.cgroup);
+        let about = known.and_then(|known| known.about.clone());
+        let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
+        row.state = ended;
+        self.processes.insert(row);
+        self.bury(m.at);
+
+        let end = self.end_of(key, it.status);
+        if let Some(call) = self.calls.remove(&key) {
+            self.cni_finished(m, call, Some(end));
+            return;
+        }
+        // Killed before it had become the process that holds the sandbox, it takes the sandbox with it all the same.
+        if end.signal.is_some()
+            && let Some(id) = self.own_container(cgroup)
+        {
+            self.attempt_died(m, &id, &end);
+        }
+        if quiet {
+            return;
+        }
+        let mut subject = self.subject_of(&it.task);
+        if !self.cgroups.contains_key(&it.task.cgroup) {
+            subject.cgroup = Some(cgroup);
+        }
+        subject.container = about.or(subject.container);
+        let wait = self.wait_of(&subject);
+        let process = process_of(&it.task);
+        self.tell(m, subject, wait, What::ProcessExit { process: process.clone(), end: end.clone() });
+        for id in [self.own_container(cgroup), self.own_container(it.task.cgroup)].into_iter().flatten() {
+            self.container_exited(m, &id, &process, &end);
+        }
+    }
+
+    /// How a process ended, with what was heard of it before.
+    fn end_of(&mut self, key: TaskKey, status: u32) -> End {
+        let signal = (status & 0x7f != 0).then_some(status & 0x7f);
+        let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
+        let heard = self.signals.remove(&key).unwrap_or_default();
+        let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
+        let killer = heard.into_iter().find(|heard| !heard.oom && Some(heard.signal) == signal);
+        End { code, signal, killer: killer.filter(|_| !oom).map(|killer| killer.sender), oom }
+    }
+
+    pub(super) fn signaled(&mut self, m: Moment, it: Signaled, oom: bool) {
+        let target = it.target.key;
+        let over = self.processes.get(target).is_some_and(|known| known.state != State::Running);
+        if over {
+            return;
+        }
+        let signal = Signal { target, at: m.at, signal: it.signal, oom, sender: process_of(&it.sender) };
+        let heard = self.signals.entry(target).or_default();
+        // The first kill kills; of a signal that can be caught the last one may be the one that was not.
+        if signal.signal != SIGKILL || oom {
+            heard.retain(|other| other.signal != signal.signal || other.oom != oom);
+        } else if heard.iter().any(|other| other.signal == SIGKILL && !other.oom) {
+            return;
+        }
+        if heard.len() < SIGNALS {
+            heard.push(signal);
+        }
+        self.bury(m.at);
+    }
+
+    /// Who had the pid before is no more.
+    fn supersede(&mut self, m: Moment, key: TaskKey) {
+        if let Some(stale) = self.processes.stale(key) {
+            self.vanished(m, stale);
+        }
+    }
+
+    /// A process is no more, and nobody saw how it ended.
+    pub(super) fn vanished(&mut self, m: Moment, key: TaskKey) {
+        let Some(row) = self.processes.get(key) else { return };
+        let Some(ended) = row.state.step(m.at) else { return };
+        let cgroup = row.cgroup;
+        self.processes.insert(Process { state: ended, ..row.clone() });
+        self.bury(m.at);
+        self.signals.remove(&key);
+        if let Some(call) = self.calls.remove(&key) {
+            self.cni_finished(m, call, None);
+        }
+        if let Some(id) = self.own_container(cgroup) {
+            self.container_vanished(m, &id, key);
+        }
+    }
+
+    pub(super) fn process_found(&mut self, m: Moment, it: ProcessFound) {
+        let key = it.task.key;
+        let known = self.processes.get(key);
+        if known.is_some_and(|known| known.state != State::Running) {
+            return;
+        }
+        let class = known.map_or_else(|| class_of(&it.task.comm), |known| known.class);
+        let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
+        row.found_at = Some(m.at);
+        if row.executed_at.is_none() {
+            let about = argv::about(&it.argv);
+            row = Process { class, filename: it.filename.clone(), ns_pid: it.ns_pid, about, ..row };
+        }
+        self.supersede(m, key);
+        self.processes.insert(row);
+        if key.pid == 1 || class & class::CALLER != 0 {
+            self.learn_host_netns(&it.task, class::CALLER);
+        }
+        self.cgroup_named(m, it.task.cgroup, &it.cgroup_path);
+        if let Some(made) = argv::read(&it.argv)
+            && !self.in_container(it.task.cgroup)
+        {
+            self.made(m, made);
+        }
+        if let Some(variables) = it.cni {
+            self.cni_found(m, &it.task, &it.filename, variables);
+        } else if let Some(id) = self.own_container(it.task.cgroup)
+            && !argv::is_init(&it.task.comm, &it.argv)
+        {
+            self.found_in_container(m, &id, &it.task, it.ns_pid, class);
+        }
+    }
+
+    /// What a task's doings are about: its cgroup and what that belongs to.
+    pub(super) fn subject_of(&self, task: &Task) -> Subject {
+        let cgroup = self.cgroups.get(&task.cgroup);
+        Subject {
+            cgroup: cgroup.map(|cgroup| cgroup.key),
+            container: cgroup.and_then(|cgroup| cgroup.container.clone()),
+            ..Subject::default()
+        }
+    }
+
+    /// Runtimes and their callers live in the node's own network namespace, and so do CNI plugins when they begin.
+    pub(super) fn learn_host_netns(&mut self, task: &Task, class: u32) {
+        if self.host_netns == 0
+            && class & (class::CALLER | class::CNI) != 0
+            && !self.in_container(task.cgroup)
+        {
+            self.host_netns = task.netns;
+        }
+    }
+}
+
+fn unseen(task: &Task) -> Process {
+    Process {
+        key: task.key,
+        parent: task.parent,
+        comm: task.comm.clone(),
+        cgroup: task.cgroup,
+        netns: task.netns,
+        ..Process::default()
+    }
+}
+
+/// What a hook would have said of a process that was only listed.
+pub(super) fn class_of(comm: &str) -> u32 {
+    let named = |names: &[[u8; 16]]| names.iter().any(|name| until_nul(name) == comm.as_bytes());
+    let mut bits = 0;
+    for (names, bit) in
+        [(&CALLERS[..], class::CALLER), (&RUNTIMES[..], class::RUNTIME), (&PAUSES[..], class::PAUSE)]
+    {
+        if named(names) {
+            bits |= bit;
+        }
+    }
+    bits
+}
+
+/// Whether a program of this name makes pods' namespaces: a caller of CNI, a runtime, or runc's init.
+pub(super) fn makes_pods(comm: &str) -> bool {
+    class_of(comm) & (class::CALLER | class::RUNTIME) != 0 || argv::is_init(comm, &[])
+}

@@ -1,0 +1,187 @@
+//! Rows of what is over go after a moment.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::engine::{
+    fact::Signal,
+    id::ContainerId,
+    time::Timestamp,
+    timer,
+    world::{World, attachment::Lease, cgroup, container, netns, pod, process, record::Kept, sandbox},
+};
+
+/// How long what is over can still give its name to what comes late.
+pub(super) const GRACE: Duration = Duration::from_secs(60);
+
+/// How often rows are looked at, at most.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// So many processes are remembered. Only with every exec shown and their ends lost can there be as many.
+const PROCESSES: usize = 65_536;
+
+/// How long a sandbox that is over is remembered for verdicts: three of a kind within ten minutes are one.
+const MEMORY: Duration = Duration::from_secs(15 * 60);
+
+/// How long what was told of one is kept, if it left nothing.
+const SETTLED: Duration = Duration::from_secs(3 * 60);
+
+/// So many of them.
+const ATTEMPTS: usize = 4096;
+
+/// So many network namespaces are remembered that are being taken apart and may never be heard of again.
+const DYING: usize = 1024;
+
+impl World {
+    pub(super) fn reap(&mut self, now: Timestamp) {
+        let old = now.saturating_sub(GRACE);
+        self.reap_processes(old);
+        self.reap_netns(old);
+        self.reap_containers(old);
+        self.cgroups.retain(|_, row| !matches!(row.state, cgroup::State::Removed { at } if at <= old));
+        self.judge_releases(now);
+        self.reap_attempts(now);
+        self.hints.retain(|_, hint| hint.at > old);
+        self.names.retain(|_, name| name.at > old);
+        if self.has_dead() {
+            self.timers.hurry(timer::Name::Reap, now + EVERY);
+        }
+    }
+
+    fn reap_processes(&mut self, old: Timestamp) {
+        let over = |row: &&process::Process| matches!(row.state, process::State::Exited { at } if at <= old);
+        let mut gone: Vec<_> = self.processes.rows.values().filter(over).map(|row| row.key).collect();
+        let excess = (self.processes.rows.len() - gone.len()).saturating_sub(PROCESSES);
+        // By key: those that began first.
+        let is_kept = |row: &&process::Process| !over(row) && !self.calls.contains_key(&row.key);
+        gone.extend(self.processes.rows.values().filter(is_kept).map(|row| row.key).take(excess));
+        for key in gone {
+            self.processes.remove(key);
+        }
+        self.signals.retain(|_, heard| {
+            heard.retain(|signal| signal.at > old);
+            !heard.is_empty()
+        });
+    }
+
+    fn reap_netns(&mut self, old: Timestamp) {
+        let told_of_end =
+            self.attached.get(&Signal::NetnsFreed).is_none_or(|attached| attached.mechanism.is_some());
+        let mut gone: Vec<_> = self
+            .netns
+            .rows
+            .values()
+            .filter(|row| match row.state {
+                netns::State::Live => false,
+                netns::State::Dropped { at } => at <= old && !told_of_end,
+                netns::State::Freed { at } => at <= old,
+            })
+            .map(|row| row.life)
+            .collect();
+        // Those that were dropped first, as far as lives are numbered.
+        let dying =
+            || self.netns.rows.values().filter(|row| matches!(row.state, netns::State::Dropped { .. }));
+        gone.extend(dying().map(|row| row.life).take(dying().count().saturating_sub(DYING)));
+        for life in gone {
+            self.netns.remove(life);
+        }
+    }
+
+    fn reap_containers(&mut self, old: Timestamp) {
+        let cgroups = &self.cgroups;
+        let has_cgroup = |row: &container::Container| {
+            row.cgroup.and_then(|key| cgroups.get(&key)).is_some_and(cgroup::Cgroup::is_live)
+        };
+        let sandboxes = &self.sandboxes;
+        self.containers.retain(|id, row| match row.state {
+            container::State::Running { .. } => true,
+            container::State::Exited { at } => at > old || has_cgroup(row),
+            // Announced by a runtime's arguments only, and it never came.
+            container::State::Created => {
+                row.first_at > old
+                    || has_cgroup(row)
+                    || sandboxes.get(id).is_some_and(|row| !row.is_stopped())
+            }
+        });
+        // A namespace that outlives its sandbox is still its.
+        let (containers, netns) = (&self.containers, &self.netns);
+        self.sandboxes.retain(|id, row| match row.state {
+            sandbox::State::Created | sandbox::State::Ready { .. } => true,
+            sandbox::State::Stopped { at, .. } => {
+                at > old
+                    || containers.contains_key(id)
+                    || row.netns.is_some_and(|life| netns.get(life).is_some())
+            }
+        });
+        let of_containers = self.containers.values().filter_map(|row| row.pod);
+        let named: BTreeSet<u64> =
+            of_containers.chain(self.sandboxes.values().filter_map(|row| row.pod)).collect();
+        let over = |row: &&pod::Pod| matches!(row.state, pod::State::Gone { at } if at <= old);
+        let gone: Vec<_> = self.pods.rows.values().filter(over).map(|row| row.id).collect();
+        for id in gone.into_iter().filter(|id| !named.contains(id)) {
+            self.pods.remove(id);
+        }
+    }
+
+    /// What verdicts may need is kept for longer, but not for ever, and not for any number.
+    fn reap_attempts(&mut self, now: Timestamp) {
+        let old = now.saturating_sub(MEMORY);
+        let (sandboxes, records) = (&self.sandboxes, &self.records);
+        let lives = |id: &ContainerId| {
+            sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || records.kept(id) == Kept::Yes
+        };
+        self.attachments.retain(|(id, _), row| {
+            row.leases.retain(|lease| lease.is_vouched() || row.last_at > old || lives(id));
+            !row.leases.is_empty() || row.last_at > old || row.is_busy() || lives(id)
+        });
+        let attachments = &self.attachments;
+        let leased = |id: &ContainerId| {
+            let mut all =
+                attachments.range((id.clone(), String::new())..).take_while(|((key, _), _)| key == id);
+            all.any(|(_, row)| !row.leases.is_empty())
+        };
+        let on_record = |id: &ContainerId| {
+            let mut all =
+                attachments.range((id.clone(), String::new())..).take_while(|((key, _), _)| key == id);
+            all.any(|(_, row)| row.leases.iter().any(Lease::is_on_record))
+        };
+        // Of what ended a while ago and left nothing no verdict is to come: it is only remembered that it was.
+        let settled = now.saturating_sub(SETTLED);
+        for (id, row) in &mut self.attempts {
+            if !row.exhibits.is_empty() && row.over_at.is_some_and(|at| at <= settled) && !on_record(id) {
+                row.exhibits = Vec::new();
+            }
+        }
+        let served: BTreeSet<ContainerId> = self.monitored().into_iter().cloned().collect();
+        self.attempts.retain(|id, row| {
+            row.over_at.is_none_or(|at| at > old)
+                || sandboxes.contains_key(id)
+                || served.contains(id)
+                || lives(id)
+                || leased(id)
+        });
+        let excess = self.attempts.len().saturating_sub(ATTEMPTS);
+        if excess > 0 {
+            let mut over: Vec<_> =
+                self.attempts.values().filter_map(|row| Some((row.over_at?, row.id.clone()))).collect();
+            over.sort_unstable();
+            for (_, id) in over.into_iter().take(excess) {
+                self.attempts.remove(&id);
+            }
+        }
+    }
+
+    /// Whether anything waits to be dropped.
+    fn has_dead(&self) -> bool {
+        !self.hints.is_empty()
+            || !self.names.is_empty()
+            || !self.signals.is_empty()
+            || self.attempts.values().any(|row| row.over_at.is_some())
+            || self.attachments.values().any(|row| !row.leases.iter().any(Lease::is_vouched))
+            || self.processes.rows.values().any(|row| row.state != process::State::Running)
+            || self.netns.rows.values().any(|row| !row.is_live())
+            || self.cgroups.values().any(|row| !row.is_live())
+            || self.containers.values().any(|row| !row.is_running())
+            || self.sandboxes.values().any(sandbox::Sandbox::is_stopped)
+            || self.pods.rows.values().any(|row| !row.is_present())
+    }
+}

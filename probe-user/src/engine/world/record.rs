@@ -1,0 +1,276 @@
+//! What is kept on record outside the kernel: IPAM stores, runtimes' sandboxes, the networks' configuration.
+//!
+//! **Invariant:** a record names what was, and proves nothing that lives. Only a complete reading says what is not.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::engine::{
+    change::Question,
+    fact::{Network, NetworksRead, PodName, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
+    id::{ContainerId, PodUid},
+    time::Timestamp,
+    timer,
+    world::{
+        Moment, World,
+        attachment::{Attachment, Lease},
+        sandbox::Sandbox,
+    },
+};
+
+/// The records, each as it was last read.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Records {
+    pub(in crate::engine) stores: BTreeMap<String, (Timestamp, StoreRead)>,
+    pub(in crate::engine) runtimes: BTreeMap<String, Runtime>,
+    pub(in crate::engine) networks: Option<(Timestamp, NetworksRead)>,
+    pub(in crate::engine) kubelet_expected: bool,
+    /// Versions by the executable's path; `None`: it does not say.
+    pub(in crate::engine) programs: BTreeMap<String, Option<String>>,
+    /// When the records were last asked for.
+    pub(in crate::engine) asked_at: Option<Timestamp>,
+}
+
+/// A runtime's sandboxes as they were last read.
+#[derive(Debug)]
+pub(in crate::engine) struct Runtime {
+    pub(in crate::engine) read_at: Timestamp,
+    pub(in crate::engine) complete: bool,
+    pub(in crate::engine) sandboxes: BTreeMap<ContainerId, Option<PodName>>,
+}
+
+/// One of them, as it is dumped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    Store(StoreRead),
+    Runtime(RuntimeRead),
+    Networks(NetworksRead),
+    Kubelet(bool),
+    Program(ProgramFound),
+    Asked,
+}
+
+/// Whether a runtime has a sandbox on record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Yes,
+    /// All runtimes' records were whole, the oldest read at this time, and none has it.
+    No {
+        at: Timestamp,
+    },
+    /// No runtime's records can be read, or not all of them.
+    Unknown,
+}
+
+/// What an operation of CNI changes on disk is there a moment after it.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Reading a large store takes a while: a busy node does not do it all the time.
+const BETWEEN: Duration = Duration::from_secs(5);
+/// How often they are read while only they can tell something.
+const POLL: Duration = Duration::from_secs(60);
+/// So many executables' versions are remembered.
+const PROGRAMS: usize = 256;
+
+impl Kept {
+    /// Absence says nothing while there are records that were not read.
+    #[must_use]
+    pub fn unless(self, unread: bool) -> Self {
+        match self {
+            Self::No { .. } if unread => Self::Unknown,
+            Self::Yes | Self::No { .. } | Self::Unknown => self,
+        }
+    }
+}
+
+impl Records {
+    /// Whether any runtime has this sandbox on record.
+    pub(in crate::engine) fn kept(&self, id: &ContainerId) -> Kept {
+        if self.runtimes.values().any(|runtime| runtime.sandboxes.contains_key(id)) {
+            return Kept::Yes;
+        }
+        self.absent()
+    }
+
+    /// Of what no runtime has on record.
+    fn absent(&self) -> Kept {
+        match self.runtimes.values().map(|runtime| runtime.read_at).min() {
+            Some(at) if self.runtimes.values().all(|runtime| runtime.complete) => Kept::No { at },
+            Some(_) | None => Kept::Unknown,
+        }
+    }
+
+    pub(in crate::engine) fn networks(&self) -> &[Network] {
+        self.networks.as_ref().map_or(&[], |(_, read)| &read.networks)
+    }
+
+    /// The only network whose chain has this plugin.
+    pub(in crate::engine) fn network_of(&self, plugin: &str) -> Option<&Network> {
+        let mut all = self.networks().iter().filter(|network| network.plugins.iter().any(|it| it == plugin));
+        let only = all.next()?;
+        all.next().is_none().then_some(only)
+    }
+
+    pub(in crate::engine) fn dump(&self) -> impl Iterator<Item = (Timestamp, Record)> + '_ {
+        let stores = self.stores.values().map(|(at, read)| (*at, Record::Store(read.clone())));
+        let runtimes = self.runtimes.iter().map(|(place, row)| {
+            let sandboxes = row.sandboxes.iter();
+            let sandboxes = sandboxes.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() });
+            let read =
+                RuntimeRead { place: place.clone(), sandboxes: sandboxes.collect(), complete: row.complete };
+            (row.read_at, Record::Runtime(read))
+        });
+        let networks = self.networks.iter().map(|(at, read)| (*at, Record::Networks(read.clone())));
+        let kubelet = (Timestamp::ZERO, Record::Kubelet(self.kubelet_expected));
+        let programs = self.programs.iter().map(|(path, version)| {
+            let it = ProgramFound { path: path.clone(), version: version.clone() };
+            (Timestamp::ZERO, Record::Program(it))
+        });
+        let asked = self.asked_at.map(|at| (at, Record::Asked));
+        stores.chain(runtimes).chain(networks).chain([kubelet]).chain(programs).chain(asked)
+    }
+
+    pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
+        match record {
+            Record::Store(read) => {
+                self.stores.insert(read.store.path.clone(), (at, read));
+            }
+            Record::Runtime(read) => self.runtime(at, read),
+            Record::Networks(read) => self.networks = Some((at, read)),
+            Record::Kubelet(expected) => self.kubelet_expected = expected,
+            Record::Program(it) => {
+                self.programs.insert(it.path, it.version);
+            }
+            Record::Asked => self.asked_at = Some(at),
+        }
+    }
+
+    fn runtime(&mut self, at: Timestamp, read: RuntimeRead) {
+        let sandboxes = read.sandboxes.into_iter().map(|it| (it.id, it.pod)).collect();
+        let row = Runtime { read_at: at, complete: read.complete, sandboxes };
+        self.runtimes.insert(read.place, row);
+    }
+}
+
+impl World {
+    pub(super) fn store_read(&mut self, m: Moment, read: StoreRead) {
+        for holder in read.reservations.iter().filter_map(|it| it.holder.as_ref()) {
+            self.record_vouches(m, &holder.container);
+        }
+        self.leases_in_store(m, &read);
+        self.records.stores.insert(read.store.path.clone(), (m.at, read));
+    }
+
+    pub(super) fn runtime_read(&mut self, m: Moment, read: RuntimeRead) {
+        for it in &read.sandboxes {
+            if let Some(pod) = &it.pod {
+                self.attachments_named(&it.id, pod);
+            }
+        }
+        for it in &read.sandboxes {
+            // As long as a sandbox of it is on record, a pod has not gone.
+            if let Some(pod) = self.pod_of_record(&it.id, it.pod.as_ref())
+                && let Some(row) = self.pods.rows.get_mut(&pod).filter(|row| row.left_at.is_some())
+            {
+                row.left_at = row.left_at.max(Some(m.at));
+            }
+        }
+        self.records.runtime(m.at, read);
+        for row in self.attempts.values_mut() {
+            match self.records.kept(&row.id) {
+                Kept::No { .. } => row.forgotten_at = row.forgotten_at.or(Some(m.at)),
+                Kept::Yes => row.forgotten_at = None,
+                Kept::Unknown => {}
+            }
+        }
+    }
+
+    fn pod_of_record(&self, id: &ContainerId, named: Option<&PodName>) -> Option<u64> {
+        let by_uid = named.and_then(|pod| pod.uid.as_ref()).and_then(|uid| self.pods.by_uid(uid));
+        by_uid.or_else(|| self.sandboxes.get(id)?.pod)
+    }
+
+    /// Whether any runtime that was read has a sandbox of this pod on record.
+    pub(in crate::engine) fn pod_kept(&self, uid: &PodUid) -> Kept {
+        let mut nameless = false;
+        for (id, named) in self.records.runtimes.values().flat_map(|runtime| &runtime.sandboxes) {
+            let named = named.as_ref().and_then(|pod| pod.uid.as_ref());
+            let known = || self.attempts.get(id).and_then(|row| row.pod.uid.as_ref());
+            match named.or_else(known) {
+                Some(other) if other == uid => return Kept::Yes,
+                Some(_) => {}
+                None => nameless = true,
+            }
+        }
+        if nameless { Kept::Unknown } else { self.records.absent() }
+    }
+
+    /// When the oldest of the records was read, if they name no sandbox whose network namespace is not known: then a
+    /// namespace that nobody is known to have is nobody's.
+    pub(in crate::engine) fn all_placed_at(&self) -> Option<Timestamp> {
+        let of_runtimes = self.records.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());
+        let live = self.sandboxes.values().filter(|row| !row.is_stopped()).map(|row| &row.id);
+        match self.records.absent().unless(self.has_unread_runtime()) {
+            Kept::No { at } => of_runtimes.chain(live).all(|id| self.is_placed(id)).then_some(at),
+            Kept::Yes | Kept::Unknown => None,
+        }
+    }
+
+    fn is_placed(&self, id: &ContainerId) -> bool {
+        let known = |row: &Sandbox| row.netns.is_some() || row.netns_path.is_some() || row.host_network;
+        self.sandboxes.get(id).is_some_and(known)
+            || self.attachments_of(id).any(|row| row.netns_path.is_some())
+    }
+
+    /// Whether a runtime runs whose records were not read: what no record has may stand there.
+    pub(in crate::engine) fn has_unread_runtime(&self) -> bool {
+        !self.records.runtimes.keys().any(|place| place.contains("docker"))
+            && self.daemons(&["cri-dockerd"]).next().is_some()
+    }
+
+    pub(super) fn networks_read(&mut self, m: Moment, read: NetworksRead) {
+        self.records.networks = Some((m.at, read));
+    }
+
+    pub(super) fn program_found(&mut self, it: ProgramFound) {
+        if self.records.programs.len() < PROGRAMS {
+            self.records.programs.insert(it.path, it.version);
+        }
+    }
+
+    /// Stores and runtimes that a complete listing no longer has are gone.
+    pub(super) fn stores_not_listed(&mut self, m: Moment, begun: Timestamp) {
+        let all = std::mem::take(&mut self.records.stores);
+        let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
+        self.records.stores = kept;
+        let gone: BTreeMap<String, (Timestamp, StoreRead)> = gone;
+        for (_, read) in gone.into_values() {
+            self.leases_in_store(m, &StoreRead { reservations: Vec::new(), complete: true, ..read });
+        }
+    }
+
+    pub(super) fn runtimes_not_listed(&mut self, begun: Timestamp) {
+        self.records.runtimes.retain(|_, row| row.read_at >= begun);
+    }
+
+    /// Something changed that the records will show: they are read again soon.
+    pub(in crate::engine) fn records_changed(&mut self, at: Timestamp) {
+        let soonest = self.records.asked_at.map_or(at, |asked| asked + BETWEEN);
+        self.timers.hurry(timer::Name::Records, (at + SETTLE).max(soonest));
+    }
+
+    /// What the records alone tell of, they tell when they are read: a runtime forgets a sandbox, and a store is mended,
+    /// without a sign. While either is waited for they are read from time to time.
+    pub(in crate::engine) fn poll_records(&mut self, now: Timestamp) {
+        let is_waiting = |row: &Attachment| {
+            let lives = self.sandboxes.get(&row.container).is_some_and(|sandbox| !sandbox.is_stopped());
+            !lives && row.leases.iter().any(Lease::is_on_record)
+        };
+        if self.attachments.values().any(is_waiting) {
+            self.timers.hurry(timer::Name::Records, self.records.asked_at.unwrap_or(now) + POLL);
+        }
+    }
+
+    pub(super) fn ask_records(&mut self, now: Timestamp) {
+        self.records.asked_at = Some(now);
+        self.ask(Question::Records);
+    }
+}

@@ -1,0 +1,97 @@
+//! Releases that nothing verifies: the runtime called DEL only when the namespace was gone, the plugin answered that
+//! all is well, and no store can be read that would say whether the address was freed.
+//!
+//! **Invariant:** an attachment is counted once, and only if all its life was seen. The count outlives it.
+
+use std::time::Duration;
+
+use crate::engine::{
+    fact::Network,
+    time::Timestamp,
+    world::{
+        World,
+        attachment::{Attachment, Plugin},
+        reap,
+    },
+};
+
+/// A plugin, and how many of its releases nothing verifies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    pub plugin: String,
+    pub count: u32,
+    pub since: Timestamp,
+    pub last_at: Timestamp,
+}
+
+/// Without a new one for so long, counting begins anew.
+pub(in crate::engine) const MEMORY: Duration = Duration::from_secs(60 * 60);
+/// So many plugins are told apart.
+const PLUGINS: usize = 64;
+
+/// Those that look for what to free by the container's id, and need no namespace for it.
+const BY_CONTAINER: [&str; 4] = ["host-local", "calico", "calico-ipam", "cilium-cni"];
+
+impl World {
+    /// Counts those whose last DEL is long enough ago for the stores to have been read after it.
+    pub(super) fn judge_releases(&mut self, now: Timestamp) {
+        let old = now.saturating_sub(reap::GRACE);
+        let is_new = |row: &&Attachment| {
+            !row.unverified && !row.gapped && row.last_at <= old && !row.is_busy() && !row.is_loopback()
+        };
+        let found: Vec<_> = self
+            .attachments
+            .iter()
+            .filter(|(_, row)| is_new(row) && !self.is_verified(row))
+            .filter_map(|(key, row)| Some((key.clone(), blind(row)?.name.clone())))
+            .collect();
+        for (key, plugin) in found {
+            if let Some(row) = self.attachments.get_mut(&key) {
+                row.unverified = true;
+            }
+            self.count_release(now, plugin);
+            self.changed_at.get_or_insert(now);
+        }
+    }
+
+    fn count_release(&mut self, at: Timestamp, plugin: String) {
+        let known = self.releases.get(&plugin).filter(|it| at < it.last_at + MEMORY);
+        let (count, since) = known.map_or((0, at), |it| (it.count, it.since));
+        let row = Release { plugin, count: count.saturating_add(1), since, last_at: at };
+        self.releases.insert(row.plugin.clone(), row);
+        if self.releases.len() > PLUGINS {
+            let first = self.releases.values().min_by_key(|it| (it.last_at, &it.plugin));
+            if let Some(plugin) = first.map(|it| it.plugin.clone()) {
+                self.releases.remove(&plugin);
+            }
+        }
+    }
+
+    /// Whether a store says what became of its addresses, or its plugin can be trusted to have freed them. Where the
+    /// network is not known, that must be so of each that it can be.
+    fn is_verified(&self, row: &Attachment) -> bool {
+        let frees = |name: &str| BY_CONTAINER.contains(&name);
+        let is_read = |name: &str| {
+            let mut all = self.records.stores.values();
+            all.any(|(_, read)| read.complete && read.store.network.as_deref() == Some(name))
+        };
+        let is_it = |network: &&Network| match &row.network {
+            Some(name) => network.name == *name,
+            None => row.plugins.iter().any(|plugin| network.plugins.contains(&plugin.name)),
+        };
+        let mut networks = self.records.networks().iter().filter(is_it).peekable();
+        let by_network = networks.peek().is_some()
+            && networks.all(|it| it.ipam.as_deref().is_some_and(frees) || is_read(&it.name));
+        by_network
+            || row.plugins.iter().any(|plugin| frees(&plugin.name))
+            || row.leases.iter().any(|lease| self.is_store_read(row, lease))
+            || row.network.as_deref().is_some_and(is_read)
+    }
+}
+
+/// The plugin that gave the address, if it was called with DEL, and succeeded, only without a namespace.
+fn blind(row: &Attachment) -> Option<&Plugin> {
+    let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
+    let is_blind = plugin.blind.succeeded > 0 && plugin.del.succeeded + plugin.del.unseen == 0;
+    is_blind.then_some(plugin)
+}

@@ -1,0 +1,20 @@
+//! sandprobe: sources say facts; the engine believes, remembers and judges; sinks tell.
+//!
+//! The modules in the order in which a thing goes through them. A kernel record becomes an
+//! [`engine::fact::Observation`], enters the [`engine::Engine`] once, and leaves as an
+//! [`engine::change::Output`]; nothing calls back. What the engine wants to know it asks with a question,
+//! which is an output; the answer is a fact.
+
+pub mod engine;
+pub mod recording;
+pub mod source;
+
+pub mod sink;
+
+#[cfg(feature = "live")]
+pub mod agent;
+#[cfg(feature = "host")]
+pub mod config;
+pub mod session;
+
+pub mod cli;

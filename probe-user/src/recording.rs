@@ -1,0 +1,51 @@
+//! The recording: every call into the engine, one line of JSON each, so that making the calls again gives the same
+//! outputs, byte for byte.
+//!
+//! First a header, then the calls in the order in which they were made, then an end mark with their number. What is
+//! in the file has its own types (`recording/*`), so a rename in the engine never changes the format. Numbers of 64
+//! bits are decimal strings, for many readers of JSON keep only 53 bits of a number.
+//!
+//! **Invariant:** a recording once made can be read for ever: a change of the format raises [`VERSION`] and adds to
+//! the table of fixups.
+
+mod change;
+mod fact;
+mod finding;
+mod fixup;
+mod header;
+mod id;
+mod kind;
+mod line;
+mod mirror;
+mod reader;
+mod row;
+#[cfg(test)]
+mod sample;
+pub mod state;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use header::Header;
+pub use reader::{ReadError, Reader};
+pub use writer::{WriteError, Writer};
+
+use crate::engine::{fact::Observation, time::Timestamp};
+
+/// The format that this version writes.
+pub const VERSION: u32 = 1;
+
+/// The longest line taken or written, bytes: as many reservations as one reading of a store can hold.
+pub const LONGEST_LINE: usize = 32 << 20;
+
+/// The longest header, bytes, and the most that is kept between lines: a foreign file with no line ends is known by
+/// its beginning.
+const LONGEST_HEADER: usize = 1 << 20;
+
+/// One call into the engine.
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    Observe(Observation),
+    Advance(Timestamp),
+}

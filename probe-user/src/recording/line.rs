@@ -1,0 +1,33 @@
+//! The lines after the header.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Call,
+    fact::Observation,
+    id::{Decimal, Text, Time},
+    mirror::Mirror,
+};
+
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line {
+    Observe(Observation),
+    Advance(Time),
+    /// The last line: so many calls were made.
+    End(Decimal),
+}
+
+impl Line {
+    pub(super) fn of(call: &Call) -> Self {
+        match call {
+            Call::Observe(seen) => Self::Observe(Observation::of(seen)),
+            Call::Advance(now) => Self::Advance(Time::of(now)),
+        }
+    }
+
+    pub(super) fn end(calls: u64) -> Self {
+        Self::End(Text(calls))
+    }
+}

@@ -1,0 +1,162 @@
+//! Lines into calls: one at a time, of bounded length, whatever the file turns out to be.
+
+use std::io::{self, BufRead, Read};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    Call, Header, LONGEST_HEADER, LONGEST_LINE, VERSION,
+    fixup::{FIXUPS, Fixup, upgrade},
+    header::{self, Mark},
+    line::Line,
+    mirror::Mirror,
+};
+
+/// Reads a recording from its beginning.
+#[derive(Debug)]
+pub struct Reader<R> {
+    from: R,
+    header: Header,
+    version: u32,
+    fixups: &'static [Fixup],
+    buffer: Vec<u8>,
+    /// Of the line read last, from 1.
+    number: u64,
+    calls: u64,
+    ended: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("not a sandprobe recording")]
+    Foreign,
+    #[error(
+        "made in format {version} by a newer sandprobe; this one reads up to format {VERSION}: use that newer one"
+    )]
+    Newer { version: u32 },
+    /// All calls before it were whole and have been given.
+    #[error("cut off after line {line}: the recording was not ended in order, what is whole was replayed")]
+    CutOff { line: u64 },
+    #[error("line {line} is longer than {LONGEST_LINE} bytes: not a line of a recording")]
+    TooLong { line: u64 },
+    #[error("line {line} cannot be understood: {why}")]
+    Line { line: u64, why: String },
+    #[error("line {line} says that {said} calls were made, but {found} are there")]
+    Missing { line: u64, said: u64, found: u64 },
+    #[error("line {line} cannot be read: {error}")]
+    Io { line: u64, error: io::Error },
+}
+
+/// What stands at one place in the file.
+enum Piece {
+    Whole,
+    /// The last line, and without its end.
+    Part,
+    Nothing,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub fn open(from: R) -> Result<Self, ReadError> {
+        Self::with_table(from, VERSION, &FIXUPS)
+    }
+
+    /// `newest` is the version to which the table leads.
+    fn with_table(mut from: R, newest: u32, fixups: &'static [Fixup]) -> Result<Self, ReadError> {
+        let mut buffer = Vec::new();
+        match read_line(&mut from, &mut buffer, 1, LONGEST_HEADER) {
+            Ok(Piece::Whole) => {}
+            Ok(Piece::Part | Piece::Nothing) | Err(ReadError::TooLong { .. }) => {
+                return Err(ReadError::Foreign);
+            }
+            Err(error) => return Err(error),
+        }
+        let mark: Mark = serde_json::from_slice(&buffer).map_err(|_other| ReadError::Foreign)?;
+        let version = mark.sandprobe_recording;
+        match version {
+            0 => return Err(ReadError::Foreign),
+            newer if newer > newest => return Err(ReadError::Newer { version }),
+            _ => {}
+        }
+        let header: header::Line =
+            parse(&buffer, version, fixups).map_err(|why| ReadError::Line { line: 1, why })?;
+        Ok(Self { from, header: header.back(), version, fixups, buffer, number: 1, calls: 0, ended: false })
+    }
+
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The next call; `None` after the last of a whole recording. After an error there is nothing more.
+    pub fn next_call(&mut self) -> Result<Option<Call>, ReadError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let next = self.read_call();
+        self.ended = !matches!(next, Ok(Some(_)));
+        next
+    }
+
+    fn read_call(&mut self) -> Result<Option<Call>, ReadError> {
+        let line = self.number + 1;
+        let piece = read_line(&mut self.from, &mut self.buffer, line, LONGEST_LINE)?;
+        if matches!(piece, Piece::Nothing) {
+            return Err(ReadError::CutOff { line: self.number });
+        }
+        self.number = line;
+        let parsed = match (parse(&self.buffer, self.version, self.fixups), piece) {
+            (Ok(parsed), _) => parsed,
+            (Err(_), Piece::Part) => return Err(ReadError::CutOff { line: line - 1 }),
+            (Err(why), _) => return Err(ReadError::Line { line, why }),
+        };
+        match parsed {
+            Line::Observe(seen) => self.given(Call::Observe(seen.back())),
+            Line::Advance(now) => self.given(Call::Advance(now.back())),
+            Line::End(said) => {
+                let (said, found) = (said.back(), self.calls);
+                if said == found { Ok(None) } else { Err(ReadError::Missing { line, said, found }) }
+            }
+        }
+    }
+
+    fn given(&mut self, call: Call) -> Result<Option<Call>, ReadError> {
+        self.calls += 1;
+        Ok(Some(call))
+    }
+}
+
+/// Into `buffer`, without its end. The buffer grows with what is really there, and what a long line needed is given
+/// back.
+fn read_line(
+    from: &mut impl BufRead,
+    buffer: &mut Vec<u8>,
+    line: u64,
+    longest: usize,
+) -> Result<Piece, ReadError> {
+    buffer.clear();
+    buffer.shrink_to(LONGEST_HEADER);
+    let bound = longest as u64 + 1;
+    let n =
+        from.by_ref().take(bound).read_until(b'\n', buffer).map_err(|error| ReadError::Io { line, error })?;
+    if buffer.last() == Some(&b'\n') {
+        buffer.pop();
+        return Ok(Piece::Whole);
+    }
+    match n {
+        0 => Ok(Piece::Nothing),
+        n if n > longest => Err(ReadError::TooLong { line }),
+        _ => Ok(Piece::Part),
+    }
+}
+
+/// The present format is read as it stands; an older one is brought up to it first.
+fn parse<T: DeserializeOwned>(text: &[u8], version: u32, fixups: &[Fixup]) -> Result<T, String> {
+    let current = usize::try_from(version).is_ok_and(|version| version > fixups.len());
+    if current {
+        return serde_json::from_slice(text).map_err(|error| error.to_string());
+    }
+    let mut value: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    upgrade(&mut value, version, fixups);
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}

@@ -1,0 +1,69 @@
+//! Rows of the world, as they stand in the file.
+
+mod attachment;
+pub(super) mod attempt;
+mod call;
+mod cgroup;
+mod container;
+mod hint;
+mod list;
+mod loss;
+mod netns;
+mod outbox;
+mod pod;
+mod process;
+mod record;
+mod release;
+mod sandbox;
+mod timer;
+
+use super::{
+    change::Question,
+    fact::{Attached, Observation},
+    finding::Finding,
+    id::{Decimal, Time},
+    mirror::mirror,
+};
+use crate::engine::world;
+
+mirror! {
+    enum world::Row {
+        Clockwork(it: Clockwork),
+        Timer { name: timer::Name, due: Time },
+        Process(it: process::Process),
+        Signal(it: process::Signal),
+        Netns(it: netns::Netns),
+        Cgroup(it: cgroup::Cgroup),
+        Container(it: container::Container),
+        Sandbox(it: sandbox::Sandbox),
+        Pod(it: pod::Pod),
+        Call(it: call::Call),
+        Hint(it: hint::Hint),
+        Name(it: hint::Name),
+        Listing(it: list::Begun),
+        Gap(it: list::Gap),
+        Attachment(it: attachment::Attachment),
+        Attempt(it: attempt::Attempt),
+        Record { at: Time, record: record::Record },
+        Attached(it: Attached),
+        Losses(it: loss::Losses),
+        Release(it: release::Release),
+        Pending(it: Box<Observation>),
+        Held(it: Box<outbox::Held>),
+        Finding(it: Box<Finding>),
+        Asked(it: Question),
+    }
+}
+
+mirror! {
+    struct world::Clockwork {
+        now: Time,
+        watermark: Time,
+        next_seq: Decimal,
+        next_life: Decimal,
+        next_pod: Decimal,
+        host_netns: u32,
+        relisted_at: Option<Time>,
+        judge_at: Option<Time>,
+    }
+}

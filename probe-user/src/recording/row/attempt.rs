@@ -1,0 +1,55 @@
+//! What is remembered of sandboxes for verdicts.
+
+use crate::{
+    engine::{id::ContainerId, world::attempt},
+    recording::{
+        change::{CgroupRef, ContainerRef, End, Process, What},
+        fact::PodName,
+        id::{NetnsKey, Text, Time},
+        kind::Origin,
+        mirror::mirror,
+    },
+};
+
+mirror! {
+    struct attempt::Attempt {
+        id: Text<ContainerId>,
+        pod: PodName,
+        first_at: Time,
+        origin: Origin,
+        stop_at: Option<Time>,
+        death: Option<Death>,
+        netns_gone: Option<NetnsGone>,
+        over_at: Option<Time>,
+        forgotten_at: Option<Time>,
+        containers: Vec<Ran>,
+        gapped: bool,
+        exhibits: Vec<Exhibit>,
+    }
+}
+
+mirror! { struct attempt::Death { at: Time, end: End, by_runtime: bool } }
+
+mirror! { struct attempt::NetnsGone { at: Time, by: Option<Process> } }
+
+mirror! {
+    struct attempt::Ran {
+        id: Text<ContainerId>,
+        name: Option<String>,
+        started_at: Time,
+        ended: Option<Ended>,
+    }
+}
+
+mirror! { struct attempt::Ended { at: Time, code: Option<u32> } }
+
+mirror! {
+    struct attempt::Exhibit {
+        at: Time,
+        origin: Origin,
+        container: Option<ContainerRef>,
+        netns: Option<NetnsKey>,
+        cgroup: Option<CgroupRef>,
+        what: What,
+    }
+}

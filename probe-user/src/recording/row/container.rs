@@ -1,0 +1,35 @@
+//! Containers.
+
+use crate::{
+    engine::{id::ContainerId, world::container},
+    recording::{
+        id::{CgroupKey, Decimal, TaskKey, Text, Time},
+        kind::{Origin, Role},
+        mirror::mirror,
+    },
+};
+
+mirror! {
+    struct container::Container {
+        id: Text<ContainerId>,
+        role: Option<Role>,
+        name: Option<String>,
+        sandbox: Option<Text<ContainerId>>,
+        pod: Option<Decimal>,
+        cgroup: Option<CgroupKey>,
+        first_at: Time,
+        origin: Origin,
+        asked: u32,
+        open: bool,
+        tentative: bool,
+        state: State,
+    }
+}
+
+mirror! {
+    enum container::State {
+        Created,
+        Running { process: TaskKey, since: Time, listed: bool },
+        Exited { at: Time },
+    }
+}

@@ -1,0 +1,5 @@
+//! Deadlines.
+
+use crate::{engine::timer, recording::mirror::mirror};
+
+mirror! { enum timer::Name { Reap, Relist, Records } }

@@ -1,0 +1,134 @@
+//! The findings of a node as a running agent keeps them for whoever asks: one JSON object, replaced as a whole.
+//!
+//! **Invariant:** it holds all that an explanation needs: who reads it needs neither the node nor the agent.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    finding,
+    id::{Text, Time},
+    mirror::Mirror,
+};
+use crate::engine::{finding::Finding, time::Timestamp};
+
+/// The version of what is written. Members may be added within one; a member that goes or changes raises it.
+pub const SCHEMA: u32 = 1;
+
+/// Whose findings they are, and when they were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The version of the agent.
+    pub made_by: String,
+    pub node: String,
+    /// The kernel's random id of the boot: times count from it.
+    pub boot_id: String,
+    pub boot_wall_ns: i64,
+    /// The agent's, in its own namespace.
+    pub pid: u32,
+    pub written_at: Timestamp,
+    /// The agent ended in order: nothing newer will come of it.
+    pub ended: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("not a file of sandprobe's findings: {0}")]
+    Foreign(serde_json::Error),
+    #[error("written in format {0} by a newer sandprobe; this one reads format {SCHEMA}: use that newer one")]
+    Newer(u32),
+}
+
+/// The member by which the format is known.
+#[derive(Deserialize)]
+struct Mark {
+    schema: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    schema: u32,
+    made_by: String,
+    node: String,
+    boot_id: String,
+    boot_wall_ns: Text<i64>,
+    pid: u32,
+    written_at: Time,
+    ended: bool,
+    findings: Vec<finding::Finding>,
+}
+
+/// The file's contents.
+pub fn write<'a>(about: &About, findings: impl Iterator<Item = &'a Finding>) -> serde_json::Result<Vec<u8>> {
+    let About { made_by, node, boot_id, boot_wall_ns, pid, written_at, ended } = about;
+    let file = File {
+        schema: SCHEMA,
+        made_by: made_by.clone(),
+        node: node.clone(),
+        boot_id: boot_id.clone(),
+        boot_wall_ns: Text(*boot_wall_ns),
+        pid: *pid,
+        written_at: Time::of(written_at),
+        ended: *ended,
+        findings: findings.map(finding::Finding::of).collect(),
+    };
+    let mut bytes = serde_json::to_vec(&file)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+pub fn read(bytes: &[u8]) -> Result<(About, Vec<Finding>), StateError> {
+    let Mark { schema } = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
+    if schema > SCHEMA {
+        return Err(StateError::Newer(schema));
+    }
+    let file: File = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
+    let File { schema: _, made_by, node, boot_id, boot_wall_ns, pid, written_at, ended, findings } = file;
+    let about = About {
+        made_by,
+        node,
+        boot_id,
+        boot_wall_ns: boot_wall_ns.0,
+        pid,
+        written_at: written_at.back(),
+        ended,
+    };
+    Ok((about, findings.back()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{About, StateError, read, write};
+    use crate::{
+        engine::time::Timestamp,
+        recording::{finding::Finding, mirror::Mirror, sample::Dice},
+    };
+
+    fn about() -> About {
+        About {
+            made_by: "0.1.0".to_owned(),
+            node: "node-1".to_owned(),
+            boot_id: "b".to_owned(),
+            boot_wall_ns: 1_795_000_000_123_456_789,
+            pid: 77,
+            written_at: Timestamp(5_000_000_000),
+            ended: false,
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_the_same() {
+        let dice = &mut Dice::seeded(7);
+        let findings: Vec<_> = (0..200).map(|_| Finding::sample(dice)).collect();
+        let bytes = write(&about(), findings.iter()).expect("JSON");
+        assert_eq!(read(&bytes).expect("a state"), (about(), findings));
+    }
+
+    #[test]
+    fn what_is_no_state_is_refused() {
+        let newer = br#"{"schema":2,"anything":"else"}"#;
+        assert!(matches!(read(newer), Err(StateError::Newer(2))));
+        for bad in [&b""[..], b"{}", b"[]", b"\x00\xff", br#"{"schema":1}"#] {
+            assert!(matches!(read(bad), Err(StateError::Foreign(_))), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Calls into lines.
+
+use serde::Serialize;
+
+use super::{Call, Header, LONGEST_LINE, header, line::Line};
+
+/// Makes the bytes of a recording; who owns the file takes them from time to time.
+#[derive(Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    calls: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error(
+        "a call into the engine takes {len} bytes as a line, more than the {LONGEST_LINE} that can be read back"
+    )]
+    TooLong { len: usize },
+    #[error("a call into the engine has no form as a line: {0}")]
+    Shapeless(#[from] serde_json::Error),
+}
+
+impl Writer {
+    pub fn start(header: &Header) -> Result<Self, WriteError> {
+        let mut writer = Self { bytes: Vec::new(), calls: 0 };
+        writer.put(&header::Line::of(header))?;
+        Ok(writer)
+    }
+
+    /// After an error the recording ends with the call before.
+    pub fn write(&mut self, call: &Call) -> Result<(), WriteError> {
+        self.put(&Line::of(call))?;
+        self.calls += 1;
+        Ok(())
+    }
+
+    /// What was made since they were last emptied: whole lines.
+    pub fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Says that nothing is missing, and gives the rest.
+    pub fn end(mut self) -> Result<Vec<u8>, WriteError> {
+        self.put(&Line::end(self.calls))?;
+        Ok(self.bytes)
+    }
+
+    fn put(&mut self, line: &impl Serialize) -> Result<(), WriteError> {
+        let start = self.bytes.len();
+        let put = serde_json::to_writer(&mut self.bytes, line);
+        self.bytes.push(b'\n');
+        let len = self.bytes.len() - start;
+        if put.is_err() || len > LONGEST_LINE {
+            self.bytes.truncate(start);
+        }
+        put?;
+        if len > LONGEST_LINE { Err(WriteError::TooLong { len }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,139 @@
+//! One engine and what listens to it. Every call, made live or replayed, goes through here, so that the same calls
+//! give the same bytes.
+//!
+//! **Invariant:** no I/O and no clock: bytes are left for the caller to write.
+
+use std::time::Duration;
+
+use crate::{
+    engine::{
+        Engine,
+        change::{Output, Question},
+        fact::Fact,
+        finding::Finding,
+        time::Timestamp,
+    },
+    recording::{Call, Header, WriteError, Writer},
+    sink::{Label, Sink, filter::Filter, summary::Summary},
+};
+
+pub struct Session {
+    engine: Engine,
+    label: Label,
+    filter: Filter,
+    sink: Box<dyn Sink>,
+    summary: Summary,
+    recording: Option<Writer>,
+    told: Vec<u8>,
+    questions: Vec<Question>,
+}
+
+impl Session {
+    #[must_use]
+    pub fn new(header: &Header, filter: Filter, sink: Box<dyn Sink>) -> Self {
+        let label = Label {
+            node: header.node.clone(),
+            boot_id: header.boot_id.clone(),
+            boot_wall_ns: header.boot_wall_ns,
+        };
+        Self {
+            engine: Engine::new(header.settings.clone()),
+            label,
+            filter,
+            sink,
+            summary: Summary::default(),
+            recording: None,
+            told: Vec::new(),
+            questions: Vec::new(),
+        }
+    }
+
+    /// Writes down every call from here on; to be asked before the first.
+    pub fn record(&mut self, header: &Header) -> Result<(), WriteError> {
+        self.recording = Some(Writer::start(header)?);
+        Ok(())
+    }
+
+    /// An error is one of the recording, which has then ended; the call was made.
+    pub fn call(&mut self, call: Call) -> Result<(), WriteError> {
+        let recorded = match &mut self.recording {
+            Some(recording) => recording.write(&call),
+            None => Ok(()),
+        };
+        match call {
+            Call::Observe(seen) => {
+                if let Fact::Clock { boot_wall_ns } = seen.fact {
+                    self.label.boot_wall_ns = boot_wall_ns;
+                }
+                self.engine.observe(seen);
+            }
+            Call::Advance(now) => self.engine.advance(now),
+        }
+        while let Some(output) = self.engine.poll() {
+            match output {
+                Output::Change(change) => {
+                    self.summary.add(&change);
+                    if self.filter.keeps(&change) {
+                        self.sink.tell(&change, &self.label, &mut self.told);
+                    }
+                }
+                Output::Question(question) => self.questions.push(question),
+            }
+        }
+        recorded
+    }
+
+    /// When the engine wants to be told the time.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.engine.deadline()
+    }
+
+    /// How long the engine may hold a change back.
+    #[must_use]
+    pub fn hold(&self) -> Duration {
+        self.engine.settings().hold
+    }
+
+    /// The boot's wall time as it was last told.
+    #[must_use]
+    pub fn boot_wall_ns(&self) -> i64 {
+        self.label.boot_wall_ns
+    }
+
+    /// Bytes for who asked for the stream; the caller empties it.
+    pub fn told(&mut self) -> &mut Vec<u8> {
+        &mut self.told
+    }
+
+    /// Bytes for the recording's file, if there is one; the caller empties it.
+    pub fn recorded(&mut self) -> Option<&mut Vec<u8>> {
+        self.recording.as_mut().map(Writer::bytes)
+    }
+
+    /// The recording's last bytes: no call may follow.
+    pub fn end_recording(&mut self) -> Result<Vec<u8>, WriteError> {
+        self.recording.take().map_or_else(|| Ok(Vec::new()), Writer::end)
+    }
+
+    /// What the engine wants to know. A replay has no use for them: the answers are in the recording.
+    pub fn questions(&mut self) -> impl Iterator<Item = Question> + '_ {
+        self.questions.drain(..)
+    }
+
+    /// What is wrong on the node, and what was.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.engine.findings()
+    }
+
+    /// A number that is another one when any finding is.
+    #[must_use]
+    pub fn findings_revision(&self) -> u64 {
+        self.engine.findings_revision()
+    }
+
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+}

@@ -1,0 +1,25 @@
+//! What was told of a finding's sandboxes, in the form in which it was told.
+
+use crate::engine::{
+    change::{Change, Context, PodRef},
+    finding::{Evidence, Finding},
+    world::attempt::Exhibit,
+};
+
+/// In order of time; a number in the stream is not kept.
+#[must_use]
+pub fn changes(finding: &Finding) -> Vec<Change> {
+    let pod = finding.pod.as_ref().map(|pod| PodRef {
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        source: None,
+    });
+    let change = |it: &Evidence| {
+        let Exhibit { at, origin, container, netns, cgroup, what } = it.exhibit.clone();
+        let context =
+            Context { pod: pod.clone(), sandbox: Some(it.sandbox.clone()), container, netns, cgroup };
+        Change { seq: 0, at, origin, late: false, context, what }
+    };
+    finding.evidence.iter().map(change).collect()
+}

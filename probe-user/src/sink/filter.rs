@@ -1,0 +1,100 @@
+//! Which changes are told: those of the pods and of the kinds that were asked for.
+
+use crate::engine::change::{Change, PodRef, What};
+
+/// Names to keep; an empty list keeps all. Lists are joined by "and", the names in one by "or".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub namespaces: Vec<String>,
+    pub pods: Vec<String>,
+    pub containers: Vec<String>,
+    pub events: Vec<String>,
+}
+
+impl Filter {
+    #[must_use]
+    pub fn keeps(&self, change: &Change) -> bool {
+        if !has(&self.events, Some(change.what.name())) {
+            return false;
+        }
+        // What was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
+        if is_everyone_s(&change.what) {
+            return true;
+        }
+        let pod = change.context.pod.as_ref();
+        let part = |part: fn(&PodRef) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
+        let container = change.context.container.as_ref().and_then(|container| container.name.as_deref());
+        has(&self.namespaces, part(|pod| &pod.namespace))
+            && has(&self.pods, part(|pod| &pod.name))
+            && has(&self.containers, container)
+    }
+}
+
+fn is_everyone_s(what: &What) -> bool {
+    match what {
+        What::Gap { .. } => true,
+        What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => it.pod.is_none(),
+        _ => false,
+    }
+}
+
+fn has(names: &[String], name: Option<&str>) -> bool {
+    names.is_empty() || name.is_some_and(|name| names.iter().any(|kept| kept == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Filter;
+    use crate::engine::{
+        change::{Change, ContainerRef, Context, PodRef, What},
+        fact::{Loss, Origin},
+        id::ContainerId,
+        time::Timestamp,
+    };
+
+    fn change(namespace: &str, pod: &str, container: &str) -> Change {
+        let context = Context {
+            pod: Some(PodRef {
+                namespace: Some(namespace.to_owned()),
+                name: Some(pod.to_owned()),
+                ..PodRef::default()
+            }),
+            container: ContainerId::parse("c1")
+                .map(|id| ContainerRef { id, name: Some(container.to_owned()) }),
+            ..Context::default()
+        };
+        let at = Timestamp(1);
+        Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what: What::CgroupEmptied }
+    }
+
+    fn filter(namespaces: &[&str], pods: &[&str], containers: &[&str], events: &[&str]) -> Filter {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Filter {
+            namespaces: owned(namespaces),
+            pods: owned(pods),
+            containers: owned(containers),
+            events: owned(events),
+        }
+    }
+
+    #[test]
+    fn names_in_a_list_are_alternatives_and_lists_are_conditions() {
+        let web = change("default", "web-0", "nginx");
+        assert!(Filter::default().keeps(&web));
+        assert!(filter(&["kube-system", "default"], &[], &[], &[]).keeps(&web));
+        assert!(filter(&["default"], &["web-0"], &["nginx"], &["cgroup.emptied"]).keeps(&web));
+        assert!(!filter(&["default"], &["web-1"], &[], &[]).keeps(&web));
+        assert!(!filter(&["default"], &["web"], &[], &[]).keeps(&web));
+        assert!(!filter(&[], &[], &[], &["cgroup.removed"]).keeps(&web));
+    }
+
+    #[test]
+    fn what_has_no_name_is_no_pod_s_but_a_gap_is_everyone_s() {
+        let mut nameless = Change { context: Context::default(), ..change("", "", "") };
+        assert!(Filter::default().keeps(&nameless));
+        assert!(!filter(&["default"], &[], &[], &[]).keeps(&nameless));
+        nameless.what = What::Gap { what: Loss::BulkRing, count: 3 };
+        assert!(filter(&["default"], &["web-0"], &["nginx"], &[]).keeps(&nameless));
+        assert!(!filter(&["default"], &[], &[], &["pod.gone"]).keeps(&nameless));
+    }
+}

@@ -1,0 +1,201 @@
+//! `docs/findings.md` has every kind and member that is written and no other, and every kind has a page.
+
+use std::{collections::BTreeSet, fs, net::IpAddr, path::Path, time::Duration};
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::{
+    engine::{
+        change::Process,
+        fact::{MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
+        finding::{
+            self, Blind, Cause, CniFailing, Duplicate, Key, Kind, LeakedAddress, OutOfOrder, PoolExhaustion,
+            Severity, Stage, Weaker,
+        },
+        id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+        time::Timestamp,
+    },
+    sink::{Label, word},
+};
+
+const INDEX: &str = include_str!("../../../../../docs/findings.md");
+
+fn address() -> IpAddr {
+    [10, 88, 0, 5].into()
+}
+
+fn process() -> Process {
+    Process { key: TaskKey::new(5, 7), parent: TaskKey::new(1, 2), comm: "pause".to_owned() }
+}
+
+fn netns() -> NetnsKey {
+    NetnsKey::new(4_026_532_177, 41)
+}
+
+/// One of each kind, with everything that can be known.
+fn all() -> Vec<Kind> {
+    let name = || "podnet".to_owned();
+    let plugin = || "bridge".to_owned();
+    let second = Duration::from_secs(1);
+    vec![
+        Kind::LeakedAddress(LeakedAddress {
+            address: address(),
+            network: Some(name()),
+            inferred: true,
+            ifname: "eth0".to_owned(),
+            plugin: Some(plugin()),
+            cause: Cause::DelBlind,
+            stores: vec![Store { kind: StoreKind::HostLocal, path: "/x".to_owned(), network: None }],
+        }),
+        Kind::UnverifiedRelease { plugin: plugin(), count: 2 },
+        Kind::DuplicateSandbox { form: Duplicate::Concurrent, count: 1 },
+        Kind::TeardownOutOfOrder { how: OutOfOrder::PauseKilled, killer: Some(process()), signal: Some(9) },
+        Kind::OrphanNetns { netns: netns(), mounts: vec!["/run/netns/cni-1".to_owned()] },
+        Kind::StuckNetnsTeardown { netns: netns(), held: second, waiting: 3 },
+        Kind::StuckCgroup { path: "/kubepods/pod1".to_owned(), populated: Some(false) },
+        Kind::OrphanSandbox { process: process() },
+        Kind::DuplicateContainer { name: name(), containers: ContainerId::parse("c1").into_iter().collect() },
+        Kind::DuplicateAddress { network: Some(name()), address: address() },
+        Kind::CniFailing(CniFailing {
+            plugin: plugin(),
+            attempts: 3,
+            pods: 1,
+            wasted: second,
+            code: Some(1),
+            message: Some(MessageFound {
+                container: ContainerId::parse("a1").expect("an id"),
+                text: Some("no address is free".to_owned()),
+                source: "journal".to_owned(),
+            }),
+        }),
+        Kind::CniSlow { plugin: plugin(), command: "ADD".to_owned(), took: second, open: true },
+        Kind::CniQueue { waiting: 20, oldest: second, plugin: plugin() },
+        Kind::PoolExhaustion(PoolExhaustion {
+            network: name(),
+            subnet: Subnet { address: address(), prefix: 24 },
+            size: 253,
+            used: 250,
+            leaked: 2,
+            free: 1,
+            runs_out_in: Some(second),
+        }),
+        Kind::BlindSpot { spot: Blind::Signal { signal: Signal::Exec }, weaker: vec![Weaker::OrphanNetns] },
+        Kind::BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![Weaker::OrphanNetns] },
+    ]
+}
+
+fn written(kind: Kind) -> Value {
+    let finding = finding::Finding {
+        key: Key::parse("orphan_netns/1").expect("a key"),
+        kind,
+        severity: Severity::Warning,
+        stage: Stage::Closed,
+        since: Timestamp(1),
+        opened_at: Timestamp(2),
+        confirmed_at: Some(Timestamp(3)),
+        closed_at: Some(Timestamp(4)),
+        pod: Some(PodName {
+            namespace: Some("default".to_owned()),
+            name: Some("web-0".to_owned()),
+            uid: PodUid::parse("11111111-2222-3333-4444-555555555555"),
+        }),
+        sandboxes: ContainerId::parse("a1").into_iter().collect(),
+        gapped: true,
+        evidence: Vec::new(),
+        programs: vec![ProgramFound { path: "/usr/bin/containerd".to_owned(), version: None }],
+    };
+    let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
+    serde_json::to_value(Finding::of(&finding, &label)).expect("JSON")
+}
+
+/// The rows of a section's tables, as they stand.
+fn rows(heading: &str) -> impl Iterator<Item = &'static str> {
+    let (_, section) = INDEX.split_once(heading).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    section.lines().filter(|line| line.starts_with("| `") || line.starts_with("| [`"))
+}
+
+/// What stands in backquotes.
+fn quoted(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn first(row: &'static str) -> &'static str {
+    row.split('`').nth(1).unwrap_or("")
+}
+
+#[test]
+fn every_kind_has_its_row_and_its_page() {
+    let kinds: BTreeSet<&str> = all().iter().map(Kind::name).collect();
+    assert_eq!(kinds, rows("# Findings\n").map(first).collect());
+    assert_eq!(kinds, rows("\n## Details\n").map(first).collect());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/findings");
+    let pages: BTreeSet<String> = fs::read_dir(&folder)
+        .expect("the pages")
+        .map(|page| page.expect("a page").file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(pages, kinds.iter().map(|kind| format!("{kind}.md")).collect());
+    for page in &pages {
+        let text = fs::read_to_string(folder.join(page)).expect("a page");
+        let (kind, _) = page.split_once('.').expect("a page of a kind");
+        assert_eq!(text.lines().next(), Some(format!("# {kind}").as_str()));
+        for heading in ["Meaning", "Rule", "Causes", "Repair", "False-alarm traps"] {
+            assert!(text.contains(&format!("\n## {heading}\n")), "{page} has no {heading}");
+        }
+        let ends = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in ends.filter(|link| !link.starts_with("https://")) {
+            assert!(folder.join(link).is_file(), "{page} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn the_documentation_has_every_member_and_no_other() {
+    let mut members = BTreeSet::new();
+    for kind in all() {
+        for (key, value) in written(kind).as_object().expect("an object") {
+            members.insert(key.clone());
+            let inner = value.as_array().and_then(|all| all.first()).unwrap_or(value);
+            if key != "detail" {
+                let inner = inner.as_object().into_iter().flatten();
+                members.extend(inner.map(|(name, _)| format!("{key}.{name}")));
+            }
+        }
+    }
+    assert_eq!(members, rows("\n## Members\n").map(|row| first(row).to_owned()).collect());
+}
+
+#[test]
+fn the_documentation_has_every_detail() {
+    for kind in all() {
+        let name = kind.name();
+        let row = rows("\n## Details\n").find(|row| first(row) == name).expect("the kind's row");
+        let value = written(kind);
+        for (key, value) in value["detail"].as_object().expect("an object") {
+            assert!(quoted(row).contains(key.as_str()), "{name} has {key}");
+            let inner = value.as_array().and_then(|all| all.first()).unwrap_or(value);
+            for (inner, _) in inner.as_object().into_iter().flatten().filter(|(inner, _)| *inner != "parent")
+            {
+                assert!(quoted(row).contains(inner.as_str()), "{name} has {key}.{inner}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pages_have_every_word_of_closed_sets() {
+    let page = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/findings/{name}.md"));
+        fs::read_to_string(path).expect("the page")
+    };
+    let causes = [Cause::DelMissing, Cause::DelBlind, Cause::DelFailed, Cause::AddFailed, Cause::StaleRecord];
+    let leaked = page("leaked_address");
+    assert!(causes.iter().all(|it| leaked.contains(&format!("\n| `{}` |", word::cause(*it)))));
+    let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];
+    let duplicate = page("duplicate_sandbox");
+    assert!(forms.iter().all(|it| duplicate.contains(&format!("\n| `{}` |", word::duplicate(*it)))));
+    let ways = [OutOfOrder::PauseKilled, OutOfOrder::PauseOutOfMemory, OutOfOrder::NetnsGone];
+    let teardown = page("teardown_out_of_order");
+    assert!(ways.iter().all(|it| teardown.contains(&format!("\n| `{}` |", word::out_of_order(*it)))));
+}

@@ -1,0 +1,242 @@
+//! The lines, the order of their members, and that `docs/events.md` says the same as the code.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::Value;
+
+use super::Jsonl;
+use crate::{
+    engine::{
+        change::{CgroupRef, Change, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason, What},
+        fact::{Loss, NameSource, Origin},
+        finding::{Finding, Key, Kind, Severity, Stage},
+        id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+        time::Timestamp,
+    },
+    sink::{Label, Sink, word},
+};
+
+fn process(pid: u32) -> Process {
+    Process {
+        key: TaskKey::new(pid, 7_000_000_000),
+        parent: TaskKey::new(1, 20_000_000),
+        comm: format!("comm{pid}"),
+    }
+}
+
+fn end() -> End {
+    End { code: 137, signal: Some(9), killer: Some(process(99)), oom: true }
+}
+
+fn call() -> CniCall {
+    CniCall {
+        command: "ADD".to_owned(),
+        plugin: "host-local".to_owned(),
+        netns: Some("/run/netns/cni-1".to_owned()),
+        ifname: Some("eth0".to_owned()),
+        process: process(20),
+        called_by: Some("bridge".to_owned()),
+        delegated: true,
+    }
+}
+
+/// One of each kind, with everything that can be known.
+fn finding() -> Box<Finding> {
+    Box::new(Finding {
+        key: Key::parse("orphan_netns/4026532177").expect("a key"),
+        kind: Kind::OrphanNetns {
+            netns: NetnsKey::new(4_026_532_177, 41),
+            mounts: vec!["/run/netns/cni-1".to_owned()],
+        },
+        severity: Severity::Warning,
+        stage: Stage::Confirmed,
+        since: Timestamp(1),
+        opened_at: Timestamp(2),
+        confirmed_at: Some(Timestamp(3)),
+        closed_at: None,
+        pod: None,
+        sandboxes: Vec::new(),
+        gapped: false,
+        evidence: Vec::new(),
+        programs: Vec::new(),
+    })
+}
+
+fn all() -> Vec<What> {
+    let address = Subnet { address: [10, 88, 0, 5].into(), prefix: 16 };
+    let ifname = || "eth0".to_owned();
+    vec![
+        What::ProcessExec {
+            process: process(5),
+            filename: "/bin/sh".to_owned(),
+            argv: vec!["sh".to_owned(), "-c".to_owned()],
+            argv_cut: true,
+        },
+        What::FindingOpened(finding()),
+        What::FindingConfirmed(finding()),
+        What::FindingClosed(finding()),
+        What::ProcessExit { process: process(5), end: end() },
+        What::CniStarted { call: call() },
+        What::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) },
+        What::NetnsCreated { by: process(6) },
+        What::NetnsDestroyed { by: Some(process(6)) },
+        What::NetnsFreed { teardown: Some(Duration::from_millis(12)) },
+        What::CgroupCreated { by: process(6) },
+        What::CgroupEmptied,
+        What::CgroupRemoved { by: process(6) },
+        What::AddressAdded { address, ifname: ifname() },
+        What::AddressRemoved { address, ifname: ifname() },
+        What::SandboxCreated,
+        What::SandboxReady { since_created: Duration::from_millis(812) },
+        What::SandboxStopped { why: StopReason::PauseExited },
+        What::ContainerStarted { process: process(8) },
+        What::ContainerExited { process: process(8), end: end(), ran: Some(Duration::from_secs(3)) },
+        What::PodFirstSeen,
+        What::PodGone { lived: Duration::from_secs(60) },
+        What::Gap { what: Loss::LifecycleRing, count: 12 },
+    ]
+}
+
+fn label() -> Label {
+    Label {
+        node: "node-1".to_owned(),
+        boot_id: "9f3c6e1a-0000-4000-8000-000000000001".to_owned(),
+        boot_wall_ns: 1_795_237_000_000_000_000,
+    }
+}
+
+fn full(what: What) -> Change {
+    let context = Context {
+        pod: Some(PodRef {
+            namespace: Some("default".to_owned()),
+            name: Some("web-0".to_owned()),
+            uid: PodUid::parse("11111111-2222-3333-4444-555555555555"),
+            source: Some(NameSource::CniArgs),
+        }),
+        sandbox: ContainerId::parse("e6f3"),
+        container: ContainerId::parse("c0ffee").map(|id| ContainerRef { id, name: Some("nginx".to_owned()) }),
+        netns: Some(NetnsKey::new(4_026_532_301, 12)),
+        cgroup: Some(CgroupRef { key: CgroupKey::new(0, 1_912), path: "/kubepods".to_owned() }),
+    };
+    let at = Timestamp(53_000_000_001);
+    Change { seq: 7, at, origin: Origin::Kernel, late: true, context, what }
+}
+
+fn line(change: &Change) -> String {
+    let mut out = Vec::new();
+    Jsonl.tell(change, &label(), &mut out);
+    String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+#[test]
+fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
+    let what = What::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) };
+    let expect = concat!(
+        r#"{"schema":1,"node":"node-1","boot_id":"9f3c6e1a-0000-4000-8000-000000000001","seq":7,"#,
+        r#""at":"2026-11-21T04:57:33.000000001Z","boot_ns":"53000000001","event":"cni.finished","#,
+        r#""origin":"kernel","late":true,"#,
+        r#""pod":{"namespace":"default","name":"web-0","uid":"11111111-2222-3333-4444-555555555555","source":"cni_args"},"#,
+        r#""sandbox":{"id":"e6f3"},"container":{"id":"c0ffee","name":"nginx"},"#,
+        r#""netns":{"inode":4026532301,"cookie":"12"},"#,
+        r#""cgroup":{"id":"1912","hierarchy":0,"path":"/kubepods"},"#,
+        r#""process":{"pid":20,"start_ns":"7000000000","comm":"comm20","parent":{"pid":1,"start_ns":"20000000"},"#,
+        r#""exit_code":137,"signal":9,"oom":true,"killer":{"pid":99,"start_ns":"7000000000","comm":"comm99"}},"#,
+        r#""cni":{"command":"ADD","plugin":"host-local","netns":"/run/netns/cni-1","ifname":"eth0","#,
+        r#""called_by":"bridge","delegated":true,"exit_code":137,"duration_ns":"35000000"}}"#,
+        "\n"
+    );
+    assert_eq!(line(&full(what)), expect);
+}
+
+#[test]
+fn what_is_not_known_is_absent() {
+    let at = Timestamp(1);
+    let context = Context::default();
+    let what = What::NetnsDestroyed { by: None };
+    let bare = Change { seq: 1, at, origin: Origin::Netlink, late: false, context, what };
+    let expect = concat!(
+        r#"{"schema":1,"node":"node-1","boot_id":"9f3c6e1a-0000-4000-8000-000000000001","seq":1,"#,
+        r#""at":"2026-11-21T04:56:40.000000001Z","boot_ns":"1","event":"netns.destroyed","origin":"netlink"}"#,
+        "\n"
+    );
+    assert_eq!(line(&bare), expect);
+}
+
+#[test]
+fn outside_text_stays_within_its_string() {
+    let argv = vec!["a\n{\"x\":1}\u{1b}\"".to_owned()];
+    let process = process(5);
+    let what = What::ProcessExec { process, filename: "\\\u{0}".to_owned(), argv, argv_cut: false };
+    let line = line(&full(what));
+    assert_eq!(line.matches('\n').count(), 1);
+    let value: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(value["process"]["argv"][0], "a\n{\"x\":1}\u{1b}\"");
+}
+
+/// `docs/events.md` has each name in the first cell of a table's row, in backquotes.
+fn documented(heading: &str) -> BTreeSet<String> {
+    let doc = include_str!("../../../../docs/events.md");
+    let (_, section) = doc.split_once(&format!("\n## {heading}\n")).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let name = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    section.lines().filter_map(name).collect()
+}
+
+/// The paths of all members: `pod.name`.
+fn members(prefix: &str, value: &Value, to: &mut BTreeSet<String>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        members(&path, value, to);
+        to.insert(path);
+    }
+}
+
+#[test]
+fn the_documentation_has_every_event_and_member_and_no_other() {
+    let mut written = BTreeSet::new();
+    let mut events = BTreeSet::new();
+    for what in all() {
+        events.insert(what.name().to_owned());
+        members("", &serde_json::from_str(&line(&full(what))).expect("JSON"), &mut written);
+    }
+    assert_eq!(events, word::EVENTS.map(str::to_owned).into());
+    assert_eq!(events, documented("Events"));
+    // Those of a finding have a page of their own.
+    written.retain(|path| !path.starts_with("finding."));
+    assert_eq!(written, documented("Members"));
+}
+
+#[test]
+fn the_documentation_has_every_word_of_closed_sets() {
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+    let origins =
+        [Origin::Kernel, Origin::Netlink, Origin::Listed, Origin::Delegated, Origin::Cri, Origin::Agent];
+    assert_eq!(words(&origins.map(word::origin)), documented("Origins"));
+    let sources = [
+        NameSource::CniArgs,
+        NameSource::CgroupPath,
+        NameSource::Bundle,
+        NameSource::LogFolder,
+        NameSource::Argv,
+        NameSource::CniCache,
+        NameSource::Cri,
+    ];
+    assert_eq!(words(&sources.map(word::name_source)), documented("Sources of a name"));
+    let reasons = [
+        StopReason::PauseExited,
+        StopReason::Emptied,
+        StopReason::NetworkRemoved,
+        StopReason::NetnsGone,
+        StopReason::NotListed,
+    ];
+    assert_eq!(words(&reasons.map(word::stop_reason)), documented("Why a sandbox stopped"));
+    let losses = [
+        Loss::LifecycleRing,
+        Loss::BulkRing,
+        Loss::NetlinkSocket,
+        Loss::Record,
+        Loss::Channel,
+        Loss::SkippedRun,
+    ];
+    assert_eq!(words(&losses.map(word::loss)), documented("What a gap is in"));
+}

@@ -1,0 +1,148 @@
+//! How to repair what a finding says: for whoever reads it to run, never run here.
+//!
+//! Every command first looks whether things still are as the finding says, under the plugin's own lock where there is
+//! one, and leaves alone what is not.
+//!
+//! **Invariant:** text from the node gets into a command only between quotes, and not at all if a terminal could act
+//! upon it. Nothing is deleted by a command that has not checked.
+
+mod quote;
+mod script;
+
+pub use script::{RELEASE, release, script};
+
+use crate::engine::{
+    fact::StoreKind,
+    finding::{Finding, Kind, LeakedAddress},
+    id::ContainerId,
+};
+use quote::{UNPRINTABLE, quoted};
+
+/// Lines: comments begin with `#`, the others are commands for a shell of root on the node.
+#[must_use]
+pub fn repair(finding: &Finding) -> Vec<String> {
+    match &finding.kind {
+        Kind::LeakedAddress(it) => leaked(it, finding.sandboxes.first()),
+        Kind::UnverifiedRelease { .. } => said(&[
+            "# Ask the plugin's own tool which addresses it holds for pods of this node, or declare its store",
+            "# (--ipam-store) so that sandprobe can see for itself.",
+        ]),
+        Kind::DuplicateSandbox { .. } => {
+            let mut lines = said(&[
+                "# The kubelet removes the extra sandbox by itself. If it stays: see which is the pod's, and stop the",
+                "# other one. crictl refuses what still runs containers only if it is not forced: do not force.",
+            ]);
+            lines.extend(finding.sandboxes.iter().map(|id| format!("crictl inspectp {id}")));
+            lines
+        }
+        Kind::TeardownOutOfOrder { .. } => said(&[
+            "# What is done cannot be undone; the runtime cleans the rest up. Find who killed it (the killer above),",
+            "# and see whether an address was leaked by it:",
+            "sandprobe findings --kind leaked_address",
+        ]),
+        Kind::OrphanNetns { mounts, .. } => orphan(mounts),
+        Kind::StuckNetnsTeardown { .. } => said(&[
+            "# The kernel's worker says where it is; \"waiting for DEV to become free\" names a leaked device.",
+            "dmesg | grep -F 'unregister_netdevice: waiting for'",
+            "grep -l cleanup_net /proc/[0-9]*/stack 2>/dev/null | while read -r it; do cat \"$it\"; done",
+        ]),
+        Kind::StuckCgroup { path, .. } => stuck(path),
+        Kind::OrphanSandbox { process } => vec![
+            "# See what it is before anything is done to it; a runtime that restarts may take it up again.".to_owned(),
+            format!("ps -o pid,ppid,lstart,cgroup,args -p {}", process.key.pid),
+            "crictl pods".to_owned(),
+        ],
+        Kind::DuplicateContainer { containers, .. } => {
+            let mut lines = said(&["# The kubelet knows the newer one; the older is left over."]);
+            lines.extend(containers.iter().map(|id| format!("crictl inspect {id}")));
+            lines
+        }
+        Kind::DuplicateAddress { address, .. } => vec![
+            "# Delete the newer of the two pods: its address is then given out anew. Then see who frees addresses"
+                .to_owned(),
+            "# behind the plugin's back.".to_owned(),
+            format!("kubectl get pods -A -o wide --field-selector status.podIP={address}"),
+        ],
+        Kind::CniFailing(_) | Kind::CniSlow { .. } | Kind::CniQueue { .. } => said(&[
+            "# The plugin's own words are in the runtime's log:",
+            "journalctl -u containerd -u crio --since -15min | grep -i cni",
+        ]),
+        Kind::PoolExhaustion(_) => said(&[
+            "# Free what is leaked, each after a check of its own:",
+            "sandprobe leaks --repair-script",
+        ]),
+        Kind::BlindSpot { .. } => said(&["# What is missing, and how to get it:", "sandprobe doctor"]),
+    }
+}
+
+fn said(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+fn leaked(it: &LeakedAddress, sandbox: Option<&ContainerId>) -> Vec<String> {
+    let Some(sandbox) = sandbox else { return Vec::new() };
+    if it.stores.is_empty() {
+        return said(&[
+            "# libcni's cache alone names it. Runtimes with GC of CNI 1.1 forget it by themselves; whether the IPAM",
+            "# still holds the address only its own tool can say.",
+        ]);
+    }
+    let mut lines = Vec::new();
+    for store in &it.stores {
+        match store.kind {
+            StoreKind::HostLocal => {
+                lines.extend(RELEASE.lines().map(str::to_owned));
+                lines.push(release(&store.path, it.address, sandbox));
+            }
+            StoreKind::AwsIpamd => lines.extend(restart_ipamd()),
+            StoreKind::Declared => {
+                lines.push(
+                    "# The store is the plugin's own, and so is the way to free from it; this is the record:"
+                        .to_owned(),
+                );
+                let file = quoted(&format!("{}/{}", store.path.trim_end_matches('/'), it.address));
+                lines.push(file.map_or_else(|| UNPRINTABLE.to_owned(), |file| format!("cat -- {file}")));
+            }
+        }
+    }
+    lines
+}
+
+/// How ipamd is made to look again.
+#[must_use]
+pub fn restart_ipamd() -> Vec<String> {
+    said(&[
+        "# ipamd drops what has no interface on the node when it reads its checkpoint, at its start. Pods keep",
+        "# running meanwhile; new ones wait. $NODE_NAME is this node's name in the cluster.",
+        "kubectl -n kube-system delete pod -l k8s-app=aws-node --field-selector \"spec.nodeName=$NODE_NAME\"",
+    ])
+}
+
+fn orphan(mounts: &[String]) -> Vec<String> {
+    let mut lines = said(&[
+        "# Only if no process is in it. The mount is all that keeps it; rm removes the empty file beneath, and fails",
+        "# as long as something is mounted there.",
+    ]);
+    for mount in mounts {
+        lines.push(quoted(mount).map_or_else(
+            || UNPRINTABLE.to_owned(),
+            |at| {
+                format!(
+                    "in=$(ip netns pids \"$(basename -- {at})\") && [ -z \"$in\" ] && umount -- {at} && rm -- {at}"
+                )
+            },
+        ));
+    }
+    lines
+}
+
+fn stuck(path: &str) -> Vec<String> {
+    let at = quoted(&format!("/sys/fs/cgroup{path}"));
+    let Some(at) = at else { return said(&[UNPRINTABLE]) };
+    vec![
+        "# Whose processes are still in it; rmdir fails, and harms nothing, as long as there is one."
+            .to_owned(),
+        format!("find {at} -name cgroup.procs -exec cat {{}} +"),
+        format!("find {at} -depth -type d -exec rmdir {{}} +"),
+    ]
+}

@@ -1,0 +1,80 @@
+//! Frees one record of host-local's, if it is still the record of a sandbox that no runtime knows.
+
+use std::net::IpAddr;
+
+use super::quote::{UNPRINTABLE, quoted};
+use crate::engine::id::ContainerId;
+
+/// A function of the shell: `release DIR ADDRESS CONTAINER`.
+///
+/// host-local locks `DIR/lock` with flock(2) for every ADD and DEL, and keeps a file for each address, with the
+/// container's id on the first line. What cannot be checked is kept. The runtime is asked before the lock is taken,
+/// for an answer may take a while and pods must not wait for it: ids are never used again, so what it has forgotten
+/// by then stays forgotten.
+pub const RELEASE: &str = r#"release() {
+  known=$(crictl pods -q --no-trunc --id "$3") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
+  [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
+  flock -w 10 -- "$1/lock" sh -c '
+    [ "$(head -n 1 -- "$1/$2" | tr -d "\r")" = "$3" ] || { echo "$2 kept: it is not what it was"; exit 1; }
+    rm -- "$1/$2" && echo "$2 released"' release "$1" "$2" "$3" || return 1
+}"#;
+
+/// The call of it; a comment if the directory's name cannot be printed.
+#[must_use]
+pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
+    match quoted(dir.trim_end_matches('/')) {
+        // The others are letters, digits and a few marks, as they were taken in.
+        Some(dir) => format!("release {dir} {address} {container}"),
+        None => UNPRINTABLE.to_owned(),
+    }
+}
+
+/// A whole script of these lines, to be read before it is run.
+#[must_use]
+pub fn script(lines: &[String]) -> String {
+    let mut text = "#!/bin/sh\n\
+        # Frees addresses that no sandbox has, one by one. Each is looked at again first, under the plugin's own\n\
+        # lock; what has changed meanwhile is kept. Read it, then run it on the node as root.\n"
+        .to_owned();
+    for line in lines {
+        text += line;
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+    use super::{RELEASE, release, script};
+    use crate::engine::id::ContainerId;
+
+    /// Runs the script with a `crictl` that answers so; gives back what it says.
+    fn run(dir: &Path, id: &str, crictl: &str) -> String {
+        let bin = tempfile::tempdir().expect("a folder");
+        let tool = bin.path().join("crictl");
+        fs::write(&tool, format!("#!/bin/sh\n{crictl}\n")).expect("a file");
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a program");
+        let id = ContainerId::parse(id).expect("an id");
+        let dir = dir.to_str().expect("a name");
+        let lines = [RELEASE.to_owned(), release(dir, [10, 88, 0, 5].into(), &id)];
+        let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").expect("a path"));
+        let output = Command::new("sh").args(["-c", &script(&lines)]).env("PATH", path).output();
+        String::from_utf8(output.expect("a shell").stdout).expect("text")
+    }
+
+    #[test]
+    fn a_record_is_freed_only_if_all_is_as_it_was() {
+        let dir = tempfile::Builder::new().prefix("it's a net").tempdir().expect("a folder");
+        let file = dir.path().join("10.88.0.5");
+        fs::write(&file, "e6f3\r\neth0").expect("a file");
+        assert_eq!(run(dir.path(), "e6f3", "echo e6f3"), "10.88.0.5 kept: the runtime knows the sandbox\n");
+        assert_eq!(run(dir.path(), "e6f3", "exit 1"), "10.88.0.5 kept: the runtime cannot be asked\n");
+        assert_eq!(run(dir.path(), "dead", "exit 0"), "10.88.0.5 kept: it is not what it was\n");
+        assert!(file.exists());
+        assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 released\n");
+        assert!(!file.exists());
+        assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 kept: it is not what it was\n");
+    }
+}

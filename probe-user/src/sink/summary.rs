@@ -1,0 +1,106 @@
+//! What was told in all: counts by event, pods, losses. Printed when `run` ends.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::engine::{
+    change::{Change, What},
+    id::PodUid,
+};
+
+/// Pods counted one by one; their UIDs are kept, so a bound. Beyond it the number is only a lower one.
+const PODS: usize = 100_000;
+
+#[derive(Debug, Default)]
+pub struct Summary {
+    events: BTreeMap<&'static str, u64>,
+    pods: BTreeSet<PodUid>,
+    lost: u64,
+    /// Findings that were confirmed, by kind.
+    confirmed: BTreeMap<&'static str, u64>,
+}
+
+impl Summary {
+    pub fn add(&mut self, change: &Change) {
+        *self.events.entry(change.what.name()).or_default() += 1;
+        if let What::Gap { count, .. } = change.what {
+            self.lost = self.lost.saturating_add(count);
+        }
+        if let What::FindingConfirmed(it) = &change.what {
+            *self.confirmed.entry(it.kind.name()).or_default() += 1;
+        }
+        let uid = change.context.pod.as_ref().and_then(|pod| pod.uid.as_ref());
+        if let Some(uid) = uid
+            && self.pods.len() < PODS
+            && !self.pods.contains(uid)
+        {
+            self.pods.insert(uid.clone());
+        }
+    }
+
+    /// A few lines for people.
+    #[must_use]
+    pub fn text(&self, ran: Duration) -> String {
+        let events: u64 = self.events.values().sum();
+        let lost = match self.lost {
+            0 => "nothing lost".to_owned(),
+            n => format!("{n} lost"),
+        };
+        let mut text = format!(
+            "{}, {}, {lost}, in {:.1} s\n",
+            counted(events, "event"),
+            counted(self.pods.len() as u64, "pod"),
+            ran.as_secs_f64()
+        );
+        let width = self.events.keys().map(|name| name.len()).max().unwrap_or(0);
+        for (name, count) in &self.events {
+            text += &format!("  {name:width$}  {count}\n");
+        }
+        if self.confirmed.is_empty() {
+            text += "no findings confirmed\n";
+        } else {
+            let each = self.confirmed.iter().map(|(kind, count)| format!("{kind} {count}"));
+            text += &format!("findings confirmed: {}\n", each.collect::<Vec<_>>().join(", "));
+        }
+        text
+    }
+}
+
+fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Summary;
+    use crate::engine::{
+        change::{Change, Context, PodRef, What},
+        fact::{Loss, Origin},
+        id::PodUid,
+        time::Timestamp,
+    };
+
+    #[test]
+    fn events_are_counted_by_name_and_pods_once() {
+        let mut summary = Summary::default();
+        let uid = PodUid::parse("11111111-2222-3333-4444-555555555555");
+        for what in [What::SandboxCreated, What::PodFirstSeen, What::Gap { what: Loss::BulkRing, count: 7 }] {
+            let pod = Some(PodRef { uid: uid.clone(), ..PodRef::default() });
+            let context = Context { pod, ..Context::default() };
+            let at = Timestamp(1);
+            summary.add(&Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what });
+        }
+        assert_eq!(
+            summary.text(Duration::from_millis(1_540)),
+            "3 events, 1 pod, 7 lost, in 1.5 s\n  \
+             gap              1\n  \
+             pod.first_seen   1\n  \
+             sandbox.created  1\n\
+             no findings confirmed\n"
+        );
+    }
+}

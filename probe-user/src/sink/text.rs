@@ -1,0 +1,154 @@
+//! Aligned columns for people: time, event, pod, detail.
+//!
+//! **Invariant:** text from outside (names, arguments, paths) never reaches a terminal as control characters.
+
+mod detail;
+mod escape;
+mod span;
+
+pub use detail::detail;
+pub use escape::{brief, escaped, short_key};
+pub use span::span;
+
+use super::{Label, Sink, wall::TimeOfDay};
+use crate::engine::change::{Change, PodRef, What};
+
+/// How the text is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    pub color: bool,
+    /// Columns of the terminal; longer lines are cut. `None` cuts nothing.
+    pub width: Option<usize>,
+}
+
+#[derive(Debug)]
+pub struct Text {
+    style: Style,
+    headed: bool,
+    /// Of the pod column, which grows with the longest name so far: most nodes then settle on one width.
+    pod_width: usize,
+}
+
+const EVENT_WIDTH: usize = "container.started".len();
+const POD_WIDTH: usize = 24;
+/// A pod's name may be 253 characters long; beyond this it is out of line rather than all others.
+const POD_WIDEST: usize = 56;
+
+const DIM: &str = "\x1b[2m";
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RESET: &str = "\x1b[0m";
+
+impl Text {
+    #[must_use]
+    pub fn new(style: Style) -> Self {
+        Self { style, headed: false, pod_width: POD_WIDTH }
+    }
+
+    fn put(&self, out: &mut Vec<u8>, color: &str, text: &str) {
+        if self.style.color && !color.is_empty() {
+            for part in [color, text, RESET] {
+                out.extend_from_slice(part.as_bytes());
+            }
+        } else {
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+impl Sink for Text {
+    fn tell(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>) {
+        let pod = change.context.pod.as_ref().map_or_else(|| "-".to_owned(), pod_name);
+        self.pod_width = self.pod_width.max(pod.chars().count().min(POD_WIDEST));
+        let pod_width = self.pod_width;
+        if !self.headed {
+            self.headed = true;
+            let head = format!("{:15}  {:EVENT_WIDTH$}  {:pod_width$}  DETAIL", "TIME (UTC)", "EVENT", "POD");
+            self.put(out, DIM, &head);
+            out.push(b'\n');
+        }
+        let time = TimeOfDay(label.wall_ns(change.at)).to_string();
+        let used = time.len() + 2 + EVENT_WIDTH + 2 + pod_width.max(pod.chars().count()) + 2;
+        let detail = brief(&detail(change));
+        let detail = match self.style.width {
+            Some(width) => cut(&detail, width.saturating_sub(used)),
+            None => detail,
+        };
+
+        self.put(out, DIM, &time);
+        out.extend_from_slice(b"  ");
+        self.put(out, color(&change.what), &format!("{:EVENT_WIDTH$}", change.what.name()));
+        out.extend_from_slice(b"  ");
+        self.put(out, BOLD, &format!("{pod:pod_width$}"));
+        out.extend_from_slice(b"  ");
+        out.extend_from_slice(detail.as_bytes());
+        while out.last() == Some(&b' ') {
+            out.pop();
+        }
+        out.push(b'\n');
+    }
+}
+
+/// `namespace/name`, or what there is of it.
+fn pod_name(pod: &PodRef) -> String {
+    match (&pod.namespace, &pod.name, &pod.uid) {
+        (Some(namespace), Some(name), _) => format!("{}/{}", escaped(namespace), escaped(name)),
+        (None, Some(name), _) => format!("?/{}", escaped(name)),
+        (_, None, Some(uid)) => uid.to_string(),
+        (Some(namespace), None, None) => format!("{}/?", escaped(namespace)),
+        (None, None, None) => "-".to_owned(),
+    }
+}
+
+/// Red is trouble, yellow an end, green a beginning.
+fn color(what: &What) -> &'static str {
+    match what {
+        What::Gap { .. } | What::FindingConfirmed(_) => RED,
+        What::FindingOpened(_) => YELLOW,
+        What::FindingClosed(_) => GREEN,
+        What::ProcessExit { end, .. }
+        | What::ContainerExited { end, .. }
+        | What::CniFinished { end: Some(end), .. }
+            if end.code != 0 =>
+        {
+            RED
+        }
+        What::NetnsCreated { .. }
+        | What::CgroupCreated { .. }
+        | What::AddressAdded { .. }
+        | What::SandboxCreated
+        | What::SandboxReady { .. }
+        | What::ContainerStarted { .. }
+        | What::PodFirstSeen => GREEN,
+        What::NetnsDestroyed { .. }
+        | What::NetnsFreed { .. }
+        | What::CgroupEmptied
+        | What::CgroupRemoved { .. }
+        | What::AddressRemoved { .. }
+        | What::SandboxStopped { .. }
+        | What::ContainerExited { .. }
+        | What::PodGone { .. } => YELLOW,
+        What::ProcessExec { .. }
+        | What::ProcessExit { .. }
+        | What::CniStarted { .. }
+        | What::CniFinished { .. } => "",
+    }
+}
+
+/// `text` in `width` columns, with a mark where something is missing.
+#[must_use]
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests;

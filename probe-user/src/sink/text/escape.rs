@@ -1,0 +1,80 @@
+//! Text from outside made safe for a terminal.
+
+use std::borrow::Cow;
+
+use crate::engine::finding::Key;
+
+/// `text` with all that a terminal could act upon, or that could reorder what it shows, written as an escape.
+#[must_use]
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if acts(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, and those that change the direction of writing or are not seen (Unicode TR 36).
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Digits by which people know an id, and from how many on it is one.
+const SHORT: usize = 12;
+const LONG: usize = 40;
+
+/// `text` with each container's id in it (64 hex digits, in paths and arguments) cut to what people know it by.
+#[must_use]
+pub fn brief(text: &str) -> String {
+    cut_ids(text, "…")
+}
+
+/// A key that fits on a line and can be typed: what is cut off is not needed to find it again.
+#[must_use]
+pub fn short_key(key: &Key) -> String {
+    cut_ids(&escaped(key.as_str()), "")
+}
+
+fn cut_ids(text: &str, mark: &str) -> String {
+    let mut brief = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_hexdigit()) {
+        let (before, from) = rest.split_at(start);
+        let len = from.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(from.len());
+        let (digits, after) = from.split_at(len);
+        brief.push_str(before);
+        if len >= LONG {
+            brief.push_str(&digits[..SHORT]);
+            brief.push_str(mark);
+        } else {
+            brief.push_str(digits);
+        }
+        rest = after;
+    }
+    brief + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{brief, escaped};
+
+    #[test]
+    fn ids_are_cut_and_nothing_else() {
+        let id = "0123456789abcdef".repeat(4);
+        assert_eq!(brief(&format!("/pods/{id}/log {id}.json")), "/pods/0123456789ab…/log 0123456789ab….json");
+        for text in ["", "/run/netns/cni-732a3502-465b-a03e-d378-7a202ec44c33", "é deadbeef 漢"] {
+            assert_eq!(brief(text), text);
+        }
+    }
+
+    #[test]
+    fn nothing_moves_the_cursor() {
+        assert_eq!(escaped("web-0 é 漢"), "web-0 é 漢");
+        assert_eq!(escaped("a\x1b[2Jb\r\n\u{9b}"), "a\\u{1b}[2Jb\\r\\n\\u{9b}");
+        assert_eq!(escaped("\u{202e}exe.fdp"), "\\u{202e}exe.fdp");
+    }
+}

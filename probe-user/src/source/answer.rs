@@ -1,0 +1,111 @@
+//! Answers the engine's questions about one container, pod or program from the node's files.
+
+use std::{ops::Range, path::Path};
+
+use super::{
+    backfill::{bundle::Places, log},
+    host::{HostRoot, Miss, skipped::Skipped},
+    message::{self, Message, Window},
+    release::{Release, Role},
+};
+use crate::engine::{
+    fact::{Fact, MessageFound, ProgramFound},
+    id::{ContainerId, PodUid},
+    time::Timestamp,
+};
+
+/// A log's own clock may be read a little before or after ours, microseconds.
+const SLACK: u64 = 1_000_000;
+
+/// Who knows where to look.
+#[derive(Debug)]
+pub struct Answerer<'a> {
+    root: &'a HostRoot,
+    places: Places,
+    /// Answers that were there and could not be read.
+    pub skipped: Skipped,
+}
+
+impl<'a> Answerer<'a> {
+    #[must_use]
+    pub fn new(root: &'a HostRoot) -> Self {
+        Self { root, places: Places::default(), skipped: Skipped::default() }
+    }
+
+    /// What the container is: `ContainerFound`, or else `ContainerUnknown`.
+    pub fn container(&mut self, id: &ContainerId) -> Fact {
+        let mut found = self.places.find(self.root, id);
+        if found == Err(Miss::Absent) {
+            // Its runtime may have started after we last looked for runtimes.
+            self.places = Places::look(self.root);
+            found = self.places.find(self.root, id);
+        }
+        match found {
+            Ok(found) => Fact::ContainerFound(found),
+            Err(why) => {
+                self.skipped.add(id.as_str(), why);
+                Fact::ContainerUnknown(id.clone())
+            }
+        }
+    }
+
+    /// The pod's name: `PodFound`, if it has one here.
+    #[must_use]
+    pub fn pod(&self, uid: &PodUid) -> Option<Fact> {
+        log::find(self.root, uid)
+    }
+
+    /// What an executable says of itself: `ProgramFound`.
+    #[must_use]
+    pub fn program(&self, path: String) -> Fact {
+        let version = Release::read(self.root, Role::Plugin, Path::new(&path)).version().map(str::to_owned);
+        Fact::ProgramFound(ProgramFound { path, version })
+    }
+
+    /// What a plugin said when this sandbox's ADD failed, if it was logged within that time.
+    #[must_use]
+    pub fn message(&self, id: &ContainerId, logged: Range<Timestamp>, boot_wall_ns: i64) -> MessageFound {
+        let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
+        let window = Window {
+            from: wall(logged.start).saturating_sub(SLACK),
+            until: wall(logged.end).saturating_add(SLACK),
+        };
+        let wanted = message::Wanted { sandbox: id.as_str(), pod: None, window };
+        let (text, source) = match message::find(self.root, wanted) {
+            Ok(Message { text, source }) => (Some(text), source.display().to_string()),
+            Err(not) => (None, not.to_string()),
+        };
+        MessageFound { container: id.clone(), text, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Answerer, ContainerId, HostRoot, Timestamp};
+
+    #[test]
+    fn a_message_is_one_of_its_time() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(root.path().join("var/log")).expect("a directory");
+        let line = "2023-11-14T22:13:30Z node containerd: time=\"2023-11-14T22:13:30Z\" level=error \
+            msg=\"RunPodSandbox failed, error\" error=\"failed to setup network for sandbox \\\"aa11\\\": \
+            plugin type=\\\"bridge\\\" failed (add): no address\"\n";
+        fs::write(root.path().join("var/log/syslog"), line).expect("a file");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let answerer = Answerer::new(&host);
+        let id = ContainerId::parse("aa11").expect("an id");
+        // 22:13:20 was the boot.
+        let find = |from: u64, until: u64| {
+            let seconds = |n: u64| Timestamp(n * 1_000_000_000);
+            answerer.message(&id, seconds(from)..seconds(until), 1_700_000_000_000_000_000)
+        };
+        let found = find(9, 12);
+        assert!(found.text.as_deref().is_some_and(|text| text.contains("no address")), "{found:?}");
+        assert_eq!(found.source, "/var/log/syslog");
+        let later = find(60, 70);
+        assert_eq!(later.text, None);
+        assert!(later.source.contains("/var/log/syslog"), "{}", later.source);
+    }
+}

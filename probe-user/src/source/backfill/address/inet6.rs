@@ -1,0 +1,30 @@
+//! IPv6, from `if_inet6` of `/proc/PID/net`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::{Standing, scope};
+use crate::{engine::id::Subnet, source::host::lines};
+
+/// `ADDRESS IFINDEX PREFIX SCOPE FLAGS NAME`, all numbers hexadecimal.
+pub(super) fn addresses(if_inet6: &[u8]) -> Vec<Standing> {
+    lines(if_inet6).filter_map(|line| address(&line)).collect()
+}
+
+fn address(line: &str) -> Option<Standing> {
+    let mut fields = line.split_ascii_whitespace();
+    let bits = fields.next().filter(|text| text.len() == 32)?;
+    let address = IpAddr::V6(Ipv6Addr::from_bits(u128::from_str_radix(bits, 16).ok()?));
+    let mut number = || u32::from_str_radix(fields.next()?, 16).ok();
+    let ifindex = number()?;
+    let prefix = u8::try_from(number()?).ok()?;
+    // `IPV6_ADDR_*SCOPE*` of net/ipv6.h, which netlink translates in the same way.
+    let scope = match number()? {
+        0x10 => scope::HOST,
+        0x20 => scope::LINK,
+        0x40 => scope::SITE,
+        _ => scope::UNIVERSE,
+    };
+    let flags = number()?;
+    let ifname = fields.next()?.to_owned();
+    Some(Standing { address: Subnet { address, prefix }, ifname, ifindex, flags, scope })
+}

@@ -1,0 +1,128 @@
+//! What a container is, from its OCI bundle or its runtime's own record of it.
+//!
+//! containerd keeps a bundle per task at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID` (its state directory
+//! is another for k3s, rke2, k0s and microk8s), CRI-O at `ROOT/overlay-containers/ID/userdata`; Docker's bundles say
+//! nothing of pods, so its own records at `/var/lib/docker/containers/ID` are read first.
+
+mod spec;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use super::{Listing, Node, docker, shim};
+use crate::{
+    engine::{
+        fact::{ContainerFound, Fact, List},
+        id::ContainerId,
+    },
+    source::host::{FILE, HostRoot, Miss},
+};
+
+/// The state directories of containerd, by whoever starts it.
+const CONTAINERD: [&str; 6] = [
+    "/run/containerd",
+    // k3s and rke2
+    "/run/k3s/containerd",
+    "/run/k0s/containerd",
+    "/var/snap/microk8s/common/run/containerd",
+    "/run/docker/containerd/daemon",
+    "/run/docker/containerd",
+];
+/// Of its runtimes with and before the shim of version 2.
+const TASKS: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
+/// Of CRI-O and podman.
+const STORAGE: [&str; 2] = ["/run/containers/storage", "/var/lib/containers/storage"];
+const DOCKER: &str = "/var/lib/docker/containers";
+
+/// A folder with one entry per container, and the form of the entries. The order is the one in which they are asked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Bundles {
+    /// `ID/config.v2.json`
+    Docker(PathBuf),
+    /// `ID/userdata/config.json`
+    Storage(PathBuf),
+    /// `ID/config.json`
+    Task(PathBuf),
+}
+
+/// All that is known of where a node's bundles are; kept between questions, for it seldom changes.
+#[derive(Debug, Default)]
+pub struct Places(BTreeSet<Bundles>);
+
+impl Places {
+    /// Looks where runtimes keep their bundles, and where those that run now do.
+    #[must_use]
+    pub fn look(root: &HostRoot) -> Self {
+        let mut found = shim::folders(root);
+        found.insert(Bundles::Docker(DOCKER.into()));
+        for storage in STORAGE {
+            let kinds = ["overlay-containers", "vfs-containers", "btrfs-containers"];
+            found.extend(kinds.map(|kind| Bundles::Storage(PathBuf::from(storage).join(kind))));
+        }
+        for state in CONTAINERD {
+            for tasks in TASKS {
+                let tasks = PathBuf::from(state).join(tasks);
+                let namespaces = root.folder(&tasks).and_then(|folder| folder.entries()).unwrap_or_default();
+                found.extend(namespaces.entries.iter().map(|entry| Bundles::Task(tasks.join(&entry.name))));
+            }
+        }
+        Self(found)
+    }
+
+    /// What the container is, by the first place that knows it.
+    pub fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, Miss> {
+        let mut worst = Miss::Absent;
+        for bundles in &self.0 {
+            match bundles.find(root, id) {
+                Ok(found) => return Ok(found),
+                Err(Miss::Absent) => {}
+                Err(why) => worst = why,
+            }
+        }
+        Err(worst)
+    }
+
+    /// The containers that have a bundle because they run.
+    fn running(&self, root: &HostRoot) -> BTreeSet<ContainerId> {
+        let tasks = self.0.iter().filter_map(|bundles| match bundles {
+            Bundles::Task(folder) => root.folder(folder).and_then(|folder| folder.entries()).ok(),
+            // Kept until the container is removed.
+            Bundles::Docker(_) | Bundles::Storage(_) => None,
+        });
+        tasks
+            .flat_map(|entries| entries.entries)
+            .filter_map(|entry| ContainerId::parse(&entry.name))
+            .collect()
+    }
+}
+
+impl Bundles {
+    fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, Miss> {
+        let found = match self {
+            Self::Docker(folder) => {
+                docker::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.v2.json", FILE)?, id)
+            }
+            Self::Storage(folder) => {
+                let bundle = root.folder(folder)?.folder(id.as_str())?.folder("userdata")?;
+                spec::parse(&bundle.read("config.json", FILE)?, id)
+            }
+            Self::Task(folder) => {
+                spec::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.json", FILE)?, id)
+            }
+        };
+        found.ok_or(Miss::Malformed)
+    }
+}
+
+/// What runs now: `in_cgroups`, and what has a bundle though its processes are elsewhere, as in a virtual machine.
+pub(super) fn list<'a>(node: Node<'a>, in_cgroups: &BTreeSet<ContainerId>) -> Listing<'a> {
+    let mut list = Listing::begin(List::Containers, node);
+    let places = Places::look(node.root);
+    for id in places.running(node.root).union(in_cgroups) {
+        let at = list.now();
+        let found = places.find(node.root, id);
+        if let Some(found) = list.take(id.as_str(), found) {
+            list.found(at, Fact::ContainerFound(found));
+        }
+    }
+    list
+}

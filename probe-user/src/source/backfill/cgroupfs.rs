@@ -1,0 +1,168 @@
+//! The cgroup directories of one hierarchy.
+//!
+//! A directory's inode is the id by which the hooks know it (`kernfs_node.id`).
+
+use std::collections::{BTreeSet, HashMap};
+
+use probe_common::name::CONTAINER_PREFIXES;
+
+use super::{Listing, Node};
+use crate::{
+    engine::{
+        fact::{Cgroup, Fact, List},
+        id::{CgroupKey, ContainerId},
+        time::Timestamp,
+    },
+    source::host::{ENTRIES, FILE, Folder, Miss, lines},
+};
+
+/// Deeper directories are not looked at; containers stand at six or less.
+const DEEPEST: u32 = 32;
+/// More directories are not looked at.
+const MOST: usize = ENTRIES;
+
+/// The directories, and the containers they belong to.
+pub(super) fn list(node: Node<'_>) -> (Listing<'_>, BTreeSet<ContainerId>) {
+    let list = Listing::begin(List::Cgroups, node);
+    let mut walk =
+        Walk { list, hierarchy: node.hierarchy.id, found: Vec::new(), containers: BTreeSet::new() };
+    match node.root.folder(&node.hierarchy.mount) {
+        Ok(top) => {
+            walk.below(&top, "", 0);
+        }
+        // A hierarchy that is known to be mounted is never simply absent.
+        Err(why) => {
+            let why = if why == Miss::Absent { Miss::NotPlain } else { why };
+            walk.list.skip(&node.hierarchy.mount, why);
+        }
+    }
+    let Walk { mut list, found, containers, .. } = walk;
+    for (at, cgroup, populated) in found {
+        list.found(at, Fact::CgroupFound { cgroup, populated });
+    }
+    (list, containers)
+}
+
+struct Walk<'a> {
+    list: Listing<'a>,
+    hierarchy: u32,
+    found: Vec<(Timestamp, Cgroup, bool)>,
+    containers: BTreeSet<ContainerId>,
+}
+
+impl Walk<'_> {
+    /// Notes what is below `folder`; returns whether any of it holds a process.
+    fn below(&mut self, folder: &Folder, path: &str, level: u32) -> bool {
+        let Some(entries) = self.list.take(folder.path(), folder.entries()) else { return false };
+        let mut populated = false;
+        for entry in entries.entries.iter().filter(|entry| entry.directory) {
+            if level == DEEPEST || self.found.len() == MOST {
+                self.list.skip(folder.path(), Miss::TooMany(MOST));
+                break;
+            }
+            let at = self.list.now();
+            let below = folder.folder(&entry.name).and_then(|below| Ok((below.inode()?, below)));
+            let Some((inode, below)) = self.list.take(folder.path().join(&entry.name), below) else {
+                continue;
+            };
+            populated |= self.one(at, inode, &below, format!("{path}/{}", entry.name), level + 1);
+        }
+        populated
+    }
+
+    fn one(&mut self, at: Timestamp, inode: u64, folder: &Folder, path: String, level: u32) -> bool {
+        let container = container(&path);
+        let nested = container.as_ref().is_some_and(|(_, nested)| *nested);
+        self.containers.extend(container.map(|(id, _)| id));
+        let key = CgroupKey::new(self.hierarchy, inode);
+        let place = self.found.len();
+        self.found.push((at, Cgroup { key, path: path.clone(), level, nested }, false));
+        let below = self.below(folder, &path, level);
+        let own = if self.hierarchy == 0 {
+            folder.read("cgroup.events", 4096).map(|text| populated(&text))
+        } else {
+            // v1 has no such file; a parent is as populated as its children.
+            folder.head("cgroup.procs", 1).map(|head| !head.is_empty())
+        };
+        let populated = self.list.take(folder.path(), own).unwrap_or(false) || below;
+        self.found[place].2 = populated;
+        populated
+    }
+}
+
+/// The cgroup of every process, by pid, as the directories themselves tell.
+pub(super) fn members(node: Node<'_>) -> HashMap<u32, String> {
+    let mut found = HashMap::new();
+    if let Ok(top) = node.root.folder(&node.hierarchy.mount) {
+        members_below(&top, "", DEEPEST, &mut found);
+    }
+    found
+}
+
+fn members_below(folder: &Folder, path: &str, depth: u32, found: &mut HashMap<u32, String>) {
+    let pids = folder.read("cgroup.procs", FILE).unwrap_or_default();
+    let own = if path.is_empty() { "/" } else { path };
+    found.extend(lines(&pids).filter_map(|line| Some((line.parse().ok()?, own.to_owned()))));
+    let Some(depth) = depth.checked_sub(1) else { return };
+    for entry in folder.entries().unwrap_or_default().entries.iter().filter(|entry| entry.directory) {
+        if let Ok(below) = folder.folder(&entry.name) {
+            members_below(&below, &format!("{path}/{}", entry.name), depth, found);
+        }
+    }
+}
+
+/// `cgroup.events` of cgroup v2: whether it or any below it holds a live process.
+fn populated(events: &[u8]) -> bool {
+    events.split(|byte| *byte == b'\n').any(|line| line == b"populated 1")
+}
+
+/// Whose container's a cgroup is, and whether it lies below that container's own.
+pub(super) fn container(path: &str) -> Option<(ContainerId, bool)> {
+    let mut names = path.split('/');
+    let id = names.by_ref().find_map(container_id)?;
+    Some((id, names.next().is_some()))
+}
+
+/// The systemd driver's scope or the cgroupfs driver's bare id. `crio-conmon-ID.scope` is no container.
+fn container_id(name: &str) -> Option<ContainerId> {
+    let scope = CONTAINER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+    let id = scope.map_or(name, |id| id.strip_suffix(".scope").unwrap_or(id));
+    let hex = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if hex { ContainerId::parse(id) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{container, populated};
+
+    #[test]
+    fn a_path_tells_its_container() {
+        let id = "0123456789abcdef".repeat(4);
+        let found = |path: String| container(&path).map(|(found, nested)| (found.as_str() == id, nested));
+        let slice = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice";
+        assert_eq!(found(format!("{slice}/cri-containerd-{id}.scope")), Some((true, false)));
+        assert_eq!(found(format!("{slice}/crio-{id}.scope/container")), Some((true, true)));
+        assert_eq!(found(format!("/kubepods/burstable/pod1-2/{id}")), Some((true, false)));
+        assert_eq!(found(format!("/system.slice/docker-{id}.scope")), Some((true, false)));
+        assert_eq!(found(format!("{slice}/crio-conmon-{id}.scope")), None);
+        assert_eq!(found(slice.to_owned()), None);
+        assert_eq!(found("/system.slice/containerd.service".to_owned()), None);
+    }
+
+    #[test]
+    fn events_say_whether_it_is_populated() {
+        assert!(populated(b"populated 1\nfrozen 0\n"));
+        assert!(!populated(b"populated 0\nfrozen 0\n"));
+        assert!(!populated(b""));
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_is_too_strange(path: String, events: Vec<u8>) {
+            container(&path);
+            populated(&events);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! libcni's cache: one file for each interface that an ADD made and no DEL has taken away.
+//!
+//! Since libcni 0.8 a file holds the result with everything that was asked (`cniCacheV1`); before, the result alone.
+
+mod result;
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Listing, Node};
+use crate::{
+    engine::{
+        fact::{CacheFound, Fact, List},
+        id::ContainerId,
+    },
+    source::host::{ENTRIES, FILE, Miss},
+};
+use result::Outcome;
+
+const RESULTS: &str = "/var/lib/cni/results";
+
+pub(super) fn list(node: Node<'_>) -> Listing<'_> {
+    let mut list = Listing::begin(List::CniCache, node);
+    let folder = node.root.folder(RESULTS).and_then(|folder| Ok((folder.entries()?, folder)));
+    let Some((entries, folder)) = list.take(RESULTS, folder) else { return list };
+    for entry in entries.entries {
+        let at = list.now();
+        let found = folder
+            .read(&entry.name, FILE)
+            .and_then(|bytes| parse(&entry.name, &bytes).ok_or(Miss::Malformed));
+        if let Some(found) = list.take(Path::new(RESULTS).join(&entry.name), found) {
+            list.found(at, Fact::CacheFound(found));
+        }
+    }
+    if entries.left_out > 0 {
+        list.skip(RESULTS, Miss::TooMany(ENTRIES));
+    }
+    list
+}
+
+#[derive(Debug, Deserialize)]
+struct Cached {
+    kind: Option<String>,
+    #[serde(rename = "containerId")]
+    container: Option<String>,
+    #[serde(rename = "networkName")]
+    network: Option<String>,
+    #[serde(rename = "ifName")]
+    ifname: Option<String>,
+    /// Since libcni 1.2.
+    netns: Option<String>,
+    #[serde(rename = "cniArgs")]
+    args: Option<Vec<(String, String)>>,
+    result: Option<Outcome>,
+}
+
+fn parse(name: &str, bytes: &[u8]) -> Option<CacheFound> {
+    let cached: Cached = serde_json::from_slice(bytes).ok()?;
+    if cached.kind.as_deref() != Some("cniCacheV1") {
+        let (network, container, ifname) = split(name)?;
+        let outcome: Outcome = serde_json::from_slice(bytes).ok()?;
+        return Some(CacheFound {
+            network: network.to_owned(),
+            container,
+            ifname: ifname.to_owned(),
+            netns: outcome.netns(),
+            addresses: outcome.addresses(),
+            args: Vec::new(),
+        });
+    }
+    let outcome = cached.result.unwrap_or_default();
+    Some(CacheFound {
+        network: cached.network?,
+        container: ContainerId::parse(&cached.container?)?,
+        ifname: cached.ifname?,
+        netns: cached.netns.filter(|netns| !netns.is_empty()).or_else(|| outcome.netns()),
+        addresses: outcome.addresses(),
+        args: cached.args.unwrap_or_default(),
+    })
+}
+
+/// `NETWORK-CONTAINER-IFNAME`, of which all may hold hyphens but ids of 64 hex digits do not.
+fn split(name: &str) -> Option<(&str, ContainerId, &str)> {
+    let hex = |part: &str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = name.split('-').find(|part| hex(part))?;
+    let (network, ifname) = name.split_once(id)?;
+    Some((network.strip_suffix('-')?, ContainerId::parse(id)?, ifname.strip_prefix('-')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::parse;
+
+    fn told(name: &str, bytes: &str) -> Option<String> {
+        let found = parse(name, bytes.as_bytes())?;
+        let addresses: Vec<_> = found.addresses.iter().map(ToString::to_string).collect();
+        let (network, id, ifname) = (&found.network, found.container.short(), &found.ifname);
+        Some(format!("{network} {id} {ifname} {} {:?} {:?}", addresses.join(","), found.netns, found.args))
+    }
+
+    #[test]
+    fn a_cache_file_tells_what_was_asked_and_given() {
+        let text = r#"{"kind":"cniCacheV1","containerId":"c1","config":"e30=","ifName":"eth0","networkName":"podnet",
+            "cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","web-0"]],"capabilityArgs":{"portMappings":[]},
+            "result":{"cniVersion":"1.0.0","dns":{},"interfaces":[{"mac":"a","name":"cni0"},
+            {"mac":"b","name":"eth0","sandbox":"/var/run/netns/cni-1"}],
+            "ips":[{"address":"10.88.0.3/16","gateway":"10.88.0.1","interface":1},{"address":"fd00:88::3/64"}]}}"#;
+        assert_eq!(
+            told("podnet-c1-eth0", text).as_deref(),
+            Some(
+                "podnet c1 eth0 10.88.0.3/16,fd00:88::3/64 Some(\"/var/run/netns/cni-1\") \
+                 [(\"K8S_POD_NAMESPACE\", \"default\"), (\"K8S_POD_NAME\", \"web-0\")]"
+            )
+        );
+    }
+
+    #[test]
+    fn old_results_are_told_by_their_name() {
+        let id = "0123456789abcdef".repeat(4);
+        let text = r#"{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24","gateway":"10.1.2.1"},"ip6":{"ip":"fd00::3/64"}}"#;
+        let found = told(&format!("my-net-{id}-eth0"), text);
+        assert_eq!(found.as_deref(), Some("my-net 0123456789ab eth0 10.1.2.3/24,fd00::3/64 None []"));
+        assert_eq!(told("my-net-c1-eth0", text), None);
+    }
+
+    #[test]
+    fn half_a_file_is_none() {
+        for bad in ["", "{", r#"{"kind":"cniCacheV1","containerId":"../x","networkName":"n","ifName":"e"}"#] {
+            assert_eq!(told("n-c1-e", bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(name: String, bytes: Vec<u8>) {
+            parse(&name, &bytes);
+        }
+    }
+}

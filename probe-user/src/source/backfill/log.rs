@@ -1,0 +1,100 @@
+//! `/var/log/pods/NAMESPACE_NAME_UID`: the kubelet makes one folder for each pod, so it names every pod, those of
+//! the host's network included.
+//!
+//! A static pod's UID here, in its cgroup and in its sandbox is the kubelet's own hash of the manifest (32 hex
+//! digits); the API server knows its mirror pod by another UID and keeps this one in `kubernetes.io/config.hash`.
+
+use std::path::Path;
+
+use super::{Listing, Node};
+use crate::{
+    engine::{
+        fact::{Fact, List, NameSource},
+        id::PodUid,
+    },
+    source::host::{HostRoot, Miss},
+};
+
+const FOLDERS: &str = "/var/log/pods";
+
+pub(super) fn list(node: Node<'_>) -> Listing<'_> {
+    let mut list = Listing::begin(List::Pods, node);
+    let at = list.now();
+    let entries = node.root.folder(FOLDERS).and_then(|folder| folder.entries());
+    let Some(entries) = list.take(FOLDERS, entries) else { return list };
+    for entry in entries.entries {
+        match parse(&entry.name) {
+            Some(fact) => list.found(at, fact),
+            None => list.skip(Path::new(FOLDERS).join(&entry.name), Miss::Malformed),
+        }
+    }
+    if entries.left_out > 0 {
+        list.skip(FOLDERS, Miss::TooMany(crate::source::host::ENTRIES));
+    }
+    list
+}
+
+/// The name of one pod.
+#[must_use]
+pub fn find(root: &HostRoot, uid: &PodUid) -> Option<Fact> {
+    let entries = root.folder(FOLDERS).and_then(|folder| folder.entries()).ok()?.entries;
+    entries.iter().filter(|entry| entry.name.ends_with(uid.as_str())).find_map(|entry| {
+        let found = parse(&entry.name)?;
+        matches!(&found, Fact::PodFound { uid: own, .. } if own == uid).then_some(found)
+    })
+}
+
+fn parse(folder: &str) -> Option<Fact> {
+    let (namespace, name, uid) = pod(folder)?;
+    Some(Fact::PodFound {
+        uid,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        source: NameSource::LogFolder,
+    })
+}
+
+/// No part can hold an underscore: they are the API's DNS names.
+pub(super) fn pod(folder: &str) -> Option<(&str, &str, PodUid)> {
+    let mut parts = folder.split('_');
+    let (namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
+    let dns = |text: &str| {
+        let known =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        !text.is_empty() && text.len() <= 253 && text.bytes().all(known)
+    };
+    if parts.next().is_some() || !dns(namespace) || !dns(name) {
+        return None;
+    }
+    Some((namespace, name, PodUid::parse(uid)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::pod;
+
+    #[test]
+    fn a_folder_names_its_pod() {
+        let found = |folder| pod(folder).map(|(namespace, name, uid)| format!("{namespace}/{name} {uid}"));
+        assert_eq!(
+            found("default_web-0_11111111-2222-3333-4444-555555555555").as_deref(),
+            Some("default/web-0 11111111-2222-3333-4444-555555555555")
+        );
+        assert_eq!(
+            found("kube-system_etcd-node.a_0123456789abcdef0123456789abcdef").as_deref(),
+            Some("kube-system/etcd-node.a 0123456789abcdef0123456789abcdef")
+        );
+        for bad in ["", "default_web-0", "a_b_c_d", "A_b_0123456789abcdef0123456789abcdef", "lost+found"] {
+            assert_eq!(found(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_is_too_strange(name: String) {
+            pod(&name);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The networks that pods are attached to, as `/etc/cni/net.d` and its like configure them.
+//!
+//! A configuration may hold others within it (multus' and flannel's delegates): their plugins run too.
+
+mod conf;
+mod pool;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use super::{Listing, Node, daemon::Daemon};
+use crate::{
+    engine::fact::{Fact, Network, NetworksRead},
+    source::host::{Folder, Miss},
+};
+
+/// By whoever sets up the node: the specification's own, and of k3s, rke2 and microk8s.
+const FOLDERS: [&str; 4] = [
+    "/etc/cni/net.d",
+    "/var/lib/rancher/k3s/agent/etc/cni/net.d",
+    "/var/lib/rancher/rke2/agent/etc/cni/net.d",
+    "/var/snap/microk8s/current/args/cni-network",
+];
+/// What libcni takes for configurations.
+const ENDINGS: [&str; 3] = [".conf", ".conflist", ".json"];
+/// Longest file taken, bytes, and most of them in a folder.
+const LONGEST: usize = 64 << 10;
+const MOST: usize = 64;
+
+/// A network, and what only the readers of stores need of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Configured {
+    pub(super) network: Network,
+    /// Where its host-local keeps its store, if not in the usual place.
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+/// Tells of all networks, and gives them.
+pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -> Vec<Configured> {
+    let at = list.now();
+    let mut folders: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
+    folders.extend(daemons.iter().filter_map(|daemon| daemon.networks.clone()));
+    let mut seen = BTreeSet::new();
+    let mut found: Vec<Configured> = Vec::new();
+    let before = list.skipped.count;
+    for path in folders {
+        let folder = node.root.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
+        let Some((inode, folder)) = list.take(&path, folder) else { continue };
+        // The same one by another name.
+        if seen.insert(inode) {
+            for configured in read(list, &folder).unwrap_or_default() {
+                // The first one of a name is the one in use.
+                if found.iter().all(|it| it.network.name != configured.network.name) {
+                    found.push(configured);
+                }
+            }
+        }
+    }
+    if found.iter().any(|it| it.network.plugins.iter().any(|kind| kind == conf::FLANNEL)) {
+        pool::flannel(node, list, &mut found);
+    }
+    let complete = list.skipped.count == before;
+    let networks = found.iter().map(|it| it.network.clone()).collect();
+    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete }));
+    found
+}
+
+fn read(list: &mut Listing<'_>, folder: &Folder) -> Option<Vec<Configured>> {
+    let entries = list.take(folder.path(), folder.entries())?;
+    let is_one = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
+    let names: Vec<_> = entries.entries.iter().map(|it| &*it.name).filter(|name| is_one(name)).collect();
+    if names.len() > MOST || entries.left_out > 0 {
+        list.skip(folder.path(), Miss::TooMany(MOST));
+    }
+    let mut found = Vec::new();
+    for name in names.into_iter().take(MOST) {
+        let parsed = folder.read(name, LONGEST).and_then(|bytes| conf::parse(&bytes).ok_or(Miss::Malformed));
+        found.extend(list.take(folder.path().join(name), parsed).into_iter().flatten());
+    }
+    Some(found)
+}

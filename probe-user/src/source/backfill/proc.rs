@@ -1,0 +1,142 @@
+//! The files of `/proc/PID` (proc(5)).
+
+use std::iter;
+
+use crate::{
+    engine::{fact::CniVariables, id::TICK},
+    source::host::lines,
+};
+
+/// What matters of `/proc/PID/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) comm: String,
+    pub(super) state: char,
+    pub(super) parent: u32,
+    /// When it started, boot time in ns, rounded down to a tick.
+    pub(super) start: u64,
+}
+
+/// `PID (COMM) STATE PPID …`, the start as the 22nd field.
+pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
+    let text = String::from_utf8_lossy(bytes);
+    // The name may hold spaces and parentheses itself; nothing after it does.
+    let (before, after) = text.rsplit_once(") ")?;
+    let (_, comm) = before.split_once(" (")?;
+    let mut fields = after.split(' ');
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let ticks: u64 = fields.nth(17)?.parse().ok()?;
+    Some(Stat { comm: comm.to_owned(), state, parent, start: ticks.checked_mul(TICK)? })
+}
+
+/// The pid in its own pid namespace: the last of `NSpid:` in `/proc/PID/status`.
+pub(super) fn ns_pid(status: &[u8]) -> Option<u32> {
+    lines(status).find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok())
+}
+
+/// The arguments of `/proc/PID/cmdline`, each with a NUL behind it; the last may be cut.
+pub(super) fn arguments(cmdline: &[u8]) -> Vec<String> {
+    if cmdline.is_empty() {
+        return Vec::new();
+    }
+    let whole = cmdline.strip_suffix(&[0]).unwrap_or(cmdline);
+    whole.split(|byte| *byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
+}
+
+/// The inode in what a link of `/proc/PID/ns` says: `net:[4026531840]`.
+pub(super) fn namespace(kind: &str, link: &str) -> Option<u32> {
+    link.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// The `CNI_*` of `/proc/PID/environ`, if it is that of a CNI plugin; nothing else of it is kept.
+pub(super) fn cni(environ: &[u8]) -> Option<CniVariables> {
+    let mut found = CniVariables::default();
+    let mut command = None;
+    for variable in environ.split(|byte| *byte == 0) {
+        let Some(variable) = variable.strip_prefix(b"CNI_") else { continue };
+        let text = String::from_utf8_lossy(variable);
+        let Some((name, value)) = text.split_once('=') else { continue };
+        let place = match name {
+            "COMMAND" => &mut command,
+            "CONTAINERID" => &mut found.container_id,
+            "NETNS" => &mut found.netns,
+            "IFNAME" => &mut found.ifname,
+            "ARGS" => &mut found.args,
+            "PATH" => &mut found.path,
+            _ => continue,
+        };
+        // As `getenv` does, the first one counts.
+        place.get_or_insert_with(|| value.to_owned());
+    }
+    found.command = command?;
+    Some(found)
+}
+
+/// The value behind an option in a command line.
+pub(super) fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a str> {
+    iter::zip(arguments, arguments.iter().skip(1))
+        .find(|(name, _)| names.contains(&name.as_str()))
+        .map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Stat, arguments, cni, namespace, ns_pid, option, stat};
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let text = b"1234 (a) S (b c)) S 77 1234 1234 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 764085 9 10\n";
+        let start = 7_640_850_000_000;
+        assert_eq!(stat(text), Some(Stat { comm: "a) S (b c)".to_owned(), state: 'S', parent: 77, start }));
+        assert_eq!(stat(b"1234 (sh) S 77"), None);
+        assert_eq!(stat(b""), None);
+    }
+
+    #[test]
+    fn its_own_pid_is_the_innermost() {
+        assert_eq!(ns_pid(b"Name:\tpause\nNSpid:\t19622\t7\t1\n"), Some(1));
+        assert_eq!(ns_pid(b"Name:\tsh\nNSpid:\t300\n"), Some(300));
+        assert_eq!(ns_pid(b"Name:\tsh\n"), None);
+    }
+
+    #[test]
+    fn arguments_are_split_at_nul() {
+        assert_eq!(arguments(b"/pause\0"), ["/pause"]);
+        let shim = arguments(b"shim\0-namespace\0k8s.io\0-id\0\0-x");
+        assert_eq!(shim, ["shim", "-namespace", "k8s.io", "-id", "", "-x"]);
+        assert_eq!(option(&shim, &["-namespace"]), Some("k8s.io"));
+        assert_eq!(option(&shim, &["-x"]), None);
+        assert!(arguments(b"").is_empty());
+    }
+
+    #[test]
+    fn only_the_variables_of_cni_are_kept() {
+        let found =
+            cni(b"SECRET=1\0CNI_NETNS=\0CNI_COMMAND=DEL\0CNI_OTHER=x\0CNI_IFNAME=eth0\0").expect("a call");
+        assert_eq!((found.command.as_str(), found.netns.as_deref()), ("DEL", Some("")));
+        assert_eq!((found.ifname.as_deref(), found.container_id), (Some("eth0"), None));
+        assert_eq!(cni(b"CNI_PATH=/opt/cni/bin\0"), None);
+    }
+
+    #[test]
+    fn a_namespace_is_told_by_its_inode() {
+        assert_eq!(namespace("net", "net:[4026531840]"), Some(4_026_531_840));
+        assert_eq!(namespace("net", "mnt:[4026531840]"), None);
+        assert_eq!(namespace("net", "net:[]"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>, text in "[0-9 ()SR]{0,120}") {
+            stat(&bytes);
+            stat(text.as_bytes());
+            ns_pid(&bytes);
+            arguments(&bytes);
+            cni(&bytes);
+            namespace("net", &String::from_utf8_lossy(&bytes));
+        }
+    }
+}

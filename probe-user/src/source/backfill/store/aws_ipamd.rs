@@ -1,0 +1,127 @@
+//! The checkpoint of ipamd, the AWS VPC CNI's daemon: one file that holds all its allocations.
+//!
+//! It is under `/run`: where that is in memory, a reboot loses it, and what was allocated before is known to nobody.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::{
+    super::{Listing, Node, network::Configured},
+    Kind, holder,
+};
+use crate::{
+    engine::fact::{Fact, Reservation, Store, StoreKind, StoreRead},
+    source::host::{FILE, Miss},
+};
+
+/// `AWS_VPC_K8S_CNI_BACKING_STORE`'s default, and the same where `/var/run` is no link.
+const FOLDERS: [&str; 2] = ["/var/run/aws-node", "/run/aws-node"];
+const NAME: &str = "ipam.json";
+/// The only version there is.
+const VERSION: &str = "vpc-cni-ipam/1";
+/// What ipamd 1.7 wrote of allocations that an older one had made.
+const MIGRATED: (&str, &str) = ("_migrated-from-cri", "unknown");
+
+pub(super) struct AwsIpamd;
+
+impl Kind for AwsIpamd {
+    fn tell(&self, node: Node<'_>, _networks: &[Configured], list: &mut Listing<'_>) {
+        for folder in FOLDERS {
+            let at = list.now();
+            let path = format!("{folder}/{NAME}");
+            let read = match node.root.folder(folder).and_then(|folder| folder.read(NAME, FILE)) {
+                // No node of AWS, or it has been booted since.
+                Err(Miss::Absent) => continue,
+                Ok(bytes) => parse(&bytes).ok_or(Miss::Malformed),
+                Err(why) => Err(why),
+            };
+            let checkpoint = list.take(&path, read);
+            let mut complete = checkpoint.is_some();
+            let allocations = checkpoint.and_then(|it| it.allocations).unwrap_or_default();
+            let reservations: Vec<_> = allocations.iter().filter_map(|it| it.reservation(node)).collect();
+            if reservations.len() < allocations.len() {
+                list.skip(&path, Miss::Malformed);
+                complete = false;
+            }
+            let store = Store { kind: StoreKind::AwsIpamd, path, network: network(&allocations) };
+            list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
+            return;
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Checkpoint {
+    version: String,
+    allocations: Option<Vec<Allocation>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Allocation {
+    network_name: String,
+    #[serde(rename = "containerID")]
+    container_id: String,
+    if_name: String,
+    ipv4: String,
+    ipv6: String,
+    /// On the wall clock, ns since the epoch; since ipamd 1.12.
+    allocation_timestamp: i64,
+}
+
+impl Allocation {
+    /// `None` if it says no address.
+    fn reservation(&self, node: Node<'_>) -> Option<Reservation> {
+        let address: IpAddr = self.ipv4.parse().or_else(|_none| self.ipv6.parse()).ok()?;
+        let ifname = if self.if_name == MIGRATED.1 { "" } else { &self.if_name };
+        Some(Reservation {
+            address,
+            holder: holder(&self.container_id, ifname),
+            since: node.boot_time(self.allocation_timestamp),
+        })
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Checkpoint> {
+    serde_json::from_slice(bytes).ok().filter(|it: &Checkpoint| it.version == VERSION)
+}
+
+/// The one network of all allocations, if there is only one.
+fn network(allocations: &[Allocation]) -> Option<String> {
+    let mut names = allocations.iter().map(|it| &it.network_name).filter(|name| *name != MIGRATED.0);
+    let first = names.next()?;
+    (!first.is_empty() && names.all(|name| name == first)).then(|| first.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{network, parse};
+
+    #[test]
+    fn a_checkpoint_tells_who_holds_what() {
+        let text = br#"{"version":"vpc-cni-ipam/1","allocations":[
+            {"networkName":"_migrated-from-cri","containerID":"c0","ifName":"unknown","ipv4":"192.168.1.4"},
+            {"networkName":"aws-cni","containerID":"c1","ifName":"eth0","ipv4":"192.168.1.5",
+             "allocationTimestamp":1700000000000000000,"metadata":{"k8sPodNamespace":"default","k8sPodName":"web-0"}}]}"#;
+        let allocations = parse(text).and_then(|it| it.allocations).expect("a checkpoint");
+        assert_eq!(network(&allocations).as_deref(), Some("aws-cni"));
+        let told: Vec<_> =
+            allocations.iter().map(|it| (&*it.container_id, &*it.ipv4, it.allocation_timestamp)).collect();
+        assert_eq!(told, [("c0", "192.168.1.4", 0), ("c1", "192.168.1.5", 1_700_000_000_000_000_000)]);
+        // As Go writes a list that was never made.
+        assert!(parse(br#"{"version":"vpc-cni-ipam/1","allocations":null}"#).is_some());
+        for bad in [&b"{}"[..], b"[]", br#"{"version":"vpc-cni-ipam/2","allocations":[]}"#] {
+            assert!(parse(bad).is_none());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>) {
+            parse(&bytes);
+        }
+    }
+}

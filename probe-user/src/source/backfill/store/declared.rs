@@ -1,0 +1,88 @@
+//! Stores that the configuration names: of any plugin that keeps a directory with a file for each address given out,
+//! named by the address, whose first word is the container's id and whose second, if it has one, the interface.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    super::{Listing, Node, network::Configured},
+    Kind, directory, holder,
+};
+use crate::{
+    engine::fact::{Holder, Store, StoreKind},
+    source::host::HostRoot,
+};
+
+/// One such directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    dir: PathBuf,
+    network: Option<String>,
+}
+
+impl Declared {
+    /// `None` if the path does not say from the node's root on where it is.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, network: Option<String>) -> Option<Self> {
+        let dir = dir.into();
+        dir.is_absolute().then_some(Self { dir, network })
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Only then is anything known of its addresses.
+    #[must_use]
+    pub fn is_there(&self, root: &HostRoot) -> bool {
+        root.folder(&self.dir).is_ok()
+    }
+}
+
+pub(super) struct Stores;
+
+impl Kind for Stores {
+    fn tell(&self, node: Node<'_>, _networks: &[Configured], list: &mut Listing<'_>) {
+        for Declared { dir, network } in node.stores {
+            let path = dir.display().to_string();
+            let store = Store { kind: StoreKind::Declared, path, network: network.clone() };
+            directory::tell(node, list, store, node.root.folder(dir), parse);
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Holder> {
+    let mut words = str::from_utf8(bytes).ok()?.split_whitespace();
+    holder(words.next()?, words.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Declared, parse};
+
+    #[test]
+    fn the_first_word_holds_it() {
+        let found = |bytes: &[u8]| parse(bytes).map(|it| format!("{} {}", it.container, it.ifname));
+        assert_eq!(found(b"c1\n").as_deref(), Some("c1 "));
+        assert_eq!(found(b"c1\neth0\nmore").as_deref(), Some("c1 eth0"));
+        assert_eq!(found(b" c1 net1\n").as_deref(), Some("c1 net1"));
+        for bad in [&b""[..], b"\n", b"/etc/passwd", b"\xff\xfe"] {
+            assert_eq!(found(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_is_where_the_node_says() {
+        assert!(Declared::new("/var/lib/x", None).is_some());
+        assert!(Declared::new("var/lib/x", None).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>) {
+            parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! host-local's store: one folder for each network, in it one file for each address given out, named by it.
+//!
+//! It survives a reboot, unless a network's `dataDir` is in memory.
+
+use std::path::Path;
+
+use super::{
+    super::{Listing, Node, network::Configured},
+    Kind, directory, holder,
+};
+use crate::{
+    engine::fact::{Fact, Holder, Store, StoreKind, StoreRead},
+    source::host::{ENTRIES, Miss},
+};
+
+/// `dataDir` where a network names none.
+const NETWORKS: &str = "/var/lib/cni/networks";
+
+pub(super) struct HostLocal;
+
+impl Kind for HostLocal {
+    /// All that is in the usual place, then what networks keep elsewhere.
+    fn tell(&self, node: Node<'_>, networks: &[Configured], list: &mut Listing<'_>) {
+        let at = list.now();
+        let usual = node.root.folder(NETWORKS).and_then(|folder| Ok((folder.entries()?, folder)));
+        match usual {
+            Ok((entries, folder)) => {
+                for entry in &entries.entries {
+                    let store = store(NETWORKS.as_ref(), &entry.name);
+                    directory::tell(node, list, store, folder.folder(&entry.name), parse);
+                }
+                if entries.left_out > 0 {
+                    list.skip(NETWORKS, Miss::TooMany(ENTRIES));
+                }
+            }
+            Err(Miss::Absent) => {}
+            Err(why) => {
+                list.skip(NETWORKS, why);
+                let store = Store { kind: StoreKind::HostLocal, path: NETWORKS.to_owned(), network: None };
+                let read = StoreRead { store, reservations: Vec::new(), complete: false };
+                list.found(at, Fact::StoreRead(read));
+            }
+        }
+        for Configured { network, data_dir } in networks {
+            let Some(data_dir) = data_dir.as_deref().filter(|dir| *dir != Path::new(NETWORKS)) else {
+                continue;
+            };
+            let store = store(data_dir, &network.name);
+            let folder = node.root.folder(data_dir).and_then(|folder| folder.folder(&network.name));
+            directory::tell(node, list, store, folder, parse);
+        }
+    }
+}
+
+fn store(data_dir: &Path, network: &str) -> Store {
+    let path = data_dir.join(network).display().to_string();
+    Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
+}
+
+/// `ID\r\nIFNAME`; files of older versions have no interface.
+fn parse(bytes: &[u8]) -> Option<Holder> {
+    let text = str::from_utf8(bytes).ok()?;
+    let mut lines = text.lines().map(str::trim);
+    holder(lines.next()?, lines.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::parse;
+
+    #[test]
+    fn a_reservation_names_who_holds_it() {
+        let found = |bytes: &[u8]| parse(bytes).map(|it| format!("{} {}", it.container, it.ifname));
+        assert_eq!(found(b"c1\r\neth0").as_deref(), Some("c1 eth0"));
+        assert_eq!(found(b"c1\neth0\n").as_deref(), Some("c1 eth0"));
+        assert_eq!(found(b"c1").as_deref(), Some("c1 "));
+        // Made, but not yet written; or not written by host-local.
+        assert_eq!(found(b""), None);
+        assert_eq!(found(b"../../x\r\neth0"), None);
+        assert_eq!(found(b"c1\r\nan_interface_of_16"), None);
+        assert_eq!(found(b"\xff\xfe"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>) {
+            parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Strings set at link time, by which most projects give an executable its version.
+
+use std::collections::BTreeMap;
+
+use super::module::plain;
+
+/// Names of variables that hold the version, case aside.
+const NAMES: [&str; 3] = ["version", "gitversion", "buildversion"];
+/// What every command of Kubernetes answers to `--version`.
+const KUBERNETES: [&str; 2] =
+    ["k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"];
+
+/// The `-X PACKAGE.NAME=VALUE` among the linker's flags.
+pub(super) fn strings(flags: &str) -> BTreeMap<String, String> {
+    let mut strings = BTreeMap::new();
+    let mut words = split(flags).into_iter();
+    while let Some(word) = words.next() {
+        let set = match word.trim_start_matches('-') {
+            "X" if word.starts_with('-') => words.next(),
+            flag => flag.strip_prefix("X=").filter(|_| word.starts_with('-')).map(str::to_owned),
+        };
+        if let Some((name, value)) = set.as_deref().and_then(|set| set.split_once('=')) {
+            strings.extend(plain(name).zip(plain(value)));
+        }
+    }
+    strings
+}
+
+/// The version among them: of the project whose package or module `own` is, or of Kubernetes.
+pub(super) fn version<'a>(strings: &'a BTreeMap<String, String>, own: &str) -> Option<&'a str> {
+    let project = project(own);
+    let is_own = |package: &str| {
+        package == "main"
+            || package.strip_prefix(project).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let own = strings.iter().find(|(variable, _)| {
+        variable.rsplit_once('.').is_some_and(|(package, name)| {
+            is_own(package) && NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+        })
+    });
+    let kubernetes = || KUBERNETES.iter().find_map(|name| strings.get(*name));
+    own.map(|(_, value)| value).or_else(kubernetes).map(String::as_str)
+}
+
+/// `HOST/OWNER/NAME` of a package's path.
+fn project(package: &str) -> &str {
+    let end = package.match_indices('/').nth(2).map_or(package.len(), |(at, _)| at);
+    &package[..end]
+}
+
+/// Words apart by blanks; a word in quotes is one, as Go's own `-ldflags` takes it.
+fn split(flags: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = flags.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let word = match first {
+            '"' | '\'' => {
+                let (word, after) = rest[1..].split_once(first).unwrap_or((&rest[1..], ""));
+                rest = after;
+                word
+            }
+            _ => {
+                let (word, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+                rest = after;
+                word
+            }
+        };
+        words.push(word.to_owned());
+        rest = rest.trim_start();
+    }
+    words
+}

@@ -1,0 +1,108 @@
+//! The lines about modules: fields apart by tabs, the first saying what the line is.
+
+use super::{GoBuild, Module, Revision, linked};
+
+/// Longest version, path or commit that is one.
+const WORD: usize = 256;
+
+pub(super) fn parse(lines: &str) -> GoBuild {
+    let mut build = GoBuild::default();
+    let mut revision = (None, None, false);
+    // The module whose line was the last, for the line that replaces it.
+    let mut last = Last::None;
+    for line in lines.lines() {
+        let mut fields = line.split('\t');
+        let (kind, first) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let given = fields.next().and_then(version);
+        match kind {
+            "path" => build.package = plain(first),
+            "mod" => {
+                build.module = plain(first).map(|path| Module { path, version: given });
+                last = Last::Main;
+            }
+            "dep" => {
+                last = plain(first).map_or(Last::None, |path| {
+                    build.dependencies.extend(given.map(|version| (path.clone(), version)));
+                    Last::Dependency(path)
+                });
+            }
+            "=>" => match &last {
+                Last::None => {}
+                Last::Main => {
+                    if let Some(module) = &mut build.module {
+                        module.version = given;
+                    }
+                }
+                Last::Dependency(path) => {
+                    build.dependencies.remove(path);
+                    build.dependencies.extend(given.map(|version| (path.clone(), version)));
+                }
+            },
+            "build" => match setting(line) {
+                Some((key, value)) if key == "-ldflags" => build.linked = linked::strings(&value),
+                Some((key, value)) if key == "vcs.revision" => revision.0 = plain(&value),
+                Some((key, value)) if key == "vcs.time" => revision.1 = plain(&value),
+                Some((key, value)) if key == "vcs.modified" => revision.2 = value == "true",
+                _ => {}
+            },
+            // What a later Go adds.
+            _ => {}
+        }
+    }
+    let (id, time, modified) = revision;
+    build.revision = id.map(|id| Revision { id, time, modified });
+    build
+}
+
+enum Last {
+    None,
+    Main,
+    Dependency(String),
+}
+
+/// Text to show to people: one line of plain characters, not too long.
+pub(super) fn plain(text: &str) -> Option<String> {
+    let is_plain =
+        !text.is_empty() && text.len() <= WORD && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    is_plain.then(|| text.to_owned())
+}
+
+/// A module in a working tree has none.
+fn version(text: &str) -> Option<String> {
+    plain(text).filter(|text| text != "(devel)")
+}
+
+/// `build\tKEY=VALUE`, each quoted as in Go's source where it must be.
+fn setting(line: &str) -> Option<(String, String)> {
+    let text = line.strip_prefix("build\t")?;
+    let (key, value) = match quoted(text) {
+        Some((key, rest)) => (key, rest.strip_prefix('=')?),
+        None => text.split_once('=').map(|(key, value)| (key.to_owned(), value))?,
+    };
+    let is_quoted = value.starts_with(['"', '`']);
+    Some((key, if is_quoted { quoted(value)?.0 } else { value.to_owned() }))
+}
+
+/// A string in quotes, and what follows it. What `strconv.Quote` has no letter for stays away from flags and versions.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    if let Some(raw) = text.strip_prefix('`') {
+        return raw.split_once('`').map(|(word, rest)| (word.to_owned(), rest));
+    }
+    let text = text.strip_prefix('"')?;
+    let mut word = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((word, &text[at + 1..])),
+            '\\' => word.push(match chars.next()?.1 {
+                'n' => '\n',
+                't' => '\t',
+                'r' => '\r',
+                c @ ('"' | '\\' | '\'') => c,
+                _ => return None,
+            }),
+            c => word.push(c),
+        }
+    }
+    None
+}

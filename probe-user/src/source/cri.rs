@@ -1,0 +1,139 @@
+//! The one thing that is asked of a container runtime over its socket: which sandboxes it has. Nothing is changed by it.
+//!
+//! The few messages of CRI v1 are written by hand, so that no `protoc` is needed to build; their field numbers are those
+//! of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, frozen by the API's own rules.
+
+use std::{io, path::Path, time::Duration};
+
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use tokio::{net::UnixStream, runtime, time::timeout};
+use tonic::{
+    Code, Request,
+    client::Grpc,
+    transport::{Endpoint, Uri},
+};
+use tonic_prost::ProstCodec;
+
+/// A runtime answers in milliseconds; one that does not is not waited for.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Longest answer taken, bytes; the kubelet takes as much.
+const LONGEST: usize = 16 << 20;
+const LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
+
+#[derive(Clone, PartialEq, Message)]
+struct ListRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+struct List {
+    #[prost(message, repeated, tag = "1")]
+    items: Vec<Sandbox>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sandbox {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) metadata: Option<Metadata>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Metadata {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) uid: String,
+    #[prost(string, tag = "3")]
+    pub(super) namespace: String,
+}
+
+/// Why there is no list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Nobody listens.
+    Nobody,
+    /// It is a server, but no CRI runtime.
+    OtherService,
+    /// It did not answer in time, or with an error, or with too much.
+    Unanswered,
+}
+
+/// All sandboxes, the stopped among them.
+pub(super) fn list(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
+    // Not within the agent's runtime: whoever asks may block.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|_exhausted| Refusal::Unanswered)?;
+    let answer = runtime.block_on(async { timeout(DEADLINE, ask(socket)).await });
+    answer.map_err(|_elapsed| Refusal::Unanswered)?
+}
+
+async fn ask(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
+    let stream = UnixStream::connect(socket).await.map_err(|_refused| Refusal::Nobody)?;
+    // One connection, made already: whatever is asked for, it is this, and there is no second.
+    let mut stream = Some(TokioIo::new(stream));
+    let connector = tower::service_fn(move |_: Uri| {
+        let stream = stream.take();
+        async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
+    });
+    let endpoint = Endpoint::from_static("http://cri");
+    let channel = endpoint.connect_with_connector(connector).await.map_err(|_error| Refusal::Unanswered)?;
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST);
+    grpc.ready().await.map_err(|_error| Refusal::Unanswered)?;
+    let codec = ProstCodec::<ListRequest, List>::default();
+    let path = PathAndQuery::from_static(LIST);
+    match grpc.unary(Request::new(ListRequest {}), path, codec).await {
+        Ok(answer) => Ok(answer.into_inner().items),
+        Err(status) if status.code() == Code::Unimplemented => Err(Refusal::OtherService),
+        Err(_status) => Err(Refusal::Unanswered),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, os::unix::net::UnixListener, thread, time::Instant};
+
+    use prost::Message as _;
+
+    use super::{DEADLINE, List, Metadata, Refusal, list};
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("runtime.sock");
+        assert_eq!(list(&path), Err(Refusal::Nobody));
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let start = Instant::now();
+        assert_eq!(list(&path), Err(Refusal::Unanswered));
+        assert!(start.elapsed() >= DEADLINE);
+        drop(listener);
+        assert_eq!(list(&path), Err(Refusal::Nobody));
+    }
+
+    #[test]
+    fn noise_is_no_answer() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("runtime.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            // Who asks may have gone before all of it is written.
+            stream.write_all(&[0xff; 4096]).ok();
+        });
+        assert_eq!(list(&path), Err(Refusal::Unanswered));
+        server.join().expect("no panic");
+    }
+
+    /// As `ListPodSandboxResponse` of cri-api stands on the wire, with attempt, state, time and a label passed over.
+    #[test]
+    fn an_answer_is_read_by_its_field_numbers() {
+        let metadata = b"\x0a\x05web-0\x12\x01u\x1a\x07default\x20\x01";
+        let rest = b"\x18\x01\x20\x07\x2a\x06\x0a\x01a\x12\x01b";
+        let bytes = [&b"\x0a\x27\x0a\x02s1\x12\x15"[..], metadata, rest].concat();
+        let List { items } = List::decode(&*bytes).expect("an answer");
+        let told: Vec<_> = items.into_iter().map(|it| (it.id, it.metadata.unwrap_or_default())).collect();
+        let pod = Metadata { name: "web-0".to_owned(), uid: "u".to_owned(), namespace: "default".to_owned() };
+        assert_eq!(told, [("s1".to_owned(), pod)]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Questions whose answer is written down only some time after they are asked: a runtime logs why an ADD failed when
+//! it has taken back all that it had done, a DEL among it.
+//!
+//! **Invariant:** no more than [`MOST`] wait, whatever is asked: each costs a look through the node's logs.
+
+use std::time::Duration;
+
+use crate::engine::{id::ContainerId, time::Timestamp};
+
+/// How long after it was asked each look is taken; the last one's answer stands.
+const LOOKS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
+const MOST: usize = 64;
+
+/// What a plugin said when this sandbox's ADD failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) container: ContainerId,
+    pub(super) since: Timestamp,
+    asked: Timestamp,
+    looks: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Later(Vec<Wanted>);
+
+impl Wanted {
+    fn due(&self) -> Timestamp {
+        LOOKS.get(self.looks).map_or(self.asked, |after| self.asked + *after)
+    }
+
+    /// There is another look to come.
+    pub(super) fn is_early(&self) -> bool {
+        self.looks + 1 < LOOKS.len()
+    }
+}
+
+impl Later {
+    /// False if too many wait already.
+    pub(super) fn ask(&mut self, container: ContainerId, since: Timestamp, now: Timestamp) -> bool {
+        let room = self.0.len() < MOST;
+        if room {
+            self.0.push(Wanted { container, since, asked: now, looks: 0 });
+        }
+        room
+    }
+
+    /// One that found nothing is looked for again.
+    pub(super) fn again(&mut self, wanted: Wanted) {
+        self.0.push(Wanted { looks: wanted.looks + 1, ..wanted });
+    }
+
+    /// How long until the next look.
+    pub(super) fn wait(&self, now: Timestamp) -> Option<Duration> {
+        self.0.iter().map(|wanted| wanted.due().since(now)).min()
+    }
+
+    /// Those that it is time to look for.
+    pub(super) fn due(&mut self, now: Timestamp) -> Vec<Wanted> {
+        let (due, waiting) = std::mem::take(&mut self.0).into_iter().partition(|wanted| wanted.due() <= now);
+        self.0 = waiting;
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Later, MOST};
+    use crate::engine::{id::ContainerId, time::Timestamp};
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn each_is_looked_for_again_until_the_last_time() {
+        let id = ContainerId::parse("c1").expect("an id");
+        let mut later = Later::default();
+        assert_eq!(later.wait(at(100)), None);
+        assert!(later.ask(id.clone(), at(99), at(100)));
+        let mut looks = Vec::new();
+        while let Some(wait) = later.wait(at(100)) {
+            let now = at(100) + wait;
+            assert!(later.due(Timestamp(now.0 - 1)).is_empty(), "none before its time");
+            for wanted in later.due(now) {
+                assert_eq!((&wanted.container, wanted.since), (&id, at(99)));
+                looks.push(wait);
+                if wanted.is_early() {
+                    later.again(wanted);
+                }
+            }
+        }
+        assert_eq!(looks, [1, 5, 20].map(Duration::from_secs));
+    }
+
+    #[test]
+    fn no_more_wait_than_can_be_looked_for() {
+        let id = ContainerId::parse("c1").expect("an id");
+        let mut later = Later::default();
+        let taken = (0..1000).filter(|_| later.ask(id.clone(), at(1), at(1))).count();
+        assert_eq!(taken, MOST);
+        assert_eq!(later.due(at(2)).len(), MOST);
+    }
+}

@@ -1,0 +1,109 @@
+//! A plain file that is opened to be read in places: an executable, a log. What reads it bounds what it takes.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{self, AtFlags, OFlag},
+    sys::stat::{self, Mode, SFlag},
+};
+
+use super::{Folder, HostRoot, Miss, is, single};
+
+const PLAIN: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_CLOEXEC);
+/// As many as the kernel follows (`MAXSYMLINKS`).
+const LINKS: u32 = 40;
+
+impl HostRoot {
+    /// A plain file by its path on the node, with links followed as the node itself would follow them.
+    pub fn plain(&self, path: impl AsRef<Path>) -> Result<File, Miss> {
+        let mut path: PathBuf = path.as_ref().to_owned();
+        for _ in 0..=LINKS {
+            let parent = path.parent().ok_or(Miss::NotPlain)?;
+            let name = path.file_name().and_then(|name| name.to_str()).ok_or(Miss::NotPlain)?;
+            let folder = self.folder(parent)?;
+            match folder.link(name) {
+                // What it says begins where the link is; the way there is then gone again, links and all.
+                Ok(target) => path = parent.join(target),
+                Err(Miss::Unreadable(Errno::EINVAL)) => return folder.plain(name),
+                Err(why) => return Err(why),
+            }
+        }
+        Err(Miss::NotPlain)
+    }
+}
+
+impl Folder {
+    /// A plain file in it; a link is none.
+    pub fn plain(&self, name: &str) -> Result<File, Miss> {
+        open(&self.fd, single(name)?).map(File::from)
+    }
+}
+
+pub(super) fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Miss> {
+    // Looked at before it is opened: opening a device can do something.
+    let about = stat::fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    if !is(SFlag::S_IFREG, &about) {
+        return Err(Miss::NotPlain);
+    }
+    Ok(fcntl::openat(folder, name, PLAIN, Mode::empty())?)
+}
+
+impl From<io::Error> for Miss {
+    fn from(error: io::Error) -> Self {
+        // An error without a number is one of what the file says, not of reading it.
+        error.raw_os_error().map_or(Self::Malformed, |number| Errno::from_raw(number).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read as _, os::unix::fs::symlink};
+
+    use crate::source::host::{HostRoot, Miss};
+
+    #[test]
+    fn links_to_a_file_are_followed_below_the_root() {
+        let root = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("store/v1/bin")).expect("directories");
+        fs::create_dir_all(at("usr/bin")).expect("directories");
+        fs::write(at("store/v1/bin/tool"), "tool").expect("a file");
+        symlink("v1", at("store/current")).expect("a link");
+        symlink("/store/current/bin", at("tools")).expect("a link");
+        symlink("../../tools/tool", at("usr/bin/near")).expect("a link");
+        symlink("/usr/bin/near", at("usr/bin/far")).expect("a link");
+        // Up from where the folder really is: /store/v1/tool-2 and not /tool-2.
+        symlink("../tool-2", at("store/v1/bin/up")).expect("a link");
+        fs::write(at("store/v1/tool-2"), "second").expect("a file");
+        symlink("loop", at("loop")).expect("a link");
+        symlink("/etc/passwd", at("out")).expect("a link");
+        symlink("../../../../../../etc/passwd", at("above")).expect("a link");
+        symlink("store", at("folder")).expect("a link");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let text = |path: &str| {
+            let mut text = String::new();
+            host.plain(path)?.read_to_string(&mut text)?;
+            Ok::<_, Miss>(text)
+        };
+        for path in ["/store/v1/bin/tool", "/usr/bin/near", "/usr/bin/far", "/tools/tool"] {
+            assert_eq!(text(path).as_deref(), Ok("tool"), "{path}");
+        }
+        assert_eq!(text("/tools/up").as_deref(), Ok("second"));
+        for path in ["/out", "/above", "/usr/bin/gone"] {
+            assert_eq!(text(path), Err(Miss::Absent), "{path}");
+        }
+        for path in ["/loop", "/folder", "/store", "/", "/store/.."] {
+            assert_eq!(text(path), Err(Miss::NotPlain), "{path}");
+        }
+    }
+}

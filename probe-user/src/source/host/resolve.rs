@@ -1,0 +1,136 @@
+//! Finding a directory below a root as a process that has it for its root would.
+
+use std::{
+    collections::VecDeque,
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+};
+
+use nix::{
+    Result,
+    errno::Errno,
+    fcntl::{self, OFlag, OpenHow, ResolveFlag},
+    sys::stat::{self, Mode, SFlag},
+};
+
+use super::{DIRECTORY, PLACE, is};
+
+/// As many as the kernel follows (`MAXSYMLINKS`).
+const LINKS: u32 = 40;
+/// `RESOLVE_IN_ROOT` gives up when anything is renamed or mounted meanwhile.
+const TRIES: u32 = 16;
+
+pub(super) fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(DIRECTORY.difference(OFlag::O_NOFOLLOW))
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    for _ in 0..TRIES {
+        match fcntl::openat2(root, path, how) {
+            Err(Errno::EAGAIN) => {}
+            // Linux before 5.6, or a container whose seccomp profile does not know the call.
+            Err(Errno::ENOSYS | Errno::EPERM) => break,
+            done => return done,
+        }
+    }
+    by_hand(root.as_fd(), path)
+}
+
+/// One step at a time, each without following a link; what a link says is then walked like the rest.
+fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
+    let mut ahead: VecDeque<OsString> = parts(path.as_os_str()).collect();
+    // From the root down to where we are, so that `..` goes back and never above.
+    let mut way: Vec<OwnedFd> = Vec::new();
+    let mut links = 0;
+    while let Some(part) = ahead.pop_front() {
+        if part == ".." {
+            way.pop();
+            continue;
+        }
+        let here = way.last().map_or(root, |fd| fd.as_fd());
+        let next = fcntl::openat(here, part.as_os_str(), PLACE, Mode::empty())?;
+        if !is(SFlag::S_IFLNK, &stat::fstat(&next)?) {
+            way.push(next);
+            continue;
+        }
+        links += 1;
+        if links > LINKS {
+            return Err(Errno::ELOOP);
+        }
+        let target = fcntl::readlinkat(&next, "")?;
+        if target.as_bytes().starts_with(b"/") {
+            way.clear();
+        }
+        for part in parts(&target).rev() {
+            ahead.push_front(part);
+        }
+    }
+    let here = way.last().map_or(root, |fd| fd.as_fd());
+    fcntl::openat(here, ".", DIRECTORY, Mode::empty())
+}
+
+fn parts(path: &OsStr) -> impl DoubleEndedIterator<Item = OsString> {
+    let parts = path.as_bytes().split(|byte| *byte == b'/');
+    parts.filter(|part| !part.is_empty() && *part != b".").map(|part| OsStr::from_bytes(part).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::{
+            fd::{AsFd as _, OwnedFd},
+            unix::fs::symlink,
+        },
+        path::Path,
+    };
+
+    use nix::{Result, sys::stat::fstat};
+
+    use super::{by_hand, directory};
+
+    #[test]
+    fn both_ways_lead_to_the_same_place() {
+        let root = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("a/b/c")).expect("directories");
+        fs::write(at("file"), "").expect("a file");
+        symlink("/a/b", at("absolute")).expect("a link");
+        symlink("../../a", at("a/relative")).expect("a link");
+        symlink("../../../../a/../a/b/", at("a/b/up")).expect("a link");
+        symlink("b2", at("b1")).expect("a link");
+        symlink("b1", at("b2")).expect("a link");
+        symlink("/etc", at("out")).expect("a link");
+        let root = OwnedFd::from(fs::File::open(root.path()).expect("the root"));
+        let inode = |fd: Result<OwnedFd>| fd.and_then(|fd| Ok(fstat(&fd)?.st_ino));
+        for path in [
+            "/",
+            "",
+            ".",
+            "a",
+            "/a/b/c",
+            "a/../a/b",
+            "../../a",
+            "absolute/c",
+            "a/relative/b",
+            "a/b/up/c",
+            "b1",
+            "out",
+            "file",
+            "file/x",
+            "gone",
+            "a/gone/b",
+            "absolute/../..",
+            "//a///b/.",
+        ] {
+            let quick = match path {
+                "" => directory(&root, Path::new(".")),
+                path => directory(&root, Path::new(path)),
+            };
+            assert_eq!(inode(quick), inode(by_hand(root.as_fd(), Path::new(path))), "{path}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Loads the eBPF object and attaches each hook by the first of its ways that works.
+//!
+//! **Invariant:** a program that is not attached is not loaded; what did not work is kept, with the reason.
+
+mod ladder;
+mod reason;
+mod skipped;
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
+
+use aya::{
+    Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
+    maps::{MapData, PerCpuArray, RingBuf},
+};
+use aya_log::EbpfLogger;
+use probe_common::tally::Tally;
+use zerocopy::IntoBytes;
+
+use self::{ladder::Ladder, support::Support};
+use super::{
+    btf::Btf,
+    error::Error,
+    knob,
+    log::{Forward, Logger},
+    plan::{HOOKS, Need},
+    tally::Totals,
+};
+use crate::{
+    engine::fact::{Attached, Mechanism, Signal},
+    source::{cgroup::Hierarchy, host::HostRoot},
+};
+
+/// Where a kernel describes its types.
+pub const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// The object, as the build script made it.
+pub static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe-ebpf"));
+
+/// What to load and for which node.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    pub root: &'a HostRoot,
+    /// The one that identifies containers.
+    pub hierarchy: &'a Hierarchy,
+    /// Every exec, not only those that matter.
+    pub all_execs: bool,
+    /// The programs' own diagnostics.
+    pub log: bool,
+    /// Sizes of the rings in bytes: powers of two, of whole pages.
+    pub lifecycle: u32,
+    pub bulk: u32,
+    /// Mechanisms not to be used, as if this kernel lacked them.
+    pub refused: &'a [Mechanism],
+}
+
+impl<'a> Options<'a> {
+    #[must_use]
+    pub fn new(root: &'a HostRoot, hierarchy: &'a Hierarchy) -> Self {
+        Self {
+            root,
+            hierarchy,
+            all_execs: false,
+            log: false,
+            lifecycle: 4 << 20,
+            bulk: 8 << 20,
+            refused: &[],
+        }
+    }
+}
+
+/// How a signal is seen.
+#[derive(Clone, Debug)]
+pub struct HookReport {
+    pub signal: Signal,
+    pub need: Need,
+    /// `None`: by no program.
+    pub mechanism: Option<Mechanism>,
+    /// The programs that see it.
+    pub programs: Vec<&'static str>,
+    /// What is less precise than with the best mechanism; empty if nothing.
+    pub note: &'static str,
+    /// Whether rtnetlink could tell of it instead.
+    pub netlink: bool,
+    /// What was tried before, and one line on why it did not work.
+    pub missed: Vec<(Mechanism, String)>,
+}
+
+impl HookReport {
+    /// As the engine is told.
+    #[must_use]
+    pub fn fact(&self) -> Attached {
+        Attached {
+            signal: self.signal,
+            mechanism: self.mechanism,
+            note: self.note.to_owned(),
+            missed: self.missed.clone(),
+        }
+    }
+}
+
+/// The two rings, in the order in which they are to be drained.
+pub struct Rings {
+    pub lifecycle: RingBuf<MapData>,
+    pub bulk: RingBuf<MapData>,
+}
+
+/// The programs, attached as long as this lives.
+pub struct Probe {
+    ebpf: Ebpf,
+    rings: Option<Rings>,
+    logger: Option<Logger>,
+    tally: PerCpuArray<MapData, PodTally>,
+    reports: Vec<HookReport>,
+    took: Duration,
+}
+
+/// aya copies map values only as types that are marked so.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct PodTally(Tally);
+
+// SAFETY: `Tally` is `repr(C)` and made of `u64` alone (zerocopy has it `FromBytes`): any bytes are one.
+unsafe impl aya::Pod for PodTally {}
+
+impl Probe {
+    /// Attaches every hook that works here; fails if one cannot be that nothing works without.
+    pub fn load(options: &Options<'_>) -> Result<Self, Error> {
+        let probe = Self::survey(options)?;
+        match probe.reports.iter().find(|report| report.need == Need::Core && report.mechanism.is_none()) {
+            None => Ok(probe),
+            Some(report) => Err(Error::core(report.signal, &report.missed)),
+        }
+    }
+
+    /// Attaches what it can, to see what this kernel allows.
+    pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
+        let start = Instant::now();
+        support::permitted()?;
+        let btf = read_btf()?;
+        let offsets = knob::offsets(&btf)?;
+        let switches = knob::switches(&btf, options.root, options.hierarchy, options.all_execs)?;
+
+        let log_level = if options.log { u8::MAX } else { 0 };
+        let mut loader = EbpfLoader::new();
+        // It has read the kernel's types for relocations, which our object has none of; they are large.
+        loader.btf(None);
+        let aya_btf = AyaBtf::from_sys_fs();
+        loader
+            .override_global("OFFSETS", offsets.as_bytes(), true)
+            .override_global("SWITCHES", switches.as_bytes(), true)
+            .override_global(aya_log::LEVEL, &log_level, true)
+            .map_max_entries("LIFECYCLE", options.lifecycle)
+            .map_max_entries("BULK", options.bulk)
+            // Its verdict alone: with every step of a large program the log would be as long as its verification.
+            .verifier_log_level(VerifierLogLevel::STATS);
+        if !options.log {
+            // It is there whether used or not; one page is the least.
+            loader.map_max_entries("AYA_LOGS", support::page_size());
+        }
+        let mut ebpf = loader.load(OBJECT)?;
+
+        let support = Support::probe(&btf, &offsets, &switches, options.refused);
+        let mut ladder = Ladder { ebpf: &mut ebpf, btf: aya_btf.as_ref().ok(), support };
+        let reports = HOOKS.iter().map(|hook| ladder.climb(hook)).collect();
+
+        let rings = Rings { lifecycle: ring(&mut ebpf, "LIFECYCLE")?, bulk: ring(&mut ebpf, "BULK")? };
+        let tally = ebpf.take_map("TALLY").ok_or(Error::Foreign("TALLY"))?;
+        let tally = PerCpuArray::try_from(tally).map_err(|source| Error::Map { name: "TALLY", source })?;
+        let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
+        Ok(Self { ebpf, rings: Some(rings), logger, tally, reports, took: start.elapsed() })
+    }
+
+    /// The rings; `None` once taken.
+    pub fn take_rings(&mut self) -> Option<Rings> {
+        self.rings.take()
+    }
+
+    /// The reader of the programs' diagnostics, if they were asked for; `None` once taken.
+    pub fn take_logger(&mut self) -> Option<Logger> {
+        self.logger.take()
+    }
+
+    /// All counters, as they stand.
+    pub fn totals(&self) -> Result<Totals, Error> {
+        let values = self.tally.get(&0, 0).map_err(|source| Error::Map { name: "TALLY", source })?;
+        let cpus = values.iter().map(|value| value.0).collect();
+        let mut skipped = BTreeMap::new();
+        for (name, program) in self.ebpf.programs() {
+            // One that is not loaded has no descriptor.
+            let Ok(fd) = program.fd() else { continue };
+            let count = skipped::of(fd.as_fd())
+                .map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
+            if count > 0 {
+                skipped.insert(name.to_owned(), count);
+            }
+        }
+        Ok(Totals::new(cpus, skipped))
+    }
+
+    /// How each signal is seen, in the order of the plan.
+    #[must_use]
+    pub fn reports(&self) -> &[HookReport] {
+        &self.reports
+    }
+
+    /// From nothing to attached.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+}
+
+fn read_btf() -> Result<Btf, Error> {
+    let bytes = fs::read(BTF).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NoBtf,
+        _ => Error::UnreadableBtf { source: error },
+    })?;
+    Btf::parse(bytes).map_err(|source| Error::BadBtf { source })
+}
+
+fn ring(ebpf: &mut Ebpf, name: &'static str) -> Result<RingBuf<MapData>, Error> {
+    let map = ebpf.take_map(name).ok_or(Error::Foreign(name))?;
+    RingBuf::try_from(map).map_err(|source| Error::Map { name, source })
+}

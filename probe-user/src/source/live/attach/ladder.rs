@@ -1,0 +1,90 @@
+//! Tries a hook's mechanisms from the best downwards.
+
+use aya::{
+    Btf, Ebpf,
+    programs::{Program as Loaded, ProgramError},
+};
+
+use super::{HookReport, reason::reason, support::Support};
+use crate::source::live::plan::{Hook, Program, Try};
+
+pub(super) struct Ladder<'a> {
+    pub(super) ebpf: &'a mut Ebpf,
+    /// The kernel's, as aya reads it; `None` if it cannot.
+    pub(super) btf: Option<&'a Btf>,
+    pub(super) support: Support<'a>,
+}
+
+impl Ladder<'_> {
+    pub(super) fn climb(&mut self, hook: &Hook) -> HookReport {
+        let mut report = HookReport {
+            signal: hook.signal,
+            need: hook.need,
+            mechanism: None,
+            programs: Vec::new(),
+            note: "",
+            netlink: hook.netlink,
+            missed: Vec::new(),
+        };
+        for one in hook.tries {
+            let tried = self.support.check(hook.signal, one).and_then(|()| self.attach(one));
+            match tried {
+                Ok(()) => {
+                    report.mechanism = Some(one.mechanism);
+                    report.programs = one.programs.iter().map(|program| program.name).collect();
+                    report.note = one.note;
+                    break;
+                }
+                Err(why) => report.missed.push((one.mechanism, why)),
+            }
+        }
+        report
+    }
+
+    /// All programs of a try, or none.
+    fn attach(&mut self, one: &Try) -> Result<(), String> {
+        for (i, program) in one.programs.iter().enumerate() {
+            if let Err(why) = self.attach_one(program) {
+                for before in one.programs.iter().take(i + 1) {
+                    self.unload(before);
+                }
+                return Err(format!("{}: {why}", program.target));
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_one(&mut self, program: &Program) -> Result<(), String> {
+        let btf = self.btf.ok_or("the kernel's BTF is of a form that aya does not know");
+        let target = program.target;
+        let loaded = self.ebpf.program_mut(program.name).ok_or("the eBPF object has no such program")?;
+        let attached = match loaded {
+            Loaded::RawTracePoint(own) => own.load().and_then(|()| own.attach(target).map(drop)),
+            Loaded::FEntry(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
+            Loaded::FExit(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
+            Loaded::KProbe(own) => own.load().and_then(|()| own.attach(target, 0).map(drop)),
+            Loaded::TracePoint(own) => {
+                let (category, name) = target.split_once(':').ok_or("it has no category")?;
+                own.load().and_then(|()| own.attach(category, name).map(drop))
+            }
+            _ => return Err("the eBPF object has it as another kind of program".to_owned()),
+        };
+        attached.map_err(|error| reason(&error))
+    }
+
+    /// Detaches a program and gives its memory back.
+    fn unload(&mut self, program: &Program) {
+        let unloaded = match self.ebpf.program_mut(program.name) {
+            Some(Loaded::RawTracePoint(own)) => own.unload(),
+            Some(Loaded::FEntry(own)) => own.unload(),
+            Some(Loaded::FExit(own)) => own.unload(),
+            Some(Loaded::KProbe(own)) => own.unload(),
+            Some(Loaded::TracePoint(own)) => own.unload(),
+            _ => Ok(()),
+        };
+        match unloaded {
+            Ok(()) | Err(ProgramError::NotLoaded) => {}
+            Err(error) => tracing::warn!(program = program.name, %error, "program not unloaded"),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! An error of aya's in one short line: its own repeat the verifier's whole log.
+
+use std::{error::Error, io};
+
+use aya::programs::ProgramError;
+
+/// Longest line taken from a verifier's log.
+const LINE: usize = 160;
+
+pub(super) fn reason(error: &ProgramError) -> String {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } => {
+            let log = verifier_log.to_string();
+            match verdict(&log) {
+                Some(line) => format!("the kernel refuses the program: {line} ({})", errno(io_error)),
+                None => format!("the kernel refuses the program: {}", errno(io_error)),
+            }
+        }
+        ProgramError::SyscallError(error) => format!("{} fails: {}", error.call, errno(&error.io_error)),
+        other => {
+            let mut line = other.to_string();
+            let mut source = other.source();
+            while let Some(cause) = source {
+                line = format!("{line}: {cause}");
+                source = cause.source();
+            }
+            line
+        }
+    }
+}
+
+/// `ENOTSUPP` (524) is the kernel's own number, which the C library has no words for.
+fn errno(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(524) => "not supported by this kernel".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// The verifier's last word, before its statistics.
+fn verdict(log: &str) -> Option<&str> {
+    let line = log.lines().map(str::trim).rfind(|line| {
+        !line.is_empty()
+            && !["processed ", "verification time", "stack depth"].iter().any(|start| line.starts_with(start))
+    })?;
+    Some(line.get(..LINE).unwrap_or(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verdict;
+
+    #[test]
+    fn the_verdict_stands_before_the_statistics() {
+        let log = "0: (b7) r0 = 0\nR1 invalid mem access 'inv'\nverification time 5 usec\nstack depth 8\n\
+                   processed 3 insns (limit 1000000)\n\n";
+        assert_eq!(verdict(log), Some("R1 invalid mem access 'inv'"));
+        assert_eq!(verdict("processed 3 insns"), None);
+        assert_eq!(verdict(""), None);
+    }
+}

@@ -1,0 +1,293 @@
+//! The running kernel's own description of its types (BTF), as much as the hooks need: where the members of its
+//! structs are, which functions it has, and the numbers behind its enums.
+//!
+//! One pass notes where each type stands and indexes the named ones; nothing is copied out of the file, which is
+//! several megabytes.
+//!
+//! **Invariant:** no bytes make it panic or run for ever, though they come from the kernel.
+
+use std::{collections::HashMap, hash::BuildHasherDefault};
+
+/// A parsed BTF file.
+pub struct Btf {
+    bytes: Vec<u8>,
+    /// Where the string section lies in `bytes`.
+    strings: Section,
+    /// Where each type stands in `bytes`, by id; the first, `void`, nowhere.
+    types: Vec<u32>,
+    /// The first type of each kind and name, by the hash of both.
+    index: HashMap<u64, u32, BuildHasherDefault<Ready>>,
+}
+
+/// Why bytes are no BTF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BtfError {
+    #[error("it does not begin as BTF of this machine's byte order does")]
+    Magic,
+    #[error("it is cut short")]
+    Short,
+    #[error("it holds a type of unknown kind {0}")]
+    UnknownKind(u32),
+}
+
+#[derive(Clone, Copy)]
+struct Section {
+    start: usize,
+    end: usize,
+}
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER: usize = 24;
+/// A type's name, info, and size or type.
+const TYPE: usize = 12;
+/// An anonymous struct in a struct in a struct..., or a typedef of a typedef: deeper is no kernel's.
+const MAX_DEPTH: u32 = 32;
+/// Nor are there more members than these in a struct and the anonymous ones in it.
+const MAX_MEMBERS: u32 = 10_000;
+
+mod kind {
+    pub(super) const INT: u32 = 1;
+    pub(super) const PTR: u32 = 2;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const UNION: u32 = 5;
+    pub(super) const ENUM: u32 = 6;
+    pub(super) const FWD: u32 = 7;
+    pub(super) const TYPEDEF: u32 = 8;
+    pub(super) const VOLATILE: u32 = 9;
+    pub(super) const CONST: u32 = 10;
+    pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNC: u32 = 12;
+    pub(super) const FUNC_PROTO: u32 = 13;
+    pub(super) const VAR: u32 = 14;
+    pub(super) const DATASEC: u32 = 15;
+    pub(super) const FLOAT: u32 = 16;
+    pub(super) const DECL_TAG: u32 = 17;
+    pub(super) const TYPE_TAG: u32 = 18;
+    pub(super) const ENUM64: u32 = 19;
+}
+
+/// A type's fixed part.
+#[derive(Clone, Copy)]
+struct Type {
+    name: u32,
+    kind: u32,
+    /// How many members, values or parameters follow.
+    n: usize,
+    /// Bitfields may be among the members, so their offsets share a word with their sizes.
+    packed: bool,
+    /// Size in bytes, or the id of the type that this one is made of.
+    size_or_type: u32,
+    /// Where what follows begins.
+    tail: usize,
+}
+
+impl Btf {
+    pub fn parse(bytes: Vec<u8>) -> Result<Self, BtfError> {
+        let magic = bytes.first_chunk().ok_or(BtfError::Short)?;
+        if u16::from_ne_bytes(*magic) != MAGIC {
+            return Err(BtfError::Magic);
+        }
+        if bytes.len() < HEADER || u32::try_from(bytes.len()).is_err() {
+            return Err(BtfError::Short);
+        }
+        let header = word(&bytes, 4).ok_or(BtfError::Short)? as usize;
+        let section = |at: usize| {
+            let start = header.checked_add(word(&bytes, at)? as usize)?;
+            let end = start.checked_add(word(&bytes, at + 4)? as usize)?;
+            (end <= bytes.len()).then_some(Section { start, end })
+        };
+        let types = section(8).ok_or(BtfError::Short)?;
+        let strings = section(16).ok_or(BtfError::Short)?;
+
+        let mut btf = Self { bytes, strings, types: vec![0], index: HashMap::default() };
+        let mut at = types.start;
+        while at < types.end {
+            let this = btf.type_at(at).ok_or(BtfError::Short)?;
+            let end = this.tail + tail_len(this).ok_or(BtfError::UnknownKind(this.kind))?;
+            if end > types.end {
+                return Err(BtfError::Short);
+            }
+            let id = u32::try_from(btf.types.len()).map_err(|_too_many| BtfError::Short)?;
+            btf.types.push(u32::try_from(at).map_err(|_too_long| BtfError::Short)?);
+            if this.name != 0 && is_looked_up(this.kind) {
+                let hash = hash(this.kind, btf.string(this.name));
+                btf.index.entry(hash).or_insert(id);
+            }
+            at = end;
+        }
+        Ok(btf)
+    }
+
+    /// Byte offset of a member in a struct; `path` leads through embedded structs: `ns.inum`.
+    #[must_use]
+    pub fn member(&self, name: &str, path: &str) -> Option<u32> {
+        let mut id = self.find(kind::STRUCT, name)?;
+        let mut offset = 0_u32;
+        for step in path.split('.') {
+            let mut left = MAX_MEMBERS;
+            let (at, of) = self.member_of(self.resolve(id)?, step, MAX_DEPTH, &mut left)?;
+            offset = offset.checked_add(at)?;
+            id = of;
+        }
+        Some(offset)
+    }
+
+    /// Size of a struct in bytes.
+    #[must_use]
+    pub fn size(&self, name: &str) -> Option<u32> {
+        Some(self.type_of(self.find(kind::STRUCT, name)?)?.size_or_type)
+    }
+
+    /// How many arguments a function takes, if the kernel has it.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<usize> {
+        let prototype = self.type_of(self.type_of(self.find(kind::FUNC, name)?)?.size_or_type)?;
+        (prototype.kind == kind::FUNC_PROTO).then_some(prototype.n)
+    }
+
+    /// The number behind a name in an enum.
+    #[must_use]
+    pub fn enumerator(&self, name: &str, value: &str) -> Option<u32> {
+        let this = self.type_of(self.find(kind::ENUM, name)?)?;
+        (0..this.n).map(|i| this.tail + 8 * i).find_map(|at| {
+            let name = word(&self.bytes, at)?;
+            (self.string(name) == value.as_bytes()).then(|| word(&self.bytes, at + 4))?
+        })
+    }
+
+    /// Whether the n-th argument of a tracepoint is a pointer. Its prototype is that of `btf_trace_NAME`, with the
+    /// subscriber's own data in front.
+    #[must_use]
+    pub fn tracepoint_passes_pointer(&self, name: &str, n: usize) -> Option<bool> {
+        let of = self.find(kind::TYPEDEF, &format!("btf_trace_{name}"))?;
+        let pointer = self.type_of(self.resolve(of)?)?;
+        let prototype = self.type_of(pointer.size_or_type)?;
+        if pointer.kind != kind::PTR || prototype.kind != kind::FUNC_PROTO || n + 1 >= prototype.n {
+            return None;
+        }
+        let argument = word(&self.bytes, prototype.tail + 8 * (n + 1) + 4)?;
+        Some(self.type_of(self.resolve(argument)?)?.kind == kind::PTR)
+    }
+
+    /// A member's offset and type; those of anonymous structs and unions count as the struct's own.
+    fn member_of(&self, id: u32, name: &str, depth: u32, left: &mut u32) -> Option<(u32, u32)> {
+        let this = self.type_of(id)?;
+        if !matches!(this.kind, kind::STRUCT | kind::UNION) {
+            return None;
+        }
+        (0..this.n).map(|i| this.tail + 12 * i).find_map(|at| {
+            *left = left.checked_sub(1)?;
+            let (own, of, bits) =
+                (word(&self.bytes, at)?, word(&self.bytes, at + 4)?, word(&self.bytes, at + 8)?);
+            let offset = if this.packed { bits & 0xff_ffff } else { bits } / 8;
+            if own != 0 {
+                return (self.string(own) == name.as_bytes()).then_some((offset, of));
+            }
+            let (inner, of) = self.member_of(self.resolve(of)?, name, depth.checked_sub(1)?, left)?;
+            Some((offset.checked_add(inner)?, of))
+        })
+    }
+
+    /// The type behind typedefs and qualifiers.
+    fn resolve(&self, mut id: u32) -> Option<u32> {
+        for _ in 0..MAX_DEPTH {
+            let this = self.type_of(id)?;
+            match this.kind {
+                kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
+                    id = this.size_or_type;
+                }
+                _ => return Some(id),
+            }
+        }
+        None
+    }
+
+    fn find(&self, kind: u32, name: &str) -> Option<u32> {
+        let id = *self.index.get(&hash(kind, name.as_bytes()))?;
+        let found = self.type_of(id)?;
+        (found.kind == kind && self.string(found.name) == name.as_bytes()).then_some(id)
+    }
+
+    fn type_of(&self, id: u32) -> Option<Type> {
+        if id == 0 {
+            return None;
+        }
+        self.type_at(*self.types.get(id as usize)? as usize)
+    }
+
+    fn type_at(&self, at: usize) -> Option<Type> {
+        let info = word(&self.bytes, at + 4)?;
+        Some(Type {
+            name: word(&self.bytes, at)?,
+            kind: info >> 24 & 0x1f,
+            n: (info & 0xffff) as usize,
+            packed: info >> 31 != 0,
+            size_or_type: word(&self.bytes, at + 8)?,
+            tail: at + TYPE,
+        })
+    }
+
+    /// The string at an offset of the string section; empty if there is none.
+    fn string(&self, offset: u32) -> &[u8] {
+        let from = self.strings.start.saturating_add(offset as usize);
+        let rest = self.bytes.get(from..self.strings.end).unwrap_or_default();
+        rest.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
+
+/// How many bytes follow a type's fixed part; unknown for kinds that are newer than this program.
+fn tail_len(this: Type) -> Option<usize> {
+    Some(match this.kind {
+        kind::INT | kind::VAR | kind::DECL_TAG => 4,
+        kind::ARRAY => 12,
+        kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => 12 * this.n,
+        kind::ENUM | kind::FUNC_PROTO => 8 * this.n,
+        kind::PTR
+        | kind::FWD
+        | kind::TYPEDEF
+        | kind::VOLATILE
+        | kind::CONST
+        | kind::RESTRICT
+        | kind::FUNC
+        | kind::FLOAT
+        | kind::TYPE_TAG => 0,
+        _ => return None,
+    })
+}
+
+fn is_looked_up(kind: u32) -> bool {
+    matches!(kind, kind::STRUCT | kind::ENUM | kind::FUNC | kind::TYPEDEF)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// FNV-1a: the names are the kernel's own, and there are a hundred thousand.
+fn hash(kind: u32, name: &[u8]) -> u64 {
+    const PRIME: u64 = 0x100_0000_01b3;
+    let seed = 0xcbf2_9ce4_8422_2325 ^ u64::from(kind);
+    name.iter().fold(seed.wrapping_mul(PRIME), |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}
+
+/// The keys are hashes already.
+#[derive(Default)]
+struct Ready(u64);
+
+impl std::hash::Hasher for Ready {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash(0, bytes);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Why the hooks cannot be attached: one clear line for each case, with what to do.
+
+use std::io;
+
+use super::btf::BtfError;
+use crate::engine::fact::{Mechanism, Signal};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "loading eBPF programs needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_RESOURCE: run it with sudo, or in a \
+         privileged container"
+    )]
+    NotPermitted,
+    #[error(
+        "this kernel has no type information ({}): run one built with CONFIG_DEBUG_INFO_BTF=y, as distributions' \
+         kernels since about 2021 are",
+        super::attach::BTF
+    )]
+    NoBtf,
+    #[error("cannot read {path}: {source}", path = super::attach::BTF)]
+    UnreadableBtf { source: io::Error },
+    #[error("cannot use {path}: {source}", path = super::attach::BTF)]
+    BadBtf { source: BtfError },
+    #[error(
+        "this kernel's type information lacks {0}, which the hooks read: it is older than 5.10 or newer than this program"
+    )]
+    Members(String),
+    #[error(
+        "kernel lockdown is set to confidentiality, which forbids reading kernel memory: boot with lockdown=integrity, \
+         or without lockdown"
+    )]
+    Lockdown,
+    #[error(
+        "cannot tell which namespaces are the host's from {path}: {why}; give the host's pid namespace (hostPID) or --host-root"
+    )]
+    Namespaces { path: &'static str, why: String },
+    /// Of the object itself: it was built wrongly, or the kernel refuses its maps.
+    #[error("cannot load the eBPF object: {0}")]
+    Object(#[from] aya::EbpfError),
+    #[error("the eBPF object has no {0}: it was not built with this program")]
+    Foreign(&'static str),
+    #[error("cannot use the map {name}: {source}")]
+    Map { name: &'static str, source: aya::maps::MapError },
+    #[error("cannot ask the kernel how many runs of the program {program} it skipped: {source}")]
+    Uncounted { program: String, source: io::Error },
+    #[error("cannot hook {}, without which there is nothing to tell: {why}", signal.word())]
+    Core { signal: Signal, why: String },
+}
+
+impl Error {
+    /// `missed`: what was tried, and why it did not work.
+    pub(super) fn core(signal: Signal, missed: &[(Mechanism, String)]) -> Self {
+        let why: Vec<String> =
+            missed.iter().map(|(mechanism, why)| format!("{}: {why}", mechanism.word())).collect();
+        Self::Core { signal, why: why.join("; ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Mechanism, Signal};
+
+    #[test]
+    fn a_hook_is_called_as_everywhere_else() {
+        let missed =
+            [(Mechanism::Fexit, "not there".to_owned()), (Mechanism::RawTracepoint, "no".to_owned())];
+        assert_eq!(
+            Error::core(Signal::NetnsCreated, &missed).to_string(),
+            "cannot hook netns created, without which there is nothing to tell: fexit: not there; raw tracepoint: no"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! The table of hooks: for each signal the ways to see it, best first.
+//!
+//! Where two serve equally well, the one stands first whose link can be pinned on every kernel: raw tracepoints and
+//! fentry, not perf events (tracepoints and kprobes before 5.15).
+
+use crate::engine::fact::{Mechanism, Signal};
+
+/// One signal and how to see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Hook {
+    pub signal: Signal,
+    pub need: Need,
+    pub tries: &'static [Try],
+    /// Whether rtnetlink tells of it too, where none of the tries works.
+    pub netlink: bool,
+}
+
+/// What it means that a signal cannot be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Need {
+    /// There is nothing to tell without it.
+    Core,
+    /// What is told is less complete.
+    Nice,
+}
+
+/// Programs that together see a signal: all of them are attached, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Try {
+    pub mechanism: Mechanism,
+    pub programs: &'static [Program],
+    /// What is less precise than with the tries before; empty if nothing.
+    pub note: &'static str,
+}
+
+/// A program of the object, and the kernel function or tracepoint that it is attached to (`category:name` for a
+/// tracepoint that is not raw).
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    pub name: &'static str,
+    pub target: &'static str,
+    /// How many arguments the function must take: the value that it returns stands behind them.
+    pub arguments: Option<usize>,
+}
+
+const fn program(name: &'static str, target: &'static str) -> Program {
+    Program { name, target, arguments: None }
+}
+
+const fn exact(mechanism: Mechanism, programs: &'static [Program]) -> Try {
+    Try { mechanism, programs, note: "" }
+}
+
+/// A signal with one way to see it.
+const fn only(signal: Signal, need: Need, tries: &'static [Try]) -> Hook {
+    Hook { signal, need, tries, netlink: false }
+}
+
+pub const HOOKS: &[Hook] = &[
+    only(
+        Signal::Exec,
+        Need::Core,
+        &[exact(Mechanism::RawTracepoint, &[program("exec", "sched_process_exec")])],
+    ),
+    only(
+        Signal::Exit,
+        Need::Core,
+        &[exact(Mechanism::RawTracepoint, &[program("exit", "sched_process_exit")])],
+    ),
+    only(
+        Signal::FatalSignal,
+        Need::Nice,
+        &[exact(Mechanism::RawTracepoint, &[program("signal", "signal_generate")])],
+    ),
+    only(Signal::OomKill, Need::Nice, &[exact(Mechanism::RawTracepoint, &[program("oom", "mark_victim")])]),
+    only(
+        Signal::CgroupCreated,
+        Need::Core,
+        &[exact(Mechanism::RawTracepoint, &[program("cgroup_mkdir", "cgroup_mkdir")])],
+    ),
+    only(
+        Signal::CgroupRemoved,
+        Need::Core,
+        &[exact(Mechanism::RawTracepoint, &[program("cgroup_rmdir", "cgroup_rmdir")])],
+    ),
+    only(
+        Signal::CgroupReleased,
+        Need::Nice,
+        &[exact(Mechanism::RawTracepoint, &[program("cgroup_release", "cgroup_release")])],
+    ),
+    only(
+        Signal::CgroupEntered,
+        Need::Nice,
+        &[exact(Mechanism::RawTracepoint, &[program("cgroup_attach", "cgroup_attach_task")])],
+    ),
+    only(
+        Signal::CgroupEmptied,
+        Need::Nice,
+        &[exact(Mechanism::RawTracepoint, &[program("cgroup_emptied", "cgroup_notify_populated")])],
+    ),
+    Hook {
+        signal: Signal::NetnsCreated,
+        need: Need::Core,
+        tries: &[
+            exact(
+                Mechanism::Fexit,
+                &[Program { name: "fx_copy_net_ns", target: "copy_net_ns", arguments: Some(3) }],
+            ),
+            exact(Mechanism::Kretprobe, &[program("kr_copy_net_ns", "copy_net_ns")]),
+            Try {
+                mechanism: Mechanism::Tracepoint,
+                programs: &[
+                    program("netns_fork", "sched_process_fork"),
+                    program("netns_unsharing", "syscalls:sys_enter_unshare"),
+                    program("netns_unshare", "syscalls:sys_exit_unshare"),
+                ],
+                note: "syscall tracepoints make every system call of every process a little slower",
+            },
+        ],
+        netlink: false,
+    },
+    Hook {
+        signal: Signal::NetnsDropped,
+        need: Need::Core,
+        tries: &[
+            exact(
+                Mechanism::Fentry,
+                &[program("fe_put_net", "__put_net"), program("fe_netns_put", "netns_put")],
+            ),
+            exact(
+                Mechanism::Kprobe,
+                &[program("kp_put_net", "__put_net"), program("kp_netns_put", "netns_put")],
+            ),
+            Try {
+                mechanism: Mechanism::RawTracepoint,
+                programs: &[
+                    program("netns_exit", "sched_process_exit"),
+                    program("netns_work", "workqueue_execute_start"),
+                ],
+                note: "the time is that of the kernel's clean-up, usually within a millisecond; of namespaces older \
+                       than the hooks only those are seen in which a process has forked or ended since",
+            },
+        ],
+        netlink: true,
+    },
+    Hook {
+        signal: Signal::NetnsFreed,
+        need: Need::Nice,
+        tries: &[
+            exact(Mechanism::Fentry, &[program("fe_free_inum", "proc_free_inum")]),
+            exact(Mechanism::Kprobe, &[program("kp_free_inum", "proc_free_inum")]),
+            Try {
+                mechanism: Mechanism::RawTracepoint,
+                programs: &[program("netns_worked", "workqueue_execute_end")],
+                note: "namespaces that end together are told of when the last of them is taken down",
+            },
+        ],
+        netlink: false,
+    },
+    Hook {
+        signal: Signal::AddressV4,
+        need: Need::Nice,
+        tries: &[
+            exact(Mechanism::Fentry, &[program("fe_rtmsg_ifa", "rtmsg_ifa")]),
+            exact(Mechanism::Kprobe, &[program("kp_rtmsg_ifa", "rtmsg_ifa")]),
+        ],
+        netlink: true,
+    },
+    Hook {
+        signal: Signal::AddressV6,
+        need: Need::Nice,
+        tries: &[
+            exact(Mechanism::Fentry, &[program("fe_ifa6_notify", "__ipv6_ifa_notify")]),
+            exact(Mechanism::Kprobe, &[program("kp_ifa6_notify", "__ipv6_ifa_notify")]),
+        ],
+        netlink: true,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::HOOKS;
+
+    #[test]
+    fn each_signal_and_each_program_stands_once() {
+        let signals: BTreeSet<_> = HOOKS.iter().map(|hook| hook.signal).collect();
+        assert_eq!(signals.len(), HOOKS.len());
+        let names = || {
+            HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs).map(|program| program.name)
+        };
+        let once: BTreeSet<_> = names().collect();
+        assert_eq!(once.len(), names().count());
+    }
+
+    /// The kernel cuts a program's name at fifteen bytes.
+    #[test]
+    fn bpftool_shows_the_whole_name() {
+        for name in
+            HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs).map(|program| program.name)
+        {
+            assert!(name.len() <= 15, "{name}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Proves that the hooks fire: makes a network namespace and a cgroup, lets them end, and must hear of it.
+//!
+//! A hook can be attached and dead: with `kernel.ftrace_enabled=0` the kernel accepts fentry programs and kprobes and
+//! never runs them.
+
+mod make;
+pub(super) mod own;
+
+use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
+
+use tokio::time::{Instant, timeout_at};
+use tracing::debug;
+
+use self::own::Own;
+use super::ring::Drain;
+use crate::{
+    engine::fact::{Attached, Mechanism, Signal},
+    source::clock,
+};
+
+/// How long the kernel may take on a machine of its own; emulated ones need more.
+pub const LIMIT: Duration = Duration::from_secs(2);
+
+/// What came of it, for each signal that is seen by a program.
+#[derive(Debug, Default)]
+pub struct SelfTest {
+    pub outcomes: Vec<(Signal, Outcome)>,
+    pub took: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Fired,
+    /// It is attached, what it is for has happened, and it told nothing of it.
+    Silent,
+    /// What it is for could not be made to happen.
+    Untested(String),
+}
+
+/// Those that the self-test makes happen. A cgroup's release is not among them: the kernel may put it off.
+const NETNS: [Signal; 3] = [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed];
+const CGROUP: [Signal; 2] = [Signal::CgroupCreated, Signal::CgroupRemoved];
+
+/// What could not be made to happen, and why.
+type Failure = (&'static [Signal], String);
+
+const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
+
+impl SelfTest {
+    /// Tests what is attached, with the cgroup hierarchy that is mounted at `cgroups`. What else comes meanwhile is
+    /// told by `drain` later; what the test does itself is not.
+    pub async fn run(drain: &mut Drain, cgroups: &Path, limit: Duration) -> Self {
+        let start = Instant::now();
+        let deadline = start + limit;
+        let attached: BTreeSet<Signal> = drain
+            .probe()
+            .reports()
+            .iter()
+            .filter(|report| report.mechanism.is_some())
+            .map(|report| report.signal)
+            .collect();
+        let mut own = Own::default();
+        let mut failures: Vec<Failure> = Vec::new();
+        let since = clock::now();
+        match timeout_at(deadline, make::netns()).await.map_err(io::Error::other).flatten() {
+            Ok(inode) => own.add_netns(inode, since),
+            Err(error) => failures.push((&NETNS[..], format!("cannot make a network namespace: {error}"))),
+        }
+        match make::cgroup(cgroups) {
+            Ok(id) => own.add_cgroup(id),
+            Err(error) => {
+                let why = format!("cannot make a cgroup in {}: {error}", cgroups.display());
+                failures.push((&CGROUP[..], why));
+            }
+        }
+        let signals: Vec<Signal> =
+            [&NETNS[..], &CGROUP].concat().into_iter().filter(|signal| attached.contains(signal)).collect();
+        let mut awaited: BTreeSet<Signal> =
+            signals.iter().copied().filter(|signal| untested(*signal, &failures).is_none()).collect();
+        listen(drain, &mut own, &mut awaited, deadline).await;
+        drain.leave_out(own);
+        let judged = |signal| (signal, judge(signal, &failures, &awaited));
+        Self { outcomes: signals.into_iter().map(judged).collect(), took: start.elapsed() }
+    }
+
+    /// The signals whose hooks are attached and dead.
+    pub fn silent(&self) -> impl Iterator<Item = Signal> {
+        self.outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Silent).map(|(signal, _)| *signal)
+    }
+
+    /// Says of a hook that is dead that its signal is not seen, and why.
+    pub fn correct(&self, attached: &mut Attached) {
+        if let Some(mechanism) = attached.mechanism
+            && self.silent().any(|signal| signal == attached.signal)
+        {
+            attached.mechanism = None;
+            attached.missed.push((mechanism, why_silent(mechanism, &ftrace_enabled())));
+        }
+    }
+}
+
+fn untested(signal: Signal, failures: &[Failure]) -> Option<&str> {
+    failures.iter().find(|(signals, _)| signals.contains(&signal)).map(|(_, why)| why.as_str())
+}
+
+/// `awaited` are those that were to be told of and were not.
+fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Outcome {
+    match untested(signal, failures) {
+        Some(why) => Outcome::Untested(why.to_owned()),
+        None if !awaited.contains(&signal) => Outcome::Fired,
+        // The drop was told of, so this is on its way: behind all the others that the kernel takes apart first.
+        None if signal == Signal::NetnsFreed && !awaited.contains(&Signal::NetnsDropped) => {
+            Outcome::Untested("the kernel was too busy to take a network namespace apart".to_owned())
+        }
+        None => Outcome::Silent,
+    }
+}
+
+/// Takes from `awaited` what is told of, until nothing is left or the deadline has passed.
+async fn listen(drain: &mut Drain, own: &mut Own, awaited: &mut BTreeSet<Signal>, deadline: Instant) {
+    loop {
+        let (batch, empty) = drain.turn();
+        let mut others = batch;
+        others.retain(|seen| match own.signal(seen) {
+            Some(signal) => {
+                awaited.remove(&signal);
+                false
+            }
+            None => true,
+        });
+        drain.keep(others);
+        if awaited.is_empty() {
+            return;
+        }
+        if empty {
+            match timeout_at(deadline, drain.wait()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return debug!(%error, "self-test cannot wait for records"),
+                Err(_elapsed) => return,
+            }
+        } else if Instant::now() >= deadline {
+            return;
+        }
+    }
+}
+
+fn why_silent(mechanism: Mechanism, ftrace_enabled: &str) -> String {
+    let by_ftrace = match mechanism {
+        Mechanism::Fentry | Mechanism::Fexit | Mechanism::Kprobe | Mechanism::Kretprobe => true,
+        Mechanism::RawTracepoint | Mechanism::Tracepoint | Mechanism::Netlink => false,
+    };
+    if by_ftrace && ftrace_enabled.trim() == "0" {
+        "attached, but does not fire: kernel.ftrace_enabled is 0; set it to 1 and start again".to_owned()
+    } else {
+        "attached, but does not fire".to_owned()
+    }
+}
+
+/// Empty where the kernel has no ftrace.
+fn ftrace_enabled() -> String {
+    fs::read_to_string(FTRACE).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Attached, CGROUP, Mechanism, Outcome, SelfTest, Signal, judge, why_silent};
+
+    fn attached(signal: Signal) -> Attached {
+        Attached {
+            signal,
+            mechanism: Some(Mechanism::RawTracepoint),
+            note: String::new(),
+            missed: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_dead_hook_counts_as_none() {
+        let outcomes = vec![
+            (Signal::NetnsCreated, Outcome::Silent),
+            (Signal::NetnsDropped, Outcome::Fired),
+            (Signal::CgroupCreated, Outcome::Untested("read-only".to_owned())),
+        ];
+        let test = SelfTest { outcomes, ..SelfTest::default() };
+        let mut dead = attached(Signal::NetnsCreated);
+        test.correct(&mut dead);
+        assert_eq!((dead.mechanism, dead.missed.len()), (None, 1));
+        for signal in [Signal::NetnsDropped, Signal::CgroupCreated, Signal::Exec] {
+            let mut alive = attached(signal);
+            test.correct(&mut alive);
+            assert_eq!(alive, attached(signal));
+        }
+    }
+
+    #[test]
+    fn only_what_had_to_be_told_at_once_is_silent() {
+        let failures = [(&CGROUP[..], "read-only".to_owned())];
+        let verdicts = |awaited: &[Signal]| {
+            let awaited: BTreeSet<Signal> = awaited.iter().copied().collect();
+            [Signal::NetnsDropped, Signal::NetnsFreed, Signal::CgroupCreated]
+                .map(|signal| judge(signal, &failures, &awaited))
+        };
+        let [dropped, freed, cgroup] = verdicts(&[Signal::NetnsFreed]);
+        assert_eq!((dropped, cgroup), (Outcome::Fired, Outcome::Untested("read-only".to_owned())));
+        assert!(matches!(freed, Outcome::Untested(_)), "the kernel may be busy");
+        let [dropped, freed, _] = verdicts(&[Signal::NetnsDropped, Signal::NetnsFreed]);
+        assert_eq!((dropped, freed), (Outcome::Silent, Outcome::Silent));
+    }
+
+    #[test]
+    fn ftrace_is_to_blame_only_for_what_needs_it() {
+        assert!(why_silent(Mechanism::Fentry, "0\n").contains("kernel.ftrace_enabled"));
+        assert!(!why_silent(Mechanism::Fentry, "1\n").contains("kernel.ftrace_enabled"));
+        assert!(!why_silent(Mechanism::RawTracepoint, "0\n").contains("kernel.ftrace_enabled"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Knows the self-test's own namespace and cgroup again among what the hooks tell.
+//!
+//! **Invariant:** nothing of anybody else is taken for the self-test's, though the inode may soon be another's.
+
+use crate::engine::{
+    fact::{Fact, Observation, Signal},
+    id::NetnsKey,
+    time::Timestamp,
+};
+
+#[derive(Debug, Default)]
+pub(in super::super) struct Own {
+    netns: Option<Netns>,
+    cgroup: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Netns {
+    inode: u32,
+    since: Timestamp,
+    /// As the hooks know it, once they have told of its creation.
+    key: Option<NetnsKey>,
+    dropped: bool,
+    /// Its inode is free again, or somebody else's already.
+    over: bool,
+}
+
+impl Own {
+    /// The namespace with `inode` was made after `since`.
+    pub(super) fn add_netns(&mut self, inode: u32, since: Timestamp) {
+        self.netns = Some(Netns { inode, since, key: None, dropped: false, over: false });
+    }
+
+    /// The cgroup directory with this inode, which is its id; ids are not used again.
+    pub(super) fn add_cgroup(&mut self, id: u64) {
+        self.cgroup = Some(id);
+    }
+
+    /// Whether it is about the self-test's own.
+    pub(in super::super) fn is(&mut self, seen: &Observation) -> bool {
+        self.signal(seen).is_some()
+    }
+
+    /// The signal by which it is known, if it is about the self-test's own.
+    pub(super) fn signal(&mut self, seen: &Observation) -> Option<Signal> {
+        let of_cgroup = |id: u64, signal| (self.cgroup == Some(id)).then_some(signal);
+        match &seen.fact {
+            Fact::NetnsCreated { netns, .. } => self.netns.as_mut()?.created(*netns, seen.at),
+            Fact::NetnsDropped { netns, .. } => self.netns.as_mut()?.dropped(*netns),
+            Fact::NetnsFreed { netns } => self.netns.as_mut()?.freed(*netns),
+            Fact::CgroupCreated { cgroup, .. } => of_cgroup(cgroup.key.id, Signal::CgroupCreated),
+            Fact::CgroupRemoved { cgroup, .. } => of_cgroup(cgroup.key.id, Signal::CgroupRemoved),
+            Fact::CgroupReleased { cgroup } => of_cgroup(cgroup.key.id, Signal::CgroupReleased),
+            Fact::CgroupEmptied { cgroup } => of_cgroup(cgroup.key.id, Signal::CgroupEmptied),
+            _ => None,
+        }
+    }
+}
+
+impl Netns {
+    fn created(&mut self, netns: NetnsKey, at: Timestamp) -> Option<Signal> {
+        if netns.inode != self.inode || at < self.since {
+            return None;
+        }
+        // The second with this number is somebody else's.
+        self.over = self.over || self.key.is_some();
+        if self.over {
+            return None;
+        }
+        self.key = Some(netns);
+        Some(Signal::NetnsCreated)
+    }
+
+    fn dropped(&mut self, netns: NetnsKey) -> Option<Signal> {
+        if self.over || self.dropped || !self.is(netns) {
+            return None;
+        }
+        self.dropped = true;
+        Some(Signal::NetnsDropped)
+    }
+
+    fn freed(&mut self, netns: NetnsKey) -> Option<Signal> {
+        if self.over || !self.is(netns) {
+            return None;
+        }
+        self.over = true;
+        Some(Signal::NetnsFreed)
+    }
+
+    /// Some hooks are told no cookie.
+    fn is(&self, netns: NetnsKey) -> bool {
+        let cookie = self.key.map_or(0, |key| key.cookie);
+        netns.inode == self.inode && (netns.cookie == cookie || netns.cookie == 0 || cookie == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Own, Signal};
+    use crate::engine::{
+        fact::{Cgroup, Fact, Observation, Origin, Task},
+        id::{CgroupKey, NetnsKey},
+        time::Timestamp,
+    };
+
+    fn seen(at: u64, fact: Fact) -> Observation {
+        Observation { at: Timestamp(at), origin: Origin::Kernel, fact }
+    }
+
+    fn created(at: u64, cookie: u64) -> Observation {
+        seen(at, Fact::NetnsCreated { netns: NetnsKey::new(7, cookie), by: Task::default() })
+    }
+
+    fn dropped(at: u64, cookie: u64) -> Observation {
+        seen(at, Fact::NetnsDropped { netns: NetnsKey::new(7, cookie), by: Task::default() })
+    }
+
+    fn freed(at: u64) -> Observation {
+        seen(at, Fact::NetnsFreed { netns: NetnsKey::new(7, 0) })
+    }
+
+    fn own() -> Own {
+        let mut own = Own::default();
+        own.add_netns(7, Timestamp(10));
+        own
+    }
+
+    #[test]
+    fn each_end_is_known_once_and_the_next_namespace_is_not() {
+        let mut own = own();
+        let told = [created(11, 1), dropped(12, 1), freed(13), created(14, 2), dropped(15, 2), freed(16)];
+        let signals: Vec<_> = told.iter().map(|seen| own.signal(seen)).collect();
+        let [one, two, three] = [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed];
+        assert_eq!(signals, [Some(one), Some(two), Some(three), None, None, None]);
+    }
+
+    #[test]
+    fn the_next_namespace_is_not_taken_for_it_even_if_the_freeing_is_not_told() {
+        let mut own = own();
+        assert!(own.is(&created(11, 0)) && own.is(&dropped(12, 0)));
+        assert!(!own.is(&created(13, 0)) && !own.is(&dropped(14, 0)) && !own.is(&freed(15)));
+    }
+
+    #[test]
+    fn an_earlier_namespace_of_that_number_is_not_it() {
+        let mut own = own();
+        assert!(!own.is(&created(9, 1)));
+        assert!(own.is(&created(11, 2)));
+        assert!(!own.is(&dropped(12, 1)));
+    }
+
+    #[test]
+    fn a_cgroup_is_known_by_its_id() {
+        let mut own = Own::default();
+        own.add_cgroup(5);
+        let removed = |id| {
+            let cgroup =
+                Cgroup { key: CgroupKey::new(1, id), path: "/x".to_owned(), level: 1, nested: false };
+            seen(11, Fact::CgroupRemoved { cgroup, by: Task::default() })
+        };
+        assert_eq!(own.signal(&removed(5)), Some(Signal::CgroupRemoved));
+        assert_eq!(own.signal(&removed(6)), None);
+    }
+}

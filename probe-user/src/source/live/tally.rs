@@ -1,0 +1,151 @@
+//! The programs' own counters, what was sent and what found no room, by ring, kind and CPU; and the kernel's of the runs
+//! that it skipped.
+
+use std::collections::BTreeMap;
+
+use probe_common::tally::{Ring, Tally};
+
+use crate::engine::fact::Loss;
+
+/// All CPUs' counters at one time, as counted since the programs were loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    cpus: Vec<Tally>,
+    skipped: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    #[must_use]
+    pub fn new(cpus: Vec<Tally>, skipped: BTreeMap<String, u64>) -> Self {
+        Self { cpus, skipped }
+    }
+
+    /// Runs that the kernel skipped; which records they would have sent, if any, is not known.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        sum(self.skipped.values())
+    }
+
+    /// The same, of each program of which any was skipped.
+    #[must_use]
+    pub fn skipped_by_program(&self) -> &BTreeMap<String, u64> {
+        &self.skipped
+    }
+
+    /// Records that were sent, by kind.
+    #[must_use]
+    pub fn sent(&self, ring: Ring) -> Vec<u64> {
+        by_kind(self.cpus.iter().map(|cpu| sent(cpu, ring)))
+    }
+
+    /// Records for which there was no room, by kind.
+    #[must_use]
+    pub fn lost(&self, ring: Ring) -> Vec<u64> {
+        by_kind(self.cpus.iter().map(|cpu| lost(cpu, ring)))
+    }
+
+    /// Records for which there was no room, by CPU.
+    #[must_use]
+    pub fn lost_by_cpu(&self, ring: Ring) -> Vec<u64> {
+        self.cpus.iter().map(|cpu| sum(lost(cpu, ring))).collect()
+    }
+
+    /// CNI calls that are counted and not streamed: VERSION, then STATUS.
+    #[must_use]
+    pub fn cni_not_streamed(&self) -> (u64, u64) {
+        (sum(self.cpus.iter().map(|cpu| &cpu.cni_version)), sum(self.cpus.iter().map(|cpu| &cpu.cni_status)))
+    }
+
+    /// Environments that were longer than is searched for CNI variables.
+    #[must_use]
+    pub fn env_truncated(&self) -> u64 {
+        sum(self.cpus.iter().map(|cpu| &cpu.env_truncated))
+    }
+
+    /// What was lost since `before`.
+    #[must_use]
+    pub fn lost_since(&self, before: &Self) -> Vec<(Loss, u64)> {
+        let grown = |ring| sum(&self.lost(ring)).saturating_sub(sum(&before.lost(ring)));
+        let losses = [
+            (Loss::LifecycleRing, grown(Ring::Lifecycle)),
+            (Loss::BulkRing, grown(Ring::Bulk)),
+            (Loss::SkippedRun, self.skipped().saturating_sub(before.skipped())),
+        ];
+        losses.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+fn sent(cpu: &Tally, ring: Ring) -> &[u64] {
+    &of(&cpu.sent, ring)[..]
+}
+
+fn lost(cpu: &Tally, ring: Ring) -> &[u64] {
+    &of(&cpu.lost, ring)[..]
+}
+
+fn of<T>([lifecycle, bulk]: &[T; 2], ring: Ring) -> &T {
+    match ring {
+        Ring::Lifecycle => lifecycle,
+        Ring::Bulk => bulk,
+    }
+}
+
+fn by_kind<'a>(cpus: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
+    cpus.fold(Vec::new(), |mut totals, kinds| {
+        totals.resize(totals.len().max(kinds.len()), 0);
+        totals.iter_mut().zip(kinds).for_each(|(total, count)| *total = total.saturating_add(*count));
+        totals
+    })
+}
+
+fn sum<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
+    counts.into_iter().fold(0, |total, count| total.saturating_add(*count))
+}
+
+#[cfg(test)]
+mod tests {
+    use probe_common::{
+        event::kind,
+        tally::{Ring, Tally},
+    };
+
+    use super::{BTreeMap, Loss, Totals};
+
+    fn cpu(lost_execs: u64, lost_exits: u64) -> Tally {
+        let mut tally = Tally::ZERO;
+        tally.lost[Ring::Bulk as usize][usize::from(kind::EXEC)] = lost_execs;
+        tally.lost[Ring::Lifecycle as usize][usize::from(kind::EXIT)] = lost_exits;
+        tally.cni_status = 1;
+        tally
+    }
+
+    fn skipped(execs: u64) -> BTreeMap<String, u64> {
+        BTreeMap::from([("exec".to_owned(), execs), ("exit".to_owned(), 0)])
+    }
+
+    #[test]
+    fn counters_add_up_over_cpus_and_stay_apart_by_ring_and_kind() {
+        let totals = Totals::new(vec![cpu(3, 0), cpu(4, 5)], skipped(0));
+        assert_eq!(totals.lost(Ring::Bulk)[usize::from(kind::EXEC)], 7);
+        assert_eq!(totals.lost(Ring::Lifecycle)[usize::from(kind::EXEC)], 0);
+        assert_eq!(totals.lost_by_cpu(Ring::Lifecycle), [0, 5]);
+        assert_eq!(totals.sent(Ring::Bulk).iter().sum::<u64>(), 0);
+        assert_eq!(totals.cni_not_streamed(), (0, 2));
+    }
+
+    #[test]
+    fn only_what_grew_is_a_new_loss() {
+        let before = Totals::new(vec![cpu(3, 1), cpu(0, 0)], skipped(4));
+        let after = Totals::new(vec![cpu(3, 1), cpu(2, 0)], skipped(4));
+        assert_eq!(after.lost_since(&before), [(Loss::BulkRing, 2)]);
+        assert!(after.lost_since(&after).is_empty());
+        assert_eq!(after.lost_since(&Totals::default()).len(), 3);
+    }
+
+    #[test]
+    fn runs_that_the_kernel_skipped_are_a_loss() {
+        let before = Totals::new(vec![cpu(0, 0)], skipped(4));
+        let after = Totals::new(vec![cpu(0, 0)], skipped(7));
+        assert_eq!(after.lost_since(&before), [(Loss::SkippedRun, 3)]);
+    }
+}

@@ -1,0 +1,150 @@
+//! The plugin's words in a line of a log, however often they were quoted on the way.
+//!
+//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before them; a delegating plugin does so for
+//! its delegate, so the last one is the one that failed. Each program that passes an error on may quote it once more.
+
+use super::{TEXT, Wanted};
+
+/// How a line is known to be about the sandbox, the better later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Match {
+    /// It names the pod, which may have had several.
+    Pod,
+    Sandbox,
+}
+
+const PLUGIN: &str = "plugin type=";
+const FAILED: &str = " failed (add): ";
+/// What containerd and CRI-O put before them, each with a name in quotes: all there is of an older libcni's.
+const SETUPS: [&str; 2] = ["failed to setup network for sandbox ", " to CNI network "];
+/// Quoting inside quoting beyond this is no log's.
+const DEPTH: usize = 5;
+
+/// What the line says of a failed ADD, if it is one wanted.
+pub(super) fn message(line: &str, wanted: Wanted<'_>) -> Option<(Match, String)> {
+    // Cheap, and enough for most lines.
+    if !line.contains(FAILED) && !SETUPS.iter().any(|setup| line.contains(setup)) {
+        return None;
+    }
+    let quality = quality(line, wanted)?;
+    let text = failed(line).or_else(|| setup(line))?;
+    (!text.is_empty()).then_some((quality, text))
+}
+
+fn quality(line: &str, wanted: Wanted<'_>) -> Option<Match> {
+    if !wanted.sandbox.is_empty() && line.contains(wanted.sandbox) {
+        return Some(Match::Sandbox);
+    }
+    let (namespace, name) = wanted.pod.filter(|(_, name)| !name.is_empty())?;
+    // ocicni's, and the kubelet's `NAME_NAMESPACE(UID)` and `NAMESPACE/NAME`.
+    let ways =
+        [format!("{namespace}_{name} "), format!("{name}_{namespace}("), format!("{namespace}/{name}\"")];
+    ways.iter().any(|way| has_word(line, way)).then_some(Match::Pod)
+}
+
+/// Whether a line has it, not as the end of a longer name.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+    })
+}
+
+/// From the last `plugin type=` of a failed ADD to the end of the string in which it stands.
+fn failed(line: &str) -> Option<String> {
+    let of_add = |at: &usize| {
+        let rest = &line[at + PLUGIN.len()..];
+        // Between them stand its name in quotes and perhaps its network's, and no other plugin's.
+        rest.find(FAILED).is_some_and(|end| !rest[..end].contains(PLUGIN) && !rest[..end].contains(": "))
+    };
+    let start = line.match_indices(PLUGIN).map(|(at, _)| at).filter(of_add).last()?;
+    let text = &line[start..];
+    let quotes = text[PLUGIN.len()..].bytes().take_while(|byte| *byte == b'\\').count();
+    Some(clean(text, quotes))
+}
+
+/// What follows the name in quotes.
+fn setup(line: &str) -> Option<String> {
+    let (_, rest) = SETUPS.iter().find_map(|setup| line.rsplit_once(setup))?;
+    let quotes = rest.bytes().take_while(|byte| *byte == b'\\').count();
+    let (_, text) = rest.split_once("\": ")?;
+    Some(clean(text, quotes))
+}
+
+/// The text up to a quote of a string around it, unquoted and short enough to tell.
+///
+/// Its own quotes stand after `own` backslashes (none, 1, 3, 7 and so on), those around it after fewer.
+fn clean(text: &str, own: usize) -> String {
+    let mut backslashes = 0;
+    let mut end = text.len();
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'\\' => backslashes += 1,
+            b'"' if backslashes < own => {
+                end = at - backslashes;
+                break;
+            }
+            _ => backslashes = 0,
+        }
+    }
+    let mut text = text[..end].to_owned();
+    let mut own = own;
+    for _ in 0..DEPTH {
+        if own == 0 {
+            break;
+        }
+        text = unquote(&text);
+        own /= 2;
+    }
+    tell(text.trim())
+}
+
+/// One level of quoting away, as `strconv.Quote` or JSON put it there.
+fn unquote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match if c == '\\' { chars.next() } else { None } {
+            None => out.push(c),
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some(quoted @ ('"' | '\\' | '/')) => out.push(quoted),
+            Some('u') => {
+                let rest = chars.as_str();
+                let code = rest.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                match code.and_then(char::from_u32) {
+                    Some(c) => {
+                        out.push(c);
+                        chars = rest[4..].chars();
+                    }
+                    None => out.push_str("\\u"),
+                }
+            }
+            Some(other) => out.extend(['\\', other]),
+        }
+    }
+    out
+}
+
+/// As one line of plain text, not too long.
+fn tell(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        let before = out.len();
+        if c.is_control() || is_invisible(c) {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        if out.len() > TEXT {
+            out.truncate(before);
+            break;
+        }
+    }
+    out
+}
+
+/// Would change how the rest of the line is shown: directions of writing, separators of lines, joiners.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}

@@ -1,0 +1,115 @@
+//! One field of entries: `NAME=value`, as it is or compressed.
+
+use std::io::Read as _;
+
+use ruzstd::decoding::StreamingDecoder;
+
+use super::file::Object;
+use crate::source::host::Miss;
+
+const DATA: u8 = 1;
+const XZ: u8 = 1;
+const LZ4: u8 = 2;
+const ZSTD: u8 = 4;
+/// Bytes before the value: a header, a hash, five offsets and counts; two more in a COMPACT file.
+const HEAD: usize = 64;
+const COMPACT_HEAD: usize = 72;
+/// Bytes looked at of a compressed field. journald splits a service's lines at 48 KiB.
+const FIELD: u64 = 128 << 10;
+/// zstd's window at the level that journald uses.
+const WINDOW: u64 = 8 << 20;
+
+const MESSAGE: &[u8] = b"MESSAGE=";
+/// journald asks the kernel who it was.
+const ROOT: &[u8] = b"_UID=0";
+
+/// What of an entry matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Datum {
+    Message(String),
+    Root,
+    Other,
+}
+
+pub(super) fn read(object: &Object, is_compact: bool) -> Result<Datum, Miss> {
+    if object.kind != DATA {
+        return Err(Miss::Malformed);
+    }
+    let head = if is_compact { COMPACT_HEAD } else { HEAD };
+    let stored = object.bytes.get(head..).ok_or(Miss::Malformed)?;
+    match object.flags & (XZ | LZ4 | ZSTD) {
+        0 => Ok(datum(stored)),
+        ZSTD => Ok(datum(&zstd(stored)?)),
+        LZ4 => Ok(datum(&lz4(stored)?)),
+        _ => Err(Miss::Malformed),
+    }
+}
+
+fn datum(field: &[u8]) -> Datum {
+    match field.strip_prefix(MESSAGE) {
+        Some(message) => Datum::Message(String::from_utf8_lossy(message).into_owned()),
+        None if field == ROOT => Datum::Root,
+        None => Datum::Other,
+    }
+}
+
+fn zstd(stored: &[u8]) -> Result<Vec<u8>, Miss> {
+    let decoder = StreamingDecoder::new_with_max_window_size(stored, WINDOW);
+    let decoder = decoder.map_err(|_not_zstd| Miss::Malformed)?;
+    let mut field = Vec::new();
+    // Beyond the bound there is nothing that is looked for.
+    decoder.take(FIELD).read_to_end(&mut field).map_err(|_not_zstd| Miss::Malformed)?;
+    Ok(field)
+}
+
+/// A block after the size that it will have.
+fn lz4(stored: &[u8]) -> Result<Vec<u8>, Miss> {
+    let (size, block) = stored.split_first_chunk().ok_or(Miss::Malformed)?;
+    let size = Some(u64::from_le_bytes(*size)).filter(|size| *size <= FIELD);
+    let size = size.and_then(|size| usize::try_from(size).ok()).ok_or(Miss::Malformed)?;
+    let mut field = vec![0; size];
+    let written = lz4_flex::block::decompress_into(block, &mut field).map_err(|_not_lz4| Miss::Malformed)?;
+    field.truncate(written);
+    Ok(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Datum, HEAD, Object, read};
+    use crate::source::host::Miss;
+
+    fn field(flags: u8, stored: &[u8]) -> Result<Datum, Miss> {
+        let mut bytes = vec![0; HEAD];
+        bytes.extend_from_slice(stored);
+        read(&Object { kind: 1, flags, bytes }, false)
+    }
+
+    #[test]
+    fn a_field_is_read_as_it_is_stored() {
+        let message = |text: &str| Ok(Datum::Message(text.to_owned()));
+        assert_eq!(field(0, b"MESSAGE=no address"), message("no address"));
+        assert_eq!(field(0, b"MESSAGE_ID=1"), Ok(Datum::Other));
+        assert_eq!((field(0, b"_UID=0"), field(0, b"_UID=01")), (Ok(Datum::Root), Ok(Datum::Other)));
+        // Ten literals, four bytes from two before, and five literals as the end.
+        let mut lz4 = 19_u64.to_le_bytes().to_vec();
+        lz4.extend_from_slice(b"\xa0MESSAGE=ab\x02\x00\x50abcde");
+        assert_eq!(field(2, &lz4), message("ababababcde"));
+        lz4[0..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(field(2, &lz4), Err(Miss::Malformed));
+        // xz, two at once, and what is none of what it says.
+        for flags in [1, 3, 6, 4, 2] {
+            assert_eq!(field(flags, b"MESSAGE=x"), Err(Miss::Malformed), "{flags}");
+        }
+        assert_eq!(read(&Object { kind: 3, flags: 0, bytes: vec![0; 80] }, false), Err(Miss::Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_stored_does_harm(flags in 0_u8..8, stored: Vec<u8>) {
+            let _either = field(flags, &stored);
+            let _zstd = field(4, &[b"\x28\xb5\x2f\xfd".as_slice(), &stored].concat());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One journal file, from its header by the list of all its entries to their messages.
+//!
+//! Numbers are little-endian, and objects begin at multiples of 8. The entries' offsets stand in arrays, each of
+//! which leads to the next; the last one has room for entries to come. A COMPACT file has half as wide offsets.
+
+use std::{cell::Cell, collections::BTreeMap, fs::File, os::unix::fs::FileExt as _};
+
+use super::{
+    data::{self, Datum},
+    entry,
+};
+use crate::source::{host::Miss, message::Window};
+
+const SIGNATURE: &[u8] = b"LPKSHHRH";
+/// Up to and with `tail_entry_monotonic`, which every version has.
+const HEADER: usize = 208;
+
+const COMPRESSED_XZ: u32 = 1;
+const COMPRESSED_LZ4: u32 = 2;
+const KEYED_HASH: u32 = 4;
+const COMPRESSED_ZSTD: u32 = 8;
+const COMPACT: u32 = 16;
+const KNOWN: u32 = COMPRESSED_XZ | COMPRESSED_LZ4 | KEYED_HASH | COMPRESSED_ZSTD | COMPACT;
+
+const ENTRY_ARRAY: u8 = 6;
+/// Each array is twice as long as the one before.
+const ARRAYS: usize = 64;
+/// Entries looked at of one file: the newest. journald's files end at 128 MB, some 200,000 entries.
+const ENTRIES: usize = 1 << 19;
+/// Objects read of one file.
+const OBJECTS: u32 = 1 << 20;
+/// What is read of an object at once; few are larger.
+const PIECE: usize = 1024;
+/// Bytes of the largest object read.
+const OBJECT: usize = 64 << 10;
+
+pub(super) struct Journal {
+    file: File,
+    pub(super) is_compact: bool,
+    header_size: u64,
+    entries: u64,
+    arrays: u64,
+    head: u64,
+    tail: u64,
+    left: Cell<u32>,
+}
+
+/// One object: its kind, its flags, and all of it with its 16 bytes of header.
+pub(super) struct Object {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Journal {
+    pub(super) fn open(file: File) -> Result<Self, Miss> {
+        let mut header = [0; HEADER];
+        file.read_exact_at(&mut header, 0)?;
+        let incompatible =
+            header[12..].first_chunk().copied().map(u32::from_le_bytes).ok_or(Miss::Malformed)?;
+        if !header.starts_with(SIGNATURE) || incompatible & !KNOWN != 0 {
+            return Err(Miss::Malformed);
+        }
+        let long = |at: usize| long(&header, at).ok_or(Miss::Malformed);
+        Ok(Self {
+            file,
+            is_compact: incompatible & COMPACT != 0,
+            header_size: long(88)?,
+            entries: long(152)?,
+            arrays: long(176)?,
+            head: long(184)?,
+            tail: long(192)?,
+            left: Cell::new(OBJECTS),
+        })
+    }
+
+    /// Whether its time and the window meet.
+    pub(super) fn may_have(&self, window: Window) -> bool {
+        self.entries > 0 && self.head <= window.until && window.from <= self.tail
+    }
+
+    /// Gives each message of the window that a process of root's logged, with its time, newest entries first.
+    pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(u64, &str)) -> Result<(), Miss> {
+        // Most fields of an entry are shared with others.
+        let mut known = BTreeMap::new();
+        let mut skipped = Ok(());
+        for at in self.entries()?.into_iter().rev() {
+            let read = self.object(at, OBJECT).and_then(|entry| entry::read(&entry, self.is_compact, window));
+            // One that is broken hides no other.
+            let (time, fields) = match read {
+                Ok(Some(entry)) => entry,
+                Ok(None) => continue,
+                Err(Miss::TooMany(n)) => return Err(Miss::TooMany(n)),
+                Err(why) => {
+                    skipped = Err(why);
+                    continue;
+                }
+            };
+            let (mut message, mut is_roots) = (None, false);
+            for field in fields {
+                match self.field(field, &mut known) {
+                    Ok(Datum::Message(text)) => message = Some(text),
+                    Ok(Datum::Root) => is_roots = true,
+                    Ok(Datum::Other) => {}
+                    Err(why) => skipped = Err(why),
+                }
+            }
+            if let Some(message) = message.filter(|_| is_roots) {
+                tell(time, &message);
+            }
+        }
+        skipped
+    }
+
+    /// Where the entries are, in the order of writing.
+    fn entries(&self) -> Result<Vec<u64>, Miss> {
+        let mut found = Vec::new();
+        let mut left = usize::try_from(self.entries).unwrap_or(usize::MAX);
+        let mut at = self.arrays;
+        for _ in 0..ARRAYS {
+            if at == 0 || left == 0 {
+                break;
+            }
+            let array = self.object(at, usize::MAX)?;
+            if array.kind != ENTRY_ARRAY {
+                return Err(Miss::Malformed);
+            }
+            let items = array.bytes.get(24..).ok_or(Miss::Malformed)?;
+            let before = found.len();
+            found.extend(entry::offsets(items, self.width()).take(left).take_while(|offset| *offset != 0));
+            left -= found.len() - before;
+            found.drain(..found.len().saturating_sub(ENTRIES));
+            at = long(&array.bytes, 16).ok_or(Miss::Malformed)?;
+        }
+        Ok(found)
+    }
+
+    /// Bytes of an offset in an array.
+    fn width(&self) -> usize {
+        if self.is_compact { 4 } else { 8 }
+    }
+
+    fn field(&self, at: u64, known: &mut BTreeMap<u64, Datum>) -> Result<Datum, Miss> {
+        if let Some(datum) = known.get(&at) {
+            return Ok(datum.clone());
+        }
+        let datum = match self.object(at, OBJECT) {
+            Ok(object) => data::read(&object, self.is_compact)?,
+            // A core dump perhaps; no plugin's words.
+            Err(Miss::TooLarge(_)) => Datum::Other,
+            Err(why) => return Err(why),
+        };
+        if !matches!(datum, Datum::Message(_)) {
+            known.insert(at, datum.clone());
+        }
+        Ok(datum)
+    }
+
+    /// The object at an offset, if it has at most `limit` bytes.
+    fn object(&self, at: u64, limit: usize) -> Result<Object, Miss> {
+        let left = self.left.get().checked_sub(1).ok_or(Miss::TooMany(ENTRIES))?;
+        self.left.set(left);
+        if at < self.header_size || !at.is_multiple_of(8) {
+            return Err(Miss::Malformed);
+        }
+        let mut piece = [0; PIECE];
+        let read = self.file.read_at(&mut piece, at)?;
+        let size = long(&piece[..read], 8).and_then(|size| usize::try_from(size).ok());
+        let size = size.filter(|size| *size >= 16).ok_or(Miss::Malformed)?;
+        // The largest array of all: offsets of as many entries as are looked at.
+        if size > limit.min(16 * ENTRIES) {
+            return Err(Miss::TooLarge(limit.min(16 * ENTRIES)));
+        }
+        let mut bytes = piece[..read.min(size)].to_vec();
+        if bytes.len() < size {
+            // What is claimed must be there before there is room made for it.
+            let end = at.checked_add(u64::try_from(size).unwrap_or(u64::MAX)).ok_or(Miss::Malformed)?;
+            if self.file.metadata()?.len() < end {
+                return Err(Miss::Malformed);
+            }
+            bytes.resize(size, 0);
+            self.file.read_exact_at(&mut bytes, at)?;
+        }
+        Ok(Object { kind: bytes[0], flags: bytes[1], bytes })
+    }
+}
+
+pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
+}

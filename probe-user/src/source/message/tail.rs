@@ -1,0 +1,92 @@
+//! The end of a text file to which a runtime or a kubelet logs, through syslog or itself.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::Path,
+};
+
+use super::{Best, Message, Unreadable, Wanted, extract, extract::Match, time};
+use crate::source::host::{HostRoot, Miss, lines};
+
+/// Where Debian, Ubuntu, Red Hat, SUSE, GKE, k3s, RKE2 and hand-made units have them.
+const FILES: [&str; 11] = [
+    "/var/log/containerd.log",
+    "/var/log/containerd/containerd.log",
+    "/var/log/crio/crio.log",
+    "/var/log/crio.log",
+    "/var/log/kubelet.log",
+    "/var/log/kubelet/kubelet.log",
+    "/var/lib/rancher/k3s/agent/containerd/containerd.log",
+    "/var/lib/rancher/rke2/agent/containerd/containerd.log",
+    "/var/lib/rancher/rke2/agent/logs/kubelet.log",
+    "/var/log/syslog",
+    "/var/log/messages",
+];
+/// Bytes read of each file's end.
+const END: u64 = 4 << 20;
+
+pub(super) fn search(root: &HostRoot, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
+    for path in FILES {
+        let end = match root.plain(path).and_then(|file| end(file, END)) {
+            Ok(end) => end,
+            Err(why) => {
+                not.skipped.add(path, why);
+                continue;
+            }
+        };
+        for line in lines(&end) {
+            if let Some((quality, at, text)) = read(&line, wanted) {
+                best.offer(quality, at, Message { text, source: path.into() });
+            }
+        }
+        if best.is_exact() {
+            return;
+        }
+        not.looked.push(Path::new(path).to_owned());
+    }
+}
+
+/// Without a time of its own a line counts only by the sandbox's id.
+fn read(line: &str, wanted: Wanted<'_>) -> Option<(Match, u64, String)> {
+    let (quality, text) = extract::message(line, wanted)?;
+    let at = line.split_once("time=\"").map_or(line, |(_, rest)| rest);
+    match (time::parse(at), quality) {
+        (Some(at), _) => wanted.window.has(at).then_some((quality, at, text)),
+        (None, Match::Sandbox) => Some((quality, 0, text)),
+        (None, Match::Pod) => None,
+    }
+}
+
+/// The last bytes of a file, from the beginning of a line.
+fn end(mut file: File, limit: u64) -> Result<Vec<u8>, Miss> {
+    let size = file.seek(SeekFrom::End(0))?;
+    let from = size.saturating_sub(limit);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    if from > 0 {
+        let first = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+        bytes.drain(..first);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::end;
+
+    #[test]
+    fn the_end_begins_with_a_line() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"first\nsecond\nthird").expect("written");
+        let end = |limit| end(file.try_clone().expect("the file"), limit).expect("read");
+        assert_eq!(end(100), b"first\nsecond\nthird");
+        assert_eq!(end(13), b"second\nthird");
+        // Nothing tells that the first line is whole.
+        assert_eq!(end(12), b"third");
+        assert_eq!(end(3), b"");
+    }
+}

@@ -1,0 +1,137 @@
+//! The lowest rung: the end of network namespaces and the addresses in them, by rtnetlink, where the kernel has
+//! neither kprobes nor fentry.
+//!
+//! The kernel tells of the end of those namespaces that have an id in ours, and, to a socket that asks for it, of
+//! the addresses in them, with that id. So each namespace of which the engine asks that it be watched is given
+//! one; that does not hold it. What has none ends silently, and what was set before it had one is listed, not seen.
+//!
+//! * A namespace's end is told when its teardown begins, which is when its last reference is gone; with many at
+//!   once the later ones wait for the earlier ones' teardown.
+//! * A namespace loses its id before its devices go, so its addresses go without a word: they end with it.
+//!
+//! It works on a thread of its own, since requests wait for the kernel's rtnetlink lock, which the teardown of
+//! many devices holds for long.
+//!
+//! **Invariant:** what is told with an id is told about the namespace that had the id then.
+
+mod ask;
+mod known;
+mod life;
+mod namespace;
+mod socket;
+mod watch;
+mod wire;
+
+use std::{
+    io,
+    os::fd::AsFd as _,
+    path::PathBuf,
+    thread::{self, JoinHandle},
+};
+
+use tokio::{runtime, time};
+use tracing::warn;
+
+use self::watch::Watch;
+use crate::{
+    engine::{change::Question, fact::Loss},
+    source::{
+        channel::{Asks, Closed, Feed, Stop},
+        clock,
+        ready::Ready,
+    },
+};
+
+/// For some ten thousand notifications: a node's worth of pods that end at once.
+const ROOM: usize = 8 << 20;
+
+/// Ready to listen; it listens from here on, though nothing is read before it runs.
+#[derive(Debug)]
+pub struct Netlink {
+    listener: socket::Listener,
+    asker: socket::Asker,
+    root: PathBuf,
+}
+
+/// Why there is no netlink source here.
+#[derive(Debug, thiserror::Error)]
+#[error("netlink is not available: cannot {what}")]
+pub struct Unavailable {
+    what: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+impl Unavailable {
+    fn new(what: &'static str, source: impl Into<io::Error>) -> Self {
+        Self { what, source: source.into() }
+    }
+}
+
+impl Netlink {
+    /// `root` is where the node's file system is seen, for finding namespaces in its `/proc` and `/run`.
+    pub fn open(root: PathBuf) -> Result<Self, Unavailable> {
+        Self::with_room(root, ROOM)
+    }
+
+    /// With so many bytes of the kernel's memory for notifications that are still to be read.
+    pub fn with_room(root: PathBuf, room: usize) -> Result<Self, Unavailable> {
+        Ok(Self { listener: socket::Listener::open(room)?, asker: socket::Asker::open()?, root })
+    }
+
+    /// Begins to answer `Question::Watch` and to tell what is notified, until `stop`.
+    pub fn start(self, feed: Feed, asks: Asks, stop: Stop) -> io::Result<JoinHandle<()>> {
+        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        thread::Builder::new().name("netlink".to_owned()).spawn(move || {
+            if let Err(error) = runtime.block_on(self.run(&feed, asks, stop)) {
+                warn!(%error, "netlink source ended");
+            }
+        })
+    }
+
+    async fn run(self, feed: &Feed, mut asks: Asks, mut stop: Stop) -> io::Result<()> {
+        let Self { mut listener, asker, root } = self;
+        let ready = Ready::new(listener.as_fd())?;
+        let mut watch = Watch::new(asker, root)?;
+        loop {
+            let resync = watch.resync_due();
+            let heard = tokio::select! {
+                () = stop.requested() => break,
+                readable = ready.wait() => match readable {
+                    Ok(mut readable) => watch.read(&mut listener).map(|all| if all { readable.clear_ready() }),
+                    Err(error) => Err(error),
+                },
+                question = asks.next() => match question {
+                    Some(Question::Watch { netns, by }) => {
+                        watch.begin(&mut listener, netns, by);
+                        Ok(())
+                    }
+                    Some(_) => Ok(()),
+                    None => break,
+                },
+                () = sleep_until(resync) => {
+                    watch.resync(&mut listener);
+                    Ok(())
+                }
+            };
+            if heard.is_err() {
+                watch.lost(clock::now(), Loss::NetlinkSocket);
+            }
+            if let Err(Closed) = feed.send(watch.take()).await {
+                return Ok(());
+            }
+            heard?;
+        }
+        watch.read(&mut listener)?;
+        // If the agent is gone, nobody is left to be told so.
+        feed.send(watch.take()).await.ok();
+        Ok(())
+    }
+}
+
+async fn sleep_until(deadline: Option<time::Instant>) {
+    match deadline {
+        Some(deadline) => time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,159 @@
+//! Questions to the kernel about ids, addresses and interfaces, each with its answer.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+};
+
+use nix::errno::Errno;
+
+use super::{
+    socket,
+    wire::{
+        Nsid,
+        answer::{Address, Body, messages},
+        request::{FAMILIES, Request},
+    },
+};
+use crate::engine::id::Subnet;
+
+#[derive(Debug)]
+pub(super) struct Asker {
+    socket: socket::Asker,
+    sequence: u32,
+}
+
+/// How often a dump is asked for again that changed while it was told.
+const TRIES: usize = 3;
+
+/// A container can add addresses without end.
+const MOST_ADDRESSES: usize = 4096;
+
+impl Asker {
+    pub(super) fn new(socket: socket::Asker) -> Self {
+        Self { socket, sequence: 0 }
+    }
+
+    /// The id of the namespace behind `fd`, which gets one if it has none. As long as it is held open, it keeps it.
+    pub(super) fn name(&mut self, fd: BorrowedFd<'_>) -> io::Result<Nsid> {
+        let fd = fd.as_raw_fd().cast_unsigned();
+        if let Some(nsid) = self.nsid_of(fd)? {
+            return Ok(nsid);
+        }
+        match self.converse(&Request::name(fd), |_| ()) {
+            // A veth pair came first.
+            Err(error) if is(&error, Errno::EEXIST) => {}
+            other => other?,
+        }
+        self.nsid_of(fd)?.ok_or_else(|| io::Error::other("the kernel gave a namespace no id"))
+    }
+
+    fn nsid_of(&mut self, fd: u32) -> io::Result<Option<Nsid>> {
+        let mut found = None;
+        self.converse(&Request::nsid_of(fd), |body| {
+            if let Body::NsidNamed(nsid) = body {
+                found = Some(nsid).filter(|nsid| *nsid != Nsid::NONE);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Does any namespace have this id?
+    pub(super) fn is_named(&mut self, nsid: Nsid) -> io::Result<bool> {
+        match self.converse(&Request::is_named(nsid), |_| ()) {
+            Ok(()) => Ok(true),
+            Err(error) if is(&error, Errno::ENOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The ids in use.
+    pub(super) fn nsids(&mut self) -> io::Result<Vec<Nsid>> {
+        let mut found = Vec::new();
+        self.converse(&Request::nsids(), |body| {
+            if let Body::NsidNamed(nsid) = body {
+                found.push(nsid);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// The addresses in a namespace, IPv4 and IPv6, by interface; `MOST_ADDRESSES` at most.
+    pub(super) fn addresses(&mut self, nsid: Nsid) -> io::Result<BTreeMap<(u32, Subnet), Address>> {
+        let mut found = BTreeMap::new();
+        for family in FAMILIES {
+            let told = self.converse(&Request::addresses(family, nsid), |body| {
+                if let Body::AddressAdded(address) = body
+                    && found.len() < MOST_ADDRESSES
+                {
+                    found.insert((address.index, address.subnet), address);
+                }
+            });
+            match told {
+                // A kernel without IPv6.
+                Err(error) if is(&error, Errno::EOPNOTSUPP) => {}
+                other => other?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The name of an interface in another namespace; `None` if either is gone.
+    pub(super) fn ifname(&mut self, nsid: Nsid, index: u32) -> io::Result<Option<String>> {
+        let mut found = None;
+        let told = self.converse(&Request::link(nsid, index), |body| {
+            if let Body::Link { name } = body {
+                found = Some(name);
+            }
+        });
+        match told {
+            Err(error) if is(&error, Errno::ENODEV) || is(&error, Errno::EINVAL) => Ok(None),
+            other => other.map(|()| found),
+        }
+    }
+
+    /// Sends `request` and hands each part of the answer to `take`, until it has ended.
+    fn converse(&mut self, request: &Request, mut take: impl FnMut(Body)) -> io::Result<()> {
+        for _ in 0..TRIES {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.socket.send(&request.numbered(self.sequence))?;
+            if self.answer(&mut take)? {
+                return Ok(());
+            }
+        }
+        // It was told whole each time, with what came and went meanwhile told perhaps twice or not.
+        Ok(())
+    }
+
+    /// Reads the answer; false if a dump's table changed meanwhile.
+    fn answer(&mut self, take: &mut impl FnMut(Body)) -> io::Result<bool> {
+        let mut steady = true;
+        loop {
+            let sequence = self.sequence;
+            let datagram = self.socket.receive()?;
+            for message in messages(datagram) {
+                let message = message.map_err(io::Error::other)?;
+                if message.sequence != sequence {
+                    // Of a question that was given up with an error.
+                    continue;
+                }
+                steady &= !message.interrupted;
+                match message.body {
+                    Body::End(0) => return Ok(steady),
+                    Body::End(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                    body => {
+                        take(body);
+                        if !message.multi {
+                            return Ok(steady);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno as i32)
+}

@@ -1,0 +1,97 @@
+//! The addresses and interface names already told of one namespace.
+//!
+//! The kernel notifies of an address again when its lifetime or its state changes, and a dump lists what a
+//! notification tells too; of each one thing is to be said.
+//!
+//! **Invariant:** bounded, for a container can add addresses and interfaces without end.
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::engine::{id::Subnet, time::Timestamp};
+
+/// Addresses remembered for one namespace; beyond that each notification counts as news.
+const MOST: usize = 1024;
+
+/// How long an interface's name is believed before it is asked for again: renaming is not notified.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By interface index.
+    addresses: HashMap<(u32, Subnet), String>,
+    names: HashMap<u32, (Timestamp, String)>,
+}
+
+impl Known {
+    pub(super) fn has(&self, index: u32, subnet: Subnet) -> bool {
+        self.addresses.contains_key(&(index, subnet))
+    }
+
+    pub(super) fn add(&mut self, index: u32, subnet: Subnet, ifname: String) {
+        if self.addresses.len() < MOST {
+            self.addresses.insert((index, subnet), ifname);
+        }
+    }
+
+    /// The name of the interface from which it is gone, if the address was known.
+    pub(super) fn remove(&mut self, index: u32, subnet: Subnet) -> Option<String> {
+        self.addresses.remove(&(index, subnet))
+    }
+
+    /// Keeps those that `still` holds for.
+    pub(super) fn retain(&mut self, still: impl Fn(u32, Subnet) -> bool) {
+        self.addresses.retain(|(index, subnet), _| still(*index, *subnet));
+    }
+
+    /// The interface's name, if it was asked for a moment ago.
+    pub(super) fn name(&self, index: u32, now: Timestamp) -> Option<&str> {
+        let (asked, name) = self.names.get(&index)?;
+        (now.since(*asked) < BELIEVED).then_some(name.as_str())
+    }
+
+    pub(super) fn set_name(&mut self, index: u32, now: Timestamp, name: &str) {
+        if self.names.len() >= MOST {
+            self.names.clear();
+        }
+        self.names.insert(index, (now, name.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::{Known, MOST, Subnet, Timestamp};
+
+    fn subnet(n: usize) -> Subnet {
+        let n = u32::try_from(n).expect("few");
+        Subnet { address: IpAddr::from(n.to_be_bytes()), prefix: 24 }
+    }
+
+    #[test]
+    fn an_address_is_known_until_removed_and_on_its_interface_only() {
+        let mut known = Known::default();
+        known.add(2, subnet(1), "eth0".to_owned());
+        assert!(known.has(2, subnet(1)) && !known.has(3, subnet(1)));
+        assert_eq!(known.remove(2, subnet(1)), Some("eth0".to_owned()));
+        assert_eq!(known.remove(2, subnet(1)), None);
+    }
+
+    #[test]
+    fn a_name_is_asked_for_again_after_a_second() {
+        let mut known = Known::default();
+        known.set_name(2, Timestamp(0), "eth0");
+        assert_eq!(known.name(2, Timestamp(999_999_999)), Some("eth0"));
+        assert_eq!(known.name(2, Timestamp(1_000_000_000)), None);
+    }
+
+    #[test]
+    fn no_number_of_addresses_and_interfaces_takes_more_room() {
+        let mut known = Known::default();
+        for n in 0..2 * MOST {
+            known.add(2, subnet(n), String::new());
+            known.set_name(u32::try_from(n).expect("few"), Timestamp(0), "");
+        }
+        assert!(known.addresses.len() <= MOST && known.names.len() <= MOST);
+    }
+}

@@ -1,0 +1,240 @@
+//! Which namespace an id stands for at the moment. Pure bookkeeping over the notifications, in their order.
+//!
+//! Ids are reused at once, lowest first, so an id alone may name a namespace of yesterday. The kernel keeps its
+//! table under a lock but notifies after letting go of it: when an id passes from one namespace to the next, "named"
+//! of the second may come before "gone" of the first, and taking that "gone" for the second one's end would be wrong.
+//! What cannot be wrong is the count: the namespace that got an id as the fifth to have it is gone with the fifth
+//! "gone".
+//!
+//! **Invariant:** an entry exists only while its id is in use or a notification about it is outstanding.
+
+use std::collections::HashMap;
+
+use super::{known::Known, wire::Nsid};
+use crate::engine::{fact::Task, id::NetnsKey};
+
+/// Every id in use in our namespace, watched or not.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    ids: HashMap<Nsid, Id>,
+}
+
+/// A namespace that is watched.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) netns: NetnsKey,
+    /// Who was in it when it was first seen: where to find it again.
+    pub(super) by: Task,
+    pub(super) known: Known,
+    /// It was the n-th to have its id.
+    turn: u64,
+}
+
+/// What became of a request to watch.
+#[derive(Debug)]
+pub(super) enum Watched {
+    Begun,
+    /// It is watched already.
+    Again,
+    /// This one had the id before, and is gone: its end is not notified yet.
+    After(Life),
+}
+
+/// What "gone" means for the namespace that is watched by that id.
+#[derive(Debug)]
+pub(super) enum Gone {
+    /// It was this one.
+    Watched(Life),
+    /// It was an earlier one, by the count.
+    Earlier,
+    NotWatched,
+}
+
+#[derive(Debug, Default)]
+struct Id {
+    named: u64,
+    gone: u64,
+    life: Option<Life>,
+}
+
+impl Lives {
+    /// Forgets what was counted and begins anew from the ids that are in use now. Returns the watched namespaces whose
+    /// id is not among them; of the others it is taken that they have theirs still.
+    pub(super) fn reset(&mut self, in_use: &[Nsid]) -> Vec<Life> {
+        let mut before = std::mem::take(&mut self.ids);
+        for nsid in in_use {
+            let life = before.remove(nsid).and_then(|id| id.life).map(|life| Life { turn: 1, ..life });
+            self.ids.insert(*nsid, Id { named: 1, gone: 0, life });
+        }
+        before.into_values().filter_map(|id| id.life).collect()
+    }
+
+    /// A namespace got `nsid`.
+    pub(super) fn name(&mut self, nsid: Nsid) {
+        let id = self.ids.entry(nsid).or_default();
+        id.named = id.named.saturating_add(1);
+    }
+
+    /// A namespace that had `nsid` is gone.
+    pub(super) fn end(&mut self, nsid: Nsid) -> Gone {
+        let id = self.ids.entry(nsid).or_default();
+        id.gone = id.gone.saturating_add(1);
+        // It was named before we began to count.
+        id.named = id.named.max(id.gone);
+        let gone = match id.life.take_if(|life| life.turn <= id.gone) {
+            Some(life) => Gone::Watched(life),
+            None if id.life.is_some() => Gone::Earlier,
+            None => Gone::NotWatched,
+        };
+        self.tidy(nsid);
+        gone
+    }
+
+    /// `nsid` is not in use, whatever was counted.
+    pub(super) fn clear(&mut self, nsid: Nsid) -> Option<Life> {
+        self.ids.remove(&nsid).and_then(|id| id.life)
+    }
+
+    /// The namespace `netns` has `nsid` now, and all that was notified before this was known has been counted.
+    pub(super) fn watch(&mut self, nsid: Nsid, netns: NetnsKey, by: Task) -> Watched {
+        let id = self.ids.entry(nsid).or_default();
+        // It has the id, so it was named, though that may not be notified yet.
+        let turn = id.named.max(id.gone + 1);
+        if id.life.as_ref().is_some_and(|life| life.netns == netns && life.turn == turn) {
+            return Watched::Again;
+        }
+        match id.life.replace(Life { netns, by, known: Known::default(), turn }) {
+            Some(before) => Watched::After(before),
+            None => Watched::Begun,
+        }
+    }
+
+    /// The watched namespace that has `nsid`, unless the id has passed on.
+    pub(super) fn get_mut(&mut self, nsid: Nsid) -> Option<&mut Life> {
+        let id = self.ids.get_mut(&nsid)?;
+        id.life.as_mut().filter(|life| life.turn >= id.named)
+    }
+
+    /// Of the watched namespaces.
+    pub(super) fn nsids(&self) -> Vec<Nsid> {
+        let watched = self.ids.iter().filter(|(_, id)| id.life.is_some());
+        watched.map(|(nsid, _)| *nsid).collect()
+    }
+
+    fn tidy(&mut self, nsid: Nsid) {
+        if self.ids.get(&nsid).is_some_and(|id| id.life.is_none() && id.named == id.gone) {
+            self.ids.remove(&nsid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Gone, Lives, Nsid, Watched};
+    use crate::engine::{fact::Task, id::NetnsKey};
+
+    const ID: Nsid = Nsid(0);
+
+    fn key(inode: u32) -> NetnsKey {
+        NetnsKey::new(inode, 0)
+    }
+
+    fn ended(gone: Gone) -> Option<NetnsKey> {
+        match gone {
+            Gone::Watched(life) => Some(life.netns),
+            Gone::Earlier | Gone::NotWatched => None,
+        }
+    }
+
+    #[test]
+    fn the_next_holder_of_an_id_outlives_the_late_end_of_the_first() {
+        let mut lives = Lives::default();
+        lives.name(ID);
+        assert!(matches!(lives.watch(ID, key(1), Task::default()), Watched::Begun));
+        // The id passes on; the second "named" overtakes the first "gone".
+        lives.name(ID);
+        assert!(lives.get_mut(ID).is_none(), "what is told of the id now is not about the first");
+        let Watched::After(first) = lives.watch(ID, key(2), Task::default()) else {
+            panic!("the first has ended")
+        };
+        assert_eq!(first.netns, key(1));
+        assert!(matches!(lives.end(ID), Gone::Earlier));
+        assert_eq!(ended(lives.end(ID)), Some(key(2)));
+        assert!(lives.ids.is_empty());
+    }
+
+    #[test]
+    fn the_same_inode_may_come_back_with_the_same_id() {
+        let mut lives = Lives::default();
+        lives.name(ID);
+        lives.watch(ID, key(1), Task::default());
+        assert!(matches!(lives.watch(ID, key(1), Task::default()), Watched::Again));
+        lives.name(ID);
+        assert!(matches!(lives.watch(ID, key(1), Task::default()), Watched::After(_)));
+        assert!(matches!(lives.end(ID), Gone::Earlier));
+        assert_eq!(ended(lives.end(ID)), Some(key(1)));
+    }
+
+    #[test]
+    fn an_id_may_be_learned_of_before_its_notification() {
+        let mut lives = Lives::default();
+        lives.watch(ID, key(1), Task::default());
+        lives.name(ID);
+        assert!(lives.get_mut(ID).is_some());
+        assert_eq!(ended(lives.end(ID)), Some(key(1)));
+        assert!(lives.ids.is_empty());
+    }
+
+    #[test]
+    fn a_reset_ends_what_has_no_id_and_keeps_the_rest() {
+        let mut lives = Lives::default();
+        for (nsid, inode) in [(0, 1), (1, 2)] {
+            lives.name(Nsid(nsid));
+            lives.watch(Nsid(nsid), key(inode), Task::default());
+        }
+        let ended_meanwhile: Vec<_> =
+            lives.reset(&[Nsid(1), Nsid(2)]).iter().map(|life| life.netns).collect();
+        assert_eq!(ended_meanwhile, [key(1)]);
+        assert_eq!(lives.nsids(), [Nsid(1)]);
+        assert_eq!(ended(lives.end(Nsid(1))), Some(key(2)));
+        assert!(matches!(lives.end(Nsid(2)), Gone::NotWatched));
+        assert!(lives.ids.is_empty());
+    }
+
+    proptest! {
+        /// Namespaces take turns with one id. Each is watched while it has it; its "gone" may be overtaken by the
+        /// next one's "named". Each ends once, never before its own end, and nothing is left at last.
+        #[test]
+        fn each_holder_ends_once(overtaken in prop::collection::vec(any::<bool>(), 1..40)) {
+            let mut lives = Lives::default();
+            let mut ends = Vec::new();
+            let holders = u32::try_from(overtaken.len()).expect("few");
+            let mut late = false;
+            for (holder, overtakes) in (0..holders).zip(overtaken) {
+                lives.name(ID);
+                if late {
+                    if holder % 2 == 0 {
+                        ends.extend(ended(lives.end(ID)));
+                    } else if let Watched::After(life) = lives.watch(ID, key(holder), Task::default()) {
+                        ends.push(life.netns);
+                    }
+                }
+                if let Watched::After(life) = lives.watch(ID, key(holder), Task::default()) {
+                    ends.push(life.netns);
+                }
+                if late && holder % 2 == 1 {
+                    prop_assert!(matches!(lives.end(ID), Gone::Earlier));
+                }
+                prop_assert!(!ends.contains(&key(holder)));
+                late = overtakes && holder + 1 < holders;
+                if !late {
+                    ends.extend(ended(lives.end(ID)));
+                }
+            }
+            prop_assert_eq!(ends, (0..holders).map(key).collect::<Vec<_>>());
+            prop_assert!(lives.ids.is_empty());
+        }
+    }
+}

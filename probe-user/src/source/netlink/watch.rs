@@ -1,0 +1,241 @@
+//! What is watched, and what is made of the notifications.
+
+use std::{io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
+
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{
+    ask::Asker,
+    life::{Gone, Life, Lives, Watched},
+    namespace, socket,
+    socket::{Listener, Received},
+    wire::{
+        Nsid,
+        answer::{self, Body, messages},
+    },
+};
+use crate::{
+    engine::{
+        fact::{Address, Fact, Loss, Observation, Origin, Task},
+        id::NetnsKey,
+        time::Timestamp,
+    },
+    source::{channel::Batch, clock},
+};
+
+#[derive(Debug)]
+pub(super) struct Watch {
+    asker: Asker,
+    root: PathBuf,
+    lives: Lives,
+    out: Batch,
+    resync: Option<Instant>,
+}
+
+/// Datagrams read before the engine gets what they told.
+const TURN: usize = 256;
+
+/// After an overrun: until the flood that caused it is over, more or less, and not more often than this.
+const RESYNC_AFTER: Duration = Duration::from_millis(500);
+
+impl Watch {
+    pub(super) fn new(asker: socket::Asker, root: PathBuf) -> io::Result<Self> {
+        let mut asker = Asker::new(asker);
+        let mut lives = Lives::default();
+        lives.reset(&asker.nsids()?);
+        Ok(Self { asker, root, lives, out: Batch::new(), resync: None })
+    }
+
+    /// What there is to say.
+    pub(super) fn take(&mut self) -> Batch {
+        mem::take(&mut self.out)
+    }
+
+    pub(super) fn resync_due(&self) -> Option<Instant> {
+        self.resync
+    }
+
+    /// Reads what was notified; false if a turn was not enough.
+    pub(super) fn read(&mut self, listener: &mut Listener) -> io::Result<bool> {
+        for _ in 0..TURN {
+            match listener.receive()? {
+                Received::Datagram(datagram, nsid) => {
+                    let at = clock::now();
+                    for message in messages(datagram) {
+                        match message {
+                            Ok(message) => self.notified(at, nsid, message.body),
+                            Err(error) => {
+                                debug!(%error, "netlink notification unreadable");
+                                self.lost(at, Loss::Record);
+                            }
+                        }
+                    }
+                }
+                Received::Overrun => {
+                    self.lost(clock::now(), Loss::NetlinkSocket);
+                    self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
+                }
+                Received::Nothing => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives `netns` an id, and lists the addresses that it has already. What goes wrong with that costs this one.
+    pub(super) fn begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task) {
+        if let Err(error) = self.try_begin(listener, netns, by) {
+            warn!(inode = netns.inode, %error, "namespace cannot be watched");
+        }
+    }
+
+    fn try_begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task) -> io::Result<()> {
+        let Some(open) = namespace::open(&self.root, netns.inode, &by)? else {
+            debug!(inode = netns.inode, "namespace to watch is not to be found");
+            return Ok(());
+        };
+        let nsid = self.asker.name(open.as_fd())?;
+        self.read_all(listener)?;
+        match self.lives.watch(nsid, netns, by) {
+            Watched::Begun => {}
+            Watched::After(before) => self.dropped(clock::now(), &before),
+            Watched::Again => return Ok(()),
+        }
+        self.list(nsid)
+    }
+
+    /// Finds out what was missed: which namespaces are gone, and which addresses the others have.
+    pub(super) fn resync(&mut self, listener: &mut Listener) {
+        self.resync = None;
+        if let Err(error) = self.try_resync(listener) {
+            warn!(%error, "what was missed cannot be found out");
+            self.resync = Some(Instant::now() + RESYNC_AFTER);
+        }
+    }
+
+    fn try_resync(&mut self, listener: &mut Listener) -> io::Result<()> {
+        // What is still to be read was notified before the listing, so it counts as told by it.
+        self.read_all(listener)?;
+        let in_use = self.asker.nsids()?;
+        let now = clock::now();
+        for life in self.lives.reset(&in_use) {
+            self.dropped(now, &life);
+        }
+        for nsid in self.lives.nsids() {
+            let Some((netns, by)) = self.lives.get_mut(nsid).map(|life| (life.netns, life.by.clone())) else {
+                continue;
+            };
+            match namespace::open(&self.root, netns.inode, &by)? {
+                Some(open) if self.asker.name(open.as_fd())? == nsid => self.list(nsid)?,
+                // Held by something that is not to be found, or the id passed on meanwhile: a later listing tells.
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn notified(&mut self, at: Timestamp, about: Option<Nsid>, body: Body) {
+        match (about, body) {
+            // Without an id it is about our own namespace, whose ids are those that count here.
+            (None, Body::NsidNamed(nsid)) => self.lives.name(nsid),
+            (None, Body::NsidGone(nsid)) => match self.lives.end(nsid) {
+                Gone::Watched(life) => self.dropped(at, &life),
+                // Which the kernel's own word makes sure of, should a count ever be wrong.
+                Gone::Earlier if self.asker.is_named(nsid).is_ok_and(|is_named| !is_named) => {
+                    if let Some(life) = self.lives.clear(nsid) {
+                        self.dropped(at, &life);
+                    }
+                }
+                Gone::Earlier | Gone::NotWatched => {}
+            },
+            (Some(nsid), Body::AddressAdded(address)) => self.address_added(at, nsid, &address),
+            (Some(nsid), Body::AddressRemoved(address)) => self.address_removed(at, nsid, &address),
+            _ => {}
+        }
+    }
+
+    fn address_added(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) {
+        // One that is known was told already: its state or its lifetime changed.
+        if self.lives.get_mut(nsid).is_none_or(|life| life.known.has(address.index, address.subnet)) {
+            return;
+        }
+        let ifname = self.ifname(at, nsid, address);
+        if let Some(life) = self.lives.get_mut(nsid) {
+            life.known.add(address.index, address.subnet, ifname.clone());
+            let fact = Fact::AddressAdded(told(life.netns, address, ifname));
+            self.out.push(Observation { at, origin: Origin::Netlink, fact });
+        }
+    }
+
+    fn address_removed(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) {
+        if let Some(life) = self.lives.get_mut(nsid) {
+            let known = life.known.remove(address.index, address.subnet);
+            let ifname = known.unwrap_or_else(|| labelled(address).to_owned());
+            let fact = Fact::AddressRemoved(told(life.netns, address, ifname));
+            self.out.push(Observation { at, origin: Origin::Netlink, fact });
+        }
+    }
+
+    /// Tells the addresses that a namespace has and that are not told yet. Must be held open meanwhile.
+    fn list(&mut self, nsid: Nsid) -> io::Result<()> {
+        let found = self.asker.addresses(nsid)?;
+        let at = clock::now();
+        if let Some(life) = self.lives.get_mut(nsid) {
+            life.known.retain(|index, subnet| found.contains_key(&(index, subnet)));
+        }
+        for address in found.values() {
+            if self.lives.get_mut(nsid).is_none_or(|life| life.known.has(address.index, address.subnet)) {
+                continue;
+            }
+            let ifname = self.ifname(at, nsid, address);
+            if let Some(life) = self.lives.get_mut(nsid) {
+                life.known.add(address.index, address.subnet, ifname.clone());
+                let fact = Fact::AddressFound(told(life.netns, address, ifname));
+                self.out.push(Observation { at, origin: Origin::Listed, fact });
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of the interface that `address` is on; by its label if that is all there is.
+    fn ifname(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) -> String {
+        let life = self.lives.get_mut(nsid);
+        if let Some(name) = life.and_then(|life| life.known.name(address.index, at)) {
+            return name.to_owned();
+        }
+        let name = self.asker.ifname(nsid, address.index).unwrap_or_else(|error| {
+            debug!(%error, index = address.index, "interface's name unreadable");
+            None
+        });
+        let Some(name) = name else { return labelled(address).to_owned() };
+        if let Some(life) = self.lives.get_mut(nsid) {
+            life.known.set_name(address.index, at, &name);
+        }
+        name
+    }
+
+    fn read_all(&mut self, listener: &mut Listener) -> io::Result<()> {
+        while !self.read(listener)? {}
+        Ok(())
+    }
+
+    fn dropped(&mut self, at: Timestamp, life: &Life) {
+        let fact = Fact::NetnsDropped { netns: life.netns, by: Task::default() };
+        self.out.push(Observation { at, origin: Origin::Netlink, fact });
+    }
+
+    pub(super) fn lost(&mut self, at: Timestamp, what: Loss) {
+        self.out.push(Observation { at, origin: Origin::Netlink, fact: Fact::Lost { what, count: 1 } });
+    }
+}
+
+fn told(netns: NetnsKey, address: &answer::Address, ifname: String) -> Address {
+    let answer::Address { subnet, index, scope, flags, .. } = *address;
+    Address { netns, address: subnet, ifname, ifindex: index, flags, scope, by: Task::default() }
+}
+
+/// A label begins with the interface's name.
+fn labelled(address: &answer::Address) -> &str {
+    let label = address.label.as_deref().unwrap_or_default();
+    label.split_once(':').map_or(label, |(name, _)| name)
+}

@@ -1,0 +1,209 @@
+//! What the program answers to bad input: one clear line, and the exit code that it documents. Needs no root.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+fn sandprobe(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    sandprobe(arguments).output().expect("the program was built")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// Fails with `code` and one line that has all of `words`.
+#[track_caller]
+fn complains(output: &Output, code: i32, words: &[&str]) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("sandprobe: "), "{said}");
+    for word in words {
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+}
+
+const HEADER: &str = concat!(
+    r#"{"sandprobe_recording":1,"made_by":"0.1.0","node":"n","boot_id":"b","kernel":"6.1","#,
+    r#""boot_wall_ns":"1795237000000000000","settings":{"hold_ns":"0","first_seq":"1","limits":{"leak_grace_ns":"120000000000","#,
+    r#""stuck_after_ns":"60000000000","cni_slow_ns":"10000000000","cni_queue":20}}}"#
+);
+
+/// Something was lost, `n` times: each time is told.
+fn calls(n: u32) -> String {
+    let call = |n| {
+        format!(
+            "{{\"observe\":{{\"at\":\"{}\",\"origin\":\"agent\",\
+             \"fact\":{{\"lost\":{{\"what\":\"bulk_ring\",\"count\":\"3\"}}}}}}}}\n",
+            n * 1_000
+        )
+    };
+    (1..=n).map(call).collect()
+}
+
+fn whole(n: u32) -> String {
+    format!("{HEADER}\n{}{{\"end\":\"{n}\"}}\n", calls(n))
+}
+
+fn file(dir: &tempfile::TempDir, contents: &[u8]) -> String {
+    let path = dir.path().join("recording");
+    fs::write(&path, contents).expect("a file");
+    path.to_str().expect("a name").to_owned()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn usage_errors_are_one_line() {
+    complains(&run(&["--no-such-flag"]), 2, &["--no-such-flag", "--help"]);
+    complains(&run(&["replay", "x", "--no-such-flag"]), 2, &["--no-such-flag"]);
+    complains(&run(&["no-such-command"]), 2, &["no-such-command"]);
+    complains(&run(&["replay"]), 2, &["FILE"]);
+    complains(&run(&["replay", "x", "--event", "no.such"]), 2, &["no.such"]);
+}
+
+#[test]
+fn help_documents_the_exit_codes() {
+    let output = run(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("Exit codes:\n  0 "));
+    assert_eq!(run(&["--version"]).status.code(), Some(0));
+    assert_eq!(run(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn a_recording_is_replayed_the_same_each_time() {
+    let dir = folder();
+    let file = file(&dir, whole(3).as_bytes());
+    let output = run(&["replay", &file, "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().count(), 3);
+    assert_eq!(run(&["replay", &file, "-o", "json"]).stdout, output.stdout);
+    assert_eq!(run(&["replay", &file, "-o", "json", "--pace"]).stdout, output.stdout);
+    let piped = sandprobe(&["replay", "-", "-o", "json"]).stdin(File::open(&file).expect("a file")).output();
+    assert_eq!(piped.expect("a run").stdout, output.stdout);
+}
+
+#[test]
+fn text_that_is_not_for_a_terminal_is_plain() {
+    let dir = folder();
+    let output = run(&["replay", &file(&dir, whole(2).as_bytes())]);
+    let told = text(&output.stdout);
+    assert_eq!(told.lines().count(), 3);
+    assert!(told.starts_with("TIME (UTC)") && !told.contains('\x1b'), "{told}");
+}
+
+#[test]
+fn a_truncated_recording_gives_what_is_whole() {
+    let dir = folder();
+    let file = |contents: &str| file(&dir, contents.as_bytes());
+    let whole = whole(4);
+    let output = run(&["replay", &file(&whole[..whole.len() - 20]), "-o", "json"]);
+    complains(&output, 1, &["cut off", "recording"]);
+    assert_eq!(text(&output.stdout).lines().count(), 3, "the fourth was cut");
+    let output = run(&["replay", &file(&format!("{HEADER}\n")), "-o", "json"]);
+    complains(&output, 1, &["cut off after line 1"]);
+}
+
+#[test]
+fn what_is_no_recording_is_said_to_be_none() {
+    let dir = folder();
+    let file = |contents: &[u8]| file(&dir, contents);
+    complains(&run(&["replay", &file(b"\x7fELF\x02\x01")]), 2, &["not a sandprobe recording"]);
+    complains(&run(&["replay", &file(b"")]), 2, &["not a sandprobe recording"]);
+    complains(&run(&["replay", &file(&vec![0; 3 << 20])]), 2, &["not a sandprobe recording"]);
+    let newer = HEADER.replacen(":1", ":999", 1);
+    complains(&run(&["replay", &file(newer.as_bytes())]), 2, &["not a sandprobe recording"]);
+    complains(&run(&["replay", &file((newer + "\n").as_bytes())]), 2, &["format 999", "newer"]);
+    let bad = format!("{HEADER}\n{}nonsense\n", calls(1));
+    let output = run(&["replay", &file(bad.as_bytes()), "-o", "json"]);
+    complains(&output, 2, &["line 3"]);
+    assert_eq!(text(&output.stdout).lines().count(), 1, "what came before it was told");
+
+    complains(&run(&["replay", "/no/such/file"]), 2, &["/no/such/file", "No such file"]);
+    complains(&run(&["replay", dir.path().to_str().expect("a name")]), 2, &["directory"]);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let dir = folder();
+    let file = file(&dir, whole(20_000).as_bytes());
+    let mut child = sandprobe(&["replay", &file, "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a run");
+    let mut first = [0; 10];
+    child.stdout.take().expect("piped").read_exact(&mut first).expect("a beginning");
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let dir = folder();
+    let full = File::options().write(true).open("/dev/full").expect("a device");
+    let output =
+        sandprobe(&["replay", &file(&dir, whole(3).as_bytes())]).stdout(full).output().expect("a run");
+    complains(&output, 2, &["standard output", "No space left"]);
+}
+
+#[cfg(feature = "live")]
+mod live {
+    use std::os::unix::process::CommandExt;
+
+    use super::{complains, run, sandprobe};
+
+    #[test]
+    fn usage_errors_of_live_commands_are_one_line() {
+        complains(&run(&["watch", "--hold", "1h"]), 2, &["--hold", "s or ms"]);
+        complains(&run(&["watch", "-o", "yaml"]), 2, &["yaml"]);
+        complains(&run(&["record"]), 2, &["FILE"]);
+    }
+
+    #[test]
+    fn a_host_root_that_cannot_be_used_is_named() {
+        for command in [&["run"][..], &["watch"], &["record", "/dev/null"], &["pods"]] {
+            let arguments = [command, &["--host-root", "/no/such/root"]].concat();
+            complains(&run(&arguments), 2, &["/no/such/root", "--host-root"]);
+        }
+        let empty = super::folder();
+        let empty = empty.path().to_str().expect("a name");
+        complains(&run(&["pods", "--host-root", empty]), 2, &["/proc/1", "--host-root"]);
+    }
+
+    #[test]
+    fn without_privileges_the_line_says_what_is_needed() {
+        // As nobody: whoever runs this test may be root.
+        let mut command = sandprobe(&["watch"]);
+        if std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+            // The program may lie where nobody has no access.
+            let copy = super::folder();
+            let path = copy.path().join("sandprobe");
+            std::fs::copy(env!("CARGO_BIN_EXE_sandprobe"), &path).expect("a copy");
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(copy.path(), open).expect("an own folder");
+            command = std::process::Command::new(path);
+            command.arg("watch").uid(65_534).gid(65_534);
+            complains(&command.output().expect("a run"), 2, &["root"]);
+            return;
+        }
+        complains(&command.output().expect("a run"), 2, &["root"]);
+    }
+}

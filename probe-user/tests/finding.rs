@@ -1,0 +1,249 @@
+//! `sandprobe findings` and `explain`, as they are typed: what they read, what they say, how they end. Needs no root.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use probe_user::{
+    engine::{
+        Settings,
+        fact::{
+            Fact, Holder, Observation, Origin, ProcessFound, Reservation, RuntimeRead, Store, StoreKind,
+            StoreRead, Task,
+        },
+        finding::Finding,
+        id::{ContainerId, TaskKey},
+        time::Timestamp,
+    },
+    recording::{
+        Call, Header, Writer,
+        state::{self, About},
+    },
+    session::Session,
+    sink::{filter::Filter, jsonl::Jsonl},
+};
+
+const NETWORKS: &str = "/var/lib/cni/networks/podnet";
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn seconds(at: u64) -> Timestamp {
+    Timestamp(at * 1_000_000_000)
+}
+
+fn header() -> Header {
+    Header {
+        made_by: "0.1.0".to_owned(),
+        node: "node-1".to_owned(),
+        boot_id: "b".to_owned(),
+        kernel: "6.1".to_owned(),
+        boot_wall_ns: 1_795_237_000_000_000_000,
+        settings: Settings::default(),
+    }
+}
+
+fn id(digit: char) -> ContainerId {
+    ContainerId::parse(&digit.to_string().repeat(64)).expect("an id")
+}
+
+/// Two addresses stand in a store, and no runtime knows their sandboxes.
+fn calls() -> Vec<Call> {
+    let seen = |at, fact| Call::Observe(Observation { at: seconds(at), origin: Origin::Listed, fact });
+    let reservation = |last, digit| Reservation {
+        address: [10, 88, 0, last].into(),
+        holder: Some(Holder { container: id(digit), ifname: "eth0".to_owned() }),
+        since: seconds(5),
+    };
+    let runtime = Fact::RuntimeRead(RuntimeRead {
+        place: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes".to_owned(),
+        sandboxes: Vec::new(),
+        complete: true,
+    });
+    let store = Fact::StoreRead(StoreRead {
+        store: Store {
+            kind: StoreKind::HostLocal,
+            path: NETWORKS.to_owned(),
+            network: Some("podnet".to_owned()),
+        },
+        reservations: vec![reservation(5, 'a'), reservation(6, 'b')],
+        complete: true,
+    });
+    let daemon = Fact::ProcessFound(ProcessFound {
+        task: Task {
+            key: TaskKey::new(564, 1_000_000_000),
+            comm: "containerd".to_owned(),
+            ..Task::default()
+        },
+        argv: vec!["/usr/bin/containerd".to_owned()],
+        cgroup_path: "/system.slice/containerd.service".to_owned(),
+        ns_pid: 564,
+        cni: None,
+        filename: "/usr/bin/containerd".to_owned(),
+    });
+    vec![
+        seen(10, daemon),
+        seen(11, runtime.clone()),
+        seen(12, store.clone()),
+        Call::Advance(seconds(200)),
+        seen(201, runtime),
+        seen(202, store),
+        Call::Advance(seconds(203)),
+    ]
+}
+
+fn recording(dir: &Path) -> String {
+    let mut writer = Writer::start(&header()).expect("a header");
+    calls().iter().for_each(|call| writer.write(call).expect("a call"));
+    let path = dir.join("recording");
+    fs::write(&path, writer.end().expect("an end")).expect("a file");
+    path.to_str().expect("a name").to_owned()
+}
+
+/// As an agent that saw the same has it.
+fn findings() -> Vec<Finding> {
+    let mut session = Session::new(&header(), Filter::default(), Box::new(Jsonl));
+    calls().into_iter().for_each(|call| session.call(call).expect("no recording"));
+    session.findings().cloned().collect()
+}
+
+fn keep(dir: &Path, ended: bool) -> String {
+    let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
+    let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at: seconds(203), ended };
+    let bytes = state::write(&about, findings().iter()).expect("JSON");
+    fs::write(dir.join("findings.json"), bytes).expect("a file");
+    dir.to_str().expect("a name").to_owned()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn a_recording_s_findings_are_a_table() {
+    let dir = folder();
+    let output = run(&["findings", "--recording", &recording(dir.path())]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stdout),
+        "\
+STAGE      SEVERITY  KIND            POD  SINCE  SUMMARY                                                                    KEY
+confirmed  warning   leaked_address  -    3m17s  10.88.0.5 of podnet leaked: a store names a sandbox that no runtime knows  leaked_address/podnet/10.88.0.5/aaaaaaaaaaaa
+confirmed  warning   leaked_address  -    3m17s  10.88.0.6 of podnet leaked: a store names a sandbox that no runtime knows  leaked_address/podnet/10.88.0.6/bbbbbbbbbbbb
+"
+    );
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn what_is_not_asked_for_is_not_listed() {
+    let dir = folder();
+    let recording = recording(dir.path());
+    let lines = |more: &[&str]| {
+        let output = run(&[&["findings", "--recording", &recording, "-o", "json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout).lines().count()
+    };
+    assert_eq!(lines(&[]), 2);
+    assert_eq!(lines(&["--all", "--kind", "leaked_address", "--kind", "blind_spot"]), 2);
+    assert_eq!(lines(&["--kind", "duplicate_sandbox"]), 0);
+    assert_eq!(lines(&["--pod", "default/web-0"]), 0);
+    let none = run(&["findings", "--recording", &recording, "--kind", "cni_slow"]);
+    assert_eq!(text(&none.stdout), "no findings\n");
+    let usage = run(&["findings", "--kind", "nonsense"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(text(&usage.stderr).contains("nonsense"));
+}
+
+#[test]
+fn what_an_agent_keeps_is_read_and_whether_it_lives_is_said() {
+    let dir = folder();
+    let kept = keep(dir.path(), true);
+    let output = run(&["findings", "--state-dir", &kept, "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout).lines().count(), 2);
+    let said = text(&output.stderr);
+    assert!(said.contains("was ended") && said.lines().count() == 1, "{said}");
+
+    keep(dir.path(), false);
+    let lock = File::open(dir.path()).expect("a folder");
+    lock.try_lock().expect("free");
+    let output = run(&["findings", "--state-dir", &kept]);
+    assert_eq!((text(&output.stdout).lines().count(), text(&output.stderr)), (3, ""));
+
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
+    let file = File::options().write(true).open(dir.path().join("findings.json")).expect("a file");
+    file.set_modified(old).expect("a time");
+    let output = run(&["findings", "--state-dir", &kept]);
+    assert!(text(&output.stderr).contains("nothing for 10m"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn who_has_no_agent_is_told_what_to_do() {
+    let dir = folder();
+    let empty = dir.path().to_str().expect("a name");
+    for command in [&["findings"][..], &["explain", "x"]] {
+        let output = run(&[command, &["--state-dir", empty]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains("sandprobe run") && said.contains("sandprobe leaks"), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
+    fs::write(dir.path().join("findings.json"), "\x7fELF").expect("a file");
+    let output = run(&["findings", "--state-dir", empty]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("not a file of sandprobe's findings"));
+    assert_eq!(run(&["findings", "--state-dir", "none"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_key_is_found_by_any_part_that_no_other_has() {
+    let dir = folder();
+    let recording = recording(dir.path());
+    let explain = |key: &str| run(&["explain", key, "--recording", &recording]);
+    let whole = explain("10.88.0.5");
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stderr));
+    for key in [
+        "leaked_address/podnet/10.88.0.5/aaaaaaaaaaaa",
+        &format!("leaked_address/podnet/10.88.0.5/{}", id('a')),
+    ] {
+        assert_eq!(explain(key).stdout, whole.stdout);
+    }
+    let said = text(&whole.stdout);
+    for part in [
+        "10.88.0.5 of podnet leaked",
+        "sandbox    aaaaaaaaaaaa",
+        "/usr/bin/containerd  version not known",
+        "https://github.com/containernetworking/plugins/issues/252",
+        "flock -w 10",
+        "release '/var/lib/cni/networks/podnet' 10.88.0.5 aaaa",
+        "docs/findings/leaked_address.md",
+    ] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+    let many = explain("leaked");
+    assert_eq!(many.status.code(), Some(2));
+    assert!(text(&many.stderr).contains("10.88.0.5") && text(&many.stderr).contains("10.88.0.6"));
+    let none = explain("nonsense");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("findings --all"));
+}
+
+#[test]
+fn an_explanation_is_one_object_too() {
+    let dir = folder();
+    let output = run(&["explain", "10.88.0.6", "--recording", &recording(dir.path()), "-o", "json"]);
+    let it: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(it["kind"], "leaked_address");
+    assert_eq!(it["detail"]["cause"], "stale_record");
+    assert_eq!(it["evidence"], serde_json::json!([]));
+    assert!(it["repair"].as_array().is_some_and(|lines| !lines.is_empty()));
+}

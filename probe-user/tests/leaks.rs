@@ -1,0 +1,194 @@
+//! `sandprobe leaks` on nodes that are made of files: what it finds, and that it says so when it cannot look. Needs no
+//! root.
+
+#![cfg(feature = "live")]
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant, SystemTime},
+};
+
+use tempfile::TempDir;
+
+const STORE: &str = "var/lib/cni/networks/podnet";
+const SANDBOXES: &str = "var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
+
+fn run(root: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+    command.args(["leaks", "--host-root"]).arg(root).args(more).stdin(Stdio::null());
+    command.output().expect("the program was built")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn write(root: &Path, path: &str, contents: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+    fs::write(path, contents).expect("a file");
+}
+
+fn id(n: usize) -> String {
+    format!("{n:064x}")
+}
+
+/// A record as host-local writes it, so old.
+fn record(root: &Path, address: &str, n: usize, age: Duration) {
+    let path = format!("{STORE}/{address}");
+    write(root, &path, &format!("{}\r\neth0", id(n)));
+    let file = File::options().write(true).open(root.join(path)).expect("a file");
+    file.set_modified(SystemTime::now() - age).expect("a time");
+}
+
+const OLD: Duration = Duration::from_secs(3600);
+
+/// A node's disk: the runtime knows the sandboxes with these numbers.
+fn disk(known: impl Iterator<Item = usize>) -> TempDir {
+    let root = tempfile::tempdir().expect("a folder");
+    let conf = r#"{"cniVersion":"1.0.0","name":"podnet","plugins":[{"type":"bridge","ipam":
+        {"type":"host-local","ranges":[[{"subnet":"10.88.0.0/16"}]]}}]}"#;
+    write(root.path(), "etc/cni/net.d/10-podnet.conflist", conf);
+    write(root.path(), &format!("{STORE}/lock"), "");
+    write(root.path(), &format!("{STORE}/last_reserved_ip.0"), "10.88.0.9");
+    fs::create_dir_all(root.path().join(SANDBOXES)).expect("directories");
+    for n in known {
+        fs::create_dir(root.path().join(SANDBOXES).join(id(n))).expect("a folder");
+    }
+    root
+}
+
+#[test]
+fn what_the_runtime_has_forgotten_is_leaked() {
+    let root = disk([1].into_iter());
+    record(root.path(), "10.88.0.2", 1, OLD);
+    record(root.path(), "10.88.0.3", 2, OLD);
+    // In the making: its runtime writes it down later.
+    record(root.path(), "10.88.0.4", 3, Duration::ZERO);
+    let output = run(root.path(), &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(
+        said.starts_with(
+            "\
+NETWORK  RANGE         SIZE   USED  LEAKED  FREE   STORE
+podnet   10.88.0.0/16  65533  2     1       65530  host-local /var/lib/cni/networks/podnet
+"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("10.88.0.3") && said.contains("stale_record"), "{said}");
+    assert!(!said.contains("10.88.0.2 ") && !said.contains("10.88.0.4"), "{said}");
+    assert!(said.contains(&format!("release '/{STORE}' 10.88.0.3 {}", id(2))), "{said}");
+    assert!(text(&output.stderr).contains("the records alone"));
+
+    let output = run(root.path(), &["-o", "json"]);
+    let lines: Vec<_> = text(&output.stdout).lines().collect();
+    assert_eq!(lines.len(), 1);
+    let it: serde_json::Value = serde_json::from_str(lines[0]).expect("JSON");
+    assert_eq!((&it["stage"], &it["detail"]["address"]), (&"confirmed".into(), &"10.88.0.3".into()));
+}
+
+#[test]
+fn a_grace_that_is_not_over_makes_a_candidate() {
+    let root = disk([].into_iter());
+    record(root.path(), "10.88.0.3", 2, Duration::from_secs(1800));
+    let output = run(root.path(), &["--leak-grace", "1h"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("candidate"), "{}", text(&output.stdout));
+    assert!(!text(&output.stdout).contains("release"));
+    assert_eq!(run(root.path(), &["--leak-grace", "2h"]).status.code(), Some(0));
+    assert_eq!(run(root.path(), &["--leak-grace", "10m"]).status.code(), Some(1));
+    assert_eq!(run(root.path(), &["--leak-grace", "10"]).status.code(), Some(2));
+}
+
+#[test]
+fn nothing_leaked_is_said_only_by_who_could_look() {
+    let root = disk([1].into_iter());
+    record(root.path(), "10.88.0.2", 1, OLD);
+    let output = run(root.path(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("no leaked addresses"));
+
+    let cannot = |root: &Path, word: &str| {
+        let output = run(root, &[]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{said}");
+        assert!(said.contains(word), "no {word:?} in {said}");
+    };
+    fs::remove_dir_all(root.path().join("var/lib/containerd")).expect("a folder");
+    cannot(root.path(), "/var/lib/containerd");
+    fs::remove_dir_all(root.path().join("var/lib/cni")).expect("a folder");
+    cannot(root.path(), "--ipam-store");
+    cannot(&root.path().join("nothing"), "--host-root");
+    // A store that is not a folder cannot be read.
+    let root = disk([1].into_iter());
+    write(root.path(), "var/lib/cni/networks/broken", "");
+    record(root.path(), "10.88.0.2", 1, OLD);
+    cannot(root.path(), "could not look everywhere");
+}
+
+#[test]
+fn a_declared_store_is_looked_at_too() {
+    let root = disk([].into_iter());
+    write(root.path(), "var/lib/own/10.9.0.7", &id(5));
+    let file = File::options().write(true).open(root.path().join("var/lib/own/10.9.0.7")).expect("a file");
+    file.set_modified(SystemTime::now() - OLD).expect("a time");
+    let output = run(root.path(), &["--ipam-store", "/var/lib/own:blue"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(
+        said.contains("10.9.0.7") && said.contains("the plugin's own") && !said.contains("rm "),
+        "{said}"
+    );
+}
+
+/// Frozen nodes have processes, and networks of both families. How old their files are is the checkout's affair.
+#[test]
+fn a_frozen_node_is_looked_at_as_it_was() {
+    for (host, leaked) in
+        [("containerd-systemd", Some("10.88.0.2 ")), ("crio", None), ("docker", None), ("k3s", None)]
+    {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/hosts").join(host);
+        let output = run(&root, &["--leak-grace", "0s"]);
+        let said = text(&output.stdout);
+        let code = i32::from(leaked.is_some());
+        assert_eq!(output.status.code(), Some(code), "{host}: {said}{}", text(&output.stderr));
+        assert!(said.contains(leaked.unwrap_or("no leaked addresses")), "{host}: {said}");
+        assert_eq!(said.contains("confirmed"), leaked.is_some(), "{host}: {said}");
+    }
+}
+
+/// Every second of ten thousand is leaked, and each of these is found.
+#[test]
+fn ten_thousand_records_are_looked_through() {
+    let root = disk((0..10_000).step_by(2));
+    for n in 0..10_000 {
+        record(root.path(), &format!("10.88.{}.{}", n / 250, n % 250 + 1), n, OLD);
+    }
+    let start = Instant::now();
+    let output = run(root.path(), &["-o", "json"]);
+    // A second when optimized.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let mut found: Vec<_> = text(&output.stdout)
+        .lines()
+        .map(|line| {
+            let it: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            (it["sandboxes"][0].as_str().expect("an id").to_owned(), it["detail"]["address"].clone())
+        })
+        .collect();
+    found.sort_by_key(|(id, _)| id.clone());
+    let expected = |n: usize| (id(n), format!("10.88.{}.{}", n / 250, n % 250 + 1).into());
+    assert_eq!(found, (1..10_000).step_by(2).map(expected).collect::<Vec<_>>());
+
+    let script = run(root.path(), &["--repair-script"]);
+    let script = text(&script.stdout);
+    assert_eq!(script.lines().filter(|line| line.starts_with("release '/var/lib")).count(), 5_000);
+    assert!(script.starts_with("#!/bin/sh\n"));
+    let file = root.path().join("free.sh");
+    fs::write(&file, script).expect("a file");
+    assert!(Command::new("sh").arg("-n").arg(file).status().expect("a shell").success());
+}
