@@ -1,0 +1,10 @@
+# An IPv6 address leaks like any other.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 on keynet fd00:99::2
+9s    netns of a lost
+10s   stop a
+11s   remove a
+9m    end
+expect confirmed teardown_out_of_order/netns_gone web-0 a
+expect confirmed leaked_address/del_blind fd00:99::2 web-0 a

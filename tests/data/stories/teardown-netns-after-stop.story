@@ -1,0 +1,7 @@
+# The namespace goes after the stop, as it should.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+9s    stop a
+9m    end
+expect nothing

@@ -1,0 +1,10 @@
+# Pause is chosen by the OOM killer: told as that, not as the doing of who allocated.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+2s    container main in a starts
+9s    kill pause of a by oom
+10s   stop a
+11s   remove a
+9m    end
+expect confirmed teardown_out_of_order/pause_out_of_memory web-0 a since 9s

@@ -1,0 +1,164 @@
+//! The agent as it is shipped: how big, how soon attached, how much memory after many pods.
+
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
+use tests::{cgroupfs::Hierarchy, guard::netns::MountedNetns, live::Shared, machine};
+
+use crate::{
+    cni::call::{Environment, Runtime},
+    container::{Container, new_id},
+};
+
+const SIZE: u64 = 15_000_000;
+const START: Duration = Duration::from_secs(1);
+const MEMORY_KB: u64 = 30_000;
+
+#[test]
+fn it_is_small_and_stays_so() -> Result<()> {
+    let path = agent()?;
+    let size = fs::metadata(&path)?.len();
+    ensure!(size < SIZE, "{} has {size} bytes", path.display());
+    let hierarchy = Shared::start()?.hierarchy().clone();
+
+    let mut agent = Agent::start_in_time(&path)?;
+    let pods = pods();
+    let mut runtime = Runtime::start()?;
+    for i in 0..pods {
+        one_pod(i, &hierarchy, &mut runtime)?;
+    }
+    let (memory, told, summary) = agent.end()?;
+    ensure!(memory < MEMORY_KB, "{memory} kB after {pods} pods: {summary}");
+    ensure!(lost(&summary)? == 0 && told > 0, "{summary}");
+    Ok(())
+}
+
+/// How many it says were lost, less the runs that the kernel skipped, of which it says the program's name.
+fn lost(summary: &str) -> Result<u64> {
+    let lost = summary
+        .lines()
+        .filter(|line| line.contains(" events, "))
+        .find_map(|line| line.split(", ").find_map(|part| part.strip_suffix(" lost")));
+    let lost = match lost.context("no word of losses")? {
+        "nothing" => 0,
+        count => count.parse()?,
+    };
+    let skipped = summary.lines().find_map(|line| line.split_once("skipped, by program: "));
+    let skipped = skipped.map_or("", |(_, programs)| programs).split(", ").filter(|one| !one.is_empty());
+    skipped.into_iter().try_fold(lost, |lost: u64, one| {
+        let (_, count) = one.rsplit_once(' ').context("a program without its count")?;
+        lost.checked_sub(count.parse()?).context("more was skipped than lost")
+    })
+}
+
+fn pods() -> usize {
+    if env::var_os("SANDPROBE_SOAK").is_some() {
+        1000
+    } else if machine::is_emulated() {
+        5
+    } else {
+        100
+    }
+}
+
+/// The shipped program: beside this test where xtask has gathered all, else as `cargo xtask build` leaves it.
+fn agent() -> Result<PathBuf> {
+    let own = env::current_exe()?;
+    let gathered = own.with_file_name("sandprobe");
+    let dist = own.ancestors().nth(3).map(|target| target.join("dist/sandprobe"));
+    let found = [Some(gathered), dist].into_iter().flatten().find(|path| path.is_file());
+    found.context("there is no sandprobe to test: cargo xtask build")
+}
+
+/// What a runtime and a kubelet do for a pod, as far as the kernel is concerned.
+fn one_pod(i: usize, hierarchy: &Hierarchy, runtime: &mut Runtime) -> Result<()> {
+    let netns = MountedNetns::create()?;
+    let container = Container::create(hierarchy)?;
+    let path = netns.path().to_str().context("the path is no text")?;
+    let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{i}");
+    let add = Environment::of_add(&new_id()?).with("CNI_NETNS", path).with("CNI_ARGS", &args);
+    runtime.call(&add, &[])?;
+    let mut child = container.idle()?;
+    child.kill()?;
+    child.wait()?;
+    runtime.call(&add.with("CNI_COMMAND", "DEL"), &[])?;
+    netns.end()
+}
+
+struct Agent {
+    child: Child,
+    /// From its start until all hooks were attached and tested.
+    took: Duration,
+    told: Option<JoinHandle<u64>>,
+    rest: BufReader<std::process::ChildStderr>,
+}
+
+impl Agent {
+    /// One of a few that is attached in time: what else the machine does at the moment is none of the agent's doing.
+    fn start_in_time(path: &Path) -> Result<Self> {
+        const TRIES: usize = 3;
+        let mut took = Vec::new();
+        for _ in 0..TRIES {
+            let agent = Self::start(path)?;
+            // Emulation takes its time.
+            if machine::is_emulated() || agent.took < START {
+                return Ok(agent);
+            }
+            took.push(agent.took);
+        }
+        bail!("attached after {took:?}")
+    }
+
+    fn start(path: &Path) -> Result<Self> {
+        let begun = Instant::now();
+        let mut child = Command::new(path)
+            .args(["run", "--output", "json", "--all-execs"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {}", path.display()))?;
+        let mut stdout = child.stdout.take().context("no output")?;
+        let told = thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()).unwrap_or(0));
+        let mut rest = BufReader::new(child.stderr.take().context("no output")?);
+        let mut line = String::new();
+        rest.read_line(&mut line)?;
+        let took = begun.elapsed();
+        ensure!(line.contains("hooks attached"), "it says: {line}");
+        Ok(Self { child, took, told: Some(told), rest })
+    }
+
+    /// Interrupts it. Gives the memory that it had, in kB, the bytes that it told, and its last words.
+    fn end(&mut self) -> Result<(u64, u64, String)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let memory = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+        signal::kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
+        let mut summary = String::new();
+        self.rest.read_to_string(&mut summary)?;
+        let ended = self.child.wait()?;
+        ensure!(ended.success(), "it ended with {ended}: {summary}");
+        let told = self.told.take().context("it has ended before")?;
+        let told = told.join().map_err(|_panic| anyhow!("the reader panicked"))?;
+        Ok((memory.context("no VmRSS")?, told, summary))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Only where a check has failed is there anything left to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

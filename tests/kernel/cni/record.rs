@@ -1,0 +1,69 @@
+//! The very bytes of the rings: nothing of an environment but the six variables is in them, and nothing of questions.
+
+use std::{
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use probe_user::source::live::attach::Rings;
+use tests::{
+    live::{Setup, load},
+    machine,
+};
+
+use super::call::{Environment, Runtime, SECRET};
+use crate::container::new_id;
+
+#[test]
+fn no_record_holds_more_of_an_environment_or_a_question() -> Result<()> {
+    let (mut probe, _) = load(Setup { all_execs: true, ..Setup::default() })?;
+    let mut rings = probe.take_rings().context("the rings are taken")?;
+    let mut runtime = Runtime::start()?;
+    let ids = [new_id()?, new_id()?, new_id()?];
+    runtime.call(&Environment::of_add(&ids[0]).amid(60 << 10), &[])?;
+    runtime.call(&Environment::of_add(&ids[1]).before(200 << 10, 2000), &[])?;
+    let questions = [("VERSION", new_id()?), ("STATUS", new_id()?)];
+    for (command, id) in &questions {
+        runtime.call(&Environment::of_add(id).with("CNI_COMMAND", command), &[])?;
+    }
+    // Where a record is put together, longer ones have been before.
+    runtime.call(&Environment::of_add(&ids[2]).with("CNI_ARGS", ""), &[])?;
+    let records = until_told(&mut rings, &ids)?;
+    for record in &records {
+        let text = String::from_utf8_lossy(record);
+        ensure!(!text.contains(SECRET), "{text}");
+        ensure!(questions.iter().all(|(_, id)| !text.contains(id)), "{text}");
+    }
+    // A runtime of this machine may have asked too.
+    let (version, status) = probe.totals()?.cni_not_streamed();
+    ensure!(version >= 1 && status >= 1, "counted {version} and {status}");
+    Ok(())
+}
+
+/// All records until each of `ids` was in one.
+fn until_told(rings: &mut Rings, ids: &[String]) -> Result<Vec<Vec<u8>>> {
+    let deadline = Instant::now() + machine::patience();
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    loop {
+        for ring in [&mut rings.lifecycle, &mut rings.bulk] {
+            while let Some(record) = ring.next() {
+                records.push(record.to_vec());
+            }
+        }
+        let is_told = |id: &String| records.iter().any(|record| contains(record, id.as_bytes()));
+        if ids.iter().all(is_told) {
+            return Ok(records);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        ensure!(left > Duration::ZERO, "the calls are not told among {} records", records.len());
+        let mut ready =
+            [&rings.lifecycle, &rings.bulk].map(|ring| PollFd::new(ring.as_fd(), PollFlags::POLLIN));
+        poll(&mut ready, PollTimeout::try_from(left)?)?;
+    }
+}
+
+fn contains(record: &[u8], text: &[u8]) -> bool {
+    record.windows(text.len()).any(|window| window == text)
+}

@@ -1,0 +1,106 @@
+//! A cgroup as runtimes make them for containers, and processes in it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use probe_user::engine::fact::{Fact, Observation, Task};
+use tests::{
+    cgroupfs::Hierarchy,
+    clock,
+    guard::{cgroup::CgroupGuard, unique_name},
+    program,
+};
+
+/// The cgroup of a container in a pod, which is removed with this and all that run in it.
+pub(crate) struct Container {
+    cgroup: CgroupGuard,
+    _above: CgroupGuard,
+}
+
+impl Container {
+    pub(crate) fn create(hierarchy: &Hierarchy) -> Result<Self> {
+        Self::create_below(hierarchy, "")
+    }
+
+    /// In the cgroup at `path`.
+    pub(crate) fn create_below(hierarchy: &Hierarchy, path: &str) -> Result<Self> {
+        let above = CgroupGuard::create_at(hierarchy, &format!("{path}/{}", unique_name("test")))?;
+        let kubepods = format!("{}/kubepods", above.path());
+        std::fs::create_dir(hierarchy.directory(&kubepods))?;
+        let pod = format!("{kubepods}/pod{}", unique_name("5d1cb95b-0000-4000-8000"));
+        std::fs::create_dir(hierarchy.directory(&pod))?;
+        let cgroup = CgroupGuard::create_at(hierarchy, &format!("{pod}/{}", new_id()?))?;
+        Ok(Self { _above: above, cgroup })
+    }
+
+    pub(crate) fn cgroup(&self) -> &CgroupGuard {
+        &self.cgroup
+    }
+
+    /// The words that, in front of a command, have it executed in the container.
+    pub(crate) fn enter(&self) -> Result<Vec<String>> {
+        let directory = self.cgroup.directory().to_str().context("the path is no text")?;
+        Ok(vec![actor()?, "enter".to_owned(), directory.to_owned()])
+    }
+
+    /// A command that is executed in it.
+    pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
+        self.command_also_in(&[], words)
+    }
+
+    /// The same, in cgroups of other hierarchies too.
+    pub(crate) fn command_also_in(&self, others: &[PathBuf], words: &[&str]) -> Result<Command> {
+        let directories = [self.cgroup.directory().to_owned()].into_iter().chain(others.iter().cloned());
+        let mut command = Command::new(program::path("actor")?);
+        command.arg("enter").arg(std::env::join_paths(directories)?).args(words);
+        Ok(command)
+    }
+
+    /// A process in it that does nothing until it is killed.
+    pub(crate) fn idle(&self) -> Result<Child> {
+        let actor = actor()?;
+        let mut child =
+            self.command(&[&actor, "wait"])?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+        ensure!(line == "ready\n", "the process did not begin");
+        Ok(child)
+    }
+}
+
+/// A container id that no other has.
+pub(crate) fn new_id() -> Result<String> {
+    Ok(format!("{:032x}{:032x}", std::process::id(), clock::boot_ns()?))
+}
+
+pub(crate) fn actor() -> Result<String> {
+    program::path("actor")?.into_os_string().into_string().ok().context("the path is no text")
+}
+
+/// What was told of a process, in order.
+pub(crate) fn of_process(seen: &[Observation], pid: u32) -> Vec<&Observation> {
+    let mut found: Vec<_> =
+        seen.iter().filter(|one| subject(&one.fact).is_some_and(|task| task.key.pid == pid)).collect();
+    found.sort_by_key(|one| one.at);
+    found
+}
+
+/// Whom a fact is about.
+fn subject(fact: &Fact) -> Option<&Task> {
+    match fact {
+        Fact::Executed(one) => Some(&one.task),
+        Fact::CniCalled(one) => Some(&one.task),
+        Fact::Exited(one) => Some(&one.task),
+        Fact::Signaled(one) | Fact::OomKilled(one) => Some(&one.target),
+        _ => None,
+    }
+}
+
+/// Whether a process is told to be over.
+pub(crate) fn is_over(seen: &[Observation], pid: u32) -> Option<()> {
+    of_process(seen, pid).iter().any(|one| matches!(one.fact, Fact::Exited(_))).then_some(())
+}

@@ -1,0 +1,16 @@
+//! Tests on the kernel of the machine they run on. They need root and run one at a time, since the hooks of
+//! one see what another makes: `cargo xtask test`.
+
+mod address;
+mod agent;
+mod cgroup;
+mod cni;
+mod container;
+mod guard;
+mod killer;
+mod life;
+mod netlink;
+mod netns;
+mod process;
+mod selftest;
+mod storm;

@@ -1,0 +1,257 @@
+//! Rtnetlink alone, as on a kernel where no hook sees the end of namespaces or the addresses in them.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    net::IpAddr,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread::JoinHandle,
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use probe_user::{
+    engine::{
+        change::Question,
+        fact::{Fact, Loss, Observation, Task},
+        id::{NetnsKey, TaskKey},
+    },
+    source::{
+        channel::{self, Asker, Batch, Stopper},
+        netlink::Netlink,
+    },
+};
+use tests::{
+    guard::{
+        address::{AddressGuard, Prefix},
+        netns::{MountedNetns, ProcessNetns},
+    },
+    machine,
+};
+use tokio::{runtime::Runtime, sync::mpsc, time};
+
+/// On a machine that is not emulated.
+const COUNT: usize = 99;
+
+/// A buffer for a dozen notifications, and changes of addresses that come faster than it can be read.
+const SMALL: usize = 4096;
+const FLOOD: usize = 10_000;
+
+#[test]
+fn each_namespace_ends_once_whatever_ended_it() -> Result<()> {
+    let mut source = Source::start()?;
+    let mut keys = Vec::new();
+    // One after another, so that inodes and ids are used again; the keys tell them apart by their cookies.
+    for round in 0..machine::share_of(COUNT) {
+        let netns = Held::begin(round)?;
+        let key = source.watch(netns.inode(), netns.pid())?;
+        source.settle()?;
+        netns.end()?;
+        source.until("the end", |seen| dropped(seen).contains_key(&key))?;
+        keys.push(key);
+    }
+    // And all at once.
+    let together = (0..machine::share_of(COUNT)).map(Held::begin).collect::<Result<Vec<_>>>()?;
+    for netns in &together {
+        keys.push(source.watch(netns.inode(), netns.pid())?);
+    }
+    source.settle()?;
+    together.into_iter().try_for_each(Held::end)?;
+    source.until("all ends", |seen| {
+        let dropped = dropped(seen);
+        keys.iter().all(|key| dropped.contains_key(key))
+    })?;
+
+    let seen = source.finish()?;
+    let dropped = dropped(&seen);
+    ensure!(dropped.values().all(|count| *count == 1), "{dropped:?}");
+    ensure!(!seen.iter().any(|one| matches!(one.fact, Fact::Lost { .. })));
+    Ok(())
+}
+
+#[test]
+fn an_interface_is_known_by_the_name_that_it_has() -> Result<()> {
+    let mut source = Source::start()?;
+    let netns = MountedNetns::create()?;
+    let key = source.watch(netns.inode(), 0)?;
+    source.settle()?;
+    let name = name_of(&netns)?;
+    // Within the namespace, so that nothing is left in ours.
+    ip(&name, "link add before type veth peer name other\nlink set before name eth0\nlink set eth0 up\n")?;
+    ip(&name, "addr add 192.0.2.5/24 dev eth0 label eth0:x\naddr add 2001:db8::5/64 dev eth0\n")?;
+    let wanted: [IpAddr; 2] = ["192.0.2.5".parse()?, "2001:db8::5".parse()?];
+    source.until("both addresses", |seen| {
+        let named = |wanted| {
+            seen.iter().any(|one| match &one.fact {
+                Fact::AddressAdded(it) => {
+                    it.address.address == wanted && it.ifname == "eth0" && it.netns == key
+                }
+                _ => false,
+            })
+        };
+        wanted.into_iter().all(named)
+    })?;
+    netns.end()?;
+    source.until("the end", |seen| dropped(seen).contains_key(&key))?;
+    source.finish().map(drop)
+}
+
+#[test]
+fn what_an_overrun_hid_is_found_out() -> Result<()> {
+    let mut source = Source::with_room(SMALL)?;
+    let (flooded, ended) = (MountedNetns::create()?, MountedNetns::create()?);
+    let (flooded_key, ended_key) = (source.watch(flooded.inode(), 0)?, source.watch(ended.inode(), 0)?);
+    source.settle()?;
+    let both = "addr add 192.0.2.7/32 dev lo\naddr del 192.0.2.7/32 dev lo\n";
+    ip(&name_of(&flooded)?, &both.repeat(machine::share_of(FLOOD)))?;
+    ended.end()?;
+    source.until("the overrun", |seen| {
+        let lost = Fact::Lost { what: Loss::NetlinkSocket, count: 1 };
+        seen.iter().any(|one| one.fact == lost)
+    })?;
+    source.until("the end behind it", |seen| dropped(seen).contains_key(&ended_key))?;
+    flooded.end()?;
+    source.until("the other's end", |seen| dropped(seen).contains_key(&flooded_key))?;
+    let dropped = dropped(&source.finish()?);
+    ensure!(dropped.values().all(|count| *count == 1), "{dropped:?}");
+    Ok(())
+}
+
+/// The source on its thread, and what it has told.
+struct Source {
+    asker: Asker,
+    batches: mpsc::Receiver<Batch>,
+    stopper: Stopper,
+    worker: JoinHandle<()>,
+    runtime: Runtime,
+    seen: Vec<Observation>,
+    watched: u64,
+}
+
+impl Source {
+    fn start() -> Result<Self> {
+        Self::of(Netlink::open(PathBuf::from("/"))?)
+    }
+
+    fn with_room(room: usize) -> Result<Self> {
+        Self::of(Netlink::with_room(PathBuf::from("/"), room)?)
+    }
+
+    fn of(netlink: Netlink) -> Result<Self> {
+        let (feed, batches) = channel::feed();
+        let (asker, asks) = channel::asks();
+        let (stopper, stop) = channel::stop();
+        let worker = netlink.start(feed, asks, stop)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(Self { asker, batches, stopper, worker, runtime, seen: Vec::new(), watched: 0 })
+    }
+
+    /// Asks as the engine does; the cookie is our own count, for the source hands back the key that it is given.
+    fn watch(&mut self, inode: u32, pid: u32) -> Result<NetnsKey> {
+        self.watched += 1;
+        let netns = NetnsKey::new(inode, self.watched);
+        let by = Task { key: TaskKey::new(pid, 0), tid: pid, ..Task::default() };
+        self.asker.ask(Question::Watch { netns, by });
+        Ok(netns)
+    }
+
+    /// Returns when all that was asked is being watched: questions are answered in order, and the last of them here
+    /// has an answer that can be seen.
+    fn settle(&mut self) -> Result<()> {
+        let netns = MountedNetns::create()?;
+        let address = Prefix { address: "192.0.2.1".parse()?, length: 32 };
+        let guard = AddressGuard::add(&netns, "lo", &[address])?;
+        let key = self.watch(netns.inode(), 0)?;
+        self.until("the question's answer", |seen| {
+            seen.iter().any(|one| matches!(&one.fact, Fact::AddressFound(it) if it.netns == key))
+        })?;
+        guard.end()
+    }
+
+    fn until(&mut self, what: &str, mut done: impl FnMut(&[Observation]) -> bool) -> Result<()> {
+        let Self { runtime, batches, seen, .. } = self;
+        runtime.block_on(async {
+            let told = async {
+                while !done(seen) {
+                    seen.extend(batches.recv().await.context("the source has ended")?);
+                }
+                Ok(())
+            };
+            time::timeout(machine::patience(), told).await.with_context(|| format!("{what} is not told"))?
+        })
+    }
+
+    fn finish(mut self) -> Result<Vec<Observation>> {
+        self.stopper.stop();
+        while let Some(batch) = self.batches.blocking_recv() {
+            self.seen.extend(batch);
+        }
+        self.worker.join().map_err(|_panic| anyhow!("the source panicked"))?;
+        Ok(self.seen)
+    }
+}
+
+/// A namespace, held in one of three ways.
+enum Held {
+    Mounted(MountedNetns),
+    /// At last by an open file alone.
+    Opened(MountedNetns),
+    Process(ProcessNetns),
+}
+
+impl Held {
+    fn begin(round: usize) -> Result<Self> {
+        Ok(match round % 3 {
+            0 => Self::Mounted(MountedNetns::create()?),
+            1 => Self::Opened(MountedNetns::create()?),
+            _ => Self::Process(ProcessNetns::create()?),
+        })
+    }
+
+    fn inode(&self) -> u32 {
+        match self {
+            Self::Mounted(netns) | Self::Opened(netns) => netns.inode(),
+            Self::Process(netns) => netns.inode(),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Mounted(_) | Self::Opened(_) => 0,
+            Self::Process(netns) => netns.pid(),
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        match self {
+            Self::Mounted(netns) => netns.end(),
+            Self::Opened(netns) => netns.into_open().map(drop),
+            Self::Process(netns) => netns.end(),
+        }
+    }
+}
+
+/// How often each namespace's end was told.
+fn dropped(seen: &[Observation]) -> BTreeMap<NetnsKey, usize> {
+    let mut dropped = BTreeMap::new();
+    for one in seen {
+        if let Fact::NetnsDropped { netns, .. } = one.fact {
+            *dropped.entry(netns).or_default() += 1;
+        }
+    }
+    dropped
+}
+
+fn name_of(netns: &MountedNetns) -> Result<String> {
+    let name = netns.path().file_name().and_then(|name| name.to_str());
+    name.map(str::to_owned).context("a namespace's mount has a name")
+}
+
+/// Runs `ip` commands, a line each, inside the namespace `name`.
+fn ip(name: &str, commands: &str) -> Result<()> {
+    let mut child = Command::new("ip").args(["-netns", name, "-batch", "-"]).stdin(Stdio::piped()).spawn()?;
+    child.stdin.take().context("ip has no input")?.write_all(commands.as_bytes())?;
+    let status = child.wait()?;
+    ensure!(status.success(), "ip: {status}");
+    Ok(())
+}

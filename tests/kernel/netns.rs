@@ -1,0 +1,89 @@
+//! Network namespaces come and go in every way, and each is told of once: created, dropped, freed.
+
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use probe_user::engine::fact::{Mechanism, Signal};
+use tests::{
+    live::{Live, Setup, Shared, is_whole},
+    machine,
+};
+
+use crate::life::{Alive, Life, WAYS, chain, check, has_reuse, wait_for_the_end};
+
+/// On a machine that is not emulated.
+const COUNT: usize = 300;
+
+/// Alive at a time, by each of two makers: in each way two.
+const TOGETHER: usize = 2 * WAYS;
+
+#[test]
+fn each_is_told_of_once_by_the_best_mechanism() -> Result<()> {
+    let mut shared = Shared::start()?;
+    come_and_go(&mut shared, &[])
+}
+
+#[test]
+fn each_is_told_of_once_by_kprobes() -> Result<()> {
+    come_and_go_without(&[Mechanism::Fentry, Mechanism::Fexit])
+}
+
+#[test]
+fn each_is_told_of_once_by_tracepoints() -> Result<()> {
+    come_and_go_without(&[Mechanism::Fentry, Mechanism::Fexit, Mechanism::Kprobe, Mechanism::Kretprobe])
+}
+
+fn come_and_go_without(refused: &[Mechanism]) -> Result<()> {
+    come_and_go(&mut Live::start(Setup { refused, ..Setup::default() })?, refused)
+}
+
+fn come_and_go(live: &mut Live, refused: &[Mechanism]) -> Result<()> {
+    let signals = [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed];
+    let by = signals.map(|signal| live.mechanism(signal));
+    let expected = expected(refused);
+    ensure!(by == expected.map(Some), "{by:?}: {:?}", signals.map(|signal| live.missed(signal)));
+
+    let mut lives: Vec<Life> = Vec::new();
+    for round in 0..machine::share_of(COUNT).div_ceil(2 * TOGETHER) {
+        // Namespaces begin while others end, on another processor if there is one.
+        lives.extend(by_two(begin_and_end)?);
+        // Every other round begins while the kernel still takes the last one's apart.
+        if round % 2 == 1 {
+            wait_for_the_end(live, &lives)?;
+        }
+    }
+    wait_for_the_end(live, &lives)?;
+    lives.extend(by_two(|| chain(machine::share_of(COUNT)))?);
+    wait_for_the_end(live, &lives)?;
+    let seen = live.settled()?;
+    is_whole(&seen)?;
+    // The kernel gives the lowest number that is free, and between the rounds all of ours are.
+    ensure!(has_reuse(&lives), "no inode came twice: {lives:?}");
+    check(&seen, &lives)
+}
+
+/// What two threads make at the same time.
+fn by_two(make: fn() -> Result<Vec<Life>>) -> Result<Vec<Life>> {
+    thread::scope(|scope| {
+        let makers = [(); 2].map(|()| scope.spawn(make));
+        let made = makers.map(|maker| maker.join().map_err(|_panic| anyhow!("a maker panicked"))?);
+        Ok(made.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    })
+}
+
+fn begin_and_end() -> Result<Vec<Life>> {
+    let begun = (0..TOGETHER).map(Life::begin).collect::<Result<Vec<_>>>()?;
+    begun.into_iter().map(Alive::end).collect()
+}
+
+/// For creation, drop and freeing.
+fn expected(refused: &[Mechanism]) -> [Mechanism; 3] {
+    use Mechanism::{Fentry, Fexit, Kprobe, Kretprobe, RawTracepoint, Tracepoint};
+    if !machine::has_kprobes() || refused.contains(&Kprobe) {
+        [Tracepoint, RawTracepoint, RawTracepoint]
+    } else if refused.contains(&Fentry) {
+        [Kretprobe, Kprobe, Kprobe]
+    } else {
+        [Fexit, Fentry, Fentry]
+    }
+}

@@ -1,0 +1,78 @@
+//! The self-test hears of what it makes, tells nobody of it, and leaves nothing behind; then the drain is idle.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Result, ensure};
+use probe_user::{
+    engine::fact::{Fact, Observation, Signal},
+    source::{
+        channel::{self, Batch},
+        live::{
+            ring::{Drain, SLACK},
+            selftest::{Outcome, SelfTest},
+        },
+    },
+};
+use tests::{
+    live::{Setup, load},
+    machine,
+};
+use tokio::{runtime, sync::mpsc, time};
+
+/// How long nothing must happen.
+const IDLE: Duration = Duration::from_secs(2);
+
+#[test]
+fn every_hook_fires_and_the_test_itself_is_not_told() -> Result<()> {
+    let (probe, hierarchy) = load(Setup::default())?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut drain = Drain::new(probe, SLACK)?;
+        let test = SelfTest::run(&mut drain, &hierarchy.mount, machine::patience()).await;
+        let fired = |signal| test.outcomes.contains(&(signal, Outcome::Fired));
+        for signal in
+            [Signal::NetnsCreated, Signal::NetnsDropped, Signal::CgroupCreated, Signal::CgroupRemoved]
+        {
+            ensure!(fired(signal), "{signal:?}: {:?}", test.outcomes);
+        }
+        ensure!(test.silent().next().is_none(), "{:?}", test.outcomes);
+        ensure!(left_behind(&hierarchy.mount)?.is_empty());
+
+        let (feed, mut batches) = channel::feed();
+        let (stopper, stop) = channel::stop();
+        let drained = tokio::spawn(async move { drain.run(&feed, stop).await });
+        let seen = collect(&mut batches, IDLE).await;
+        drop(stopper);
+        drained.await?;
+        let own = |one: &&Observation| match &one.fact {
+            Fact::CgroupCreated { cgroup, .. } | Fact::CgroupRemoved { cgroup, .. } => ours(&cgroup.path),
+            Fact::NetnsCreated { by, .. } => by.key.pid == std::process::id(),
+            _ => false,
+        };
+        let told: Vec<_> = seen.iter().filter(own).collect();
+        ensure!(told.is_empty(), "{told:?}");
+        Ok(())
+    })
+}
+
+async fn collect(batches: &mut mpsc::Receiver<Batch>, span: Duration) -> Batch {
+    let mut seen = Batch::new();
+    let all = async {
+        while let Some(batch) = batches.recv().await {
+            seen.extend(batch);
+        }
+    };
+    // The time being up is how it ends.
+    time::timeout(span, all).await.ok();
+    seen
+}
+
+fn left_behind(mount: &Path) -> Result<Vec<String>> {
+    let names = fs::read_dir(mount)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let names: Vec<String> = names.collect::<Result<_>>()?;
+    Ok(names.into_iter().filter(|name| ours(name)).collect())
+}
+
+fn ours(path: &str) -> bool {
+    path.ends_with(&format!("sandprobe-selftest-{}", std::process::id()))
+}

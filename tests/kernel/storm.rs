@@ -1,0 +1,190 @@
+//! As many programs as the machine can start, all of them told, while namespaces and cgroups come and go: what is
+//! not told is counted, and nothing of what matters is lost.
+
+use std::{collections::BTreeMap, thread};
+
+use anyhow::{Context as _, Result, ensure};
+use probe_common::{
+    event::{KINDS, kind},
+    tally::Ring,
+};
+use probe_user::{
+    engine::{
+        decode::decode,
+        fact::{Fact, Loss, Observation},
+    },
+    source::live::tally::Totals,
+};
+use tests::{
+    guard::cgroup::CgroupGuard,
+    live::{Live, Setup, Told, load},
+    machine,
+    storm::{self, Storm},
+};
+
+use crate::life::{Alive, Life, check, wait_for_the_end};
+
+/// Programs, namespaces and cgroups.
+struct Count {
+    execs: usize,
+    netns: usize,
+    cgroups: usize,
+}
+
+fn count() -> Count {
+    // To start a program takes a hundred times as long where the machine is emulated.
+    if machine::is_emulated() {
+        Count { execs: 100, netns: 8, cgroups: 8 }
+    } else {
+        Count { execs: 20_000, netns: 120, cgroups: 120 }
+    }
+}
+
+#[test]
+fn every_program_is_told_or_counted_as_lost() -> Result<()> {
+    let count = count();
+    let storm = Storm::new()?;
+    let mut live = Live::start(Setup { all_execs: true, ..Setup::default() })?;
+    let hierarchy = live.hierarchy().clone();
+    let raging = storm.rage(count.execs)?;
+    let (lives, cgroups) = thread::scope(|scope| -> Result<_> {
+        let lives = scope.spawn(|| begin_and_end(count.netns));
+        let mut cgroups = Vec::new();
+        for _ in 0..count.cgroups {
+            let cgroup = CgroupGuard::create(&hierarchy)?;
+            cgroups.push(cgroup.id().id);
+            cgroup.end()?;
+        }
+        let lives = lives.join().map_err(|_panic| anyhow::anyhow!("the maker of namespaces panicked"))??;
+        Ok((lives, cgroups))
+    })?;
+    let makers = raging.end()?;
+    wait_for_the_end(&mut live, &lives)?;
+    let told = live.finish()?;
+
+    check(&told.seen, &lives)?;
+    for id in cgroups {
+        let of_it =
+            |is: fn(&Fact) -> Option<u64>| told.seen.iter().filter(|one| is(&one.fact) == Some(id)).count();
+        ensure!(of_it(created) == 1 && of_it(removed) == 1, "cgroup {id}");
+    }
+    ensure!(sum(&told.totals.lost(Ring::Lifecycle)) == 0, "lost of the lifecycle ring: {:?}", told.totals);
+
+    let path = storm.path()?;
+    let execs =
+        told.seen.iter().filter(|one| matches!(&one.fact, Fact::Executed(one) if one.filename == path));
+    let is_ours = |one: &&Observation| match &one.fact {
+        Fact::Exited(one) => makers.contains(&one.task.parent.pid) && one.task.comm == storm::NAME,
+        _ => false,
+    };
+    let exits = told.seen.iter().filter(is_ours);
+    is_all(&told.totals, kind::EXEC, execs.count(), count.execs)?;
+    is_all(&told.totals, kind::EXIT, exits.count(), count.execs)?;
+    let lost = sum(&told.totals.lost(Ring::Bulk));
+    ensure!(lost == 0, "lost {lost} of the bulk ring, which has room for all");
+    adds_up(&told)
+}
+
+#[test]
+fn what_finds_no_room_is_counted() -> Result<()> {
+    const PAGE: u32 = 4096;
+    const EXECS: usize = 40;
+    let storm = Storm::new()?;
+    let path = storm.path()?;
+    let (mut probe, _) = load(Setup { all_execs: true, bulk: Some(PAGE), ..Setup::default() })?;
+    let mut rings = probe.take_rings().context("the rings are taken")?;
+    // Nobody reads meanwhile.
+    storm.rage(EXECS)?.end()?;
+    let totals = probe.totals()?;
+    let mut seen = 0;
+    while let Some(record) = rings.bulk.next() {
+        let seen_now = decode(&record).context("a record is unreadable")?;
+        seen += usize::from(matches!(seen_now.fact, Fact::Executed(one) if one.filename == path));
+    }
+    ensure!(seen < EXECS, "a ring of a page has room for {EXECS} programs");
+    is_all(&totals, kind::EXEC, seen, EXECS)
+}
+
+/// One after the other, in each way.
+fn begin_and_end(count: usize) -> Result<Vec<Life>> {
+    (0..count).map(|i| Life::begin(i).and_then(Alive::end)).collect()
+}
+
+fn created(fact: &Fact) -> Option<u64> {
+    match fact {
+        Fact::CgroupCreated { cgroup, .. } => Some(cgroup.key.id),
+        _ => None,
+    }
+}
+
+fn removed(fact: &Fact) -> Option<u64> {
+    match fact {
+        Fact::CgroupRemoved { cgroup, .. } => Some(cgroup.key.id),
+        _ => None,
+    }
+}
+
+/// Others of this machine may have lost some too.
+fn is_all(totals: &Totals, kind: u16, seen: usize, made: usize) -> Result<()> {
+    let lost = totals.lost(Ring::Bulk)[usize::from(kind)];
+    let missing = u64::try_from(made)?.checked_sub(u64::try_from(seen)?);
+    // Where hooks can be preempted, the kernel itself skips some and counts them, though not what of.
+    let skipped = totals.skipped();
+    let is_all = missing.is_some_and(|missing| missing <= lost + skipped);
+    ensure!(
+        is_all,
+        "kind {kind}: made {made}, told of {seen}, counted {lost} as lost and {skipped} as skipped"
+    );
+    Ok(())
+}
+
+/// That what was told is what was sent, of each kind, and that each loss was told.
+fn adds_up(told: &Told) -> Result<()> {
+    let mut seen = vec![0; KINDS];
+    let mut lost: BTreeMap<Loss, u64> = BTreeMap::new();
+    for one in &told.seen {
+        match &one.fact {
+            Fact::Lost { what, count } => *lost.entry(*what).or_default() += count,
+            fact => {
+                if let Some(kind) = kind_of(fact) {
+                    seen[usize::from(kind)] += 1;
+                }
+            }
+        }
+    }
+    let totals = &told.totals;
+    let (lifecycle, bulk) = (totals.sent(Ring::Lifecycle), totals.sent(Ring::Bulk));
+    for (kind, seen) in seen.into_iter().enumerate() {
+        let sent = lifecycle[kind] + bulk[kind];
+        // What others did between the last look at the rings and that at the counters.
+        const LATE: u64 = 100;
+        ensure!(seen <= sent && sent <= seen + LATE, "kind {kind}: sent {sent}, told of {seen}");
+    }
+    let counted: BTreeMap<Loss, u64> = totals.lost_since(&Totals::default()).into_iter().collect();
+    ensure!(lost == counted, "told of {lost:?}, counted {counted:?}");
+    Ok(())
+}
+
+fn kind_of(fact: &Fact) -> Option<u16> {
+    Some(match fact {
+        Fact::Executed(_) => kind::EXEC,
+        Fact::CniCalled(_) => kind::CNI_CALL,
+        Fact::Exited(_) => kind::EXIT,
+        Fact::Signaled(_) => kind::SIGNAL,
+        Fact::OomKilled(_) => kind::OOM_KILL,
+        Fact::NetnsCreated { .. } => kind::NETNS_CREATED,
+        Fact::NetnsDropped { .. } => kind::NETNS_DROPPED,
+        Fact::NetnsFreed { .. } => kind::NETNS_FREED,
+        Fact::CgroupCreated { .. } => kind::CGROUP_CREATED,
+        Fact::CgroupRemoved { .. } => kind::CGROUP_REMOVED,
+        Fact::CgroupReleased { .. } => kind::CGROUP_RELEASED,
+        Fact::CgroupEntered { .. } => kind::CGROUP_ATTACHED,
+        Fact::CgroupEmptied { .. } => kind::CGROUP_EMPTIED,
+        // Where rtnetlink tells of addresses, no record does.
+        _ => return None,
+    })
+}
+
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().sum()
+}

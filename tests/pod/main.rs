@@ -1,0 +1,18 @@
+//! Tests with real pods of a real containerd: this machine's private one, or a VM's. They need root:
+//! `cargo xtask test`.
+
+mod harness;
+mod life;
+mod many;
+mod reboot;
+mod release;
+mod storm;
+mod story;
+mod told;
+mod verdict;
+mod watch;
+
+use std::time::Duration;
+
+/// For a container to end, on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(120);

@@ -1,0 +1,139 @@
+//! What was told of a pod, held against the truth about it.
+//!
+//! Ids, inodes, pids and times differ from run to run: a line names things by what they are to the pod instead.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tests::kubelet::{PodLife, Step};
+
+/// The events that every node tells alike. Which helper programs a runtime starts, and how often a cgroup is empty
+/// in between, differs with its version.
+const SAME_EVERYWHERE: [&str; 14] = [
+    "pod.first_seen",
+    "pod.gone",
+    "sandbox.created",
+    "sandbox.ready",
+    "sandbox.stopped",
+    "container.started",
+    "container.exited",
+    "cni.started",
+    "cni.finished",
+    "netns.created",
+    "netns.destroyed",
+    "netns.freed",
+    "cgroup.created",
+    "cgroup.removed",
+];
+
+/// A pod's events as lines: the name, and what it is about in the pod's own terms.
+pub(crate) fn lines(events: &[&Value], life: &PodLife) -> Vec<String> {
+    events
+        .iter()
+        .filter(|event| SAME_EVERYWHERE.iter().any(|name| event["event"] == *name))
+        .map(|event| line(event, life))
+        .collect()
+}
+
+fn line(event: &Value, life: &PodLife) -> String {
+    let name = event["event"].as_str().unwrap_or_default();
+    let (kind, _) = name.split_once('.').unwrap_or((name, ""));
+    let detail = match kind {
+        "cni" => {
+            let cni = &event["cni"];
+            let text = |member: &str| cni[member].as_str().unwrap_or("-").to_owned();
+            let netns = if text("netns").is_empty() { " blind" } else { "" };
+            let from = cni["called_by"].as_str().map(|by| format!(" from {by}")).unwrap_or_default();
+            let code = cni["exit_code"].as_u64().map(|code| format!(" exit {code}")).unwrap_or_default();
+            format!(" {} {} {}{netns}{from}{code}", text("command"), text("plugin"), text("ifname"))
+        }
+        "cgroup" => format!(" {}", owner(event, life)),
+        "container" => {
+            let code = event["process"]["exit_code"].as_u64();
+            let code = code.map(|code| format!(" exit {code}")).unwrap_or_default();
+            format!(" {}{code}", event["container"]["name"].as_str().unwrap_or("?"))
+        }
+        _ => String::new(),
+    };
+    format!("{name}{detail}")
+}
+
+/// Whose cgroup it is: by the id that stands in its path.
+fn owner(event: &Value, life: &PodLife) -> String {
+    let path = event["cgroup"]["path"].as_str().unwrap_or_default();
+    if path.contains(&life.sandbox.sandbox.id) {
+        return "of the sandbox".to_owned();
+    }
+    let container = life.containers.iter().find(|container| path.contains(&container.started.id));
+    container.map_or("of the pod".to_owned(), |container| format!("of {}", container.name))
+}
+
+/// Every expected line is there, as often as it is expected, and no other.
+pub(crate) fn check_lines(told: &[String], expected: &str) -> Result<()> {
+    let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut balance = BTreeMap::<&str, i64>::new();
+    for line in told {
+        *balance.entry(line).or_default() += 1;
+    }
+    for line in &expected {
+        *balance.entry(line).or_default() -= 1;
+    }
+    balance.retain(|_, count| *count != 0);
+    ensure!(balance.is_empty(), "too often (+) or not often enough (-): {balance:#?}\ntold: {told:#?}");
+    Ok(())
+}
+
+/// The lines of a chain come in this order, whatever stands between them.
+pub(crate) fn check_order(told: &[String], chain: &[&str]) -> Result<()> {
+    let mut rest = told.iter();
+    for wanted in chain {
+        ensure!(rest.any(|line| line == wanted), "{wanted:?} is not behind {chain:?}\ntold: {told:#?}");
+    }
+    Ok(())
+}
+
+/// Every event of the pod names it in full, and the sandbox, netns and containers are the true ones.
+pub(crate) fn check_names(events: &[&Value], life: &PodLife) -> Result<()> {
+    ensure!(!events.is_empty(), "nothing was told of {}", life.name);
+    for event in events {
+        ensure!(event["pod"]["namespace"] == life.namespace && event["pod"]["name"] == life.name, "{event}");
+        let sandbox = event["sandbox"]["id"].as_str();
+        ensure!(sandbox.is_none_or(|id| id == life.sandbox.sandbox.id), "{event}");
+        let inode = event["netns"]["inode"].as_u64();
+        ensure!(inode.is_none_or(|inode| inode == life.sandbox.sandbox.netns), "{event}");
+    }
+    for container in &life.containers {
+        let exited = find(events, "container.exited", &container.started.id)?;
+        ensure!(exited["process"]["exit_code"] == container.exit.code, "{exited}");
+        let started = find(events, "container.started", &container.started.id)?;
+        // The runtime may know of the end before it could be asked for the pid.
+        ensure!(
+            container.started.pid == 0 || started["process"]["pid"] == container.started.pid,
+            "{started}"
+        );
+        // The runtime answers when the program was told to start, which may be before it runs.
+        within(started, Step { asked: container.run.asked, done: container.exit_known })?;
+    }
+    Ok(())
+}
+
+/// The kernel's time lies between the asking and the answer, both on the same clock.
+pub(crate) fn within(event: &Value, step: Step) -> Result<()> {
+    let at = boot_ns(event)?;
+    ensure!((step.asked..=step.done).contains(&at), "{at} is not in {step:?}: {event}");
+    Ok(())
+}
+
+fn boot_ns(event: &Value) -> Result<u64> {
+    Ok(event["boot_ns"].as_str().with_context(|| format!("no boot_ns: {event}"))?.parse()?)
+}
+
+/// The one event of this name about this container.
+pub(crate) fn find<'a>(events: &[&'a Value], name: &str, container: &str) -> Result<&'a Value> {
+    let mut found =
+        events.iter().filter(|event| event["event"] == name && event["container"]["id"] == container);
+    let first = found.next().with_context(|| format!("no {name} of container {container}"))?;
+    ensure!(found.next().is_none(), "{name} of container {container} was told twice");
+    Ok(first)
+}

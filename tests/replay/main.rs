@@ -1,0 +1,72 @@
+//! Recordings of real runs: each file of `data/recordings` is replayed, and what is told is compared with the
+//! `.expect` beside it. A bug met in the field becomes its recording here.
+
+use std::{
+    fs::{self, File},
+    io::BufReader,
+    path::Path,
+};
+
+use probe_user::{
+    engine::{Engine, finding::Stage},
+    recording::{Call, Reader},
+    session::Session,
+    sink::{
+        filter::Filter,
+        text::{Style, Text},
+    },
+};
+use tests::golden;
+
+/// What of the demo is played to be found, and nothing else.
+const PLAYED: [&str; 3] = ["duplicate_sandbox", "leaked_address", "teardown_out_of_order"];
+
+fn told(recording: &Path) -> String {
+    let file = File::open(recording).expect("it was listed");
+    let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
+    let sink = Text::new(Style { color: false, width: None });
+    let mut session = Session::new(reader.header(), Filter::default(), Box::new(sink));
+    while let Some(call) = reader.next_call().expect("a whole recording") {
+        session.call(call).expect("nothing is recorded");
+    }
+    String::from_utf8(session.told().clone()).expect("text")
+}
+
+#[test]
+fn every_recording_is_told_as_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings");
+    let mut met = 0;
+    for entry in fs::read_dir(&folder).expect("the folder of recordings") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            golden::expect(&path.with_extension("expect"), &told(&path));
+            met += 1;
+        }
+    }
+    assert!(met > 0, "no recording in {}", folder.display());
+}
+
+/// The demo shows its recording's findings as they are at its end, also where no root plays it.
+#[test]
+fn the_demo_s_recording_has_the_findings_that_it_is_about() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings/demo.jsonl");
+    let file = File::open(path).expect("the bundled recording");
+    let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
+    let mut engine = Engine::new(reader.header().settings.clone());
+    while let Some(call) = reader.next_call().expect("a whole recording") {
+        match call {
+            Call::Observe(seen) => engine.observe(seen),
+            Call::Advance(now) => engine.advance(now),
+        }
+        while engine.poll().is_some() {}
+    }
+    let mut found = Vec::new();
+    for it in engine.findings() {
+        assert_eq!(it.stage, Stage::Confirmed, "{it:#?}");
+        let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
+        assert_eq!(pod, Some("report"), "{it:#?}");
+        found.push(it.kind.name());
+    }
+    found.sort_unstable();
+    assert_eq!(found, PLAYED);
+}

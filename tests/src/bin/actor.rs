@@ -1,0 +1,157 @@
+//! Plays the processes that tests need: with an exit status, an environment, a cgroup or threads to order.
+//!
+//! Under another name it passes for the program of that name, by which the kernel and the hooks know it.
+
+use std::{
+    env,
+    ffi::{CString, OsString},
+    fs, io,
+    io::{Read as _, Write as _},
+    os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _, process::CommandExt as _},
+    path::Path,
+    process::{self, Command, ExitCode},
+    thread,
+};
+
+use anyhow::{Context as _, Result, bail};
+use nix::{
+    libc,
+    sched::{CloneFlags, clone},
+    sys::memfd::{MFdFlags, memfd_create},
+    sys::wait::{WaitStatus, waitpid},
+    unistd::execve,
+};
+
+fn main() -> Result<ExitCode> {
+    let mut words = env::args_os().skip(1);
+    let role = words.next().context("no role is given")?;
+    let rest: Vec<OsString> = words.collect();
+    match (role.to_str().unwrap_or_default(), rest.as_slice()) {
+        ("exit", [code, ..]) => Ok(ExitCode::from(number::<u8>(code)?)),
+        ("wait", _) => wait("ready"),
+        ("fork-apart", _) => fork_apart(),
+        ("run", command) => run(command),
+        ("repeat", [times, command @ ..]) => repeat(number(times)?, command),
+        ("become", [environment, command @ ..]) => r#become(Path::new(environment), command),
+        ("enter", [cgroups, command @ ..]) => enter(cgroups, command),
+        ("eat", _) => Ok(eat()),
+        ("eat-shared", _) => eat_shared(),
+        ("leave-a-thread", [code]) => leave_a_thread(number(code)?),
+        ("exec-in-a-thread", command) => exec_in_a_thread(command),
+        _ => bail!("no such role: {role:?} {rest:?}"),
+    }
+}
+
+fn number<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
+    word: &OsString,
+) -> Result<T> {
+    word.to_str().unwrap_or_default().parse().with_context(|| format!("{word:?} is no number"))
+}
+
+fn command(words: &[OsString]) -> Result<Command> {
+    let (program, arguments) = words.split_first().context("no program is given")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
+/// Says a word and waits for the end of its input.
+fn wait(word: &str) -> Result<ExitCode> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{word}").and_then(|()| stdout.flush())?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As a runtime runs a plugin.
+fn run(words: &[OsString]) -> Result<ExitCode> {
+    let status = command(words)?.status()?;
+    Ok(ExitCode::from(u8::try_from(status.code().context("it was killed")?)?))
+}
+
+fn repeat(times: u32, words: &[OsString]) -> Result<ExitCode> {
+    let mut command = command(words)?;
+    for _ in 0..times {
+        command.status()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Executes a program with the environment in a file, strings with a NUL behind each, in that order.
+fn r#become(environment: &Path, words: &[OsString]) -> Result<ExitCode> {
+    let text = fs::read(environment).with_context(|| format!("read {}", environment.display()))?;
+    let strings: Vec<CString> = text
+        .split(|byte| *byte == 0)
+        .filter(|one| !one.is_empty())
+        .map(CString::new)
+        .collect::<Result<_, _>>()?;
+    let words: Vec<CString> =
+        words.iter().map(|word| CString::new(word.clone().into_vec())).collect::<Result<_, _>>()?;
+    let program = words.first().context("no program is given")?;
+    match execve(program, &words, &strings)? {}
+}
+
+/// Enters cgroups (directories with colons between) and executes a program there.
+fn enter(cgroups: &OsString, words: &[OsString]) -> Result<ExitCode> {
+    for cgroup in env::split_paths(cgroups) {
+        fs::write(cgroup.join("cgroup.procs"), process::id().to_string())
+            .with_context(|| format!("enter {}", cgroup.display()))?;
+    }
+    Err(command(words)?.exec().into())
+}
+
+/// A child that is born into a network namespace of its own. It tells the inode and waits for the end of its input.
+fn fork_apart() -> Result<ExitCode> {
+    let mut stack = vec![0; 256 << 10];
+    let child = || {
+        let inode = fs::metadata("/proc/self/ns/net").map(|link| link.ino().to_string());
+        isize::from(inode.map_err(Into::into).and_then(|inode| wait(&inode)).is_err())
+    };
+    // SAFETY: the child has its own copy of all memory, and in the one thread of this process nothing is half done.
+    let child = unsafe { clone(Box::new(child), &mut stack, CloneFlags::CLONE_NEWNET, Some(libc::SIGCHLD)) }?;
+    match waitpid(child, None)? {
+        WaitStatus::Exited(_, 0) => Ok(ExitCode::SUCCESS),
+        other => bail!("the child ended with {other:?}"),
+    }
+}
+
+/// More memory than there is.
+fn eat() -> ExitCode {
+    const PIECE: usize = 1 << 20;
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![1; PIECE]);
+    }
+}
+
+/// The same of memory that is no process's own: of all in its cgroup, this one looks no hungrier than others.
+fn eat_shared() -> Result<ExitCode> {
+    let mut file = fs::File::from(memfd_create("eaten", MFdFlags::MFD_CLOEXEC)?);
+    let piece = vec![1; 64 << 10];
+    loop {
+        file.write_all(&piece)?;
+    }
+}
+
+/// The first thread ends before another, which then ends the process with this code.
+fn leave_a_thread(code: i32) -> Result<ExitCode> {
+    thread::Builder::new().spawn(move || {
+        let is_over = || {
+            let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('Z'))
+        };
+        while !is_over() {
+            thread::yield_now();
+        }
+        process::exit(code);
+    })?;
+    // SAFETY: ends this thread alone; nothing is on its stack that the other one uses.
+    unsafe { libc::syscall(libc::SYS_exit, 7) };
+    bail!("the thread did not end")
+}
+
+fn exec_in_a_thread(words: &[OsString]) -> Result<ExitCode> {
+    let mut command = command(words)?;
+    let error = thread::spawn(move || command.exec()).join();
+    bail!("the thread did not execute anything: {error:?}")
+}

@@ -1,0 +1,276 @@
+//! Real pods of a private containerd under live hooks, one of which loses its address for good; what sandprobe tells of
+//! each, and what it finds wrong. Everything that this makes is gone at its end, however it ends.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use serde_json::{Deserializer, Value};
+use tests::{
+    containerd::Options,
+    finding::word,
+    interrupt::Interrupt,
+    kubelet::{Container, Kubelet, Pod},
+    node::Node,
+    story::{Act, Stage},
+    stream::Stream,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A runtime that is quick ends its part well within.
+const LEAK_GRACE: &str = "5s";
+
+/// What must be found of the last pod; the node may have troubles of its own.
+const EXPECTED: [&str; 3] =
+    ["duplicate_sandbox/after_completion", "teardown_out_of_order/pause_killed", LEAKED];
+const LEAKED: &str = "leaked_address/del_blind";
+
+/// What makes a timeline; the runtime's own programs are left out of it.
+const EVENTS: [&str; 20] = [
+    "pod.first_seen",
+    "pod.gone",
+    "sandbox.created",
+    "sandbox.ready",
+    "sandbox.stopped",
+    "container.started",
+    "container.exited",
+    "cni.started",
+    "cni.finished",
+    "netns.created",
+    "netns.destroyed",
+    "netns.freed",
+    "address.added",
+    "address.removed",
+    "cgroup.created",
+    "cgroup.removed",
+    "finding.opened",
+    "finding.confirmed",
+    "finding.closed",
+    "gap",
+];
+
+#[derive(Parser)]
+#[command(about = "Plays how a pod's address is leaked, for real, and shows what sandprobe tells and finds")]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    /// Keep the recording of the run here
+    #[arg(long, value_name = "FILE")]
+    keep: Option<String>,
+}
+
+/// A healthy pod, and what is worth watching in its life.
+struct Scene {
+    pod: Pod,
+    about: &'static str,
+    /// So often its container is run in the one sandbox.
+    attempts: u32,
+}
+
+const LEAK: &str = "its sandbox is over, and its address is never freed";
+
+fn scenes() -> Vec<Scene> {
+    const LITTLE: i64 = 16 << 20;
+    let hungry = Container { memory_limit: Some(LITTLE), ..Container::shell("eater", "tail /dev/zero") };
+    let agent = Pod { host_network: true, ..pod("agent", 3) };
+    vec![
+        Scene {
+            pod: pod("job", 1).with(Container::shell("main", "true")),
+            about: "a job: one container that exits 0",
+            attempts: 1,
+        },
+        Scene {
+            pod: pod("crasher", 2).with(Container::shell("main", "exit 1")),
+            about: "a container that crashes and is started again: the sandbox stays the same",
+            attempts: 3,
+        },
+        Scene {
+            pod: agent.with(Container::shell("main", "true")),
+            about: "on the host's network: no CNI call, named by its OCI bundle and log folder",
+            attempts: 1,
+        },
+        Scene { pod: pod("hungry", 4).with(hungry), about: "killed by the OOM killer", attempts: 1 },
+    ]
+}
+
+fn leaking() -> Pod {
+    pod("report", 5).with(Container::shell("main", "true"))
+}
+
+fn pod(name: &str, number: u32) -> Pod {
+    Pod::new(name, &format!("de300000-0000-4000-8000-{number:012}"))
+}
+
+fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    ensure!(!cli.options.dual_stack, "the demo's CNI plugin knows IPv4 alone: leave out --dual-stack");
+    let options = Options { keyed: true, ..cli.options };
+    let interrupt = Interrupt::watch()?;
+    let directory = tempfile::tempdir().context("make a temporary directory")?;
+    let recording = directory.path().join("demo.jsonl");
+
+    say("Starting a private containerd, and sandprobe beside it.");
+    let mut node = Node::start_with(&options)?;
+    let played = play(&mut node, &recording, &interrupt);
+    node.stop()?;
+    if interrupt.wait(Duration::ZERO) {
+        say("Interrupted: everything that was made is gone again.");
+        return Ok(ExitCode::FAILURE);
+    }
+    played?;
+    for scene in scenes() {
+        show(&recording, &scene.pod.name, scene.about)?;
+    }
+    show(&recording, &leaking().name, LEAK)?;
+    if let Some(file) = cli.keep {
+        std::fs::copy(&recording, &file).with_context(|| format!("keep the recording in {file}"))?;
+    }
+    say("\nWhat is wrong (sandprobe findings):");
+    sandprobe(&["findings"], &recording)?;
+    let found = found(&recording)?;
+    let missed: Vec<_> = EXPECTED.into_iter().filter(|word| !found.contains_key(*word)).collect();
+    if !missed.is_empty() {
+        say(&format!("\nNot found, though it was played: {}.", missed.join(", ")));
+        return Ok(ExitCode::FAILURE);
+    }
+    say("\nWhy the address is lost (sandprobe explain leaked_address):\n");
+    sandprobe(&["explain", &found[LEAKED]], &recording)?;
+    say(
+        "\nAll of it is gone again. What you saw was a replay of the run; cargo xtask run shows your own node live.",
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::print_stdout, reason = "the program's output")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+/// Runs every pod under a recording agent; an interruption is an error.
+fn play(node: &mut Node, recording: &Path, interrupt: &Interrupt) -> Result<()> {
+    let recording = recording.to_str().context("a temporary directory's name is text")?;
+    let network = node.network();
+    let store = format!("{}:{}", network.store().display(), network.name);
+    let settings = ["--node", "demo-node", "--ipam-store", &store, "--leak-grace", LEAK_GRACE];
+    let mut agent = Stream::start(&[&["record", recording], &settings[..]].concat())?;
+    let mut kubelet = node.kubelet()?;
+    for scene in scenes() {
+        interrupt.check()?;
+        say(&format!("Running {}: {}.", scene.pod.name, scene.about));
+        live(&mut kubelet, &scene)?;
+    }
+
+    let pod = leaking();
+    say(&format!("Running {}: a job whose address is leaked.", pod.name));
+    let mut done = Vec::new();
+    let mut stage = Stage::new(node)?.before_each(move |act| {
+        if let Some(told) = told(act, done.contains(&act)) {
+            say(&format!("  {told}"));
+        }
+        done.push(act);
+        interrupt.check()
+    });
+    stage.redundant_sandbox(&pod)?;
+    say(&format!(
+        "Waiting until sandprobe is sure: --leak-grace is {LEAK_GRACE} here, 2 minutes by default."
+    ));
+    for wanted in EXPECTED {
+        interrupt.check()?;
+        let is_told = agent.until(&format!("{wanted} confirmed"), |event| {
+            event["event"] == "finding.confirmed" && word(&event["finding"]) == wanted
+        });
+        if is_told.is_err() {
+            // What was found instead is shown, and then what was not.
+            break;
+        }
+    }
+    stage.clean()?;
+    agent.end().map(drop)
+}
+
+/// A step of the story, done for the first time or again, in words; what needs none is not told.
+fn told(act: Act, again: bool) -> Option<&'static str> {
+    match act {
+        Act::RunSandbox if again => Some("another sandbox is made, in which nothing will ever run"),
+        Act::RunSandbox => Some("a sandbox is made"),
+        Act::WaitForExit => Some("its only container exits 0"),
+        Act::StopSandbox if again => {
+            Some("the runtime stops the second sandbox: DEL with an empty CNI_NETNS")
+        }
+        Act::StopSandbox => Some("the runtime stops the sandbox: DEL, and the address is free"),
+        Act::KillSandbox => Some("its pause process is killed, behind the runtime's back"),
+        Act::LoseNetns => Some("the file that keeps its network namespace is removed"),
+        Act::RemoveSandbox
+        | Act::MakeCgroup
+        | Act::RunContainer
+        | Act::RemoveCgroup
+        | Act::StarveSandbox
+        | Act::BindNetns
+        | Act::EndRuntime
+        | Act::KillRuntime
+        | Act::ForgetAll
+        | Act::StartRuntime => None,
+    }
+}
+
+fn live(kubelet: &mut Kubelet, scene: &Scene) -> Result<()> {
+    let pod = &scene.pod;
+    kubelet.prepare(pod)?;
+    let sandbox = kubelet.run_sandbox(pod, 0)?;
+    for attempt in 0..scene.attempts {
+        let mut started = Vec::new();
+        for container in &pod.containers {
+            started.push(kubelet.run_container(pod, &sandbox, container, attempt)?);
+        }
+        for container in started {
+            kubelet.wait_exit(&container.id, LIMIT)?;
+        }
+    }
+    kubelet.stop_sandbox(&sandbox.id)?;
+    kubelet.remove_cgroup(pod)?;
+    kubelet.remove_sandbox(&sandbox.id)?;
+    kubelet.remove_logs(pod)
+}
+
+/// What was told of one pod, from the recording.
+fn show(recording: &Path, pod: &str, about: &str) -> Result<()> {
+    say(&format!("\n{pod}: {about}"));
+    let mut replay = Command::new("sandprobe");
+    replay.arg("replay").arg(recording).args(["--pod", pod]);
+    replay.args(EVENTS.iter().flat_map(|event| ["--event", event]));
+    let status = replay.status().context("start sandprobe replay")?;
+    ensure!(status.success(), "sandprobe replay ended with {status}");
+    Ok(())
+}
+
+/// One of its commands about findings, on the screen.
+fn sandprobe(arguments: &[&str], recording: &Path) -> Result<()> {
+    let mut command = Command::new("sandprobe");
+    let status = command.args(arguments).arg("--recording").arg(recording).status();
+    let status = status.with_context(|| format!("start sandprobe {}", arguments.join(" ")))?;
+    ensure!(status.success(), "sandprobe {} ended with {status}", arguments.join(" "));
+    Ok(())
+}
+
+/// The keys of what was found wrong with the last pod, by what it is.
+fn found(recording: &Path) -> Result<BTreeMap<String, String>> {
+    let pod = leaking();
+    let mut command = Command::new("sandprobe");
+    command.args(["findings", "--all", "--pod", &pod.name, "-o", "json", "--recording"]).arg(recording);
+    let output = command.output().context("start sandprobe findings")?;
+    ensure!(output.status.success(), "sandprobe findings ended with {}", output.status);
+    let mut found = BTreeMap::new();
+    for told in Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
+        let finding = told?;
+        if finding["pod"]["uid"] == pod.uid && finding["confirmed_at"].is_string() {
+            found.insert(word(&finding), finding["key"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,59 @@
+//! A private containerd for as long as a command runs, or until ctrl-C: real pods to look at, and no trace.
+
+use std::{
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use tests::{
+    containerd::{Containerd, Options},
+    interrupt::Interrupt,
+};
+
+#[derive(Parser)]
+#[command(about = "Runs a private containerd while a command runs, or until ctrl-C")]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    /// What to run, with the socket in CRI_SOCKET
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let interrupt = Interrupt::watch()?;
+    let containerd = Containerd::start(&cli.options)?;
+    let code = run(&containerd, &cli.command, &interrupt);
+    containerd.stop()?;
+    code
+}
+
+#[expect(clippy::print_stdout, reason = "the program's output")]
+fn run(containerd: &Containerd, command: &[String], interrupt: &Interrupt) -> Result<ExitCode> {
+    const LOOK: Duration = Duration::from_millis(50);
+    let Some((program, arguments)) = command.split_first() else {
+        println!("{}", containerd.socket().display());
+        while !interrupt.wait(Duration::MAX) {}
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("CRI_SOCKET", containerd.socket())
+        .spawn()
+        .with_context(|| format!("start {program}"))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if interrupt.wait(LOOK) {
+            // Of the same terminal, the command has been told to end by ctrl-C as we have; SIGTERM came to us
+            // alone, and the pods are about to go.
+            child.kill().with_context(|| format!("end {program}"))?;
+            break child.wait()?;
+        }
+    };
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

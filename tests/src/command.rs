@@ -1,0 +1,24 @@
+//! Running the node's own tools, with errors that carry what the tool said.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+/// Runs `program` and gives what it printed; a failure carries its standard error.
+pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
+    let result = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("start {program}; is it installed?"))?;
+    if !result.status.success() {
+        let error = String::from_utf8_lossy(&result.stderr);
+        bail!("{program} {} ended with {}: {}", arguments.join(" "), result.status, error.trim());
+    }
+    String::from_utf8(result.stdout).with_context(|| format!("{program} printed no text"))
+}
+
+/// Runs `program` for what it does.
+pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    output(program, arguments).map(drop)
+}

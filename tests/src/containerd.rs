@@ -1,0 +1,378 @@
+//! A containerd of our own on this machine: real pods, with nothing of the host's touched.
+//!
+//! Its image store, state, socket, network, bridge and runc root are its own. What it cannot help sharing with
+//! the host it shares under names of its own, and all of it is gone when the guard is dropped:
+//! * `/run/netns/cni-*` and `/run/containerd/s/*`, where containerd and its shims always put these;
+//! * `/var/lib/cni/{results,networks}`, where CNI keeps its cache and its addresses, under our network's name;
+//! * iptables chains of our network's pods, and the forwarding switch that a bridge turns on.
+//!
+//! A run that was killed leaves these behind; the next start removes them (a dead run's lock can be taken). Two
+//! things may stay: iptables' nat table, empty, where there is no `nft` to remove it, and a network namespace in
+//! which a killed containerd had not begun or had just ended its CNI call, since nothing says whose it is.
+
+mod before;
+mod bundle;
+mod config;
+mod conflist;
+mod network;
+mod plugin;
+mod residue;
+mod restart;
+mod sweep;
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use nix::{sys::signal::Signal, unistd::Pid};
+
+pub(crate) use conflist::Conflist;
+pub use network::{Keyed, Network};
+pub(crate) use sweep::forget;
+
+use crate::{clock, command, cri::Cri, image::Image, keyed::Faults, kubelet::Driver};
+use before::Before;
+
+/// Under software emulation a first start takes half a minute.
+const START: Duration = Duration::from_secs(120);
+const STOP: Duration = Duration::from_secs(30);
+
+/// What to start, and of what.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Options {
+    /// Directory of containerd, ctr and runc, looked into before the PATH
+    #[arg(long)]
+    pub binaries: Option<PathBuf>,
+    /// Who makes cgroups
+    #[arg(long, env = "CRI_CGROUP_DRIVER", value_enum, default_value_t)]
+    pub cgroup_driver: Driver,
+    /// Static program for the sandbox's image [default: the one built with this program]
+    #[arg(long)]
+    pub pause: Option<PathBuf>,
+    /// Static program for all other containers [default: /bin/busybox]
+    #[arg(long)]
+    pub busybox: Option<PathBuf>,
+    /// Give pods an IPv6 address too
+    #[arg(long)]
+    pub dual_stack: bool,
+    /// Give pods their addresses by a plugin that finds them through the network namespace, and so loses some
+    #[arg(long, conflicts_with = "dual_stack")]
+    pub keyed: bool,
+    /// Of that plugin.
+    #[arg(skip)]
+    pub faults: Faults,
+}
+
+/// Where one containerd keeps its things. Everything follows from the name, so that a dead run's can be found.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// State and sockets, in memory as containerd's own.
+    pub(crate) state: PathBuf,
+    /// Images, on disk as containerd's own.
+    pub(crate) root: PathBuf,
+}
+
+/// Debian's busybox-static, and the busybox of most others.
+const BUSYBOX: &str = "/bin/busybox";
+
+const STATES: &str = "/run/sandprobe-node";
+const ROOTS: &str = "/var/lib/sandprobe-node";
+
+/// A running containerd. Dropping it removes its pods, itself and all traces.
+#[derive(Debug)]
+pub struct Containerd {
+    place: Place,
+    options: Options,
+    process: Child,
+    network: Network,
+    socket: PathBuf,
+    /// Held until the end: tells other runs that this one lives.
+    _lock: File,
+}
+
+impl Containerd {
+    /// Starts a containerd, ready to run pods.
+    pub fn start(options: &Options) -> Result<Self> {
+        sweep_dead_runs()?;
+        let place = Place::new(format!("{:x}", std::process::id()));
+        for directory in [&place.state, &place.root] {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("make {}; root is needed", directory.display()))?;
+        }
+        let lock = File::create(place.lock())?;
+        lock.try_lock().context("lock the state directory")?;
+        match Self::start_in(&place, options) {
+            Ok((process, network)) => {
+                let socket = place.socket();
+                let options = options.clone();
+                let mut started = Self { place, options, process, network, socket, _lock: lock };
+                // From here on the guard cleans up.
+                started.wait_ready()?;
+                started.import_images()?;
+                Ok(started)
+            }
+            Err(error) => {
+                sweep::sweep(&place, &[]);
+                Err(error)
+            }
+        }
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Of the containerd process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Where containerd keeps the bundles of running containers.
+    pub fn state(&self) -> PathBuf {
+        self.place.containerd_state()
+    }
+
+    /// What containerd logged so far.
+    pub fn log(&self) -> Result<String> {
+        fs::read_to_string(self.place.log()).context("read containerd's log")
+    }
+
+    /// Removes everything, and says what would not go.
+    pub fn stop(mut self) -> Result<()> {
+        let problems = self.shut_down();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        bail!("the private containerd did not end in order: {}", problems.join("; "))
+    }
+
+    fn start_in(place: &Place, options: &Options) -> Result<(Child, Network)> {
+        let dual_stack = options.dual_stack;
+        let mut network = Network::private(place.network_name(), place.bridge(), dual_stack)?;
+        let mut plugins = config::plugins();
+        if options.keyed {
+            plugins = plugin::gather(&plugins, place.plugins())?;
+            network.keyed = Some(Keyed { store: place.addresses(), faults: options.faults });
+            network.make_store()?;
+        }
+        let version = config::Version::of(&program(options, "containerd"))?;
+        Before::take()?.save(&place.before())?;
+        fs::create_dir_all(place.cni_configuration())?;
+        fs::write(place.conflist(), network.conflist().to_string())?;
+        let configuration = config::text(version, place, &plugins, options.cgroup_driver);
+        fs::write(place.configuration(), configuration)?;
+        Ok((spawn(place, options)?, network))
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let socket = self.socket.clone();
+        let outcome = clock::poll("containerd ready", START, || {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("containerd ended with {status}");
+            }
+            // Refused until the socket listens, unimplemented until the CRI plugin is loaded.
+            Ok(Cri::connect(&socket).and_then(|mut cri| cri.version()).ok())
+        });
+        outcome
+            .map(drop)
+            .with_context(|| format!("its log ends with: {}", last_lines(&self.log().unwrap_or_default())))
+    }
+
+    fn import_images(&self) -> Result<()> {
+        let options = &self.options;
+        let ctr = program(options, "ctr");
+        let pause = options.pause.clone().map_or_else(|| beside_this_program("pause"), Ok)?;
+        let busybox = options.busybox.as_deref().unwrap_or(Path::new(BUSYBOX));
+        let images = [("pause", Image::pause(&pause)), ("busybox", Image::busybox(busybox)?)];
+        for (name, image) in images {
+            let archive = self.place.root.join(format!("{name}.tar"));
+            image.write(&archive)?;
+            let (socket, archive) = (path_text(&self.socket)?, path_text(&archive)?);
+            command::run(
+                path_text(&ctr)?,
+                &["--address", socket, "--namespace", "k8s.io", "images", "import", archive],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Ends the pods as the kubelet would, then containerd, then sweeps; gives what would not go.
+    fn shut_down(&mut self) -> Vec<String> {
+        let mut problems = Vec::new();
+        // A bundle goes with its sandbox.
+        let pods = bundle::pods(&self.place);
+        if matches!(self.process.try_wait(), Ok(None)) {
+            problems.extend(remove_pods(&self.socket).err().map(|error| format!("{error:#}")));
+            problems.extend(self.end_process().err().map(|error| format!("{error:#}")));
+        }
+        problems.extend(sweep::sweep(&self.place, &pods));
+        problems
+    }
+
+    fn end_process(&mut self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.process.id())?);
+        nix::sys::signal::kill(pid, Signal::SIGTERM).context("end containerd")?;
+        let ended = clock::poll("end of containerd", STOP, || Ok(self.process.try_wait()?));
+        if ended.is_err() {
+            self.process.kill().context("kill containerd")?;
+            self.process.wait().context("wait for containerd")?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        // After `stop` the place is gone and there is nothing to do. Nobody can be told of what goes wrong here.
+        if self.place.state.exists() {
+            self.shut_down();
+        }
+    }
+}
+
+impl Place {
+    fn new(name: String) -> Self {
+        Self { state: Path::new(STATES).join(&name), root: Path::new(ROOTS).join(&name), name }
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.state.join("lock")
+    }
+
+    fn before(&self) -> PathBuf {
+        self.state.join("before.json")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.state.join("containerd.sock")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.state.join("containerd.log")
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.state.join("config.toml")
+    }
+
+    fn cni_configuration(&self) -> PathBuf {
+        self.state.join("cni")
+    }
+
+    fn conflist(&self) -> PathBuf {
+        self.cni_configuration().join("10-sandprobe.conflist")
+    }
+
+    fn plugins(&self) -> PathBuf {
+        self.state.join("plugins")
+    }
+
+    /// Of our own plugin.
+    fn addresses(&self) -> PathBuf {
+        self.root.join("addresses")
+    }
+
+    fn containerd_root(&self) -> PathBuf {
+        self.root.join("containerd")
+    }
+
+    fn containerd_state(&self) -> PathBuf {
+        self.state.join("state")
+    }
+
+    fn runc_root(&self) -> PathBuf {
+        self.state.join("runc")
+    }
+
+    fn network_name(&self) -> String {
+        format!("sandprobe-{}", self.name)
+    }
+
+    /// At most 15 bytes, the kernel's bound on an interface's name: a process id has 6 hexadecimal digits.
+    fn bridge(&self) -> String {
+        format!("spr{}", self.name)
+    }
+}
+
+fn spawn(place: &Place, options: &Options) -> Result<Child> {
+    let log =
+        OpenOptions::new().create(true).append(true).open(place.log()).context("open containerd's log")?;
+    let mut command = Command::new(program(options, "containerd"));
+    command
+        .arg("--config")
+        .arg(place.configuration())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    if let Some(path) = search_path(options)? {
+        command.env("PATH", path);
+    }
+    // Out of the terminal's foreground group: ctrl-C is for us, who stop containerd in order.
+    command.process_group(0).spawn().context("start containerd; is it installed?")
+}
+
+/// Stops and removes every sandbox, so that CNI DEL is called for each.
+fn remove_pods(socket: &Path) -> Result<()> {
+    let mut cri = Cri::connect(socket)?;
+    for sandbox in cri.list_pod_sandbox()? {
+        cri.stop_pod_sandbox(&sandbox.id)?;
+        cri.remove_pod_sandbox(&sandbox.id)?;
+    }
+    Ok(())
+}
+
+/// Removes what runs that were killed left behind: those whose lock is free.
+fn sweep_dead_runs() -> Result<()> {
+    let Ok(entries) = fs::read_dir(STATES) else { return Ok(()) };
+    for entry in entries {
+        let place = Place::new(entry?.file_name().to_string_lossy().into_owned());
+        let Ok(lock) = File::open(place.lock()) else { continue };
+        match lock.try_lock() {
+            Ok(()) => drop(sweep::sweep(&place, &bundle::pods(&place))),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error).context("look at the lock of another run"),
+        }
+    }
+    Ok(())
+}
+
+fn program(options: &Options, name: &str) -> PathBuf {
+    options.binaries.as_ref().map_or_else(|| PathBuf::from(name), |directory| directory.join(name))
+}
+
+/// containerd finds its shim, and the shim finds runc, by the `PATH`.
+fn search_path(options: &Options) -> Result<Option<std::ffi::OsString>> {
+    let Some(directory) = &options.binaries else { return Ok(None) };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(directory.clone()).chain(std::env::split_paths(&path));
+    Ok(Some(std::env::join_paths(all).context("a directory in the PATH holds a colon")?))
+}
+
+/// A program that cargo built with this one: beside it, or one level up from a test.
+fn beside_this_program(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe().context("find the running program")?;
+    let found =
+        this.ancestors().skip(1).take(2).map(|directory| directory.join(name)).find(|path| path.exists());
+    found.with_context(|| format!("{name} is not beside {}: build the tests' programs first", this.display()))
+}
+
+fn path_text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is no text", path.display()))
+}
+
+fn last_lines(log: &str) -> String {
+    const KEPT: usize = 5;
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(KEPT)..].join(" | ")
+}

@@ -1,0 +1,56 @@
+//! Another network for a runtime that runs: it watches the directory of its networks' configurations.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::Network;
+use crate::{clock, cri::Cri};
+
+/// Under emulation it takes a second.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A file in that directory.
+#[derive(Debug)]
+pub(crate) struct Conflist {
+    file: PathBuf,
+    socket: PathBuf,
+}
+
+impl Conflist {
+    pub(crate) fn new(file: PathBuf, socket: &Path) -> Self {
+        Self { file, socket: socket.to_owned() }
+    }
+
+    /// Returns when the runtime goes by it.
+    pub(crate) fn put(&self, network: &Network) -> Result<()> {
+        self.write(network)?;
+        let text = network.conflist().to_string();
+        self.wait("the new network", |loaded| loaded.contains(&text))
+    }
+
+    /// For a runtime that is yet to start.
+    pub(crate) fn write(&self, network: &Network) -> Result<()> {
+        // By its name, which is no network's, it is not read before it is whole.
+        let fresh = self.file.with_extension("new");
+        fs::write(&fresh, network.conflist().to_string())
+            .and_then(|()| fs::rename(&fresh, &self.file))
+            .with_context(|| format!("write {}", self.file.display()))
+    }
+
+    /// Takes the network away, and returns when the runtime has left it.
+    pub(crate) fn withdraw(&self, network: &Network) -> Result<()> {
+        fs::remove_file(&self.file).with_context(|| format!("remove {}", self.file.display()))?;
+        let text = network.conflist().to_string();
+        self.wait("the end of a network", |loaded| !loaded.is_empty() && !loaded.contains(&text))
+    }
+
+    fn wait(&self, what: &str, reached: impl Fn(&[String]) -> bool) -> Result<()> {
+        let mut cri = Cri::connect(&self.socket)?;
+        clock::poll(what, LIMIT, || Ok(reached(&cri.network_configurations()?).then_some(())))
+    }
+}

@@ -1,0 +1,173 @@
+//! The pods' network: a bridge and a range of addresses that nothing else on the machine uses.
+
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::{Value, json};
+
+use crate::keyed::{self, Faults, Settings};
+
+/// Where host-local keeps the addresses of every network.
+const HOST_LOCAL: &str = "/var/lib/cni/networks";
+
+/// A CNI network of the plugins bridge, host-local and portmap, or of our own plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Of the network, also in the names of CNI's cache files and in the comments of its iptables rules.
+    pub name: String,
+    pub bridge: String,
+    /// One for each family, as `10.231.0.0/22`.
+    pub subnets: Vec<String>,
+    /// Of our own plugin, which has no bridge.
+    pub keyed: Option<Keyed>,
+}
+
+/// What our own plugin is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    pub store: PathBuf,
+    pub faults: Faults,
+}
+
+impl Network {
+    /// A network with a subnet no route of this machine touches; `dual_stack` adds one of IPv6.
+    pub(super) fn private(name: String, bridge: String, dual_stack: bool) -> Result<Self> {
+        let routes = fs::read_to_string("/proc/net/route").context("read /proc/net/route")?;
+        // Different runs begin the search at different places, and so do not race for the same subnet.
+        let first = std::process::id();
+        let free = (0..SUBNETS)
+            .map(|step| subnet(first.wrapping_add(step)))
+            .find(|start| !is_routed(*start, &routes));
+        let free = free.ok_or_else(|| anyhow!("every subnet of 10.231.0.0/16 is in use on this machine"))?;
+        let mut subnets = vec![format!("{free}/{PREFIX}")];
+        if dual_stack {
+            let [_, _, high, low] = free.octets();
+            subnets.push(format!("fd5a:{high:x}{low:02x}::/64"));
+        }
+        Ok(Self { name, bridge, subnets, keyed: None })
+    }
+
+    /// Where the addresses that are given out have a file each.
+    pub fn store(&self) -> PathBuf {
+        match &self.keyed {
+            Some(keyed) => keyed.store.clone(),
+            None => Path::new(HOST_LOCAL).join(&self.name),
+        }
+    }
+
+    /// Makes our own plugin's store, which anybody may look for before the first address is given out.
+    pub(crate) fn make_store(&self) -> Result<()> {
+        let Some(keyed) = &self.keyed else { return Ok(()) };
+        fs::create_dir_all(&keyed.store).with_context(|| format!("make {}", keyed.store.display()))
+    }
+
+    /// The configuration for CNI.
+    pub fn conflist(&self) -> Value {
+        const VERSION: &str = "0.4.0";
+        let plugins = match &self.keyed {
+            Some(keyed) => {
+                let range = self.subnets.first().map_or("", String::as_str);
+                let mut plugin = json!(Settings::new(VERSION, &keyed.store, range, keyed.faults));
+                plugin["type"] = json!(keyed::TYPE);
+                json!([plugin])
+            }
+            None => self.bridged(),
+        };
+        json!({ "cniVersion": VERSION, "name": self.name, "plugins": plugins })
+    }
+
+    fn bridged(&self) -> Value {
+        let ranges: Vec<_> = self.subnets.iter().map(|subnet| json!([{ "subnet": subnet }])).collect();
+        let everywhere = |subnet: &String| if subnet.contains(':') { "::/0" } else { "0.0.0.0/0" };
+        let routes: Vec<_> = self.subnets.iter().map(|subnet| json!({ "dst": everywhere(subnet) })).collect();
+        json!([
+            {
+                "type": "bridge",
+                "bridge": self.bridge,
+                "isGateway": true,
+                "ipMasq": true,
+                "hairpinMode": true,
+                "ipam": { "type": "host-local", "ranges": ranges, "routes": routes },
+            },
+            { "type": "portmap", "capabilities": { "portMappings": true } },
+        ])
+    }
+}
+
+/// Room for a thousand pods at once.
+const PREFIX: u32 = 22;
+const SUBNETS: u32 = 64;
+
+/// One of the /22 of 10.231.0.0/16.
+fn subnet(number: u32) -> Ipv4Addr {
+    let start = u32::from(Ipv4Addr::new(10, 231, 0, 0));
+    Ipv4Addr::from(start + ((number % SUBNETS) << (32 - PREFIX)))
+}
+
+/// True if a route other than the default one covers some of the subnet.
+///
+/// A line of `/proc/net/route` is `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`, the addresses in
+/// hexadecimal of the machine's byte order.
+fn is_routed(start: Ipv4Addr, routes: &str) -> bool {
+    let start = u32::from(start);
+    let own = u32::MAX << (32 - PREFIX);
+    routes.lines().skip(1).any(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let address = |index: usize| {
+            fields.get(index).and_then(|text| u32::from_str_radix(text, 16).ok()).map(u32::from_be)
+        };
+        let (Some(destination), Some(mask)) = (address(1), address(7)) else { return false };
+        let shared = mask & own;
+        mask != 0 && destination & shared == start & shared
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTES: &str = "\
+Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT
+eth0\t00000000\t010000C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t0004E70A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0";
+
+    #[test]
+    fn avoids_subnets_that_have_a_route() {
+        assert!(!is_routed(subnet(0), ROUTES));
+        assert!(is_routed(subnet(1), ROUTES));
+        assert_eq!(subnet(1), Ipv4Addr::new(10, 231, 4, 0));
+        assert_eq!(subnet(65), subnet(1));
+    }
+
+    #[test]
+    fn a_dual_stack_network_has_a_range_and_a_route_for_each_family() {
+        let network = Network {
+            name: "n".to_owned(),
+            bridge: "b".to_owned(),
+            subnets: vec!["10.231.4.0/22".to_owned(), "fd5a:400::/64".to_owned()],
+            keyed: None,
+        };
+        let ipam = &network.conflist()["plugins"][0]["ipam"];
+        assert_eq!(ipam["ranges"], json!([[{ "subnet": "10.231.4.0/22" }], [{ "subnet": "fd5a:400::/64" }]]));
+        assert_eq!(ipam["routes"], json!([{ "dst": "0.0.0.0/0" }, { "dst": "::/0" }]));
+    }
+
+    #[test]
+    fn our_own_plugin_is_told_its_store_and_range() {
+        let network = Network {
+            name: "n".to_owned(),
+            bridge: String::new(),
+            subnets: vec!["10.231.4.0/22".to_owned()],
+            keyed: Some(Keyed { store: PathBuf::from("/s"), faults: Faults::default() }),
+        };
+        let conflist = network.conflist();
+        let plugin = &conflist["plugins"][0];
+        assert_eq!((&plugin["type"], &plugin["store"]), (&json!("keyed"), &json!("/s")));
+        assert_eq!((&plugin["range"], &conflist["name"]), (&json!("10.231.4.0/22"), &json!("n")));
+        assert_eq!(network.store(), Path::new("/s"));
+    }
+}

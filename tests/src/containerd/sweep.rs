@@ -1,0 +1,146 @@
+//! Removing what one containerd left on the machine, by name alone: the same for a run that ended in order and
+//! for one that was killed.
+//!
+//! Invariant: only what carries the run's own name or lies in its own directories is touched.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, umount2},
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::{
+    Place,
+    before::Before,
+    bundle::{self, PodTrace},
+    residue,
+};
+use crate::{clock, command};
+
+/// One kind of thing that may be left.
+type Step = fn(&Place) -> Result<()>;
+
+/// Removes everything, `pods` being those of before their end, and gives a line for each thing that would not
+/// go.
+pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
+    const BEFORE_PODS: [(&str, Step); 3] =
+        [("containers", remove_containers), ("processes", kill_processes), ("mounts", unmount)];
+    const AFTER_PODS: [(&str, Step); 5] = [
+        ("pod networks", residue::remove_pods),
+        ("iptables rules", residue::remove_rules),
+        ("bridge", residue::remove_bridge),
+        ("state of before", restore),
+        ("own directories", remove_directories),
+    ];
+    // Each is tried, whatever became of those before it.
+    let problem = |(what, step): (&str, Step)| step(place).err().map(|error| format!("{what}: {error:#}"));
+    let mut problems: Vec<_> = BEFORE_PODS.into_iter().filter_map(problem).collect();
+    problems.extend(
+        pods.iter().filter_map(|pod| bundle::remove(pod).err()).map(|error| format!("pod: {error:#}")),
+    );
+    problems.extend(AFTER_PODS.into_iter().filter_map(problem));
+    problems
+}
+
+/// Ends the containers and the runtime, and removes these directories, in which it keeps what it knows. What else
+/// pods have stays: to the runtime they have never been.
+pub(crate) fn forget(place: &Place, known: &[PathBuf]) -> Result<()> {
+    remove_containers(place)?;
+    kill_processes(place)?;
+    unmount(place)?;
+    for directory in known {
+        fs::remove_dir_all(directory).with_context(|| format!("remove {}", directory.display()))?;
+    }
+    Ok(())
+}
+
+/// Has runc kill and forget what is still listed in its root, which removes the containers' cgroups too.
+fn remove_containers(place: &Place) -> Result<()> {
+    let root = place.runc_root().join("k8s.io");
+    for container in names(&root)? {
+        command::run("runc", &["--root", &root.to_string_lossy(), "delete", "--force", &container])?;
+    }
+    Ok(())
+}
+
+/// Kills containerd if it is still there, and its shims.
+fn kill_processes(place: &Place) -> Result<()> {
+    const LIMIT: Duration = Duration::from_secs(10);
+    let processes = || -> Result<Vec<i32>> {
+        let pids = names(Path::new("/proc"))?.into_iter().filter_map(|name| name.parse().ok());
+        Ok(pids.filter(|pid| is_runtime_of(*pid, place)).collect())
+    };
+    for pid in processes()? {
+        match kill(Pid::from_raw(pid), Signal::SIGKILL) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => return Err(error).with_context(|| format!("kill process {pid}")),
+        }
+    }
+    // A dying process may still hold a mount.
+    clock::poll("end of containerd and its shims", LIMIT, || Ok(processes()?.is_empty().then_some(())))
+}
+
+/// True for a containerd or a shim with one of our files among its arguments.
+fn is_runtime_of(pid: i32, place: &Place) -> bool {
+    let Ok(arguments) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    let mut arguments = arguments.split(|byte| *byte == 0).map(|bytes| Path::new(OsStr::from_bytes(bytes)));
+    let program = arguments.next().and_then(Path::file_name);
+    let is_runtime = program.is_some_and(|name| name == "containerd" || name == "containerd-shim-runc-v2");
+    is_runtime && arguments.any(|argument| argument == place.socket() || argument == place.configuration())
+}
+
+/// Unmounts the root file systems and shared memory of containers, the deepest first.
+fn unmount(place: &Place) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("read /proc/self/mountinfo")?;
+    let mut ours: Vec<_> = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4).map(PathBuf::from))
+        .filter(|mount| mount.starts_with(&place.state) || mount.starts_with(&place.root))
+        .collect();
+    ours.sort();
+    for mount in ours.iter().rev() {
+        umount2(mount, MntFlags::MNT_DETACH).with_context(|| format!("unmount {}", mount.display()))?;
+    }
+    Ok(())
+}
+
+fn restore(place: &Place) -> Result<()> {
+    // Absent if the start failed before anything was changed.
+    if place.before().exists() { Before::load(&place.before())?.restore() } else { Ok(()) }
+}
+
+fn remove_directories(place: &Place) -> Result<()> {
+    // The state last: while its lock is there, a failed sweep is tried again by the next run.
+    for directory in [&place.root, &place.state] {
+        match fs::remove_dir_all(directory) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("remove {}", directory.display())),
+        }
+        // Of all runs; in use while there is another.
+        if let Some(parent) = directory.parent() {
+            let _ = fs::remove_dir(parent);
+        }
+    }
+    Ok(())
+}
+
+/// What a directory holds; nothing if it is not there.
+pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("list {}", directory.display())),
+    };
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}

@@ -1,0 +1,150 @@
+//! Container images built here, file by file: no registry, no build tool, the same bytes every time.
+//!
+//! The format is the "docker archive" that every runtime imports: a layer, a configuration and a manifest,
+//! all in one tar file.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use crate::command;
+
+/// The sandbox's image. Fully qualified, as runtimes look it up.
+pub const PAUSE: &str = "docker.io/local/pause:1";
+/// The image of every other container: one static program with many names.
+pub const BUSYBOX: &str = "docker.io/local/busybox:1";
+
+/// An image of one layer.
+#[derive(Debug)]
+pub struct Image {
+    reference: &'static str,
+    /// Where each program comes from, and where in the image it goes.
+    programs: Vec<(PathBuf, String)>,
+    /// Symbolic links, each with its target.
+    links: Vec<(String, String)>,
+    command: Vec<String>,
+}
+
+impl Image {
+    /// The sandbox's image, around our own static `pause`.
+    pub fn pause(program: &Path) -> Self {
+        Self {
+            reference: PAUSE,
+            programs: vec![(program.to_owned(), "bin/pause".to_owned())],
+            links: Vec::new(),
+            command: vec!["/bin/pause".to_owned()],
+        }
+    }
+
+    /// The machine's static busybox with a link for each of its programs.
+    pub fn busybox(program: &Path) -> Result<Self> {
+        let text = program.to_str().context("the path of busybox is no text")?;
+        let names = command::output(text, &["--list"])?;
+        let link = |name: &str| (format!("bin/{name}"), "busybox".to_owned());
+        Ok(Self {
+            reference: BUSYBOX,
+            programs: vec![(program.to_owned(), "bin/busybox".to_owned())],
+            links: names.lines().filter(|name| *name != "busybox").map(link).collect(),
+            command: vec!["/bin/sh".to_owned()],
+        })
+    }
+
+    /// Writes the archive.
+    pub fn write(&self, archive: &Path) -> Result<()> {
+        let layer = self.layer()?;
+        let layer_digest = hex(&layer);
+        let configuration = json!({
+            "architecture": "amd64",
+            "os": "linux",
+            "created": "1970-01-01T00:00:00Z",
+            "config": { "Env": ["PATH=/bin"], "Cmd": self.command },
+            "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer_digest}")] },
+            "history": [{ "created": "1970-01-01T00:00:00Z" }],
+        })
+        .to_string();
+        let configuration_name = format!("{}.json", hex(configuration.as_bytes()));
+        let layer_name = format!("{layer_digest}/layer.tar");
+        let manifest = json!([{
+            "Config": configuration_name,
+            "RepoTags": [self.reference],
+            "Layers": [layer_name],
+        }])
+        .to_string();
+
+        let file = File::create(archive).with_context(|| format!("make {}", archive.display()))?;
+        let mut outer = Builder::new(file);
+        add_file(&mut outer, &configuration_name, 0o644, configuration.as_bytes())?;
+        add_file(&mut outer, &layer_name, 0o644, &layer)?;
+        add_file(&mut outer, "manifest.json", 0o644, manifest.as_bytes())?;
+        outer.into_inner()?.flush().with_context(|| format!("write {}", archive.display()))
+    }
+
+    fn layer(&self) -> Result<Vec<u8>> {
+        let mut layer = Builder::new(Vec::new());
+        for directory in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+            let mut header = header(EntryType::Directory, 0o755, 0);
+            layer.append_data(&mut header, directory, std::io::empty())?;
+        }
+        for (source, target) in &self.programs {
+            let program = fs::read(source).with_context(|| format!("read {}", source.display()))?;
+            if needs_interpreter(&program) {
+                bail!("{} is linked dynamically and cannot run in an image of its own", source.display());
+            }
+            add_file(&mut layer, target, 0o755, &program)?;
+        }
+        for (name, target) in &self.links {
+            layer.append_link(&mut header(EntryType::Symlink, 0o777, 0), name, target)?;
+        }
+        Ok(layer.into_inner()?)
+    }
+}
+
+fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header
+}
+
+fn add_file<W: Write>(archive: &mut Builder<W>, name: &str, mode: u32, bytes: &[u8]) -> Result<()> {
+    let size = u64::try_from(bytes.len())?;
+    archive
+        .append_data(&mut header(EntryType::Regular, mode, size), name, bytes)
+        .with_context(|| format!("add {name} to the archive"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A dynamic program names its loader; nothing in a static one does.
+fn needs_interpreter(program: &[u8]) -> bool {
+    const LOADER: &[u8] = b"/ld-linux-x86-64.so.2\0";
+    // The name is in the first page, where the linker puts the PT_INTERP segment.
+    let first = &program[..program.len().min(4096)];
+    first.windows(LOADER.len()).any(|window| window == LOADER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_a_dynamic_program_by_its_loader() {
+        let mut program = b"\x7fELF".to_vec();
+        assert!(!needs_interpreter(&program));
+        program.extend_from_slice(b"/lib64/ld-linux-x86-64.so.2\0");
+        assert!(needs_interpreter(&program));
+    }
+}

@@ -1,0 +1,186 @@
+//! The network's configuration: what the plugin reads and the harness writes.
+
+use std::{
+    fmt,
+    io::Read,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use anyhow::{Context as _, Error, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    #[serde(rename = "cniVersion", default)]
+    pub cni_version: String,
+    /// Where the addresses are, a file each. Without it nothing but VERSION can be answered.
+    store: Option<PathBuf>,
+    /// As `10.231.4.0/22`.
+    range: Option<String>,
+    #[serde(default)]
+    pub faults: Faults,
+    /// Of a GC alone.
+    #[serde(rename = "cni.dev/valid-attachments", default, skip_serializing_if = "Option::is_none")]
+    pub valid_attachments: Option<Vec<Attachment>>,
+}
+
+/// Who holds an address: a sandbox, on an interface of its.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Attachment {
+    #[serde(rename = "containerID")]
+    pub container: String,
+    #[serde(rename = "ifname")]
+    pub interface: String,
+}
+
+/// What goes wrong on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Faults {
+    pub adds_fail: Times,
+    /// Whether an ADD that was told to fail has reserved an address by then, which stays.
+    pub failed_adds_reserve: bool,
+    pub add_takes_ms: u64,
+    /// Of those with a namespace: one without never fails.
+    pub dels_fail: Times,
+}
+
+/// Which calls a fault is for, counted over the life of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Times {
+    First(u64),
+    Always,
+}
+
+/// IPv4 addresses that start alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    start: u32,
+    length: u8,
+}
+
+impl Settings {
+    #[must_use]
+    pub fn new(cni_version: &str, store: &Path, range: &str, faults: Faults) -> Self {
+        Self {
+            cni_version: cni_version.to_owned(),
+            store: Some(store.to_owned()),
+            range: Some(range.to_owned()),
+            faults,
+            valid_attachments: None,
+        }
+    }
+
+    pub(super) fn read(from: impl Read) -> Result<Self> {
+        serde_json::from_reader(from).context("the network's configuration cannot be understood")
+    }
+
+    pub(super) fn store(&self) -> Result<&Path> {
+        self.store.as_deref().context("the network's configuration has no store")
+    }
+
+    pub(super) fn range(&self) -> Result<Range> {
+        self.range.as_deref().context("the network's configuration has no range")?.parse()
+    }
+}
+
+impl Times {
+    pub(super) fn includes(self, failed: u64) -> bool {
+        match self {
+            Self::First(times) => failed < times,
+            Self::Always => true,
+        }
+    }
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self::First(0)
+    }
+}
+
+impl Range {
+    pub(super) fn length(self) -> u8 {
+        self.length
+    }
+
+    pub(super) fn gateway(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.start + 1)
+    }
+
+    /// All that pods may have, from after `last` on and round again: neither the network's own, the gateway's nor
+    /// that of all.
+    pub(super) fn after(self, last: Option<Ipv4Addr>) -> impl Iterator<Item = Ipv4Addr> {
+        let (first, end) = (self.start + 2, self.start | !self.mask());
+        let next =
+            last.map(|last| u32::from(last).saturating_add(1)).filter(|next| (first..end).contains(next));
+        let next = next.unwrap_or(first);
+        (next..end).chain(first..next).map(Ipv4Addr::from)
+    }
+
+    fn mask(self) -> u32 {
+        u32::MAX << (32 - u32::from(self.length))
+    }
+}
+
+impl FromStr for Range {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (start, length) = text.split_once('/').with_context(|| format!("no range: {text:?}"))?;
+        let start: Ipv4Addr = start.parse().with_context(|| format!("no address: {start:?}"))?;
+        let length = length.parse().with_context(|| format!("no length: {length:?}"))?;
+        ensure!((8..=30).contains(&length), "a range is from /8 to /30: {text}");
+        let range = Self { start: start.into(), length };
+        ensure!(range.start & !range.mask() == 0, "{text} does not begin where it says");
+        Ok(range)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", Ipv4Addr::from(self.start), self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_goes_round_from_the_last() {
+        let range: Range = "10.9.0.0/29".parse().unwrap();
+        let octets = |last: Option<&str>| {
+            let last = last.map(|last| last.parse().unwrap());
+            range.after(last).map(|address| address.octets()[3]).collect::<Vec<_>>()
+        };
+        assert_eq!(octets(None), [2, 3, 4, 5, 6]);
+        assert_eq!(octets(Some("10.9.0.4")), [5, 6, 2, 3, 4]);
+        assert_eq!(octets(Some("10.9.0.6")), [2, 3, 4, 5, 6]);
+        // The range is another than before.
+        assert_eq!(octets(Some("10.8.0.6")), [2, 3, 4, 5, 6]);
+        assert_eq!(
+            (range.gateway().to_string(), range.to_string()),
+            ("10.9.0.1".into(), "10.9.0.0/29".into())
+        );
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused() {
+        for text in ["", "10.9.0.0", "10.9.0.0/33", "10.9.0.0/31", "10.9.0.1/24", "fd00::/64"] {
+            assert!(text.parse::<Range>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_are_read_as_they_are_written() {
+        let faults = Faults { dels_fail: Times::Always, adds_fail: Times::First(3), ..Faults::default() };
+        let settings = Settings::new("0.4.0", Path::new("/s"), "10.9.0.0/29", faults);
+        let text = serde_json::to_vec(&settings).unwrap();
+        assert_eq!(Settings::read(text.as_slice()).unwrap(), settings);
+        assert_eq!(Settings::read(&b"{}"[..]).unwrap().faults, Faults::default());
+    }
+}

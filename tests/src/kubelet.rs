@@ -1,0 +1,190 @@
+//! A small kubelet: what the real one does around a pod, in its order, with the true times and numbers kept.
+//!
+//! Pod cgroup and log directory first, then the sandbox, then the containers; at the end the sandbox is
+//! stopped, the pod's cgroup goes at once, and the dead sandbox stays listed until it is removed.
+
+mod cgroup;
+mod life;
+mod pod;
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use serde::{Deserialize, Serialize};
+
+pub use cgroup::Driver;
+pub(crate) use life::timed;
+pub use life::{ContainerLife, PodLife, SandboxLife, Step};
+pub use pod::{Container, Pod, Qos};
+
+use crate::{
+    cgroupfs::CgroupId,
+    clock,
+    cri::{Cri, info_pid, message::ContainerState},
+};
+use cgroup::Cgroups;
+
+const LOGS: &str = "/var/log/pods";
+
+/// One connection's worth of kubelet; [`Kubelet::another`] gives more for the same node.
+pub struct Kubelet {
+    cri: Cri,
+    cgroups: Arc<Cgroups>,
+}
+
+/// A sandbox that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    pub id: String,
+    pub attempt: u32,
+    /// Of its pause process.
+    pub pid: i32,
+    /// The inode of its network namespace; the node's own for a host-network pod.
+    pub netns: u64,
+    /// IPv4 first on a dual-stack network; none for a host-network pod.
+    pub addresses: Vec<String>,
+}
+
+/// A container that was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    pub id: String,
+    /// 0 if the runtime knew of its end before it could be asked.
+    pub pid: i32,
+}
+
+/// How a container ended, in the runtime's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub code: i32,
+    /// `Completed`, `Error`, or `OOMKilled` where it heard of that in time.
+    pub reason: String,
+}
+
+impl Kubelet {
+    pub fn new(socket: &Path, driver: Driver) -> Result<Self> {
+        Ok(Self { cri: Cri::connect(socket)?, cgroups: Arc::new(Cgroups::new(driver)?) })
+    }
+
+    /// The same node's kubelet with a connection of its own, for another thread.
+    pub fn another(&self) -> Result<Self> {
+        Ok(Self { cri: self.cri.reconnect()?, cgroups: Arc::clone(&self.cgroups) })
+    }
+
+    pub fn cri(&mut self) -> &mut Cri {
+        &mut self.cri
+    }
+
+    /// Makes the pod's cgroup and log directory, and gives the cgroup's ids.
+    pub fn prepare(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
+        let ids = self.cgroups.make(pod)?;
+        let logs = log_directory(pod);
+        fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
+        Ok(ids)
+    }
+
+    /// Starts a sandbox; `attempt` counts those of the same pod.
+    pub fn run_sandbox(&mut self, pod: &Pod, attempt: u32) -> Result<Sandbox> {
+        let config = pod.sandbox_config(attempt, &self.cgroup_parent(pod), &log_directory(pod));
+        let id = self.cri.run_pod_sandbox(config)?;
+        let answer = self.cri.pod_sandbox_status(&id)?;
+        let pid = info_pid(&answer.info).with_context(|| format!("process id of sandbox {id}"))?;
+        let network = answer.status.and_then(|status| status.network).unwrap_or_default();
+        let first = Some(network.ip).filter(|ip| !ip.is_empty());
+        let others = network.additional_ips.into_iter().map(|other| other.ip);
+        let namespace = format!("/proc/{pid}/ns/net");
+        let netns = fs::metadata(&namespace).with_context(|| format!("look at {namespace}"))?.ino();
+        Ok(Sandbox { id, attempt, pid, netns, addresses: first.into_iter().chain(others).collect() })
+    }
+
+    /// Creates and starts a container; `attempt` counts its restarts in the pod.
+    pub fn run_container(
+        &mut self,
+        pod: &Pod,
+        sandbox: &Sandbox,
+        container: &Container,
+        attempt: u32,
+    ) -> Result<Started> {
+        let logs = log_directory(pod);
+        // The runtime opens the log file and expects its directory.
+        let directory = logs.join(&container.name);
+        fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
+        let sandbox_config = pod.sandbox_config(sandbox.attempt, &self.cgroup_parent(pod), &logs);
+        let id = self.cri.create_container(
+            &sandbox.id,
+            pod.container_config(container, attempt),
+            sandbox_config,
+        )?;
+        self.cri.start_container(&id)?;
+        let pid = self.cri.container_pid(&id)?;
+        Ok(Started { id, pid })
+    }
+
+    /// Waits until a container's program has ended and the runtime knows.
+    pub fn wait_exit(&mut self, container: &str, limit: Duration) -> Result<Exit> {
+        let what = format!("exit of container {container}");
+        clock::poll(&what, limit, || {
+            let status = self.cri.container_status(container)?;
+            let ended = ContainerState::try_from(status.state) == Ok(ContainerState::Exited);
+            Ok(ended.then_some(Exit { code: status.exit_code, reason: status.reason }))
+        })
+    }
+
+    /// Ends the sandbox and all in it; the runtime calls CNI DEL. What fails is asked for again: containerd 1.6 loses its
+    /// own race with a shim that ends just then ("ttrpc: closed").
+    pub fn stop_sandbox(&mut self, sandbox: &str) -> Result<()> {
+        const AGAIN: u32 = 4;
+        for _ in 0..AGAIN {
+            if self.try_stop_sandbox(sandbox).is_ok() {
+                return Ok(());
+            }
+        }
+        self.try_stop_sandbox(sandbox)
+    }
+
+    /// The same, once.
+    pub fn try_stop_sandbox(&mut self, sandbox: &str) -> Result<()> {
+        self.cri.stop_pod_sandbox(sandbox)
+    }
+
+    /// Forgets a stopped sandbox and its containers, as the kubelet's garbage collection does later.
+    pub fn remove_sandbox(&mut self, sandbox: &str) -> Result<()> {
+        self.cri.remove_pod_sandbox(sandbox)
+    }
+
+    /// Kills what is left in the pod's cgroup and removes it, as housekeeping does with a pod that ended.
+    pub fn remove_cgroup(&self, pod: &Pod) -> Result<()> {
+        self.cgroups.remove(pod)
+    }
+
+    /// The pod's cgroup in each hierarchy that is there.
+    pub fn cgroup_directories(&self, pod: &Pod) -> Vec<PathBuf> {
+        self.cgroups.directories(pod)
+    }
+
+    pub fn remove_logs(&self, pod: &Pod) -> Result<()> {
+        let logs = log_directory(pod);
+        fs::remove_dir_all(&logs).with_context(|| format!("remove {}", logs.display()))
+    }
+
+    /// What the kubelet passes as `cgroup_parent`: a path, or a slice's name.
+    pub fn cgroup_parent(&self, pod: &Pod) -> String {
+        self.cgroups.parent(pod)
+    }
+
+    /// The inode of the node's own network namespace, which host-network pods share.
+    pub fn host_netns() -> Result<u64> {
+        let path = "/proc/self/ns/net";
+        Ok(fs::metadata(path).map_err(|error| anyhow!("look at {path}: {error}"))?.ino())
+    }
+}
+
+fn log_directory(pod: &Pod) -> PathBuf {
+    Path::new(LOGS).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+}

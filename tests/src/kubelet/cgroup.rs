@@ -1,0 +1,164 @@
+//! The pod's own cgroup, which the kubelet makes before the sandbox and removes soon after the pod's end.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::{Pod, Qos};
+use crate::{
+    cgroupfs::{self, CgroupId, Hierarchy},
+    command,
+};
+
+/// Who makes cgroups: the kubelet and runc themselves, or systemd on their behalf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    #[default]
+    Cgroupfs,
+    Systemd,
+}
+
+/// The node's pod cgroups.
+pub(super) struct Cgroups {
+    driver: Driver,
+    hierarchies: Vec<Hierarchy>,
+}
+
+impl Cgroups {
+    pub(super) fn new(driver: Driver) -> Result<Self> {
+        if driver == Driver::Systemd {
+            ensure!(
+                Path::new("/run/systemd/system").exists(),
+                "the systemd cgroup driver needs systemd as the first process of this machine"
+            );
+        }
+        Ok(Self { driver, hierarchies: cgroupfs::hierarchies()? })
+    }
+
+    /// What the kubelet passes to the runtime as `cgroup_parent`.
+    pub(super) fn parent(&self, pod: &Pod) -> String {
+        match self.driver {
+            Driver::Cgroupfs => path(pod),
+            Driver::Systemd => slices(pod).pop().unwrap_or_default(),
+        }
+    }
+
+    /// Makes the pod's cgroup in every hierarchy, and gives its ids.
+    pub(super) fn make(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
+        match self.driver {
+            Driver::Cgroupfs => self.make_directories(&path(pod))?,
+            // A slice needs no unit file: its name says where it belongs, and starting it starts its parents.
+            Driver::Systemd => command::run("systemctl", &["start", &self.parent(pod)])?,
+        }
+        let directory = self.directory(pod);
+        let present = self.hierarchies.iter().filter(|hierarchy| hierarchy.directory(&directory).exists());
+        present.map(|hierarchy| hierarchy.id_of(&directory)).collect()
+    }
+
+    pub(super) fn remove(&self, pod: &Pod) -> Result<()> {
+        let directory = self.directory(pod);
+        for hierarchy in &self.hierarchies {
+            cgroupfs::kill(&hierarchy.directory(&directory))?;
+        }
+        if self.driver == Driver::Systemd {
+            return command::run("systemctl", &["stop", &self.parent(pod)]);
+        }
+        for hierarchy in &self.hierarchies {
+            cgroupfs::remove(&hierarchy.directory(&directory))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn directories(&self, pod: &Pod) -> Vec<PathBuf> {
+        let path = self.directory(pod);
+        let all = self.hierarchies.iter().map(|hierarchy| hierarchy.directory(&path));
+        all.filter(|directory| directory.exists()).collect()
+    }
+
+    /// The path of the pod's cgroup from the root of a hierarchy.
+    fn directory(&self, pod: &Pod) -> String {
+        match self.driver {
+            Driver::Cgroupfs => path(pod),
+            Driver::Systemd => {
+                slices(pod).iter().fold(String::new(), |path, slice| format!("{path}/{slice}"))
+            }
+        }
+    }
+
+    fn make_directories(&self, path: &str) -> Result<()> {
+        let unified = cgroupfs::is_unified(&self.hierarchies);
+        for hierarchy in &self.hierarchies {
+            let pod = hierarchy.directory(path);
+            fs::create_dir_all(&pod).with_context(|| format!("make {}", pod.display()))?;
+            if unified && hierarchy.id == 0 {
+                enable_controllers(&hierarchy.mount, &pod)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// On v2 a cgroup has the controllers its parent hands down: hands all down, from the root to the pod.
+fn enable_controllers(mount: &Path, pod: &Path) -> Result<()> {
+    let levels: Vec<_> = pod.ancestors().take_while(|ancestor| ancestor.starts_with(mount)).collect();
+    for directory in levels.into_iter().rev() {
+        let available = fs::read_to_string(directory.join("cgroup.controllers"))?;
+        let enable: Vec<_> = available.split_whitespace().map(|name| format!("+{name}")).collect();
+        let control = directory.join("cgroup.subtree_control");
+        fs::write(&control, enable.join(" ")).with_context(|| format!("write {}", control.display()))?;
+    }
+    Ok(())
+}
+
+/// `/kubepods/besteffort/podUID`; a guaranteed pod has no level of its class.
+fn path(pod: &Pod) -> String {
+    match class(pod.qos) {
+        Some(class) => format!("/kubepods/{class}/pod{}", pod.uid),
+        None => format!("/kubepods/pod{}", pod.uid),
+    }
+}
+
+/// `kubepods.slice`, `kubepods-besteffort.slice`, `kubepods-besteffort-podUID.slice`: each dash is a level, so
+/// those of the uid become underscores.
+fn slices(pod: &Pod) -> Vec<String> {
+    let mut slices = vec!["kubepods.slice".to_owned()];
+    let mut prefix = "kubepods".to_owned();
+    if let Some(class) = class(pod.qos) {
+        prefix = format!("{prefix}-{class}");
+        slices.push(format!("{prefix}.slice"));
+    }
+    slices.push(format!("{prefix}-pod{}.slice", pod.uid.replace('-', "_")));
+    slices
+}
+
+fn class(qos: Qos) -> Option<&'static str> {
+    match qos {
+        Qos::Guaranteed => None,
+        Qos::Burstable => Some("burstable"),
+        Qos::BestEffort => Some("besteffort"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_pods_as_the_kubelet_does() {
+        let mut pod = Pod::new("web", "11-22");
+        assert_eq!(path(&pod), "/kubepods/besteffort/pod11-22");
+        assert_eq!(
+            slices(&pod),
+            ["kubepods.slice", "kubepods-besteffort.slice", "kubepods-besteffort-pod11_22.slice"]
+        );
+        pod.qos = Qos::Guaranteed;
+        assert_eq!(path(&pod), "/kubepods/pod11-22");
+        assert_eq!(slices(&pod), ["kubepods.slice", "kubepods-pod11_22.slice"]);
+    }
+}

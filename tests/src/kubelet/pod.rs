@@ -1,0 +1,169 @@
+//! A pod as the API would describe it, and as the kubelet describes it to the runtime.
+
+use std::{collections::HashMap, path::Path};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cri::message::{
+        ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
+        LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+        LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
+    },
+    image,
+};
+
+/// The class that decides where in the cgroup tree a pod lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Qos {
+    Guaranteed,
+    Burstable,
+    #[default]
+    BestEffort,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub qos: Qos,
+    pub host_network: bool,
+    /// A pod of the node's own manifest directory; its uid is then 32 hexadecimal digits without dashes.
+    pub is_static: bool,
+    pub containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    pub name: String,
+    pub command: Vec<String>,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    /// In bytes; beyond it the kernel kills.
+    pub memory_limit: Option<i64>,
+}
+
+impl Pod {
+    /// A best-effort pod without containers in the namespace `default`.
+    pub fn new(name: &str, uid: &str) -> Self {
+        Self {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            qos: Qos::default(),
+            host_network: false,
+            is_static: false,
+            containers: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn with(mut self, container: Container) -> Self {
+        self.containers.push(container);
+        self
+    }
+
+    pub(super) fn sandbox_config(&self, attempt: u32, cgroup_parent: &str, logs: &Path) -> PodSandboxConfig {
+        let source = if self.is_static { "file" } else { "api" };
+        PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: self.name.clone(),
+                uid: self.uid.clone(),
+                namespace: self.namespace.clone(),
+                attempt,
+            }),
+            // A host-network pod has the node's own name.
+            hostname: if self.host_network { String::new() } else { self.name.clone() },
+            log_directory: logs.to_string_lossy().into_owned(),
+            labels: self.labels(),
+            annotations: map([("kubernetes.io/config.source", source)]),
+            linux: Some(LinuxPodSandboxConfig {
+                cgroup_parent: cgroup_parent.to_owned(),
+                security_context: Some(LinuxSandboxSecurityContext {
+                    namespace_options: Some(self.namespaces()),
+                }),
+            }),
+        }
+    }
+
+    pub(super) fn container_config(&self, container: &Container, attempt: u32) -> ContainerConfig {
+        let mut labels = self.labels();
+        labels.insert("io.kubernetes.container.name".to_owned(), container.name.clone());
+        let restarts = attempt.to_string();
+        let variable = |(key, value): &(String, String)| KeyValue { key: key.clone(), value: value.clone() };
+        ContainerConfig {
+            metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
+            image: Some(ImageSpec { image: image::BUSYBOX.to_owned() }),
+            command: container.command.clone(),
+            args: container.arguments.clone(),
+            envs: container.environment.iter().map(variable).collect(),
+            labels,
+            annotations: map([("io.kubernetes.container.restartCount", restarts.as_str())]),
+            log_path: format!("{}/{attempt}.log", container.name),
+            linux: Some(LinuxContainerConfig {
+                resources: Some(LinuxContainerResources {
+                    cpu_shares: 2,
+                    memory_limit_in_bytes: container.memory_limit.unwrap_or(0),
+                    oom_score_adj: self.oom_score_adj(),
+                    memory_swap_limit_in_bytes: 0,
+                }),
+                security_context: Some(LinuxContainerSecurityContext {
+                    namespace_options: Some(self.namespaces()),
+                }),
+            }),
+        }
+    }
+
+    fn labels(&self) -> HashMap<String, String> {
+        map([
+            ("io.kubernetes.pod.name", self.name.as_str()),
+            ("io.kubernetes.pod.namespace", self.namespace.as_str()),
+            ("io.kubernetes.pod.uid", self.uid.as_str()),
+        ])
+    }
+
+    fn namespaces(&self) -> NamespaceOption {
+        let network = if self.host_network { NamespaceMode::Node } else { NamespaceMode::Pod };
+        NamespaceOption {
+            network: network.into(),
+            pid: NamespaceMode::Container.into(),
+            ipc: NamespaceMode::Pod.into(),
+        }
+    }
+
+    /// The kubelet's own figures; a burstable pod's lies between the two others.
+    fn oom_score_adj(&self) -> i64 {
+        match self.qos {
+            Qos::Guaranteed => -997,
+            Qos::Burstable => 999,
+            Qos::BestEffort => 1000,
+        }
+    }
+}
+
+impl Container {
+    /// A container that runs a line of shell.
+    pub fn shell(name: &str, line: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: vec!["/bin/sh".to_owned(), "-c".to_owned()],
+            arguments: vec![line.to_owned()],
+            environment: Vec::new(),
+            memory_limit: None,
+        }
+    }
+
+    /// A container that wants more memory than it may have.
+    pub fn eater(name: &str) -> Self {
+        // Room enough for runc's init, which is the first to run in there and brings a copy of its program.
+        const LITTLE: i64 = 32 << 20;
+        Self { memory_limit: Some(LITTLE), ..Self::shell(name, "tail /dev/zero") }
+    }
+}
+
+fn map<const N: usize>(pairs: [(&str, &str); N]) -> HashMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

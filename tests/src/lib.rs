@@ -1,0 +1,45 @@
+//! The harness: what the tests, and the programs that play a node's part, are written with.
+//!
+//! * [`guard`] makes and drops the kernel's own things: network namespaces, cgroups, addresses.
+//! * [`kubelet`] plays the kubelet on top of a runtime reached by [`cri`].
+//! * [`containerd`] starts a private runtime on this machine, with the images of [`image`], and leaves no trace;
+//!   [`node`] takes it, or a VM's own.
+//! * [`keyed`] is a CNI plugin that loses addresses.
+//! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
+//! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one.
+//! * [`storm`] starts programs as fast as the machine can.
+//! * [`live`] attaches the hooks and gives what they tell.
+//!
+//! The last two need the feature `kernel`, the three before them `node`.
+
+pub mod cgroupfs;
+pub mod clock;
+pub mod command;
+pub mod finding;
+pub mod golden;
+pub mod guard;
+pub mod keyed;
+pub mod machine;
+pub mod program;
+
+#[cfg(feature = "kernel")]
+pub mod live;
+#[cfg(feature = "kernel")]
+pub mod storm;
+
+#[cfg(feature = "node")]
+pub mod containerd;
+#[cfg(feature = "node")]
+pub mod cri;
+#[cfg(feature = "node")]
+pub mod image;
+#[cfg(feature = "node")]
+pub mod interrupt;
+#[cfg(feature = "node")]
+pub mod kubelet;
+#[cfg(feature = "node")]
+pub mod node;
+#[cfg(feature = "node")]
+pub mod story;
+#[cfg(feature = "node")]
+pub mod stream;

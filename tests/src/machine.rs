@@ -1,0 +1,37 @@
+//! What the machine that the tests run on can do, and how much may be asked of it.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result};
+
+/// Whether it is one that QEMU emulates, where starting a program takes a hundred times as long.
+#[must_use]
+pub fn is_emulated() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| cpus.contains("QEMU TCG CPU"))
+}
+
+/// `count`, or a fifth of it where everything takes long.
+#[must_use]
+pub fn share_of(count: usize) -> usize {
+    if is_emulated() { count.div_ceil(5) } else { count }
+}
+
+/// How long a thing may take that is sure to come. Only a failing test waits for so long.
+#[must_use]
+pub fn patience() -> Duration {
+    Duration::from_secs(if is_emulated() { 120 } else { 30 })
+}
+
+/// Whether this kernel has kprobes: one that has them has fentry too, from 5.10 on and as distributions build it.
+#[must_use]
+pub fn has_kprobes() -> bool {
+    Path::new("/sys/bus/event_source/devices/kprobe").exists()
+}
+
+/// How many processes the kernel has killed for want of memory, in whatever cgroup, since the boot.
+pub fn oom_kills() -> Result<u64> {
+    let path = "/proc/vmstat";
+    let counters = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let count = counters.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.with_context(|| format!("{path} has no oom_kill"))?.parse().context("read the count of oom_kill")
+}

@@ -1,0 +1,153 @@
+//! A VM's own containerd. It is nobody else's, so what is installed there may be added to.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{
+    clock, command,
+    containerd::{self, Conflist, Keyed, Network, Place},
+    keyed::{self, Faults},
+    kubelet::Driver,
+    program,
+};
+
+/// The command by which our VMs start their containerd. No other machine has it.
+pub(super) const START: &str = "start-containerd";
+pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
+
+const PLUGINS: &str = "/usr/lib/cni";
+/// Read before the VM's own, of which it takes the place: containerd goes by the first.
+const CONFLIST: &str = "/etc/cni/net.d/00-keyed.conflist";
+const STORE: &str = "/var/lib/keyed/addresses";
+/// Of the VM's own network; what it calls it.
+const OWN: (&str, &str) = ("pods", "10.88.0.0/16");
+const SUBNET: &str = "10.99.0.0/16";
+
+#[derive(Debug)]
+pub(super) struct Vm {
+    driver: Driver,
+    network: Network,
+    conflist: Option<Conflist>,
+}
+
+impl Vm {
+    /// With faults, of our own plugin.
+    pub(super) fn start(faults: Option<Faults>) -> Result<Self> {
+        let under_systemd = Path::new("/run/systemd/system").exists();
+        let driver = if under_systemd { Driver::Systemd } else { Driver::Cgroupfs };
+        let keyed = faults.map(|faults| Keyed { store: PathBuf::from(STORE), faults });
+        let (name, subnet) = if keyed.is_some() { (keyed::TYPE, SUBNET) } else { OWN };
+        let network = Network {
+            name: name.to_owned(),
+            bridge: if keyed.is_some() { String::new() } else { "cni0".to_owned() },
+            subnets: vec![subnet.to_owned()],
+            keyed,
+        };
+        let mut vm = Self { driver, network, conflist: None };
+        vm.start_runtime()?;
+        if vm.network.keyed.is_some() {
+            install()?;
+            vm.network.make_store()?;
+            // The guard exists before the file.
+            let conflist = vm.conflist.insert(Conflist::new(PathBuf::from(CONFLIST), Path::new(SOCKET)));
+            conflist.put(&vm.network)?;
+        }
+        Ok(vm)
+    }
+
+    pub(super) fn driver(&self) -> Driver {
+        self.driver
+    }
+
+    pub(super) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    pub(super) fn set_faults(&mut self, faults: Faults) -> Result<()> {
+        let keyed = self.network.keyed.as_mut().context("the network is not of the plugin that can fail")?;
+        keyed.faults = faults;
+        self.conflist.as_ref().context("the network has no configuration of ours")?.put(&self.network)
+    }
+
+    pub(super) fn start_runtime(&self) -> Result<()> {
+        let driver = if self.driver == Driver::Systemd { "systemd" } else { "cgroupfs" };
+        command::run(START, &[driver])
+    }
+
+    pub(super) fn leave(mut self) {
+        self.conflist = None;
+    }
+
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.withdraw()
+    }
+
+    fn withdraw(&mut self) -> Result<()> {
+        let Some(conflist) = self.conflist.take() else { return Ok(()) };
+        conflist.withdraw(&self.network)?;
+        let data = Path::new(STORE).parent().context("the store is in a directory")?;
+        fs::remove_dir_all(data).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error).with_context(|| format!("remove {}", data.display())),
+        })
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // Nobody can be told here; `stop` is for those who want to know.
+        let _ = self.withdraw();
+    }
+}
+
+fn install() -> Result<()> {
+    let at = Path::new(PLUGINS).join(keyed::TYPE);
+    if at.exists() {
+        return Ok(());
+    }
+    symlink(program::path(keyed::TYPE)?, &at).with_context(|| format!("make {}", at.display()))
+}
+
+pub(super) fn end_runtime(signal: Signal) -> Result<()> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    for pid in running("containerd")? {
+        match kill(pid, signal) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => return Err(error).context("end containerd"),
+        }
+    }
+    clock::poll("end of containerd", LIMIT, || Ok(running("containerd")?.is_empty().then_some(())))
+}
+
+/// What the VM's containerd knows lies in the same order as a private one's.
+pub(super) fn forget() -> Result<()> {
+    let (state, root) = (PathBuf::from("/run/containerd"), PathBuf::from("/var/lib/containerd"));
+    let known = [root.clone(), state.clone()];
+    containerd::forget(&Place { name: "vm".to_owned(), state, root }, &known)
+}
+
+/// Processes of this name that are not dead already.
+fn running(name: &str) -> Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("list the processes")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // PID (NAME) STATE …
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let Some((_, fields)) = stat.split_once(&format!("({name}) ")) else { continue };
+        if !fields.starts_with('Z') {
+            found.push(Pid::from_raw(pid));
+        }
+    }
+    Ok(found)
+}

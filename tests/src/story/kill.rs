@@ -1,0 +1,106 @@
+//! Deaths of pause that are not the runtime's doing.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::{Act, Stage, Truth, player::Player};
+use crate::{
+    cgroupfs::{self, Hierarchy},
+    clock,
+    kubelet::{Pod, Sandbox},
+    machine, program,
+};
+
+/// Enough for pause, and soon full.
+const LITTLE: &str = "16777216";
+
+impl Stage<'_> {
+    /// Pause is killed by a signal of ours while the pod runs; the file of its namespace stays, and so all is freed.
+    pub fn killed_pause(&mut self, pod: &Pod) -> Result<Truth> {
+        self.dying_pause(pod, |player, pod, sandbox| player.kill_sandbox(pod, sandbox))
+    }
+
+    /// The same by the OOM killer, for the memory that another in the sandbox's cgroup takes.
+    pub fn starved_pause(&mut self, pod: &Pod) -> Result<Truth> {
+        self.dying_pause(pod, |player, pod, sandbox| player.starve_sandbox(pod, sandbox))
+    }
+
+    fn dying_pause(
+        &mut self,
+        pod: &Pod,
+        end: impl FnOnce(&mut Player<'_>, &Pod, &Sandbox) -> Result<()>,
+    ) -> Result<Truth> {
+        self.enter(pod)?;
+        let sandbox = self.player.run_sandbox(pod, 0)?;
+        for container in &pod.containers {
+            self.player.run_container(pod, &sandbox, container, 0)?;
+        }
+        end(&mut self.player, pod, &sandbox)?;
+        self.player.wait_dead(&sandbox)?;
+        self.player.stop(pod, &sandbox)?;
+        self.player.leave(pod)?;
+        self.player.remove(pod, &sandbox)?;
+        self.truth()
+    }
+}
+
+impl Player<'_> {
+    /// Kills all in the sandbox's cgroup: by its `cgroup.kill`, or by a signal where the kernel has no such file.
+    pub(super) fn kill_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
+        let hierarchies = cgroupfs::hierarchies()?;
+        let unified = hierarchies.iter().find(|hierarchy| hierarchy.id == 0);
+        let file = match unified {
+            Some(unified) => {
+                directory_of(sandbox.pid, unified)?.map(|directory| directory.join("cgroup.kill"))
+            }
+            None => None,
+        };
+        self.act(Act::KillSandbox, Some(&pod.uid), Some(&sandbox.id), |_| {
+            match file.filter(|file| file.exists()) {
+                Some(file) => fs::write(&file, "1").with_context(|| format!("write {}", file.display())),
+                None => kill(Pid::from_raw(sandbox.pid), Signal::SIGKILL).context("kill pause"),
+            }
+        })
+    }
+
+    /// Leaves the sandbox's cgroup little memory, has another process there take all of it, and makes pause the one
+    /// that the kernel likes to kill most.
+    fn starve_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
+        let hierarchies = cgroupfs::hierarchies()?;
+        let hierarchy = cgroupfs::of_containers(&hierarchies).context("no hierarchy has memory")?;
+        let directory = directory_of(sandbox.pid, hierarchy)?.context("pause is in no cgroup of its own")?;
+        let limit = if hierarchy.id == 0 { "memory.max" } else { "memory.limit_in_bytes" };
+        let limit = directory.join(limit);
+        fs::write(&limit, LITTLE).with_context(|| format!("write {}", limit.display()))?;
+        let score = format!("/proc/{}/oom_score_adj", sandbox.pid);
+        fs::write(&score, "1000").with_context(|| format!("write {score}"))?;
+        let actor = program::path("actor")?;
+        let process = PathBuf::from(format!("/proc/{}", sandbox.pid));
+        self.act(Act::StarveSandbox, Some(&pod.uid), Some(&sandbox.id), |_| {
+            let mut eater = Command::new(&actor);
+            eater.arg("enter").arg(&directory).arg(&actor).arg("eat-shared").stdin(Stdio::null());
+            // It eats until it is killed itself, after pause.
+            let status = eater.status().context("start the eater")?;
+            ensure!(status.code().is_none(), "the eater ended with {status}");
+            clock::poll("end of pause", machine::patience(), || Ok((!process.exists()).then_some(())))
+        })
+    }
+}
+
+/// A process's cgroup in a hierarchy, if it is another than the root.
+fn directory_of(pid: i32, hierarchy: &Hierarchy) -> Result<Option<PathBuf>> {
+    let file = format!("/proc/{pid}/cgroup");
+    let text = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
+    let prefix = format!("{}:{}:", hierarchy.id, hierarchy.controllers);
+    let path = text.lines().find_map(|line| line.strip_prefix(&prefix));
+    Ok(path.filter(|path| *path != "/").map(|path| hierarchy.directory(path)))
+}

@@ -1,0 +1,126 @@
+//! Runs an engine on a node that does not exist, and keeps what it finds wrong.
+
+use std::time::Duration;
+
+use probe_user::engine::{
+    Engine, Settings,
+    change::{Output, Question, What},
+    fact::{Fact, Observation, Origin},
+    finding::{Finding, Stage},
+    time::Timestamp,
+};
+
+use crate::sim::Sim;
+
+pub(crate) struct Drive {
+    pub(crate) sim: Sim,
+    pub(crate) engine: Engine,
+    /// Every finding, as it was when it was last told of, in the order of opening.
+    pub(crate) told: Vec<Finding>,
+    /// What becomes of a record of the kernel on its way.
+    pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
+}
+
+impl Drive {
+    pub(crate) fn new(sim: Sim) -> Self {
+        let engine = Engine::new(Settings::default());
+        Self { sim, engine, told: Vec::new(), way: Box::new(|facts| facts) }
+    }
+
+    /// What happened is told, and answered what is asked, until nothing more is.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let facts = (self.way)(self.sim.take());
+            for seen in facts {
+                self.engine.observe(seen);
+            }
+            let now = self.sim.now();
+            self.engine.observe(Observation { at: now, origin: Origin::Kernel, fact: Fact::Watermark });
+            let questions = self.poll();
+            if questions.is_empty() {
+                return;
+            }
+            for question in questions {
+                for seen in self.sim.answer(&question) {
+                    self.engine.observe(seen);
+                }
+            }
+            self.poll_into_nothing();
+        }
+    }
+
+    /// Time passes, deadline by deadline.
+    pub(crate) fn pass_to(&mut self, at: Timestamp) {
+        self.settle();
+        while let Some(due) = self.engine.deadline().filter(|due| *due <= at) {
+            self.sim.pass_to(due.max(self.sim.now()));
+            self.engine.advance(due);
+            self.settle();
+            // A deadline that does not move on would hold time for ever.
+            if self.engine.deadline() == Some(due) {
+                self.engine.advance(due + Duration::from_nanos(1));
+            }
+        }
+        self.sim.pass_to(at);
+        self.engine.advance(self.sim.now());
+        self.settle();
+    }
+
+    /// Nothing was seen until now: the agent lists what it finds.
+    pub(crate) fn start_late(&mut self, at: Timestamp) {
+        self.sim.pass_to(at);
+        self.sim.take();
+        self.engine = Engine::new(Settings::default());
+        self.told.clear();
+        for seen in self.sim.answer(&Question::Relist) {
+            self.engine.observe(seen);
+        }
+        self.settle();
+    }
+
+    /// Another agent takes over with all that this one knew.
+    pub(crate) fn restart(&mut self, at: Timestamp) {
+        self.pass_to(at);
+        let remembered = self.engine.dump();
+        self.engine = Engine::new(Settings::default());
+        for row in remembered {
+            self.engine.observe(row);
+        }
+        self.settle();
+    }
+
+    fn poll_into_nothing(&mut self) {
+        // Answers bring changes about, and perhaps further questions, which the next round asks.
+        let more = self.poll();
+        for question in more {
+            for seen in self.sim.answer(&question) {
+                self.engine.observe(seen);
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Vec<Question> {
+        let mut questions = Vec::new();
+        while let Some(output) = self.engine.poll() {
+            match output {
+                Output::Question(question) => questions.push(question),
+                Output::Change(change) => {
+                    if let What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) =
+                        change.what
+                    {
+                        self.tell(*it);
+                    }
+                }
+            }
+        }
+        questions
+    }
+
+    fn tell(&mut self, it: Finding) {
+        let known = |other: &&mut Finding| other.key == it.key && other.stage != Stage::Closed;
+        match self.told.iter_mut().find(known) {
+            Some(known) => *known = it,
+            None => self.told.push(it),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Verdicts: stories told in words with what is to be found in each, and histories by the dice.
+
+mod drive;
+mod load;
+mod model;
+mod script;
+mod sim;
+mod story;

@@ -1,0 +1,396 @@
+//! Histories by the dice: what kubelets, runtimes, people and the kernel may do to sandboxes, in any order that is
+//! possible. The truth is what the IPAM holds in the end, and who did what.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use probe_user::engine::{
+    fact::{Fact, Loss, Observation, Origin},
+    finding::{Finding, Kind, OutOfOrder, Stage},
+    id::ContainerId,
+};
+use proptest::{prelude::*, test_runner::TestCaseError};
+
+use crate::{
+    drive::Drive,
+    sim::{Add, Death, Del, Sim},
+};
+
+/// What may happen next; a number chooses among the sandboxes to which it can happen.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Begin { pod: u8, network: u8, add: AddTurn },
+    Start { which: u8 },
+    Exit { which: u8, code: u8 },
+    Stop { which: u8, del: DelTurn },
+    Remove { which: u8, del: DelTurn },
+    Kill { which: u8, by: u8 },
+    LoseNetns { which: u8 },
+    RestartRuntime,
+    RestartKubelet,
+    RestartAgent,
+    Wait { seconds: u8 },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum AddTurn {
+    Succeeds,
+    Fails,
+    FailsHolding,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DelTurn {
+    Succeeds,
+    Fails,
+    Missing,
+}
+
+const NETWORKS: [&str; 2] = ["podnet", "keynet"];
+/// Long enough for every grace, and short enough that nothing is forgotten.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// What is true of one sandbox.
+#[derive(Clone, Debug, Default)]
+struct Truth {
+    pod: String,
+    connected: bool,
+    lives: bool,
+    stopped: bool,
+    removed: bool,
+    running: bool,
+    ran: bool,
+    /// Something other than its runtime ended it, while the runtime had not begun to.
+    out_of_order: bool,
+}
+
+struct History {
+    drive: Drive,
+    all: BTreeMap<String, Truth>,
+    next: u32,
+}
+
+impl History {
+    fn new() -> Self {
+        let mut sim = Sim::new();
+        sim.runtime_starts();
+        sim.kubelet_starts();
+        Self { drive: Drive::new(sim), all: BTreeMap::new(), next: 0 }
+    }
+
+    fn play(&mut self, turns: &[Turn]) {
+        for turn in turns {
+            self.turn(*turn);
+            let now = self.drive.sim.now();
+            self.drive.pass_to(now + Duration::from_millis(250));
+        }
+    }
+
+    fn turn(&mut self, turn: Turn) {
+        let sim = &mut self.drive.sim;
+        match turn {
+            Turn::Begin { pod, network, add } => {
+                self.next += 1;
+                let (name, pod) = (format!("s{}", self.next), format!("pod-{}", pod % 6));
+                // A kubelet makes a pod's next sandbox when the last is over.
+                if self.all.values().any(|it| it.pod == pod && it.lives) {
+                    return;
+                }
+                let network = NETWORKS[usize::from(network) % NETWORKS.len()];
+                let address = free(sim, network);
+                sim.sandbox_begins(&name, &pod);
+                let (add, connected) = match add {
+                    AddTurn::Succeeds => (Add::Succeeds, true),
+                    AddTurn::Fails => (Add::Fails, false),
+                    AddTurn::FailsHolding => (Add::FailsHolding, false),
+                };
+                sim.add(&name, network, &[address], add);
+                if connected {
+                    sim.sandbox_runs(&name);
+                } else {
+                    sim.netns_file_goes(&name);
+                }
+                let row = Truth { pod, connected, lives: connected, removed: !connected, ..Truth::default() };
+                self.all.insert(name, Truth { stopped: !connected, ..row });
+            }
+            Turn::Start { which } => {
+                if let Some((name, row)) = self.pick(which, |it| it.lives && !it.running) {
+                    (row.running, row.ran) = (true, true);
+                    self.drive.sim.container_starts("main", &name);
+                }
+            }
+            Turn::Exit { which, code } => {
+                if let Some((name, row)) = self.pick(which, |it| it.lives && it.running) {
+                    row.running = false;
+                    self.drive.sim.container_exits("main", &name, u32::from(code % 3));
+                }
+            }
+            Turn::Stop { which, del } => {
+                if let Some((name, row)) = self.pick(which, |it| !it.removed && !it.stopped) {
+                    (row.lives, row.stopped, row.running) = (false, true, false);
+                    self.drive.sim.stop(&name, del_of(del));
+                }
+            }
+            Turn::Remove { which, del } => {
+                if let Some((name, row)) = self.pick(which, |it| it.stopped && !it.removed) {
+                    row.removed = true;
+                    self.drive.sim.remove(&name, del_of(del));
+                }
+            }
+            Turn::Kill { which, by } => {
+                if let Some((name, row)) = self.pick(which, |it| it.lives) {
+                    (row.lives, row.out_of_order, row.running) = (false, true, false);
+                    let by = [Death::Kubelet, Death::Stranger, Death::OutOfMemory][usize::from(by) % 3];
+                    self.drive.sim.pause_dies(&name, by);
+                }
+            }
+            Turn::LoseNetns { which } => {
+                if let Some((name, row)) = self.pick(which, |it| !it.removed && !it.stopped && !it.lives) {
+                    row.out_of_order = true;
+                    self.drive.sim.netns_file_goes(&name);
+                }
+            }
+            Turn::RestartRuntime => {
+                sim.runtime_dies();
+                sim.runtime_starts();
+            }
+            Turn::RestartKubelet => {
+                sim.kubelet_dies();
+                sim.kubelet_starts();
+            }
+            Turn::RestartAgent => {
+                let now = self.drive.sim.now();
+                self.drive.restart(now);
+            }
+            Turn::Wait { seconds } => {
+                let now = sim.now();
+                self.drive.pass_to(now + Duration::from_secs(u64::from(seconds)));
+            }
+        }
+    }
+
+    fn pick(&mut self, which: u8, can: impl Fn(&Truth) -> bool) -> Option<(String, &mut Truth)> {
+        let count = self.all.values().filter(|row| can(row)).count();
+        let place = usize::from(which) % count.max(1);
+        let (name, row) = self.all.iter_mut().filter(|(_, row)| can(row)).nth(place)?;
+        Some((name.clone(), row))
+    }
+
+    fn end(&mut self) {
+        let now = self.drive.sim.now();
+        self.drive.pass_to(now + PATIENCE);
+    }
+
+    /// What the IPAM holds for sandboxes that their runtime has forgotten and that do not live.
+    fn leaks(&self) -> BTreeSet<(IpAddr, ContainerId)> {
+        let sim = &self.drive.sim;
+        let lives = |id: &ContainerId| sim.name_of(id).is_some_and(|name| self.all[name].lives);
+        let held = sim.held.iter().map(|((_, address), (id, _))| (*address, id.clone()));
+        held.filter(|(_, id)| !sim.is_kept(id) && !lives(id)).collect()
+    }
+
+    fn truth_of(&self, it: &Finding) -> Option<&Truth> {
+        self.all.get(self.drive.sim.name_of(it.sandboxes.last()?)?)
+    }
+
+    /// Every finding that was confirmed, and is not closed, is true.
+    fn nothing_is_invented(&self) -> Result<(), TestCaseError> {
+        let leaks = self.leaks();
+        for it in self.drive.told.iter().filter(|it| it.stage == Stage::Confirmed) {
+            let is_true = match &it.kind {
+                Kind::LeakedAddress(leak) => {
+                    it.sandboxes.first().is_some_and(|id| leaks.contains(&(leak.address, id.clone())))
+                }
+                Kind::TeardownOutOfOrder { how, .. } => {
+                    let row = self.truth_of(it);
+                    row.is_some_and(|row| row.out_of_order && (*how != OutOfOrder::NetnsGone || !row.lives))
+                }
+                // What cannot be seen is told, and losses are made here.
+                Kind::BlindSpot { .. } => true,
+                Kind::CniFailing(_) => self.all.values().any(|row| !row.connected),
+                // A pod is made again and again here, and some of its sandboxes run nothing.
+                Kind::DuplicateSandbox { .. } => self.truth_of(it).is_some_and(|row| !row.ran),
+                Kind::PoolExhaustion(_) => !leaks.is_empty(),
+                // No pod's cgroup is ever removed here.
+                Kind::StuckCgroup { .. } => {
+                    let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
+                    self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| row.removed)
+                }
+                Kind::OrphanSandbox { .. }
+                | Kind::OrphanNetns { .. }
+                | Kind::UnverifiedRelease { .. }
+                | Kind::StuckNetnsTeardown { .. }
+                | Kind::DuplicateContainer { .. }
+                | Kind::DuplicateAddress { .. }
+                | Kind::CniSlow { .. }
+                | Kind::CniQueue { .. } => false,
+            };
+            prop_assert!(is_true, "invented: {} of {:?}", it.key, self.all);
+        }
+        Ok(())
+    }
+
+    /// Every leak and every teardown out of order was confirmed.
+    fn nothing_is_missed(&self) -> Result<(), TestCaseError> {
+        let confirmed = || self.drive.told.iter().filter(|it| it.confirmed_at.is_some());
+        for (address, id) in self.leaks() {
+            let is_this = |it: &Finding| {
+                matches!(&it.kind, Kind::LeakedAddress(leak) if leak.address == address)
+                    && it.sandboxes.first() == Some(&id)
+                    && it.stage == Stage::Confirmed
+            };
+            prop_assert!(confirmed().any(is_this), "missed the leak of {address} by {id}");
+        }
+        for (name, _) in self.all.iter().filter(|(_, row)| row.out_of_order && row.connected) {
+            let id = &self.drive.sim.sandbox(name).expect("it was made").id;
+            let is_this = |it: &Finding| {
+                matches!(it.kind, Kind::TeardownOutOfOrder { .. }) && it.sandboxes.contains(id)
+            };
+            prop_assert!(confirmed().any(is_this), "missed the end of {name}");
+        }
+        Ok(())
+    }
+}
+
+fn del_of(turn: DelTurn) -> Del {
+    match turn {
+        DelTurn::Succeeds => Del::Succeeds,
+        DelTurn::Fails => Del::Fails,
+        DelTurn::Missing => Del::Missing,
+    }
+}
+
+/// The first address that the IPAM does not hold, as host-local would not choose it: the lowest.
+fn free(sim: &Sim, network: &str) -> IpAddr {
+    let subnet = if network == "podnet" { 88 } else { 99 };
+    (2..=254)
+        .map(|last| IpAddr::from(Ipv4Addr::new(10, subnet, 0, last)))
+        .find(|address| !sim.held.contains_key(&(network.to_owned(), *address)))
+        .expect("fewer turns than addresses")
+}
+
+/// The kernel's records on a bad day: some come twice, and in another order within what the watermark lets pass.
+fn shaken(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
+    let mut dice = Dice(seed);
+    move |facts| {
+        let mut all = Vec::new();
+        for seen in facts {
+            if seen.origin == Origin::Kernel && dice.below(8) == 0 {
+                all.push(seen.clone());
+            }
+            all.push(seen);
+        }
+        for place in (1..all.len()).rev() {
+            all.swap(place, dice.below(place + 1));
+        }
+        all
+    }
+}
+
+/// Some of them are lost as well, and that is told.
+fn torn(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
+    let mut dice = Dice(seed ^ 1);
+    let mut shake = shaken(seed);
+    move |facts| {
+        let mut lost = None;
+        let mut all = Vec::new();
+        for seen in facts {
+            if seen.origin == Origin::Kernel && dice.below(16) == 0 {
+                lost = Some(seen.at);
+            } else {
+                all.push(seen);
+            }
+        }
+        let mut all = shake(all);
+        all.extend(lost.map(|at| Observation {
+            at,
+            origin: Origin::Agent,
+            fact: Fact::Lost { what: Loss::LifecycleRing, count: 1 },
+        }));
+        all
+    }
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((bits ^ (bits >> 31)) % bound as u64).expect("below a usize")
+    }
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let add = prop_oneof![
+        6 => Just(AddTurn::Succeeds),
+        1 => Just(AddTurn::Fails),
+        1 => Just(AddTurn::FailsHolding)
+    ];
+    let del =
+        prop_oneof![4 => Just(DelTurn::Succeeds), 1 => Just(DelTurn::Fails), 1 => Just(DelTurn::Missing)];
+    let turn = prop_oneof![
+        6 => (any::<u8>(), any::<u8>(), add).prop_map(|(pod, network, add)| Turn::Begin { pod, network, add }),
+        4 => any::<u8>().prop_map(|which| Turn::Start { which }),
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(which, code)| Turn::Exit { which, code }),
+        4 => (any::<u8>(), del.clone()).prop_map(|(which, del)| Turn::Stop { which, del }),
+        4 => (any::<u8>(), del).prop_map(|(which, del)| Turn::Remove { which, del }),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(which, by)| Turn::Kill { which, by }),
+        1 => any::<u8>().prop_map(|which| Turn::LoseNetns { which }),
+        1 => Just(Turn::RestartRuntime),
+        1 => Just(Turn::RestartKubelet),
+        1 => Just(Turn::RestartAgent),
+        2 => any::<u8>().prop_map(|seconds| Turn::Wait { seconds }),
+    ];
+    prop::collection::vec(turn, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_nothing_hid_is_found_and_nothing_else(turns in turns(), seed: u64) {
+        let mut history = History::new();
+        history.drive.way = Box::new(shaken(seed));
+        history.play(&turns);
+        history.end();
+        history.nothing_is_invented()?;
+        history.nothing_is_missed()?;
+    }
+
+    #[test]
+    fn neither_order_nor_a_restart_changes_what_is_found(turns in turns(), seed: u64) {
+        let found = |turns: &[Turn], shake: bool| {
+            let mut history = History::new();
+            if shake {
+                history.drive.way = Box::new(shaken(seed));
+            }
+            history.play(turns);
+            history.end();
+            let confirmed = history.drive.told.into_iter().filter(|it| it.confirmed_at.is_some());
+            confirmed.map(|it| (it.key, it.since)).collect::<BTreeSet<_>>()
+        };
+        let is_restart = |turn: &Turn| matches!(turn, Turn::RestartAgent);
+        // The time that a restart takes passes all the same.
+        let steady: Vec<Turn> = turns
+            .iter()
+            .map(|turn| if is_restart(turn) { Turn::Wait { seconds: 0 } } else { *turn })
+            .collect();
+        prop_assert_eq!(found(&turns, true), found(&steady, false));
+    }
+
+    #[test]
+    fn what_was_lost_makes_no_finding(turns in turns(), seed: u64) {
+        let mut history = History::new();
+        history.drive.way = Box::new(torn(seed));
+        history.play(&turns);
+        history.end();
+        history.nothing_is_invented()?;
+    }
+}

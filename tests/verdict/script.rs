@@ -1,0 +1,238 @@
+//! The language of stories: a line is a time and what happens then, in the words of kubelet, runtime and CNI.
+//!
+//! ```text
+//! # Comments say what the story is about.
+//! 0s    runtime starts                         | dies
+//! 0s    kubelet starts                         | dies
+//! 1s    pod NAME [goes]                        its cgroup is made, or removed
+//! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     RunPodSandbox, all of it
+//! 2s    sandbox S of POD begins                the namespace alone
+//! 2s    add S NET ADDR[,ADDR] [fails|fails-holding]
+//! 2s    sandbox S runs                         the rest
+//! 3s    container NAME in S starts             | exits CODE
+//! 4s    stop S [del-fails|no-del]              StopPodSandbox
+//! 5s    remove S [del-fails|no-del]            RemovePodSandbox
+//! 5s    kill pause of S by kubelet|stranger|oom
+//! 5s    netns of S lost                        its file goes
+//! 5s    forget S                               the runtime loses its record without a DEL
+//! 5s    free ADDR                              the store's record goes
+//! 5s    lose N                                 records are lost
+//! 5s    unreadable                             the node's files can no longer be read
+//! 5s    half-read                              the runtime's records can no longer be read whole
+//! 5s    plain C on NETWORK ADDR                a container of no pod's; `default-C`: by nerdctl
+//! 5s    own-address S ADDR IFNAME              something in the pod gives itself an address
+//! 5s    check|status S                         the runtime asks a plugin
+//! 5s    agent starts                           only now; what was before is listed
+//! 5s    agent restarts                         from what it remembers
+//! 9m    end
+//! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME]
+//! expect nothing
+//! ```
+
+use std::{fmt::Write as _, net::IpAddr, time::Duration};
+
+use probe_user::engine::{
+    finding::{Finding, Kind, Stage},
+    time::Timestamp,
+};
+
+use crate::{
+    drive::Drive,
+    sim::{Add, Death, Del, Sim},
+};
+
+/// Plays a story; an error is the difference between what was to be found and what was.
+pub(crate) fn play(text: &str) -> Result<(), String> {
+    let mut drive = Drive::new(Sim::new());
+    let mut expected = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let told = match words.as_slice() {
+            [] => Ok(()),
+            ["expect", "nothing"] => {
+                expected.push(None);
+                Ok(())
+            }
+            ["expect", rest @ ..] => {
+                expected.push(Some(rest.join(" ")));
+                Ok(())
+            }
+            [time, "agent", "starts"] => at(time).map(|at| drive.start_late(at)),
+            [time, "agent", "restarts"] => at(time).map(|at| drive.restart(at)),
+            [time, rest @ ..] => at(time).and_then(|at| {
+                drive.pass_to(at);
+                step(&mut drive.sim, rest)?;
+                drive.settle();
+                Ok(())
+            }),
+        };
+        told.map_err(|why| format!("line {}: {why}: {line}", number + 1))?;
+    }
+    if expected.is_empty() {
+        return Err("it expects neither something nor nothing".to_owned());
+    }
+    let expected: Vec<String> = expected.into_iter().flatten().collect();
+    compare(&expected, &drive)
+}
+
+fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
+    match words {
+        ["runtime", "starts"] => sim.runtime_starts(),
+        ["runtime", "dies"] => sim.runtime_dies(),
+        ["kubelet", "starts"] => sim.kubelet_starts(),
+        ["kubelet", "dies"] => sim.kubelet_dies(),
+        ["pod", name] => sim.pod(name),
+        ["pod", name, "goes"] => sim.pod_goes(name),
+        ["sandbox", name, "of", pod, "begins"] => sim.sandbox_begins(name, pod),
+        ["sandbox", name, "runs"] => sim.sandbox_runs(name),
+        ["sandbox", name, "of", pod, "on", networks @ ..] => {
+            sim.sandbox_begins(name, pod);
+            for network in networks.split(|word| *word == "and") {
+                let [network, given] = network else { return Err("a network and its addresses".to_owned()) };
+                sim.add(name, network, &addresses(given)?, Add::Succeeds);
+            }
+            sim.sandbox_runs(name);
+        }
+        ["sandbox", name, "of", pod, "on-host"] => sim.host_sandbox(name, pod),
+        ["own-address", name, address, ifname] => sim.own_address(name, one(address)?, ifname),
+        ["check", name] => sim.ask_plugin(name, "CHECK"),
+        ["status", name] => sim.ask_plugin(name, "STATUS"),
+        ["add", name, network, given] => sim.add(name, network, &addresses(given)?, Add::Succeeds),
+        ["add", name, network, given, "fails"] => sim.add(name, network, &addresses(given)?, Add::Fails),
+        ["add", name, network, given, "fails-holding"] => {
+            sim.add(name, network, &addresses(given)?, Add::FailsHolding);
+        }
+        ["container", name, "in", sandbox, "starts"] => sim.container_starts(name, sandbox),
+        ["container", name, "in", sandbox, "exits", code] => {
+            sim.container_exits(name, sandbox, code.parse().map_err(|_error| "an exit code")?);
+        }
+        ["stop", name, how @ ..] => sim.stop(name, del(how)?),
+        ["remove", name, how @ ..] => sim.remove(name, del(how)?),
+        ["kill", "pause", "of", name, "by", who] => {
+            let death = match *who {
+                "kubelet" => Death::Kubelet,
+                "stranger" => Death::Stranger,
+                "oom" => Death::OutOfMemory,
+                "runtime" => Death::Runtime,
+                _ => return Err("by kubelet, stranger, oom or runtime".to_owned()),
+            };
+            sim.pause_dies(name, death);
+        }
+        ["netns", "of", name, "lost"] => sim.netns_file_goes(name),
+        ["del", name, how @ ..] => sim.del(name, del(how)?),
+        ["forget", name] => sim.forget(name),
+        ["free", address] => sim.free(one(address)?),
+        ["lose", count] => sim.lost(count.parse().map_err(|_error| "a number")?),
+        ["unreadable"] => sim.readable = false,
+        ["half-read"] => sim.whole = false,
+        ["plain", name, "on", network, given] => sim.plain(name, network, one(given)?),
+        ["end"] => {}
+        _ => return Err("nothing that can happen".to_owned()),
+    }
+    Ok(())
+}
+
+fn del(words: &[&str]) -> Result<Del, String> {
+    match words {
+        [] => Ok(Del::Succeeds),
+        ["del-fails"] => Ok(Del::Fails),
+        ["no-del"] => Ok(Del::Missing),
+        _ => Err("del-fails or no-del".to_owned()),
+    }
+}
+
+fn addresses(list: &str) -> Result<Vec<IpAddr>, String> {
+    list.split(',').map(one).collect()
+}
+
+fn one(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_error| format!("{text} is no address"))
+}
+
+/// `90s`, `2m`, `1500ms`, from the story's beginning, a second after boot.
+fn at(text: &str) -> Result<Timestamp, String> {
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).ok_or("a time has a unit")?;
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_error| "a time")?;
+    let span = match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number * 60),
+        "h" => Duration::from_secs(number * 3600),
+        _ => return Err("ms, s, m or h".to_owned()),
+    };
+    Ok(Timestamp(1_000_000_000) + span)
+}
+
+fn compare(expected: &[String], drive: &Drive) -> Result<(), String> {
+    let mut found: Vec<String> = drive.told.iter().map(|it| line(it, drive)).collect();
+    let mut missing = Vec::new();
+    for it in expected {
+        match found.iter().position(|line| fits(it, line)) {
+            Some(place) => {
+                found.remove(place);
+            }
+            None => missing.push(it),
+        }
+    }
+    let mut text = String::new();
+    for it in missing {
+        _ = writeln!(text, "  not found: {it}");
+    }
+    for it in found {
+        _ = writeln!(text, "  found:     {it}");
+    }
+    if text.is_empty() { Ok(()) } else { Err(text) }
+}
+
+/// Each word that was expected stands there, in that order; `since` may be left out.
+fn fits(expected: &str, found: &str) -> bool {
+    let mut found = found.split(' ');
+    expected.split_whitespace().all(|word| found.by_ref().any(|other| other == word))
+}
+
+/// `confirmed leaked_address/del_blind 10.99.0.2 web-0 since 12s`
+fn line(it: &Finding, drive: &Drive) -> String {
+    let stage = match it.stage {
+        Stage::Candidate => "candidate",
+        Stage::Confirmed => "confirmed",
+        Stage::Closed => "closed",
+    };
+    let (sub, what) = match &it.kind {
+        Kind::LeakedAddress(leaked) => (format!("{:?}", leaked.cause), leaked.address.to_string()),
+        Kind::DuplicateSandbox { form, count } => (format!("{form:?}"), format!("x{count}")),
+        Kind::TeardownOutOfOrder { how, killer, .. } => {
+            (format!("{how:?}"), killer.as_ref().map(|by| by.comm.clone()).unwrap_or_default())
+        }
+        Kind::DuplicateAddress { address, .. } => (String::new(), address.to_string()),
+        Kind::DuplicateContainer { name, .. } => (String::new(), name.clone()),
+        Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
+        Kind::CniSlow { plugin, command, .. } => (String::new(), format!("{command} {plugin}")),
+        Kind::UnverifiedRelease { plugin, count } => (String::new(), format!("{plugin} x{count}")),
+        Kind::PoolExhaustion(pool) => (String::new(), format!("{} free {}", pool.network, pool.free)),
+        Kind::BlindSpot { spot, .. } => (String::new(), format!("{spot:?}")),
+        Kind::CniQueue { waiting, .. } => (String::new(), waiting.to_string()),
+        Kind::OrphanNetns { .. }
+        | Kind::StuckNetnsTeardown { .. }
+        | Kind::StuckCgroup { .. }
+        | Kind::OrphanSandbox { .. } => (String::new(), String::new()),
+    };
+    let sub = if sub.is_empty() { sub } else { format!("/{}", snake(&sub)) };
+    let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();
+    let names: Vec<&str> = it.sandboxes.iter().filter_map(|id| drive.sim.name_of(id)).collect();
+    let since = it.since.since(Timestamp(1_000_000_000)).as_secs();
+    let line = format!("{stage} {}{sub} {what} {pod} {} since {since}s", it.kind.name(), names.join(" "));
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn snake(camel: &str) -> String {
+    let mut text = String::new();
+    for letter in camel.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}

@@ -1,0 +1,247 @@
+//! What the node's files say when they are read.
+
+use probe_user::engine::{
+    change::Question,
+    fact::{
+        CacheFound, ContainerFound, Fact, Holder, List, NameSource, Network, NetworksRead, Observation,
+        Origin, PodName, Pool, ProcessFound, Reservation, Role, RuntimeRead, RuntimeSandbox, Store,
+        StoreKind, StoreRead, Task,
+    },
+    id::{CgroupKey, ContainerId, NetnsKey, Subnet},
+    time::Timestamp,
+};
+
+use super::{
+    Ipam, Net, Pod, Sandbox, Sim,
+    plain::monitored,
+    say::{cgroup, pod_path, task},
+};
+
+const RUNTIME: &str = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
+
+impl Sim {
+    /// The answer to a question, all of it read now.
+    #[must_use]
+    pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
+        let facts = match question {
+            Question::Container { id } => vec![self.container(id)],
+            Question::Records if self.readable => self.records(),
+            Question::Relist if self.readable => self.node(),
+            Question::Records
+            | Question::Relist
+            | Question::Pod { .. }
+            | Question::Watch { .. }
+            | Question::Program { .. }
+            | Question::Message { .. } => Vec::new(),
+        };
+        let at = self.now;
+        facts.into_iter().map(|fact| Observation { at, origin: Origin::Listed, fact }).collect()
+    }
+
+    fn container(&self, id: &ContainerId) -> Fact {
+        if let Some(row) = self.sandboxes.values().find(|row| row.id == *id) {
+            return self.found(id, Role::Sandbox, id, None, &row.pod);
+        }
+        match self.containers.values().find(|row| row.id == *id) {
+            Some(row) => {
+                let sandbox = &self.sandboxes[&row.sandbox];
+                self.found(id, Role::Container, &sandbox.id, Some(row.name.clone()), &sandbox.pod)
+            }
+            None => Fact::ContainerUnknown(id.clone()),
+        }
+    }
+
+    fn found(
+        &self,
+        id: &ContainerId,
+        role: Role,
+        sandbox: &ContainerId,
+        name: Option<String>,
+        pod: &str,
+    ) -> Fact {
+        let sandbox = Some(sandbox.clone());
+        let pod = Some(self.pod_name(pod));
+        Fact::ContainerFound(ContainerFound {
+            id: id.clone(),
+            role,
+            sandbox,
+            name,
+            pod,
+            source: NameSource::Bundle,
+        })
+    }
+
+    fn pod_name(&self, pod: &str) -> PodName {
+        let pod = &self.pods[pod];
+        PodName {
+            namespace: Some("default".to_owned()),
+            name: Some(pod.name.clone()),
+            uid: Some(pod.uid.clone()),
+        }
+    }
+
+    /// All that lives, and the records.
+    fn node(&self) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        let mut list = |which: List, found: Vec<Fact>| {
+            facts.push(Fact::ListBegun(which));
+            facts.extend(found);
+            facts.push(Fact::ListEnded { list: which, complete: true });
+        };
+        list(List::Containers, self.ids().map(|id| self.container(id)).collect());
+        list(List::Cgroups, self.cgroups());
+        list(List::Processes, self.processes());
+        let bound = self.sandboxes.iter().filter(|(_, row)| row.netns_lives);
+        let bound = bound.map(|(key, row)| Fact::NetnsFound {
+            netns: NetnsKey::new(row.inode, 0),
+            mounts: row.path.iter().cloned().collect(),
+            vacant: row.pause.is_none()
+                && !self.containers.values().any(|it| it.sandbox == *key && it.pid.is_some()),
+        });
+        list(List::Netns, bound.collect());
+        facts.extend(self.records());
+        facts
+    }
+
+    fn ids(&self) -> impl Iterator<Item = &ContainerId> {
+        let sandboxes = self.sandboxes.values().filter(|row| row.pause.is_some()).map(|row| &row.id);
+        sandboxes.chain(self.containers.values().filter(|row| row.pid.is_some()).map(|row| &row.id))
+    }
+
+    fn cgroups(&self) -> Vec<Fact> {
+        let found = |number: u64, path: String, populated: bool| Fact::CgroupFound {
+            cgroup: cgroup(number, &path),
+            populated,
+        };
+        let of_pod = |pod: &Pod| {
+            let path = pod_path(pod);
+            let lives = self.sandboxes.values().any(|row| row.pod == pod.name && row.pause.is_some());
+            Some(found(pod.cgroup?, path, lives))
+        };
+        let mut all: Vec<Fact> = self.pods.values().filter_map(of_pod).collect();
+        for row in self.sandboxes.values() {
+            let path = || format!("{}/{}", pod_path(&self.pods[&row.pod]), row.id);
+            all.extend(row.cgroup.map(|number| found(number, path(), row.pause.is_some())));
+        }
+        for row in self.containers.values().filter(|row| row.pid.is_some()) {
+            let pod = &self.pods[&self.sandboxes[&row.sandbox].pod];
+            all.push(found(row.cgroup, format!("{}/{}", pod_path(pod), row.id), true));
+        }
+        all
+    }
+
+    fn processes(&self) -> Vec<Fact> {
+        let found = |task: Task, ns_pid: u32, path: &str, filename: &str| {
+            Fact::ProcessFound(ProcessFound {
+                task,
+                argv: vec![filename.to_owned()],
+                cgroup_path: path.to_owned(),
+                ns_pid,
+                cni: None,
+                filename: filename.to_owned(),
+            })
+        };
+        let monitor = |(id, pid): &(ContainerId, u32)| {
+            let argv = ["/usr/bin/conmon", "-c", monitored(id)].map(str::to_owned);
+            Fact::ProcessFound(ProcessFound {
+                task: task(*pid, 1, "conmon"),
+                argv: argv.to_vec(),
+                cgroup_path: "/machine.slice".to_owned(),
+                ns_pid: *pid,
+                cni: None,
+                filename: "/usr/bin/conmon".to_owned(),
+            })
+        };
+        let daemon = |pid: Option<u32>, comm: &str| {
+            pid.map(|pid| found(task(pid, 1, comm), pid, "/system.slice", &format!("/usr/bin/{comm}")))
+        };
+        let mut all: Vec<Fact> = [daemon(self.runtime, "containerd"), daemon(self.kubelet, "kubelet")]
+            .into_iter()
+            .flatten()
+            .chain(self.plain.values().map(monitor))
+            .collect();
+        let mut inside = |pid: u32, comm: &str, number: u64, sandbox: &Sandbox, id: &ContainerId| {
+            let mut who = task(pid, 1, comm);
+            who.cgroup = CgroupKey::new(0, number);
+            who.netns = sandbox.inode;
+            let path = format!("{}/{id}", pod_path(&self.pods[&sandbox.pod]));
+            all.push(found(who, 1, &path, &format!("/{comm}")));
+        };
+        for row in self.sandboxes.values() {
+            if let (Some(pid), Some(number)) = (row.pause, row.cgroup) {
+                inside(pid, "pause", number, row, &row.id);
+            }
+        }
+        for row in self.containers.values() {
+            if let Some(pid) = row.pid {
+                inside(pid, "main", row.cgroup, &self.sandboxes[&row.sandbox], &row.id);
+            }
+        }
+        all
+    }
+
+    /// Runtimes first: of what one of them has forgotten by then, no DEL is still to come.
+    fn records(&self) -> Vec<Fact> {
+        let mut facts = vec![Fact::ListBegun(List::Runtimes)];
+        let sandboxes = self.kept.iter().map(|id| RuntimeSandbox { id: id.clone(), pod: None });
+        facts.push(Fact::RuntimeRead(RuntimeRead {
+            place: RUNTIME.to_owned(),
+            sandboxes: sandboxes.collect(),
+            complete: self.whole,
+        }));
+        facts.push(Fact::ListEnded { list: List::Runtimes, complete: true });
+        facts.push(Fact::ListBegun(List::CniCache));
+        for ((container, ifname), (network, addresses)) in &self.cache {
+            facts.push(Fact::CacheFound(CacheFound {
+                network: network.clone(),
+                container: container.clone(),
+                ifname: ifname.clone(),
+                addresses: addresses.iter().map(|address| Subnet { address: *address, prefix: 24 }).collect(),
+                netns: None,
+                args: Vec::new(),
+            }));
+        }
+        facts.push(Fact::ListEnded { list: List::CniCache, complete: true });
+        facts.push(Fact::ListBegun(List::Ipam));
+        facts.extend(self.nets.iter().filter(|net| net.ipam != Ipam::Cloud).map(|net| self.store(net)));
+        facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
+        let networks = self.nets.iter().map(network).collect();
+        facts.push(Fact::NetworksRead(NetworksRead { networks, complete: true }));
+        facts
+    }
+
+    fn store(&self, net: &Net) -> Fact {
+        let of_net = self.held.iter().filter(|((network, _), _)| *network == net.name);
+        let reservation = |address, (container, ifname): &(ContainerId, String)| Reservation {
+            address,
+            holder: Some(Holder { container: container.clone(), ifname: ifname.clone() }),
+            since: Timestamp(1),
+        };
+        let kind = if net.ipam == Ipam::Keyed { StoreKind::Declared } else { StoreKind::HostLocal };
+        Fact::StoreRead(StoreRead {
+            store: Store {
+                kind,
+                path: format!("/var/lib/cni/networks/{}", net.name),
+                network: Some(net.name.clone()),
+            },
+            reservations: of_net.map(|((_, address), holder)| reservation(*address, holder)).collect(),
+            complete: true,
+        })
+    }
+}
+
+fn network(net: &Net) -> Network {
+    let ipam = match net.ipam {
+        Ipam::HostLocal => Some("host-local".to_owned()),
+        Ipam::Keyed | Ipam::Cloud => None,
+    };
+    let pool = Pool {
+        subnet: Subnet { address: [10, 88, 0, 0].into(), prefix: 24 },
+        first: [10, 88, 0, 1].into(),
+        last: [10, 88, 0, 254].into(),
+        size: 253,
+    };
+    let plugins = std::iter::once(net.plugin.clone()).chain(net.chained.iter().cloned()).collect();
+    let pools = if net.ipam == Ipam::HostLocal { vec![pool] } else { Vec::new() };
+    Network { name: net.name.clone(), plugins, ipam, pools }
+}

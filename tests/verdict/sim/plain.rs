@@ -1,0 +1,74 @@
+//! Containers of no pod, that somebody runs on a node beside the kubelet's: they have addresses of the same stores, and
+//! no runtime of pods has them on record.
+
+use std::net::IpAddr;
+
+use probe_common::event::class;
+use probe_user::engine::{
+    fact::{Caller, CniCalled, CniVariables, Executed, Fact, Origin},
+    id::ContainerId,
+};
+
+use super::{Sim, say::task};
+
+impl Sim {
+    /// podman's ids are as those of pods' sandboxes; nerdctl puts its namespace before the id that it tells CNI.
+    pub(crate) fn plain(&mut self, name: &str, network: &str, address: IpAddr) {
+        let (number, shim, plugin) = (self.number(), self.number(), self.number());
+        let before = name.split_once('-').map(|(before, _)| format!("{before}-")).unwrap_or_default();
+        let id = ContainerId::parse(&format!("{before}{number:064x}")).expect("an id");
+        self.plain.insert(name.to_owned(), (id.clone(), shim));
+        let argv = ["/usr/bin/conmon", "-c", monitored(&id)].map(str::to_owned);
+        self.say(
+            Origin::Kernel,
+            Fact::Executed(Executed {
+                ns_pid: shim,
+                task: task(shim, 1, "conmon"),
+                filename: "/usr/bin/conmon".to_owned(),
+                argv_total: argv.iter().map(|arg| u32::try_from(arg.len() + 1).expect("short")).sum(),
+                argv: argv.to_vec(),
+                class: class::RUNTIME,
+                pid_ns: 1,
+                mnt_ns: 1,
+            }),
+        );
+        let net = self.net(network);
+        let call = task(plugin, 1, &net.plugin);
+        self.say(
+            Origin::Kernel,
+            Fact::CniCalled(CniCalled {
+                task: call.clone(),
+                filename: format!("/opt/cni/bin/{}", net.plugin),
+                caller: Some(Caller { key: task(shim, 1, "podman").key, comm: "podman".to_owned() }),
+                host: true,
+                variables: CniVariables {
+                    command: "ADD".to_owned(),
+                    container_id: Some(id.as_str().to_owned()),
+                    netns: Some(format!("/proc/{shim}/ns/net")),
+                    ifname: Some(net.ifname.clone()),
+                    args: Some("IgnoreUnknown=1".to_owned()),
+                    path: Some("/opt/cni/bin".to_owned()),
+                },
+                env_truncated: false,
+            }),
+        );
+        self.held.insert((net.name.clone(), address), (id.clone(), net.ifname.clone()));
+        self.cache.insert((id, net.ifname), (net.name, vec![address]));
+        self.end(call, 0);
+    }
+
+    /// A reservation of before anybody looked; of a sandbox that the runtime still has on record, or of none.
+    pub(crate) fn reserve(&mut self, network: &str, address: IpAddr, kept: bool) {
+        let number = self.number();
+        let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
+        if kept {
+            self.kept.insert(id.clone());
+        }
+        self.held.insert((network.to_owned(), address), (id, "eth0".to_owned()));
+    }
+}
+
+/// The id that a container's monitor is given.
+pub(super) fn monitored(id: &ContainerId) -> &str {
+    id.as_str().rsplit('-').next().unwrap_or_default()
+}

@@ -1,0 +1,154 @@
+//! What CNI plugins and their IPAM do when the runtime calls them.
+
+use std::net::IpAddr;
+
+use probe_common::event::class;
+use probe_user::engine::{
+    fact::{Address, Caller, CniCalled, CniVariables, Exited, Fact, Task},
+    id::{NetnsKey, Subnet},
+};
+
+use super::{Ipam, Net, Sandbox, Sim};
+
+/// How an ADD ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Add {
+    Succeeds,
+    /// Before it took an address.
+    Fails,
+    /// With the address taken and not given back.
+    FailsHolding,
+}
+
+/// How a DEL ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Del {
+    Succeeds,
+    Fails,
+    /// It is not called.
+    Missing,
+}
+
+impl Sim {
+    /// An address that something in the pod gives itself: a Docker in it, a virtual IP.
+    pub(crate) fn own_address(&mut self, name: &str, address: IpAddr, ifname: &str) {
+        let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
+        let by = self.task("dockerd", 1);
+        self.kernel(Fact::AddressAdded(at_interface(&row, address, ifname, &by)));
+    }
+
+    /// CHECK, STATUS or VERSION of a network's plugin.
+    pub(crate) fn ask_plugin(&mut self, name: &str, command: &str) {
+        let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
+        let net = self.nets[0].clone();
+        let call = self.call(&row, &net.plugin, command, &net.ifname, row.path.as_deref());
+        self.end(call, 0x100);
+    }
+
+    /// One network's ADD.
+    pub(crate) fn add(&mut self, name: &str, network: &str, addresses: &[IpAddr], end: Add) {
+        let net = self.net(network);
+        let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
+        let call = self.call(&row, &net.plugin, "ADD", &net.ifname, row.path.as_deref());
+        let holds = end != Add::Fails;
+        if holds {
+            for address in addresses {
+                self.held.insert((net.name.clone(), *address), (row.id.clone(), net.ifname.clone()));
+            }
+        }
+        if end == Add::Succeeds {
+            for address in addresses {
+                self.kernel(Fact::AddressAdded(at_interface(&row, *address, &net.ifname, &call)));
+            }
+        }
+        self.end(call, if end == Add::Succeeds { 0 } else { 0x100 });
+        if end != Add::Succeeds {
+            return;
+        }
+        for plugin in &net.chained {
+            let call = self.call(&row, plugin, "ADD", &net.ifname, row.path.as_deref());
+            self.end(call, 0);
+        }
+        self.cache.insert((row.id.clone(), net.ifname.clone()), (net.name.clone(), addresses.to_vec()));
+        let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
+        row.addresses.insert(net.name, addresses.to_vec());
+    }
+
+    /// The runtime calls DEL for every network, with the namespace where there is one.
+    pub(crate) fn del(&mut self, name: &str, end: Del) {
+        if end == Del::Missing {
+            return;
+        }
+        let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
+        let given: Vec<Net> = self.nets.clone();
+        let of_sandbox = |net: &&Net| {
+            let holds = self.held.iter().any(|((network, _), (id, _))| *network == net.name && *id == row.id);
+            row.addresses.contains_key(&net.name) || holds
+        };
+        for net in given.iter().filter(of_sandbox).cloned().collect::<Vec<_>>() {
+            let path = row.path.as_deref().filter(|_| row.netns_lives);
+            for plugin in net.chained.iter().rev() {
+                let call = self.call(&row, plugin, "DEL", &net.ifname, Some(path.unwrap_or("")));
+                self.end(call, 0);
+            }
+            let call = self.call(&row, &net.plugin, "DEL", &net.ifname, Some(path.unwrap_or("")));
+            if end == Del::Succeeds {
+                if net.ipam == Ipam::HostLocal || path.is_some() {
+                    self.held.retain(|(network, _), (id, _)| !(*network == net.name && *id == row.id));
+                }
+                self.cache.remove(&(row.id.clone(), net.ifname.clone()));
+            }
+            self.end(call, if end == Del::Succeeds { 0 } else { 0x100 });
+        }
+    }
+
+    /// A plugin begins.
+    fn call(
+        &mut self,
+        row: &Sandbox,
+        plugin: &str,
+        command: &str,
+        ifname: &str,
+        netns: Option<&str>,
+    ) -> Task {
+        let runtime = self.runtime.unwrap_or(1);
+        let task = self.task(plugin, runtime);
+        let pod = &self.pods[&row.pod];
+        let args = format!(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
+            pod.name, row.id, pod.uid
+        );
+        self.kernel(Fact::CniCalled(CniCalled {
+            task: task.clone(),
+            filename: format!("/opt/cni/bin/{plugin}"),
+            caller: Some(Caller { key: self.by_runtime().key, comm: "containerd".to_owned() }),
+            host: true,
+            variables: CniVariables {
+                command: command.to_owned(),
+                container_id: Some(row.id.as_str().to_owned()),
+                netns: netns.map(str::to_owned),
+                ifname: Some(ifname.to_owned()),
+                args: Some(args),
+                path: Some("/opt/cni/bin".to_owned()),
+            },
+            env_truncated: false,
+        }));
+        task
+    }
+
+    pub(super) fn end(&mut self, task: Task, status: u32) {
+        self.kernel(Fact::Exited(Exited { task, status, class: class::CNI }));
+    }
+}
+
+fn at_interface(row: &Sandbox, address: IpAddr, ifname: &str, by: &Task) -> Address {
+    Address {
+        netns: NetnsKey::new(row.inode, 0),
+        address: Subnet { address, prefix: if address.is_ipv4() { 24 } else { 64 } },
+        ifname: ifname.to_owned(),
+        ifindex: 2,
+        flags: 0,
+        scope: 0,
+        by: by.clone(),
+    }
+}
