@@ -1,0 +1,77 @@
+//! Everything one does to this repository, a verb each: `cargo xtask` prints them.
+//!
+//! Invariant: depends on nothing of ours, so that it builds when the rest does not.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line program: its output is its result"
+)]
+
+mod build;
+mod demo;
+mod mounts;
+mod package;
+mod program;
+mod root;
+mod run;
+mod setup;
+mod test;
+mod tidy;
+mod vm;
+mod watch;
+mod workspace;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Everything one does to this repository")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Install what is missing here for building, testing or the VMs
+    Setup(setup::Args),
+    /// Build the static agent, eBPF object inside, as target/dist/sandprobe
+    Build(build::Args),
+    /// Build the agent and watch this node live
+    Run(run::Args),
+    /// Run a command in a VM of a chosen kernel, container runtime and init
+    Vm(vm::Args),
+    /// Show pods from start to end under live hooks, or from a recording
+    Demo(demo::Args),
+    /// Run the tests: the fast ones, this machine's kernel, the VMs
+    Test(test::Args),
+    /// Check what the compiler does not: who uses whom, and style
+    Tidy,
+    #[command(hide = true)]
+    InMounts(mounts::Args),
+}
+
+fn main() -> ExitCode {
+    let Some(verb) = Cli::parse().verb else {
+        print!("{}", Cli::command().render_help());
+        return ExitCode::SUCCESS;
+    };
+    let result = match verb {
+        Verb::Setup(args) => setup::run(&args).map(done),
+        Verb::Build(args) => build::run(&args).map(done),
+        Verb::Run(args) => run::run(&args).map(done),
+        Verb::Vm(args) => vm::main(args),
+        Verb::Demo(args) => demo::run(&args).map(done),
+        Verb::Test(args) => test::run(&args),
+        Verb::Tidy => tidy::run().map(done),
+        Verb::InMounts(args) => mounts::run(&args).map(done),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn done((): ()) -> ExitCode {
+    ExitCode::SUCCESS
+}

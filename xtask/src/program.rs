@@ -1,0 +1,45 @@
+//! The programs of the tests crate and the agent, in the one folder that VMs have in PATH too.
+//!
+//! All static, so that one build serves this machine and every VM.
+
+use crate::{build, mounts, vm, workspace};
+use anyhow::Result;
+use std::env;
+use std::process::Command;
+
+/// Test programs that need root: hooks in a kernel, and then pods of a real container runtime.
+pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
+
+/// Builds the agent and what the tests, the demo and VMs start.
+pub(crate) fn build() -> Result<()> {
+    vm::add("sandprobe", &build::agent(&build::Args::default())?)?;
+    gather(cargo("build").arg("--bins"))
+}
+
+/// Builds the test programs.
+pub(crate) fn build_tests() -> Result<()> {
+    gather(cargo("test").arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name])))
+}
+
+/// One of these programs as root on this machine, the others in its PATH.
+pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Command> {
+    let bin = vm::bin()?;
+    let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
+    let mut command = mounts::command([("PATH", path)].iter().chain(variables))?;
+    command.arg(bin.join(name));
+    Ok(command)
+}
+
+fn cargo(verb: &str) -> Command {
+    let mut cargo = workspace::cargo();
+    cargo.args([verb, "--package", "tests", "--features", "kernel,node", "--target"]);
+    cargo.arg(workspace::static_target());
+    cargo
+}
+
+fn gather(cargo: &mut Command) -> Result<()> {
+    for built in workspace::executables(cargo)? {
+        vm::add(&built.name, &built.path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! `cargo xtask run`: from a fresh clone to the live stream of this node.
+
+use crate::setup::{self, Level};
+use crate::{build, mounts, root};
+use anyhow::{Context as _, Result};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Handed to `sandprobe run` as they are
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+/// Everything is built as the user; only the agent itself runs as root.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    setup::ensure(Level::Build)?;
+    let agent = build::agent(&build::Args::default())?;
+    root::authorize()?;
+    let mut command = mounts::agent()?;
+    command.arg(&agent).arg("run").args(&args.args);
+    // In our place: the terminal's signals reach it and its exit status is ours.
+    Err(command.exec()).context("cannot start sandprobe")
+}

@@ -1,0 +1,146 @@
+//! `cargo xtask setup`: what building, testing and the VMs need, installed if it is missing.
+//!
+//! Invariant: when everything is there it only looks, and that takes well under a second.
+
+use crate::package::{self, Need};
+use crate::{vm, workspace};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, iter};
+
+const BPF_LINKER: &str = "0.13.0";
+/// The LLVM that reads the bitcode of the pinned rustc.
+const LLVM: &str = "22";
+
+const COMPILER: &[Need] = &[Need::any(&["cc"], "gcc"), Need::any(&["/usr/include/stdio.h"], "libc6-dev")];
+const LLVM_DEV: &[Need] = &[
+    Need::any(&["c++"], "g++"),
+    Need::package("llvm-22-dev"),
+    Need::package("libzstd-dev"),
+    Need::package("zlib1g-dev"),
+    Need::package("libxml2-dev"),
+];
+const NODE: &[Need] = &[
+    Need::any(&["containerd"], "containerd"),
+    Need::any(&["runc"], "runc"),
+    Need::any(&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
+    Need::any(&["ip"], "iproute2"),
+    Need::any(&["iptables"], "iptables"),
+    Need::package("busybox-static"),
+];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to make ready; each includes the ones before it
+    #[arg(value_enum, default_value_t = Level::Build)]
+    level: Level,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Level {
+    /// Building and running the agent
+    Build,
+    /// Tests and the demo with real pods on this machine: containerd, runc, CNI plugins
+    Node,
+    /// Tests in virtual machines: QEMU and what makes their images
+    Vm,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    ensure(args.level)?;
+    println!("setup: everything is there");
+    Ok(())
+}
+
+pub(crate) fn ensure(level: Level) -> Result<()> {
+    package::ensure(COMPILER)?;
+    let sysroot = PathBuf::from(workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?);
+    rust_src(&sysroot)?;
+    musl(&sysroot)?;
+    bpf_linker()?;
+    if level >= Level::Node {
+        package::ensure(NODE)?;
+    }
+    if level >= Level::Vm {
+        package::ensure(vm::NEEDS)?;
+    }
+    Ok(())
+}
+
+fn rust_src(sysroot: &Path) -> Result<()> {
+    if sysroot.join("lib/rustlib/src/rust/library/core").is_dir() {
+        return Ok(());
+    }
+    println!("setup: adding the rust-src component");
+    workspace::run(Command::new("rustup").args(["component", "add", "rust-src"])).with_context(|| {
+        format!(
+            "rust-src is missing and rustup could not add it; Debian's trixie-backports has the same sources as \
+             package rust-src 1.95: copy its /usr/src/rustc-1.95.*/library to {}/lib/rustlib/src/rust/library",
+            sysroot.display()
+        )
+    })
+}
+
+fn musl(sysroot: &Path) -> Result<()> {
+    let target = workspace::static_target();
+    if sysroot.join("lib/rustlib").join(&target).join("lib").is_dir() {
+        return Ok(());
+    }
+    println!("setup: adding the target {target}");
+    workspace::run(Command::new("rustup").args(["target", "add", &target]))
+        .with_context(|| format!("the standard library for {target} is missing and rustup could not add it"))
+}
+
+fn bpf_linker() -> Result<()> {
+    let version = Command::new("bpf-linker").arg("--version").env("PATH", workspace::path()).output();
+    if let Ok(out) = version
+        && out.status.success()
+    {
+        let version = String::from_utf8_lossy(&out.stdout);
+        if version.trim() != format!("bpf-linker {BPF_LINKER}") {
+            println!("setup: using {} as it is here (tested with {BPF_LINKER})", version.trim());
+        }
+        return Ok(());
+    }
+    let llvm = llvm()?;
+    println!("setup: building bpf-linker {BPF_LINKER}");
+    let path = env::join_paths(iter::once(llvm.join("bin")).chain(env::split_paths(&workspace::path())))
+        .context("a folder in PATH has a colon in its name")?;
+    workspace::run(
+        workspace::cargo()
+            .args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--force"])
+            .args(["--no-default-features", "--features"])
+            .arg(format!("llvm-{LLVM}"))
+            .env("LLVM_PREFIX", &llvm)
+            .env("PATH", path),
+    )
+}
+
+/// The prefix of an LLVM with its headers: the user's own, or Debian's.
+fn llvm() -> Result<PathBuf> {
+    if let Some(prefix) = env::var_os("LLVM_PREFIX").map(PathBuf::from) {
+        let version = workspace::output(Command::new(prefix.join("bin/llvm-config")).arg("--version"))?;
+        ensure!(
+            version.starts_with(LLVM),
+            "LLVM_PREFIX holds LLVM {version}; bpf-linker needs LLVM {LLVM}: point it there, or unset it"
+        );
+        return Ok(prefix);
+    }
+    if workspace::which("apt-get").is_none() {
+        bail!(
+            "bpf-linker needs LLVM {LLVM} with its headers, a C++ compiler, and the headers of zstd, zlib and libxml2: \
+             install them, set LLVM_PREFIX to LLVM's prefix, and run this again"
+        );
+    }
+    if !package::is_available("llvm-22-dev") {
+        package::update()?;
+    }
+    ensure!(
+        package::is_available("llvm-22-dev"),
+        "bpf-linker needs LLVM {LLVM}, and no apt suite of this machine has llvm-22-dev: add LLVM's own apt repository \
+         or your release's backports, or set LLVM_PREFIX to an LLVM {LLVM}, and run this again"
+    );
+    package::ensure(LLVM_DEV)?;
+    Ok(PathBuf::from("/usr/lib/llvm-22"))
+}

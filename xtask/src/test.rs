@@ -1,0 +1,83 @@
+//! `cargo xtask test`: every test there is, in tiers, and one line that says what they came to.
+//!
+//! Invariant: a tier runs or fails; none is skipped in silence, and a failed one keeps no other from running.
+
+mod fast;
+mod machine;
+mod native;
+mod report;
+
+use crate::program;
+use crate::setup::{self, Level};
+use anyhow::Result;
+use report::Report;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Asks the tests for their long runs, by being set.
+const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
+const SOAK_LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    depth: Depth,
+    /// End what is not done after so long, as failed
+    #[arg(long, value_name = "N")]
+    minutes: Option<u64>,
+}
+
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Depth {
+    /// Only what needs neither root nor a VM
+    #[arg(long)]
+    fast: bool,
+    /// Also pods in the VMs: each kernel with one version of containerd, one of them under systemd
+    #[arg(long)]
+    full: bool,
+    /// Pods on every kernel with every version of containerd
+    #[arg(long)]
+    matrix: bool,
+    /// Long runs on this machine
+    #[arg(long)]
+    soak: bool,
+}
+
+pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
+    let mut report = Report::new(minutes.map(|minutes| Duration::from_secs(minutes * 60)));
+    if !depth.soak {
+        report.tier("fast", |tier| {
+            if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
+                fast::tier(tier);
+            }
+        });
+    }
+    if !depth.fast {
+        let mut built = None;
+        report.tier("this machine", |tier| {
+            built = tier
+                .attempt("setup", || setup::ensure(Level::Node))
+                .and_then(|()| tier.attempt("build", program::build))
+                .and_then(|()| tier.attempt("build tests", program::build_tests));
+            if built.is_some() {
+                native::tier(tier, depth.soak);
+            }
+        });
+        // Without the programs there is nothing to run, and that has been counted.
+        if built.is_some() && !depth.soak {
+            report.tier("virtual machines", |tier| machine::tier(tier, depth.pods()));
+        }
+    }
+    Ok(if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Depth {
+    fn pods(&self) -> machine::Pods {
+        match (self.full, self.matrix) {
+            (_, true) => machine::Pods::Matrix,
+            (true, _) => machine::Pods::Pairs,
+            _ => machine::Pods::None,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What needs neither root nor a VM: style, lints, the pure core apart, and every plain test.
+
+use super::report::Tier;
+use crate::workspace;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+
+pub(super) fn tier(tier: &mut Tier) {
+    tier.check("format", &mut cargo("fmt --all --check"), LIMIT);
+    tier.check(
+        "lints",
+        &mut cargo("clippy --workspace --exclude probe-ebpf --all-targets --all-features -- -D warnings"),
+        LIMIT,
+    );
+    // Apart: features of its dependencies would unify with those of the host's build.
+    tier.check("lints of the eBPF programs", &mut ebpf_clippy(), LIMIT);
+    tier.check(
+        "core without its edges",
+        &mut cargo("check --package probe-user --no-default-features"),
+        LIMIT,
+    );
+    tier.tests("tests", &mut cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
+}
+
+fn ebpf_clippy() -> Command {
+    let mut command = workspace::cargo();
+    command
+        .args(
+            "clippy --package probe-ebpf --target bpfel-unknown-none -Z build-std=core --target-dir"
+                .split(' '),
+        )
+        .arg(workspace::target_dir().join("bpf/clippy"))
+        .args(["--", "-D", "warnings"])
+        .env("RUSTC_BOOTSTRAP", "1");
+    command
+}
+
+fn cargo(line: &str) -> Command {
+    let mut command = workspace::cargo();
+    command.args(line.split(' '));
+    command
+}

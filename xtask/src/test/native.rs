@@ -1,0 +1,24 @@
+//! The privileged tests on this machine's own kernel: all but those that reboot it.
+
+use super::report::Tier;
+use crate::{program, root};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+pub(super) fn tier(tier: &mut Tier, soak: bool) {
+    if tier.attempt("become root", root::authorize).is_none() {
+        return;
+    }
+    let limit = if soak { super::SOAK_LIMIT } else { LIMIT };
+    let variables = if soak { vec![(super::SOAK_VARIABLE, "1".to_owned())] } else { Vec::new() };
+    for name in program::TESTS {
+        match program::as_root(name, &variables) {
+            // One at a time: what a test makes in the kernel is seen by the hooks of every other.
+            Ok(mut command) => {
+                tier.tests(name, command.args(["--test-threads=1", "--skip", "reboot::"]), limit, 1)
+            }
+            Err(error) => tier.fail(name, &format!("{error:#}")),
+        };
+    }
+}

@@ -1,0 +1,158 @@
+//! Who may use whom: the arrow from sources to sinks, checked over the agent's modules.
+
+use super::Source;
+
+/// Each module of the agent with the modules it may name. Every one may name itself.
+const ARROW: &[(&str, &[&str])] = &[
+    ("engine", &[]),
+    ("recording", &["engine"]),
+    ("telemetry", &[]),
+    ("source", &["engine", "recording", "telemetry"]),
+    ("sink", &["engine", "recording", "telemetry"]),
+    ("session", &["engine", "recording", "sink"]),
+    ("agent", &["engine", "recording", "telemetry", "source", "sink", "session"]),
+    ("config", &["engine", "source"]),
+    ("cli", &["engine", "recording", "telemetry", "source", "sink", "session", "config", "agent"]),
+];
+const AGENT: &str = "probe-user/src/";
+/// Roots of the crate: they name everything.
+const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
+
+pub(super) fn problems(sources: &[Source]) -> Vec<String> {
+    // Unit tests in a file of their own may look around.
+    let agent = || {
+        let modules = sources.iter().filter(|source| !source.path.ends_with("/tests.rs"));
+        modules.filter_map(|source| Some((source, source.path.strip_prefix(AGENT)?.strip_suffix(".rs")?)))
+    };
+    let mut found = Vec::new();
+    for (source, path) in agent().filter(|(source, _)| ROOTS.iter().all(|root| !source.path.ends_with(root)))
+    {
+        let module = path.split('/').next().unwrap_or(path);
+        match ARROW.iter().find(|(name, _)| *name == module) {
+            Some((_, allowed)) => found.extend(edges(source, module, allowed)),
+            None => found.push(format!("{}: {module} has no place in tidy's arrow", source.path)),
+        }
+    }
+    let manifest = sources.iter().find(|source| source.path == "probe-user/Cargo.toml");
+    let banned = manifest.map(|manifest| dependencies(&manifest.text)).unwrap_or_default();
+    for (source, _) in agent().filter(|(_, path)| path.split('/').next() == Some("engine")) {
+        found.extend(foreign(source, &banned));
+    }
+    found
+}
+
+fn edges(source: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
+    let text: String = code(&source.text).map(|line| format!("{line}\n")).collect();
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let line = text[..at].matches('\n').count() + 1;
+        for named in named(&text[at + "crate::".len()..]) {
+            let is_module = ARROW.iter().any(|(name, _)| *name == named);
+            if is_module && named != module && !allowed.contains(&named) {
+                found.push(format!("{}:{line}: {module} must not know {named}", source.path));
+            }
+        }
+    }
+    found
+}
+
+/// The first names of what follows `crate::`: one, or in braces several, each with braces of its own.
+fn named(path: &str) -> Vec<&str> {
+    let Some(list) = path.strip_prefix('{') else { return vec![first_name(path)] };
+    let (mut names, mut depth, mut begin) = (Vec::new(), 0, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                names.push(first_name(&list[begin..at]));
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                names.push(first_name(&list[begin..at]));
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn first_name(path: &str) -> &str {
+    let path = path.trim_start();
+    &path[..path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len())]
+}
+
+/// The engine uses the standard library and the records, nothing else.
+fn foreign(source: &Source, banned: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (line, at) in code(&source.text).zip(1..) {
+        for name in banned.iter().filter(|name| names(line, name)) {
+            found.push(format!("{}:{at}: the engine must not use {name}", source.path));
+        }
+    }
+    found
+}
+
+/// Whether the line has `name::` as a path's first word.
+fn names(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let is_first = before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':');
+        is_first && line[at + name.len()..].starts_with("::")
+    })
+}
+
+/// The dependencies of a manifest as crate names, but for the records.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
+    names.map(|(name, _)| name.replace('-', "_")).filter(|name| name != "probe_common").collect()
+}
+
+/// The lines up to the unit tests, comments emptied.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    lines.map(|line| if line.trim_start().starts_with("//") { "" } else { line })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Source, problems};
+
+    fn check(path: &str, text: &str) -> Vec<String> {
+        let manifest =
+            "[package]\n\n[dependencies]\n# a note\nprobe-common = 1\nserde-json = 1\n\n[lints]\na = 1\n";
+        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        problems(&[source("probe-user/Cargo.toml", manifest), source(path, text)])
+    }
+
+    #[test]
+    fn the_arrow_points_one_way() {
+        assert!(
+            check("probe-user/src/sink/jsonl.rs", "use crate::engine::Output;\nuse crate::sink::Sink;")
+                .is_empty()
+        );
+        let wrong = check("probe-user/src/sink/jsonl.rs", "//! crate::agent\nuse crate::source::live;");
+        assert_eq!(wrong, ["probe-user/src/sink/jsonl.rs:2: sink must not know source"]);
+        let group =
+            "use crate::{\n    engine::{self, id::{A, B}},\n    agent::Agent,\n};\ncrate::cli::run();";
+        let wrong = check("probe-user/src/source.rs", group).join(", ");
+        assert!(wrong.contains("rs:1: source must not know agent"), "{wrong}");
+        assert!(wrong.contains("rs:5: source must not know cli"), "{wrong}");
+        assert_eq!(check("probe-user/src/engine.rs", "use crate::recording;").len(), 1);
+        assert_eq!(check("probe-user/src/odd.rs", "").len(), 1);
+        assert!(check("probe-user/src/main.rs", "use crate::cli;").is_empty());
+    }
+
+    #[test]
+    fn the_engine_takes_nothing_in() {
+        assert_eq!(check("probe-user/src/engine/id.rs", "use serde_json::Value;").len(), 1);
+        assert!(
+            check("probe-user/src/engine/id.rs", "use probe_common::id;\nuse std::fmt; my_serde_json::x")
+                .is_empty()
+        );
+        assert!(check("probe-user/src/recording.rs", "use serde_json::Value;").is_empty());
+    }
+}

@@ -1,0 +1,298 @@
+//! `cargo xtask vm`: a command in a virtual machine of a chosen kernel, container runtime and init.
+//!
+//! All of it is Debian's: fetched, made into a disk and an initramfs, and kept below `target/vm`. Needs no network
+//! and no root but for the first making.
+
+mod accel;
+mod apt;
+mod busybox;
+mod choice;
+mod cpio;
+mod guest;
+mod image;
+mod initramfs;
+mod kernel;
+mod monitor;
+mod port;
+mod qemu;
+mod rootfs;
+mod saved;
+mod session;
+mod store;
+
+pub(crate) use choice::{Init, Kernel, Runtime};
+
+use crate::package::{self, Need};
+use crate::program;
+use crate::setup::{self, Level};
+use anyhow::{Context as _, Result, ensure};
+use choice::{Cgroup, Kernels};
+use session::{End, Folder, Parts};
+use std::fmt;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What making and running VMs takes.
+pub(crate) const NEEDS: &[Need] = &[
+    Need::any(&["qemu-system-x86_64"], "qemu-system-x86"),
+    Need::any(&["mmdebstrap"], "mmdebstrap"),
+    Need::any(&["mke2fs"], "e2fsprogs"),
+    Need::any(&["depmod"], "kmod"),
+    Need::any(&["xz"], "xz-utils"),
+    Need::any(&["setpriv"], "util-linux"),
+];
+
+/// The exit status of `timeout`, for the same reason.
+const TIMED_OUT: u8 = 124;
+/// For a VM that ended without a status.
+const DIED: u8 = 125;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// 5.10, 6.1, 6.12, 7.2 (the newest 7 there is), several with commas between, or all
+    #[arg(long, default_value = "6.12")]
+    kernel: Kernels,
+    #[arg(long, value_enum, default_value_t = Runtime::Containerd2_1)]
+    runtime: Runtime,
+    #[arg(long, value_enum, default_value_t = Init::Quick)]
+    init: Init,
+    /// The hierarchies to mount; 5.10 and 6.1 have every controller in v1
+    #[arg(long, value_enum, default_value_t = Cgroup::V2)]
+    cgroup: Cgroup,
+    /// A folder of this machine, to be /host in the VM
+    #[arg(long, value_name = "DIR")]
+    share: Option<PathBuf>,
+    /// Keep the disk in this file, made if it is not there
+    #[arg(long, value_name = "FILE")]
+    disk: Option<PathBuf>,
+    /// Boot again when the command calls vm-reboot; BOOT counts from 1
+    #[arg(long)]
+    reboot: bool,
+    /// Go on from a saved VM in which containerd runs, saving it first if there is none
+    #[arg(long, conflicts_with_all = ["disk", "reboot"])]
+    saved: bool,
+    /// Boot (the default)
+    #[arg(long, conflicts_with = "saved")]
+    fresh: bool,
+    /// Seconds, the boot included
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+    /// Take the programs in target/vm/bin as they are
+    #[arg(long)]
+    no_build: bool,
+    /// One word is a line of shell; more are a program and its arguments
+    #[arg(required = true, last = true)]
+    command: Vec<String>,
+}
+
+/// One command in one VM.
+struct Request {
+    kernel: Kernel,
+    runtime: Runtime,
+    init: Init,
+    cgroup: Cgroup,
+    /// The guest's /host.
+    share: Option<PathBuf>,
+    /// Keep what the guest writes in this file, made if it is not there.
+    disk: Option<PathBuf>,
+    /// Boot again when the command calls `vm-reboot`.
+    reboot: bool,
+    /// Go on from a saved VM in which containerd runs.
+    saved: bool,
+    timeout: Duration,
+    /// A shell script.
+    command: String,
+}
+
+impl Request {
+    /// Without systemd, on cgroup v2, with a disk that is thrown away, and with no time to run in.
+    fn new(kernel: Kernel, runtime: Runtime) -> Self {
+        Self {
+            kernel,
+            runtime,
+            init: Init::Quick,
+            cgroup: Cgroup::V2,
+            share: None,
+            disk: None,
+            reboot: false,
+            saved: false,
+            timeout: Duration::ZERO,
+            command: String::new(),
+        }
+    }
+
+    /// Runs it to its end and passes its output on as it comes. What the VM is made of is made first, if it is not
+    /// there, and out of the time allowed.
+    fn run(&self, output: &mut dyn FnMut(&[u8])) -> Result<Outcome> {
+        let parts = Parts::get(self.kernel)?;
+        if self.saved {
+            saved::get(self, &parts)?;
+        }
+        let folder = Folder::new()?;
+        folder.give("command", &format!("{}\n", self.command))?;
+        let start = Instant::now();
+        let run = if self.saved { saved::run } else { session::run };
+        let end = run(self, &parts, &folder, start + self.timeout, output)?;
+        let (status, trouble) = match end {
+            End::Status(status) => (status, None),
+            End::TimedOut => {
+                (TIMED_OUT, Some(format!("the VM was not done in {} s", self.timeout.as_secs())))
+            }
+            End::Died => (DIED, Some("the VM ended without a status".to_owned())),
+            End::Rebooted => (DIED, Some("the command rebooted the VM: --reboot allows that".to_owned())),
+        };
+        Ok(Outcome {
+            status,
+            trouble: trouble.map(|trouble| format!("{trouble}; its console:\n{}", folder.last_words())),
+            elapsed: start.elapsed(),
+            release: parts.kernel.release,
+            by: parts.accel.name(),
+        })
+    }
+}
+
+/// How a command in a VM ended.
+struct Outcome {
+    /// The command's own; 124 when time was up, 125 when the VM ended without one.
+    status: u8,
+    /// Why the status is not the command's, with the end of the console.
+    trouble: Option<String>,
+    elapsed: Duration,
+    /// The kernel, as `uname -r` has it.
+    release: String,
+    /// KVM or emulation.
+    by: &'static str,
+}
+
+/// The folder that every VM has first in PATH.
+pub(crate) fn bin() -> Result<PathBuf> {
+    let bin = store::root().join("bin");
+    fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
+    Ok(bin)
+}
+
+/// Puts a static program there, for VMs that run now too: whole, or as it was.
+pub(crate) fn add(name: &str, program: &Path) -> Result<()> {
+    let to = bin()?.join(name);
+    let part = to.with_extension("part");
+    fs::copy(program, &part).with_context(|| format!("cannot copy {}", program.display()))?;
+    fs::rename(&part, &to).with_context(|| format!("cannot write {}", to.display()))
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    if let Some(share) = &args.share {
+        ensure!(share.is_dir(), "{} is no folder to share", share.display());
+    }
+    package::ensure(NEEDS)?;
+    if !args.no_build {
+        setup::ensure(Level::Build)?;
+        program::build()?;
+    }
+    let mut worst = 0;
+    for &kernel in &args.kernel.0 {
+        // Each runs, whatever became of the one before.
+        let status = one(kernel, &args).unwrap_or_else(|error| {
+            say(format_args!("{kernel}: {error:#}"));
+            DIED
+        });
+        worst = worst.max(status);
+    }
+    Ok(ExitCode::from(worst))
+}
+
+fn one(kernel: Kernel, args: &Args) -> Result<u8> {
+    let request = Request {
+        init: args.init,
+        cgroup: args.cgroup,
+        share: args.share.clone(),
+        disk: args.disk.clone(),
+        reboot: args.reboot,
+        saved: args.saved,
+        timeout: Duration::from_secs(args.timeout),
+        command: script(&args.command),
+        ..Request::new(kernel, args.runtime)
+    };
+    let outcome = request.run(&mut |bytes| {
+        let mut stdout = std::io::stdout().lock();
+        // Who reads us may have gone; the command's status still counts.
+        let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    })?;
+    if let Some(trouble) = &outcome.trouble {
+        say(format_args!("{trouble}"));
+    }
+    say(format_args!(
+        "{} with {}, {}: status {} after {:.1} s",
+        outcome.release,
+        args.runtime,
+        outcome.by,
+        outcome.status,
+        outcome.elapsed.as_secs_f64()
+    ));
+    Ok(outcome.status)
+}
+
+/// As ssh has it, but that words stay words: only a command of one word is a line of shell.
+fn script(command: &[String]) -> String {
+    match command {
+        [line] => line.clone(),
+        words => words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// One word for a shell.
+fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// To the person who waits; what the guest says has standard output for itself.
+fn say(words: fmt::Arguments<'_>) {
+    eprintln!("vm: {words}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &[&str]) -> Result<Args, clap::Error> {
+        Cli::try_parse_from(std::iter::once(&"vm").chain(line)).map(|cli| cli.args)
+    }
+
+    #[test]
+    fn the_command_follows_two_dashes() {
+        let args =
+            parse(&["--kernel", "5.10,7.2", "--runtime", "1.6", "--", "sandprobe", "doctor", "-o", "json"])
+                .unwrap();
+        assert_eq!(args.kernel.0, [Kernel::V5_10, Kernel::V7]);
+        assert_eq!(args.runtime, Runtime::Containerd1_6);
+        assert_eq!(args.command, ["sandprobe", "doctor", "-o", "json"]);
+        assert!(parse(&["--kernel", "6.1"]).is_err());
+        assert!(parse(&["--kernel", "3.2", "--", "true"]).is_err());
+    }
+
+    /// A saved VM has its own disk and its own past.
+    #[test]
+    fn saved_and_kept_exclude_each_other() {
+        assert!(parse(&["--saved", "--disk", "x", "--", "true"]).is_err());
+        assert!(parse(&["--saved", "--reboot", "--", "true"]).is_err());
+        assert!(parse(&["--saved", "--fresh", "--", "true"]).is_err());
+        assert!(parse(&["--disk", "x", "--reboot", "--", "true"]).is_ok());
+    }
+
+    #[test]
+    fn words_stay_words() {
+        let script =
+            |words: &[&str]| script(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(script(&["cat /proc/version | wc -l"]), "cat /proc/version | wc -l");
+        assert_eq!(script(&["echo", "it's", "a  b"]), r"'echo' 'it'\''s' 'a  b'");
+    }
+}

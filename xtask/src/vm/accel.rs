@@ -1,0 +1,79 @@
+//! Whether KVM works here. That /dev/kvm can be opened says little: under some hypervisors a guest's kernel then
+//! faults or crawls. So a real kernel must come up in it, once per host kernel and QEMU.
+
+use super::qemu::{self, Boot};
+use super::store::{self, Key};
+use anyhow::{Context as _, Result};
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::process::{ChildStdout, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// A working KVM needs about one; emulation needs four.
+const ENOUGH: Duration = Duration::from_secs(8);
+/// What the initramfs prints.
+const RUNS: &str = "vm: the kernel runs";
+
+/// Who executes the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accel {
+    Kvm,
+    Emulation,
+}
+
+impl Accel {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "KVM",
+            Self::Emulation => "emulation",
+        }
+    }
+}
+
+/// The better one of those that work here; `boot` is for trying.
+pub(super) fn get(boot: &Boot<'_>) -> Result<Accel> {
+    if File::options().read(true).write(true).open("/dev/kvm").is_err() {
+        return Ok(Accel::Emulation);
+    }
+    let host = fs::read_to_string("/proc/version").context("cannot read /proc/version")?;
+    let key = Key::new().with("accel 1").with(host).with(qemu::version()?);
+    let dir = store::entry("accel", "host", &key, |dir| {
+        super::say(format_args!("trying KVM"));
+        let accel = if runs(boot)? { Accel::Kvm } else { Accel::Emulation };
+        super::say(format_args!("VMs run by {}", accel.name()));
+        fs::write(dir.join("accel"), accel.name()).context("cannot write which accelerator works")
+    })?;
+    let name = fs::read_to_string(dir.join("accel")).context("cannot read which accelerator works")?;
+    Ok(if name == Accel::Kvm.name() { Accel::Kvm } else { Accel::Emulation })
+}
+
+fn runs(boot: &Boot<'_>) -> Result<bool> {
+    let boot = Boot { choices: "vm_probe=1", ..*boot };
+    let mut child = qemu::command()
+        .args(qemu::bare(Accel::Kvm, &boot))
+        .args(["-serial", "stdio"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot run {}", qemu::PROGRAM))?;
+    let stdout = child.stdout.take().context("QEMU has no output")?;
+    let (tell, told) = mpsc::channel();
+    let reader = thread::spawn(move || tell.send(says_so(stdout)));
+    let runs = told.recv_timeout(ENOUGH).unwrap_or(false);
+    // It may have ended by itself; either way it is gone now, and with it the reader's pipe.
+    let _ = child.kill();
+    child.wait().context("cannot wait for QEMU")?;
+    let _ = reader.join();
+    Ok(runs)
+}
+
+fn says_so(console: ChildStdout) -> bool {
+    BufReader::new(console).split(b'\n').map_while(Result::ok).any(|line| contains(&line, RUNS.as_bytes()))
+}
+
+fn contains(line: &[u8], words: &[u8]) -> bool {
+    line.windows(words.len()).any(|window| window == words)
+}

@@ -1,0 +1,269 @@
+//! Packages of any Debian release, without a change to this machine's own apt.
+//!
+//! One private apt per release, below `target/vm/apt`: its own sources, lists and cache. Mirror, proxy and keys are
+//! this machine's. Nothing is pinned: what a release has today is taken, and what it lacks is named.
+
+use super::store;
+use crate::{package, workspace};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// On a machine whose apt has no Debian mirror (Ubuntu), the mirror to use.
+const MIRROR: &str = "SANDPROBE_DEBIAN_MIRROR";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Settings of the machine's apt that say how to reach a mirror at all.
+const CARRIED: [&str; 4] = ["Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::ForceIP"];
+
+/// One Debian release with a fresh index. Nobody else uses its folder while this lives.
+pub(super) struct Release {
+    name: &'static str,
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl Release {
+    /// Fetches the index: this is called only where something is about to be built.
+    pub(super) fn open(name: &'static str) -> Result<Self> {
+        let all = store::root().join("apt");
+        let lock = store::lock(&all, name)?;
+        let dir = all.join(name);
+        for folder in ["state/lists/partial", "cache/archives/partial", "etc"] {
+            let folder = dir.join(folder);
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let release = Self { name, dir, _lock: lock };
+        release.write("etc/sources.list", &sources(name, &Mirrors::find()?))?;
+        release.write("apt.conf", &config(&release.dir, &carried()?))?;
+        release.write("status", "")?;
+        let updated =
+            release.apt("apt-get").args(["--quiet", "update"]).output().context("cannot run apt-get")?;
+        ensure!(
+            updated.status.success(),
+            "cannot fetch the package index of Debian {name}: {}",
+            complaint(&updated.stderr)
+        );
+        Ok(release)
+    }
+
+    /// A field of the newest version of a package, `None` where the release has no such package.
+    pub(super) fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
+        let shown = self
+            .apt("apt-cache")
+            .args(["show", "--no-all-versions", package])
+            .output()
+            .context("cannot run apt-cache")?;
+        let text = String::from_utf8_lossy(&shown.stdout);
+        Ok(text.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            (name == field).then(|| value.to_owned())
+        }))
+    }
+
+    /// Fetches the newest version of each package and unpacks, into `into`, those files that `wanted` gives a path there.
+    pub(super) fn unpack(
+        &self,
+        packages: &[&str],
+        into: &Path,
+        wanted: impl Fn(&str) -> Option<PathBuf>,
+    ) -> Result<()> {
+        for package in packages {
+            ensure!(
+                self.field(package, "Version")?.is_some(),
+                "Debian {} has no package {package} (any more)",
+                self.name
+            );
+        }
+        let folder = self.dir.join("download");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let got = self
+            .apt("apt-get")
+            .args(["--quiet", "download"])
+            .args(packages)
+            .current_dir(&folder)
+            .output()
+            .context("cannot run apt-get")?;
+        ensure!(
+            got.status.success(),
+            "cannot download {} of Debian {}: {}",
+            packages.join(" "),
+            self.name,
+            complaint(&got.stderr)
+        );
+        for deb in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            unpack(&deb?.path(), into, &wanted)?;
+        }
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
+    }
+
+    /// The lines that another tool needs to install from this release.
+    pub(super) fn sources_file(&self) -> PathBuf {
+        self.dir.join("etc/sources.list")
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut apt = Command::new(program);
+        apt.env("APT_CONFIG", self.dir.join("apt.conf")).env("LC_ALL", "C").stdin(Stdio::null());
+        apt
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<()> {
+        let path = self.dir.join(file);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+fn unpack(deb: &Path, into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> Result<()> {
+    let mut child = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(deb)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run dpkg-deb")?;
+    let stream = child.stdout.take().context("dpkg-deb has no output")?;
+    let mut archive = tar::Archive::new(stream);
+    let broken = || format!("cannot unpack {}", deb.display());
+    for file in archive.entries().with_context(broken)? {
+        let mut file = file.with_context(broken)?;
+        let path = String::from_utf8_lossy(&file.path_bytes()).into_owned();
+        if file.header().entry_type().is_dir() {
+            continue;
+        }
+        let Some(to) = wanted(path.trim_start_matches("./")) else { continue };
+        let to = into.join(to);
+        let parent = to.parent().unwrap_or(into);
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        file.unpack(&to).with_context(|| format!("cannot unpack {}", to.display()))?;
+    }
+    ensure!(child.wait()?.success(), "cannot unpack {}: dpkg-deb failed", deb.display());
+    Ok(())
+}
+
+struct Mirrors {
+    main: String,
+    /// Bullseye's and other releases' security updates, where this machine's apt knows of them.
+    security: Option<String>,
+}
+
+impl Mirrors {
+    fn find() -> Result<Self> {
+        if let Ok(main) = env::var(MIRROR) {
+            return Ok(Self { main, security: None });
+        }
+        let listed = || {
+            workspace::output(Command::new("apt-get").args([
+                "indextargets",
+                "--format",
+                "$(REPO_URI) $(LABEL)",
+                "Created-By: Packages",
+            ]))
+        };
+        if let Some(mirrors) = Self::among(&listed()?) {
+            return Ok(mirrors);
+        }
+        // Images of containers come without lists, and apt tells its sources only by them.
+        package::update()?;
+        let Some(mirrors) = Self::among(&listed()?) else {
+            bail!(
+                "the VM is made of Debian packages, and this machine's apt has no Debian mirror: name one in {MIRROR}"
+            );
+        };
+        Ok(mirrors)
+    }
+
+    fn among(targets: &str) -> Option<Self> {
+        let labelled = |label| {
+            targets
+                .lines()
+                .find_map(|line| line.split_once(' ').filter(|(_, is)| *is == label))
+                .map(|(uri, _)| uri.to_owned())
+        };
+        Some(Self { main: labelled("Debian")?, security: labelled("Debian-Security") })
+    }
+}
+
+fn sources(release: &str, mirrors: &Mirrors) -> String {
+    let keys = if Path::new(KEYRING).exists() { format!(" signed-by={KEYRING}") } else { String::new() };
+    // A mirror that lags serves an index of sid past its date: still signed, and new enough for a test.
+    let options = format!("[arch=amd64 check-valid-until=no{keys}]");
+    let mut lines = format!("deb {options} {} {release} main\n", mirrors.main);
+    if let Some(security) = mirrors.security.as_ref().filter(|_| release != "sid") {
+        let _ = writeln!(lines, "deb {options} {security} {release}-security main");
+    }
+    lines
+}
+
+fn config(dir: &Path, carried: &str) -> String {
+    let dir = dir.display();
+    format!(
+        r#"{carried}Dir "{dir}";
+Dir::Etc "etc";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Parts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d";
+Dir::Etc::Netrc "/etc/apt/auth.conf";
+Dir::Etc::NetrcParts "/etc/apt/auth.conf.d";
+Dir::State "state";
+Dir::State::Status "{dir}/status";
+Dir::Cache "cache";
+Acquire::Languages "none";
+APT::Architecture "amd64";
+APT::Update::Error-Mode "any";
+APT::Sandbox::User "root";
+"#
+    )
+}
+
+fn carried() -> Result<String> {
+    let dump = workspace::output(Command::new("apt-config").args(["dump", "Acquire"]))?;
+    let kept = dump.lines().filter(|line| CARRIED.iter().any(|option| line.starts_with(option)));
+    Ok(kept.map(|line| format!("{line}\n")).collect())
+}
+
+/// The line that says what is wrong, of all that apt prints.
+fn complaint(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let error = text.lines().find_map(|line| line.strip_prefix("E: "));
+    error.or(text.lines().last()).unwrap_or("it says nothing").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_by_label() {
+        let found =
+            Mirrors::among("http://a/debian/ Debian\nhttp://a/sec/ Debian-Security\nhttp://b/x Other\n")
+                .unwrap();
+        assert_eq!(
+            (found.main.as_str(), found.security.as_deref()),
+            ("http://a/debian/", Some("http://a/sec/"))
+        );
+        assert!(Mirrors::among("http://u/ubuntu Ubuntu").is_none());
+        assert!(Mirrors::among("").is_none());
+    }
+
+    #[test]
+    fn sid_has_no_security_suite() {
+        let mirrors = Mirrors { main: "http://a/debian".into(), security: Some("http://a/sec".into()) };
+        assert_eq!(sources("sid", &mirrors).lines().count(), 1);
+        let trixie = sources("trixie", &mirrors);
+        assert!(trixie.lines().nth(1).unwrap().ends_with("http://a/sec trixie-security main"), "{trixie}");
+    }
+
+    #[test]
+    fn the_error_among_apts_words() {
+        assert_eq!(complaint(b"W: old\nE: no such release\nW: more\n"), "no such release");
+        assert_eq!(complaint(b"killed\n"), "killed");
+        assert_eq!(complaint(b""), "it says nothing");
+    }
+}

@@ -1,0 +1,20 @@
+//! Debian's static busybox: the first program of the VM, and all that the test containers have.
+
+use super::apt::Release;
+use super::store::{self, Key};
+use anyhow::{Result, ensure};
+use std::path::PathBuf;
+
+/// The program, as a file of this machine.
+pub(super) fn get() -> Result<PathBuf> {
+    let key = Key::new().with("busybox 1");
+    let dir = store::entry("busybox", "trixie", &key, |dir| {
+        super::say(format_args!("fetching busybox of Debian trixie"));
+        Release::open("trixie")?.unpack(&["busybox-static"], dir, |path| {
+            path.ends_with("bin/busybox").then(|| "busybox".into())
+        })?;
+        ensure!(dir.join("busybox").is_file(), "Debian's busybox-static holds no busybox");
+        Ok(())
+    })?;
+    Ok(dir.join("busybox"))
+}

@@ -1,0 +1,100 @@
+//! What comes out of the guest's port: the command's output, and between it the guest's own words to us.
+//!
+//! A word is a line of its own: the run's token, then what there is to say. Output cannot pass for one by chance,
+//! since the token is this run's alone.
+
+/// What the guest says about the boot it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Warm, and waiting to be saved.
+    Ready,
+    /// Wants to boot again.
+    Reboot,
+    /// The command has ended so.
+    Status(u8),
+}
+
+/// Splits the port's bytes, however they are cut.
+pub(super) struct Port {
+    mark: Vec<u8>,
+    /// What may yet turn out to be a word.
+    held: Vec<u8>,
+}
+
+impl Port {
+    pub(super) fn new(token: &str) -> Self {
+        Self { mark: format!("\n{token} ").into_bytes(), held: Vec::new() }
+    }
+
+    /// The output among these bytes, and the first word if there is one. What follows a word is kept for the next call.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<Word>) {
+        self.held.extend(bytes);
+        let Some(at) = self.held.windows(self.mark.len()).position(|window| window == self.mark) else {
+            let keep = self.begun();
+            let sure = self.held.len() - keep;
+            return (self.held.drain(..sure).collect(), None);
+        };
+        let said = at + self.mark.len();
+        let Some(end) = self.held[said..].iter().position(|byte| *byte == b'\n').map(|end| said + end) else {
+            return (self.held.drain(..at).collect(), None);
+        };
+        let word = read(&self.held[said..end]);
+        let output = self.held[..at].to_vec();
+        self.held.drain(..=end);
+        (output, word)
+    }
+
+    /// What was held in the belief that it might be a word, when nothing more will come.
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// How many of the last bytes are the beginning of a mark.
+    fn begun(&self) -> usize {
+        let longest = self.mark.len().min(self.held.len());
+        (1..=longest).rev().find(|n| self.held.ends_with(&self.mark[..*n])).unwrap_or(0)
+    }
+}
+
+fn read(word: &[u8]) -> Option<Word> {
+    match word {
+        b"ready" => Some(Word::Ready),
+        b"reboot" => Some(Word::Reboot),
+        number => std::str::from_utf8(number).ok()?.parse().ok().map(Word::Status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cut anywhere into two, the port reads the same.
+    #[test]
+    fn cuts_do_not_matter() {
+        let all = b"one\ntwo\n\ntok 3\n";
+        for cut in 0..=all.len() {
+            let mut port = Port::new("tok");
+            let (mut output, first) = port.take(&all[..cut]);
+            let (more, second) = port.take(&all[cut..]);
+            output.extend(more);
+            assert_eq!(output, b"one\ntwo\n", "cut at {cut}");
+            assert_eq!(first.or(second), Some(Word::Status(3)), "cut at {cut}");
+        }
+    }
+
+    /// The newline before a word is the guest's, not the command's.
+    #[test]
+    fn output_without_a_newline_stays_so() {
+        assert_eq!(Port::new("tok").take(b"x\ntok 0\n"), (b"x".to_vec(), Some(Word::Status(0))));
+        assert_eq!(Port::new("tok").take(b"\ntok ready\n"), (Vec::new(), Some(Word::Ready)));
+        assert_eq!(Port::new("tok").take(b"\ntok reboot\n"), (Vec::new(), Some(Word::Reboot)));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_word_is_output() {
+        let mut port = Port::new("tok");
+        let (output, word) = port.take(b"a\ntoken 5\nb\nto");
+        assert_eq!((output.as_slice(), word), (b"a\ntoken 5\nb".as_slice(), None));
+        assert_eq!(port.rest(), b"\nto");
+    }
+}

@@ -1,0 +1,191 @@
+//! How QEMU is started: the same machine for every VM, so that a saved one fits the one it is restored into.
+
+use super::accel::Accel;
+use anyhow::{Context as _, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(super) const PROGRAM: &str = "qemu-system-x86_64";
+/// Enough for containerd and tens of pods; a saved VM is as large as what of it was used.
+const MEMORY: &str = "1536";
+const CPUS: &str = "2";
+
+/// What the kernel and its first program are given.
+pub(super) struct Boot<'a> {
+    pub(super) kernel: &'a Path,
+    pub(super) initramfs: &'a Path,
+    /// Words of the kernel command line that choose among the guest's flavors.
+    pub(super) choices: &'a str,
+}
+
+/// A disk, and what becomes of what the guest writes.
+#[derive(Clone, Copy)]
+pub(super) enum Disk<'a> {
+    Kept(&'a Path),
+    ThrownAway(&'a Path),
+}
+
+/// Folders that the guest sees, by 9p.
+pub(super) struct Shares<'a> {
+    pub(super) modules: &'a Path,
+    pub(super) bin: &'a Path,
+    pub(super) host: &'a Path,
+    /// This run's own folder: the command in, whatever it leaves out.
+    pub(super) run: &'a Path,
+}
+
+/// One start of QEMU.
+pub(super) struct Machine<'a> {
+    pub(super) accel: Accel,
+    pub(super) boot: Boot<'a>,
+    pub(super) disk: Disk<'a>,
+    pub(super) shares: Shares<'a>,
+    pub(super) console: &'a Path,
+    pub(super) monitor: &'a Path,
+    /// Not to boot, but to wait for a saved VM.
+    pub(super) incoming: bool,
+}
+
+impl Machine<'_> {
+    /// Its standard input and output are the guest's port; what QEMU itself says goes to `log`.
+    pub(super) fn command(&self, log: Stdio) -> Command {
+        let mut command = command();
+        command.args(self.args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        command
+    }
+
+    fn args(&self) -> Vec<OsString> {
+        let mut args = bare(self.accel, &self.boot);
+        push(&mut args, "-serial", with_path("file:", self.console));
+        push(&mut args, "-qmp", with_path("unix:", self.monitor) + ",server=on,wait=off");
+        let (disk, then) = match self.disk {
+            Disk::Kept(path) => (path, ""),
+            Disk::ThrownAway(path) => (path, ",snapshot=on"),
+        };
+        // Nothing is lost to "unsafe" but on a crash of this machine.
+        push(&mut args, "-drive", with_path("file=", disk) + ",format=raw,if=virtio,cache=unsafe" + then);
+        push(&mut args, "-device", "virtio-serial-pci");
+        push(&mut args, "-chardev", "stdio,id=port,signal=off");
+        push(&mut args, "-device", "virtserialport,chardev=port,name=session");
+        for (tag, path, mode) in [
+            ("modules", self.shares.modules, ",readonly=on"),
+            ("bin", self.shares.bin, ",readonly=on"),
+            ("host", self.shares.host, ""),
+            ("run", self.shares.run, ""),
+        ] {
+            let share = with_path("local,path=", path);
+            push(
+                &mut args,
+                "-virtfs",
+                format!("{share},mount_tag={tag},security_model=none,multidevs=remap{mode}"),
+            );
+        }
+        if self.incoming {
+            push(&mut args, "-incoming", "defer");
+        }
+        args
+    }
+}
+
+/// QEMU, to end when the thread that starts it does, however that ends.
+pub(super) fn command() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", PROGRAM]);
+    command
+}
+
+/// The machine without its devices: all that a kernel needs to say that it runs.
+pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = Vec::new();
+    for arg in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+        args.push(arg.into());
+    }
+    push(&mut args, "-display", "none");
+    push(&mut args, "-machine", "pc");
+    match accel {
+        Accel::Kvm => {
+            push(&mut args, "-accel", "kvm");
+            push(&mut args, "-cpu", "host");
+        }
+        Accel::Emulation => {
+            // One thread for both CPUs: with one each, about one in twenty guests (6.1, QEMU 7.2) hung with both in a
+            // soft lockup, it seems for an interrupt lost between them. It costs an eighth of the time, and leaves
+            // the machine a core.
+            push(&mut args, "-accel", "tcg,thread=single");
+            // QEMU 7.2 emulates cmpxchg16b such that guests crash in it under load.
+            push(&mut args, "-cpu", "max,-cx16");
+        }
+    }
+    push(&mut args, "-smp", CPUS);
+    push(&mut args, "-m", MEMORY);
+    push(&mut args, "-kernel", boot.kernel);
+    push(&mut args, "-initrd", boot.initramfs);
+    // panic=-1: a panic ends the VM at once, since it may not reboot. Mitigations cost much under emulation.
+    let line = format!("console=ttyS0 quiet panic=-1 mitigations=off audit=0 {}", boot.choices);
+    push(&mut args, "-append", line.trim_end());
+    args
+}
+
+/// What QEMU calls its version, with the distribution's build.
+pub(super) fn version() -> Result<String> {
+    let out =
+        Command::new(PROGRAM).arg("--version").output().with_context(|| format!("cannot run {PROGRAM}"))?;
+    Ok(String::from_utf8_lossy(&out.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+fn push(args: &mut Vec<OsString>, name: &str, value: impl Into<OsString>) {
+    args.push(name.into());
+    args.push(value.into());
+}
+
+/// In QEMU's option lists a comma ends a value; doubled it is one.
+fn with_path(before: &str, path: &Path) -> String {
+    before.to_owned() + &path.to_string_lossy().replace(',', ",,")
+}
+
+/// The socket's path must be short (108 bytes at most): told apart from QEMU's own words for it.
+pub(super) fn check_socket(path: PathBuf) -> Result<PathBuf> {
+    anyhow::ensure!(
+        path.as_os_str().len() < 108,
+        "{} is too long a path for a socket: move the repository to a shorter one",
+        path.display()
+    );
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(accel: Accel, disk: Disk<'_>, incoming: bool) -> String {
+        let path = Path::new;
+        let boot = Boot { kernel: path("/k"), initramfs: path("/i"), choices: "vm_init=quick" };
+        let shares = Shares { modules: path("/m"), bin: path("/b"), host: path("/a,b"), run: path("/r") };
+        let (console, monitor) = (path("/r/console"), path("/r/qmp"));
+        let machine = Machine { accel, boot, disk, shares, console, monitor, incoming };
+        machine.args().iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn emulation_goes_without_cmpxchg16b() {
+        let line = line(Accel::Emulation, Disk::ThrownAway(Path::new("/d")), false);
+        assert!(line.contains("-cpu max,-cx16"), "{line}");
+        assert!(line.contains("file=/d,format=raw,if=virtio,cache=unsafe,snapshot=on"), "{line}");
+        assert!(!line.contains("-incoming"), "{line}");
+    }
+
+    #[test]
+    fn a_kept_disk_is_written() {
+        let line = line(Accel::Kvm, Disk::Kept(Path::new("/d")), true);
+        assert!(!line.contains("snapshot=on"), "{line}");
+        assert!(line.contains("-accel kvm -cpu host"), "{line}");
+        assert!(line.ends_with("-incoming defer"), "{line}");
+    }
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        let line = line(Accel::Kvm, Disk::Kept(Path::new("/d")), false);
+        assert!(line.contains("local,path=/a,,b,mount_tag=host"), "{line}");
+    }
+}

@@ -1,0 +1,249 @@
+//! A VM from nothing: boots it, lets it run the command, and says how that ended.
+
+use super::choice::Kernel;
+use super::guest::{Guest, Heard};
+use super::port::Word;
+use super::qemu::{self, Boot, Disk, Machine, Shares};
+use super::{Request, accel, accel::Accel, initramfs, kernel, rootfs, store};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+/// What every VM of a kernel is made of; made now, if it is not yet there.
+pub(super) struct Parts {
+    pub(super) kernel: kernel::Files,
+    pub(super) initramfs: PathBuf,
+    pub(super) disk: PathBuf,
+    pub(super) accel: Accel,
+}
+
+impl Parts {
+    pub(super) fn boot<'a>(&'a self, choices: &'a str) -> Boot<'a> {
+        Boot { kernel: &self.kernel.image, initramfs: &self.initramfs, choices }
+    }
+
+    pub(super) fn get(kernel: Kernel) -> Result<Self> {
+        let files = kernel::get(kernel)?;
+        let initramfs = initramfs::get(kernel, &files)?;
+        let disk = rootfs::get()?;
+        let accel = accel::get(&Boot { kernel: &files.image, initramfs: &initramfs, choices: "" })?;
+        Ok(Self { kernel: files, initramfs, disk, accel })
+    }
+}
+
+/// How a command in a VM ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Status(u8),
+    /// QEMU ended and the guest had not said why: a panic, most likely.
+    Died,
+    TimedOut,
+    /// It wanted to boot again, and nobody had asked for that.
+    Rebooted,
+}
+
+/// A run's own folder, removed with it.
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Between the guest and us: told in the file `environment`.
+    pub(super) token: String,
+}
+
+impl Folder {
+    /// Named for this process, so that what a killed one left is known and removed.
+    pub(super) fn new() -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let all = store::root().join("run");
+        remove_dead(&all);
+        let path = all.join(format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        // For a guest that is given no folder of the host's, an empty one.
+        for folder in ["shared", "nothing"] {
+            let folder = path.join(folder);
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        // Nothing but a random number that std gives away.
+        let token = format!("vm-{:016x}", RandomState::new().build_hasher().finish());
+        Ok(Self { path, token })
+    }
+
+    /// The guest's /vm/run.
+    pub(super) fn shared(&self) -> PathBuf {
+        self.path.join("shared")
+    }
+
+    pub(super) fn nothing(&self) -> PathBuf {
+        self.path.join("nothing")
+    }
+
+    pub(super) fn console(&self) -> PathBuf {
+        self.path.join("console")
+    }
+
+    pub(super) fn monitor(&self) -> Result<PathBuf> {
+        qemu::check_socket(self.path.join("qmp"))
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("qemu.log")
+    }
+
+    /// A file that the guest reads.
+    pub(super) fn give(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.shared().join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The end of what the guest's kernel and QEMU said, for a run that ended without a status.
+    pub(super) fn last_words(&self) -> String {
+        let read = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        tail(&(read(self.console()) + &read(self.log())), 40)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now is when its process is known to be dead.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Everything of a start but what a fresh VM and a saved one have apart.
+pub(super) fn guest(
+    request: &Request,
+    parts: &Parts,
+    folder: &Folder,
+    choices: &str,
+    disk: Disk<'_>,
+    incoming: bool,
+    deadline: Instant,
+) -> Result<Guest> {
+    let nothing = folder.nothing();
+    let machine = Machine {
+        accel: parts.accel,
+        boot: parts.boot(choices),
+        disk,
+        shares: Shares {
+            modules: &parts.kernel.all_modules(),
+            bin: &super::bin()?,
+            host: request.share.as_deref().unwrap_or(&nothing),
+            run: &folder.shared(),
+        },
+        console: &folder.console(),
+        monitor: &folder.monitor()?,
+        incoming,
+    };
+    let log =
+        File::create(folder.log()).with_context(|| format!("cannot write {}", folder.log().display()))?;
+    Guest::start(machine.command(Stdio::from(log)), &folder.token, deadline)
+}
+
+/// The words of the kernel command line that the guest's scripts go by.
+pub(super) fn choices(request: &Request) -> String {
+    let mut words = format!(
+        "vm_init={} vm_runtime={} vm_cgroup={}",
+        request.init.name(),
+        request.runtime.name(),
+        request.cgroup.name()
+    );
+    if request.init == super::Init::Systemd {
+        words.push_str(" systemd.unit=vm.target systemd.show_status=0");
+        words.push_str(match request.cgroup {
+            super::Cgroup::V2 => "",
+            super::Cgroup::V1 => {
+                " SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1 systemd.unified_cgroup_hierarchy=0 \
+                 systemd.legacy_systemd_cgroup_controller=1"
+            }
+            super::Cgroup::Hybrid => {
+                " SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1 systemd.unified_cgroup_hierarchy=0 \
+                 systemd.legacy_systemd_cgroup_controller=0"
+            }
+        });
+    }
+    words
+}
+
+/// What the guest is told beside the command; `boot` counts from 1.
+pub(super) fn environment(folder: &Folder, boot: u32, kept: bool) -> String {
+    format!("token={}\nboot={boot}\nkept={}\n", folder.token, if kept { "1" } else { "" })
+}
+
+pub(super) fn run(
+    request: &Request,
+    parts: &Parts,
+    folder: &Folder,
+    deadline: Instant,
+    output: &mut dyn FnMut(&[u8]),
+) -> Result<End> {
+    // A reboot without a disk of one's own still needs one that outlives QEMU.
+    let scratch = folder.path.join("disk.img");
+    let kept = request.disk.as_deref().or(request.reboot.then_some(scratch.as_path()));
+    if let Some(disk) = kept.filter(|disk| !disk.exists()) {
+        copy_disk(&parts.disk, disk)?;
+    }
+    let disk = kept.map_or(Disk::ThrownAway(&parts.disk), Disk::Kept);
+    for boot in 1.. {
+        folder.give("environment", &environment(folder, boot, kept.is_some()))?;
+        let mut guest = guest(request, parts, folder, &choices(request), disk, false, deadline)?;
+        match guest.listen(&mut *output) {
+            Heard::Word(Word::Status(status)) => {
+                ensure!(
+                    kept.is_none() || guest.finish(),
+                    "the VM does not power off: its disk may not be whole"
+                );
+                return Ok(End::Status(status));
+            }
+            Heard::Word(Word::Reboot) if request.reboot => {
+                if !guest.finish() {
+                    return Ok(End::TimedOut);
+                }
+            }
+            Heard::Word(Word::Reboot) => return Ok(End::Rebooted),
+            Heard::Word(Word::Ready) => bail!("the guest wants to be saved, and was not asked to"),
+            Heard::Ended => return Ok(End::Died),
+            Heard::TimedOut => return Ok(End::TimedOut),
+        }
+    }
+    Ok(End::Died)
+}
+
+/// A disk of one's own; holes stay holes.
+pub(super) fn copy_disk(from: &Path, to: &Path) -> Result<()> {
+    let part = to.with_extension("part");
+    crate::workspace::run(
+        Command::new("cp").args(["--sparse=always", "--reflink=auto"]).arg(from).arg(&part),
+    )?;
+    fs::rename(&part, to).with_context(|| format!("cannot make {}", to.display()))
+}
+
+/// The folders of processes that are no more.
+fn remove_dead(all: &Path) {
+    let Ok(found) = fs::read_dir(all) else { return };
+    for folder in found.flatten() {
+        let name = folder.file_name();
+        let Some((pid, _)) = name.to_str().and_then(|name| name.split_once('-')) else { continue };
+        if !Path::new("/proc").join(pid).exists() {
+            // Another process may be removing it too.
+            let _ = fs::remove_dir_all(folder.path());
+        }
+    }
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_text() {
+        assert_eq!(tail("a\r\n\nb\nc\n", 2), "b\nc");
+        assert_eq!(tail("", 2), "");
+    }
+}

@@ -1,0 +1,99 @@
+//! Where things are in this repository, and how its tools are called.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, iter};
+
+/// The repository's root folder.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Everything made here goes below this folder.
+pub(crate) fn target_dir() -> PathBuf {
+    root().join("target")
+}
+
+/// The cargo that runs us, in the repository's root.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root()).env("PATH", path());
+    cargo
+}
+
+/// PATH with the folder where `cargo install` puts programs, which a fresh machine's may lack.
+pub(crate) fn path() -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let Some(home) = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))) else {
+        return path;
+    };
+    env::join_paths(env::split_paths(&path).chain([home.join("bin")])).unwrap_or(path)
+}
+
+/// One program that cargo built.
+pub(crate) struct Executable {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// Runs a `cargo build` or `cargo test --no-run`; what it built comes from cargo's own messages, wherever it lies.
+pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<Executable>> {
+    cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    let out = cargo.output().context("cannot run cargo")?;
+    ensure!(out.status.success(), "{} ended with {}", line(cargo), out.status);
+    let mut built = Vec::new();
+    for message in serde_json::Deserializer::from_slice(&out.stdout).into_iter::<Value>() {
+        let message = message.context("cargo's messages are not JSON")?;
+        if let (Some(path), Some(name)) = (message["executable"].as_str(), message["target"]["name"].as_str())
+        {
+            built.push(Executable { name: name.to_owned(), path: PathBuf::from(path) });
+        }
+    }
+    Ok(built)
+}
+
+/// This machine's own architecture with musl: what the static agent is built for.
+pub(crate) fn static_target() -> String {
+    format!("{}-unknown-linux-musl", env::consts::ARCH)
+}
+
+/// The program of this name in PATH, or in the folders that only root's PATH has.
+pub(crate) fn which(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Runs it to its end, with its output where ours goes; a failure names the command.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status =
+        command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    ensure!(status.success(), "{} ended with {status}", line(command));
+    Ok(())
+}
+
+/// What it prints, without the newline at the end.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let out = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    ensure!(
+        out.status.success(),
+        "{} ended with {}: {}",
+        line(command),
+        out.status,
+        String::from_utf8_lossy(&out.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
+}
+
+/// As one would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let words = iter::once(program.file_name().unwrap_or(program.as_os_str())).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
