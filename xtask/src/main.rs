@@ -9,6 +9,7 @@
 
 mod build;
 mod demo;
+mod mirrors;
 mod mounts;
 mod package;
 mod program;

@@ -3,10 +3,17 @@
 //! Something counts as there when its proof is, whoever installed it: a node with Docker's own containerd must not
 //! have it replaced by Debian's.
 
+use crate::mirrors::{self, Mirrors};
 use crate::{root, workspace};
 use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// `--no-remove`: rather fail than take away a package of the user's that conflicts.
+const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-recommends"];
+const SOURCES: &str = "/etc/apt/sources.list.d";
 
 /// One thing that must be on this machine, and the Debian package that brings it.
 pub(crate) struct Need {
@@ -64,7 +71,13 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     // The lists may be old, or there may be none yet.
     println!("setup: updating apt's lists first");
     update()?;
-    install(&missing).with_context(|| format!("cannot install {names}"))
+    let Err(refused) = install(&missing) else { return Ok(()) };
+    // Where part of a family of packages came from backports, the rest cannot come from the release itself.
+    match Backports::open() {
+        Ok(backports) => backports.install(&missing),
+        Err(error) => Err(refused.context(format!("without backports: {error:#}"))),
+    }
+    .with_context(|| format!("cannot install {names}"))
 }
 
 /// Whether apt could install this package from the suites that this machine has.
@@ -86,6 +99,52 @@ pub(crate) fn update() -> Result<()> {
     Ok(())
 }
 
+/// The backports of this machine's release, beside its own sources for as long as this lives.
+struct Backports {
+    suite: String,
+    /// Stands for `sources.list.d`; the machine's own is not touched.
+    parts: tempfile::TempDir,
+}
+
+impl Backports {
+    fn open() -> Result<Self> {
+        let release = fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
+        let suite = backports_of(&release).context("this is no release of Debian")?;
+        let line = mirrors::line(&Mirrors::find()?.main, &suite, &[]);
+        println!("setup: adding the suite {suite} for this once");
+        let parts = tempfile::tempdir().context("cannot make a temporary folder")?;
+        // apt fetches as a user of its own, who has to read it.
+        fs::set_permissions(parts.path(), fs::Permissions::from_mode(0o755))?;
+        if let Ok(own) = fs::read_dir(SOURCES) {
+            for file in own {
+                let file = file?;
+                fs::copy(file.path(), parts.path().join(file.file_name()))
+                    .with_context(|| format!("cannot copy {}", file.path().display()))?;
+            }
+        }
+        fs::write(parts.path().join("backports.list"), line).context("cannot write apt's sources")?;
+        Ok(Self { suite, parts })
+    }
+
+    fn install(&self, packages: &[&str]) -> Result<()> {
+        let parts = format!("Dir::Etc::SourceParts={}", self.parts.path().display());
+        apt_get(&["-o", &parts, "update"])?;
+        let mut args = vec!["-o", &parts, "-t", &self.suite];
+        args.extend(INSTALL);
+        args.extend(packages);
+        apt_get(&args)
+    }
+}
+
+fn backports_of(os_release: &str) -> Option<String> {
+    let field = |name| {
+        let lines = os_release.lines();
+        lines.filter_map(|line| line.split_once('=')).find(|(is, _)| *is == name).map(|(_, value)| value)
+    };
+    let codename = field("VERSION_CODENAME").filter(|_| field("ID") == Some("debian"))?;
+    Some(format!("{codename}-backports"))
+}
+
 fn is_installed(package: &str) -> bool {
     Command::new("dpkg-query")
         .args(["-W", "-f", "${db:Status-Status}", package])
@@ -95,8 +154,7 @@ fn is_installed(package: &str) -> bool {
 }
 
 fn install(packages: &[&str]) -> Result<()> {
-    // --no-remove: rather fail than take away a package of the user's that conflicts.
-    let mut args = vec!["install", "--yes", "--no-remove", "--no-install-recommends"];
+    let mut args = INSTALL.to_vec();
     args.extend(packages);
     apt_get(&args)
 }
@@ -105,4 +163,17 @@ fn apt_get(args: &[&str]) -> Result<()> {
     let mut command = root::command("env");
     command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]);
     workspace::output(command.args(args).stdin(Stdio::null())).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::backports_of;
+
+    #[test]
+    fn backports_by_the_releases_name() {
+        let debian = "PRETTY_NAME=\"Debian\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(backports_of(debian).as_deref(), Some("bookworm-backports"));
+        assert_eq!(backports_of("VERSION_CODENAME=noble\nID=ubuntu\nID_LIKE=debian\n"), None);
+        assert_eq!(backports_of("ID=debian\n"), None, "sid has none");
+    }
 }

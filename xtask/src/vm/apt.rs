@@ -4,17 +4,13 @@
 //! this machine's. Nothing is pinned: what a release has today is taken, and what it lacks is named.
 
 use super::store;
-use crate::{package, workspace};
-use anyhow::{Context as _, Result, bail, ensure};
-use std::env;
-use std::fmt::Write as _;
+use crate::mirrors::{self, Mirrors};
+use crate::workspace;
+use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// On a machine whose apt has no Debian mirror (Ubuntu), the mirror to use.
-const MIRROR: &str = "SANDPROBE_DEBIAN_MIRROR";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Settings of the machine's apt that say how to reach a mirror at all.
 const CARRIED: [&str; 4] = ["Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::ForceIP"];
 
@@ -145,56 +141,12 @@ fn unpack(deb: &Path, into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> 
     Ok(())
 }
 
-struct Mirrors {
-    main: String,
-    /// Bullseye's and other releases' security updates, where this machine's apt knows of them.
-    security: Option<String>,
-}
-
-impl Mirrors {
-    fn find() -> Result<Self> {
-        if let Ok(main) = env::var(MIRROR) {
-            return Ok(Self { main, security: None });
-        }
-        let listed = || {
-            workspace::output(Command::new("apt-get").args([
-                "indextargets",
-                "--format",
-                "$(REPO_URI) $(LABEL)",
-                "Created-By: Packages",
-            ]))
-        };
-        if let Some(mirrors) = Self::among(&listed()?) {
-            return Ok(mirrors);
-        }
-        // Images of containers come without lists, and apt tells its sources only by them.
-        package::update()?;
-        let Some(mirrors) = Self::among(&listed()?) else {
-            bail!(
-                "the VM is made of Debian packages, and this machine's apt has no Debian mirror: name one in {MIRROR}"
-            );
-        };
-        Ok(mirrors)
-    }
-
-    fn among(targets: &str) -> Option<Self> {
-        let labelled = |label| {
-            targets
-                .lines()
-                .find_map(|line| line.split_once(' ').filter(|(_, is)| *is == label))
-                .map(|(uri, _)| uri.to_owned())
-        };
-        Some(Self { main: labelled("Debian")?, security: labelled("Debian-Security") })
-    }
-}
-
 fn sources(release: &str, mirrors: &Mirrors) -> String {
-    let keys = if Path::new(KEYRING).exists() { format!(" signed-by={KEYRING}") } else { String::new() };
     // A mirror that lags serves an index of sid past its date: still signed, and new enough for a test.
-    let options = format!("[arch=amd64 check-valid-until=no{keys}]");
-    let mut lines = format!("deb {options} {} {release} main\n", mirrors.main);
+    let options = ["arch=amd64", "check-valid-until=no"];
+    let mut lines = mirrors::line(&mirrors.main, release, &options);
     if let Some(security) = mirrors.security.as_ref().filter(|_| release != "sid") {
-        let _ = writeln!(lines, "deb {options} {security} {release}-security main");
+        lines += &mirrors::line(security, &format!("{release}-security"), &options);
     }
     lines
 }
@@ -238,19 +190,6 @@ fn complaint(stderr: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mirrors_by_label() {
-        let found =
-            Mirrors::among("http://a/debian/ Debian\nhttp://a/sec/ Debian-Security\nhttp://b/x Other\n")
-                .unwrap();
-        assert_eq!(
-            (found.main.as_str(), found.security.as_deref()),
-            ("http://a/debian/", Some("http://a/sec/"))
-        );
-        assert!(Mirrors::among("http://u/ubuntu Ubuntu").is_none());
-        assert!(Mirrors::among("").is_none());
-    }
 
     #[test]
     fn sid_has_no_security_suite() {
