@@ -13,7 +13,7 @@ use tests::{
         netns::MountedNetns,
     },
     live::{Shared, is_whole},
-    machine,
+    machine, skipped,
 };
 
 /// On a machine that is not emulated; half of them IPv4.
@@ -21,6 +21,10 @@ const COUNT: usize = 100;
 
 #[test]
 fn each_is_told_of_once_with_its_prefix_and_interface() -> Result<()> {
+    skipped::retry(|attempt| each_is_told(machine::share_of(COUNT) >> attempt))
+}
+
+fn each_is_told(count: usize) -> Result<()> {
     let mut live = Shared::start()?;
     let netns = MountedNetns::create()?;
     let (key, by) = live.until("the namespace", |seen| created(seen, netns.inode()))?;
@@ -31,7 +35,7 @@ fn each_is_told_of_once_with_its_prefix_and_interface() -> Result<()> {
     live.until("the first address", |seen| seen.iter().find(|one| added(one).is_some()).map(drop))?;
     guard.end()?;
 
-    let prefixes = prefixes(machine::share_of(COUNT))?;
+    let prefixes = prefixes(count)?;
     let guard = AddressGuard::add(&netns, "lo", &prefixes)?;
     guard.end()?;
     // Deleted together with it, so without a word to rtnetlink; to hooks each is deleted before the end.

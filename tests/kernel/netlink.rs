@@ -33,7 +33,8 @@ use tokio::{runtime::Runtime, sync::mpsc, time};
 /// On a machine that is not emulated.
 const COUNT: usize = 99;
 
-/// A buffer for a dozen notifications, and changes of addresses that come faster than it can be read.
+/// A buffer for a dozen notifications, and changes of addresses that are more than find room in the channel of one who
+/// does not read meanwhile.
 const SMALL: usize = 4096;
 const FLOOD: usize = 10_000;
 
@@ -103,7 +104,7 @@ fn what_an_overrun_hid_is_found_out() -> Result<()> {
     let (flooded_key, ended_key) = (source.watch(flooded.inode(), 0)?, source.watch(ended.inode(), 0)?);
     source.settle()?;
     let both = "addr add 192.0.2.7/32 dev lo\naddr del 192.0.2.7/32 dev lo\n";
-    ip(&name_of(&flooded)?, &both.repeat(machine::share_of(FLOOD)))?;
+    ip(&name_of(&flooded)?, &both.repeat(FLOOD))?;
     ended.end()?;
     source.until("the overrun", |seen| {
         let lost = Fact::Lost { what: Loss::NetlinkSocket, count: 1 };

@@ -8,9 +8,9 @@
 //! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
 //! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one.
 //! * [`storm`] starts programs as fast as the machine can.
-//! * [`live`] attaches the hooks and gives what they tell.
+//! * [`live`] attaches the hooks and gives what they tell; [`skipped`] knows what the kernel kept from them.
 //!
-//! The last two need the feature `kernel`, the three before them `node`.
+//! The last three need the feature `kernel`, the three before them `node`.
 
 pub mod cgroupfs;
 pub mod clock;
@@ -21,6 +21,7 @@ pub mod guard;
 pub mod keyed;
 pub mod machine;
 pub mod program;
+pub mod skipped;
 
 #[cfg(feature = "kernel")]
 pub mod live;

@@ -6,6 +6,7 @@
 use std::{
     ops::{Deref, DerefMut},
     path::PathBuf,
+    process,
     sync::{
         Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError},
@@ -18,7 +19,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use probe_user::{
     engine::{
         change::Question,
-        fact::{Fact, Mechanism, Observation, Signal, Task},
+        fact::{Fact, Loss, Mechanism, Observation, Signal, Task},
         id::NetnsKey,
         time::Timestamp,
     },
@@ -41,7 +42,7 @@ use crate::{
     cgroupfs::{self, Hierarchy},
     clock,
     guard::cgroup::CgroupGuard,
-    machine,
+    machine, skipped,
 };
 
 /// What to attach.
@@ -147,13 +148,16 @@ impl Live {
     /// Waits until `found` finds what it is looking for in what has been told so far.
     pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&[Observation]) -> Option<T>) -> Result<T> {
         let patience = machine::patience();
-        let deadline = Instant::now() + patience;
+        let mut deadline = Instant::now() + patience;
         loop {
             if let Some(it) = found(&self.seen) {
                 return Ok(it);
             }
             match self.batches.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(batch) => {
+                    if batch.iter().any(|one| matches!(one.fact, Fact::Lost { what: Loss::SkippedRun, .. })) {
+                        deadline = deadline.min(Instant::now() + skipped::PATIENCE);
+                    }
                     self.take(batch);
                     self.take_all();
                 }
@@ -212,8 +216,11 @@ impl Drop for Live {
         self.stopper.take();
         self.netlink.take();
         if let Some(worker) = self.worker.take() {
+            let skipped = || skipped::of_process(process::id()).unwrap_or(0);
+            let before = skipped();
             // The hooks of one test must not burden the next; what became of them nobody asks any more.
             let _ = worker.join();
+            skipped::detached(before.saturating_sub(skipped()));
         }
     }
 }

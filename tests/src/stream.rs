@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{cgroupfs, guard::cgroup::CgroupGuard, machine};
+use crate::{cgroupfs, guard::cgroup::CgroupGuard, machine, skipped};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::{
     sys::signal::{Signal, kill},
@@ -100,13 +100,17 @@ impl Stream {
 
     /// Whether such an event is told from now on within `limit`.
     fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Value) -> bool) -> bool {
-        let deadline = Instant::now() + limit;
+        let mut deadline = Instant::now() + limit;
         loop {
             let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
                 return false;
             };
-            if self.told.take(&line).is_some_and(&wanted) {
+            let Some(event) = self.told.take(&line) else { continue };
+            if wanted(event) {
                 return true;
+            }
+            if event["gap"]["what"] == SKIPPED {
+                deadline = deadline.min(Instant::now() + skipped::PATIENCE);
             }
         }
     }
@@ -133,24 +137,10 @@ impl Stream {
         Ok(kib * 1024)
     }
 
-    /// Runs of its hooks that the kernel has skipped, as the kernel itself says (Linux 5.12 and later).
-    fn skipped(&self) -> Result<u64> {
-        let mut programs: BTreeMap<u64, u64> = BTreeMap::new();
-        for entry in fs::read_dir(format!("/proc/{}/fdinfo", self.child.id()))? {
-            // One that was closed meanwhile is no program of ours.
-            let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
-            let number =
-                |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-            if let (Some(id), Some(count)) = (number("prog_id:"), number("recursion_misses:")) {
-                programs.insert(id, count);
-            }
-        }
-        Ok(programs.into_values().sum())
-    }
-
     /// Asks it to end as ctrl-C does, and gives all that it told and what it said on standard error.
     pub fn end(mut self) -> Result<(Told, String)> {
-        self.told.skipped = self.skipped()?;
+        self.told.skipped = skipped::of_process(self.child.id())?;
+        skipped::detached(self.told.skipped);
         kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
         while let Ok(line) = self.lines.recv_timeout(machine::patience()) {
             self.told.take(&line);
@@ -165,6 +155,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // Nothing to be done about one that has ended already.
+        skipped::detached(skipped::of_process(self.child.id()).unwrap_or(0));
         self.child.kill().ok();
         self.child.wait().ok();
     }
