@@ -1,8 +1,11 @@
 //! The stories under the eyes of `sandprobe`: what it finds wrong, and that it finds nothing else.
 
+mod losses;
+mod rarer;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
     sync::Mutex,
     thread,
     time::Duration,
@@ -17,7 +20,7 @@ use tests::{
     machine,
     node::Node,
     skipped,
-    story::{Act, Stage, Truth, job, service},
+    story::{Act, Stage, Truth, job},
     stream::{Stream, Told},
 };
 
@@ -206,68 +209,6 @@ fn healthy_pods_make_no_finding() -> Result<()> {
         let told = (finished("ADD", false)?, finished("DEL", false)?, finished("DEL", true)?);
         let counted = (calls.adds, calls.dels, calls.dels_blind);
         ensure!(told == counted, "told of {told:?} ADDs, DELs and blind DELs, of {counted:?}");
-    }
-    stage.clean()?;
-    node.stop()
-}
-
-/// The other ways in which a node loses what it gave out, one after the other under one agent: each makes its own
-/// findings, of its own pods, and no other.
-#[test]
-fn each_way_to_lose_something_is_found_for_what_it_is() -> Result<()> {
-    let mut node = Node::start_keyed(Faults::default())?;
-    let mut stream = watch(&node)?;
-    let mut stage = Stage::new(&mut node)?;
-    stage.failed_then_blind_del(&job("blind"))?;
-    stage.mended_del(&job("mended"), 2)?;
-    stage.failing_adds(&job("retried"), 3, false)?;
-    stage.failing_adds(&job("reserved"), 1, true)?;
-    stage.killed_pause(&job("killed"))?;
-    stage.starved_pause(&job("starved"))?;
-    let (_, stray) = stage.stray_mount(&job("stray"))?;
-    stage.restarted_runtime(&[service("restarted")])?;
-    stage.killed_runtime(&[service("orphaned")])?;
-    let mut lost = vec![
-        ("blind", "leaked_address/del_blind"),
-        // The runtime called DEL after the ADD that failed: it succeeded, and found no address in the namespace.
-        ("reserved", "leaked_address/stale_record"),
-        ("killed", "teardown_out_of_order/pause_killed"),
-        ("starved", "teardown_out_of_order/pause_out_of_memory"),
-    ];
-    // That nothing lives in a namespace is known only where every process can be looked at.
-    let sees_all = fs::read_link("/proc/1/ns/net").is_ok();
-    lost.extend(sees_all.then_some(("stray", "orphan_netns")));
-    let words = |lost: &[(_, &'static str)]| lost.iter().map(|(_, word)| *word).collect::<Vec<_>>();
-    until_confirmed(&mut stream, &words(&lost))?;
-    // What the runtime still has on record is not leaked, however often DEL fails; once that is forgotten, it is.
-    stage.failing_del(&job("failing"), 2)?;
-    wait_for_nothing();
-    let early = findings(&stream.told);
-    ensure!(!early.values().any(|it| it["pod"]["name"] == "failing"), "too early: {early:#?}");
-    stage.forgotten_sandboxes(&[service("forgotten")])?;
-    lost.push(("failing", "leaked_address/del_failed"));
-    lost.push(("forgotten", "leaked_address/del_missing"));
-    // Its namespaces, and those of the sandbox whose DEL fails, are still bound to their files.
-    lost.extend(sees_all.then_some(("forgotten", "orphan_netns")));
-    lost.extend(sees_all.then_some(("failing", "orphan_netns")));
-    until_confirmed(&mut stream, &words(&lost))?;
-    wait_for_nothing();
-    drop(stray);
-    let (told, _) = stream.end()?;
-    if told.lost()? == 0 {
-        let of_pod = |it: &Value| {
-            // Of a plugin, and so of no pod in particular.
-            let pod = it["pod"]["name"].as_str().filter(|_| it["kind"] != "cni_failing").unwrap_or("-");
-            format!("{pod} {}", word(it))
-        };
-        // While a runtime is down its records cannot be read, and that is told.
-        let seen = |it: &&Value| it["kind"] != "blind_spot";
-        let mut found: Vec<String> = findings(&told).values().filter(seen).map(of_pod).collect();
-        let expected = lost.iter().map(|(pod, word)| format!("{pod} {word}"));
-        let mut expected: Vec<String> = expected.chain(["- cni_failing".to_owned()]).collect();
-        found.sort_unstable();
-        expected.sort_unstable();
-        ensure!(found == expected, "found {found:#?}\nnot {expected:#?}\n{:#?}", findings(&told));
     }
     stage.clean()?;
     node.stop()

@@ -10,9 +10,12 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
+    clock,
     containerd::{Containerd, Network, Options},
+    cri::Cri,
     keyed::Faults,
     kubelet::{Driver, Kubelet},
+    machine,
 };
 use vm::Vm;
 
@@ -42,18 +45,17 @@ impl Node {
 
     /// Where this is a VM of ours, nothing but the plugin is as the options say.
     pub fn start_with(options: &Options) -> Result<Self> {
-        if is_in_path(vm::START) {
+        let node = if is_in_path(vm::START) {
             let vm = Vm::start(options.keyed.then_some(options.faults))?;
-            return Ok(Self {
-                socket: PathBuf::from(vm::SOCKET),
-                driver: vm.driver(),
-                runtime: Runtime::Vm(vm),
-            });
-        }
-        let containerd = Containerd::start(options)?;
-        let socket = containerd.socket().to_owned();
-        let runtime = Runtime::Private(Box::new(containerd));
-        Ok(Self { socket, driver: options.cgroup_driver, runtime })
+            Self { socket: PathBuf::from(vm::SOCKET), driver: vm.driver(), runtime: Runtime::Vm(vm) }
+        } else {
+            let containerd = Containerd::start(options)?;
+            let socket = containerd.socket().to_owned();
+            let runtime = Runtime::Private(Box::new(containerd));
+            Self { socket, driver: options.cgroup_driver, runtime }
+        };
+        wait_recovered(&node.socket)?;
+        Ok(node)
     }
 
     pub fn kubelet(&self) -> Result<Kubelet> {
@@ -118,7 +120,8 @@ impl Node {
             Runtime::Private(containerd) => containerd.start_runtime(),
             Runtime::Vm(vm) => vm.start_runtime(),
         }
-        .context("start the runtime again")
+        .context("start the runtime again")?;
+        wait_recovered(&self.socket)
     }
 
     /// Leaves a VM's as it is, with its pods and its network: for the next boot.
@@ -139,6 +142,14 @@ impl Node {
             Runtime::Vm(vm) => vm.stop(),
         }
     }
+}
+
+/// Until the runtime has read what it had on record: before, it serves its version and nothing else.
+fn wait_recovered(socket: &Path) -> Result<()> {
+    clock::poll("the runtime's sandboxes", machine::patience(), || {
+        Ok(Cri::connect(socket).and_then(|mut cri| cri.list_pod_sandbox()).ok())
+    })
+    .map(drop)
 }
 
 fn is_in_path(name: &str) -> bool {

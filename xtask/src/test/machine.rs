@@ -48,7 +48,7 @@ const PODS: [&[&str]; 2] = [
     &["pod verdict::a_sandbox verdict::with_host_local"],
 ];
 /// What is of one kernel and one runtime as of any other, on one of them.
-const ONCE: (Machine, &[&str]) = (PAIRS[2], &["pod verdict::healthy"]);
+const ONCE: (Machine, &[&str]) = (PAIRS[2], &["pod verdict::healthy verdict::losses"]);
 /// Every story by itself: they are the harness's own affair, and run on this machine as well.
 const STORIES: &[&str] = &["pod story::"];
 /// Of pods that run while the node goes down: what runs in each boot, there too.
