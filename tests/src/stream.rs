@@ -117,10 +117,20 @@ impl Stream {
 
     /// Waits until such an event was told, now or before.
     pub fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
+        self.until_after(Duration::ZERO, what, wanted)
+    }
+
+    /// The same for what can be told only after such a time.
+    pub fn until_after(
+        &mut self,
+        delay: Duration,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
         if self.told.events.iter().any(&wanted) {
             return Ok(());
         }
-        let patience = machine::patience();
+        let patience = delay + machine::patience();
         ensure!(
             self.wait_for(patience, wanted),
             "{what} was not told within {patience:?}:\n{}",

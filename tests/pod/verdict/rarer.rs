@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -100,7 +101,8 @@ fn what_nobody_can_look_up_is_not_called_a_leak() -> Result<()> {
     let truth = stage.redundant_sandbox(&job("unseen"))?;
     ensure!(!truth.leaked().is_empty(), "{truth:#?}");
     let told_of = |event: &Value| event["finding"]["kind"] == "unverified_release";
-    stream.until("the plugin", told_of)?;
+    // Before, its stores may not have been read again.
+    stream.until_after(Duration::from_secs(60), "the plugin", told_of)?;
     until_confirmed(&mut stream, &REDUNDANT)?;
     wait_for_nothing();
     let (told, _) = stream.end()?;

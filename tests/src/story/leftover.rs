@@ -1,7 +1,7 @@
 //! What stays after a pod: each with a guard that takes it away.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -21,11 +21,11 @@ pub struct StrayMount {
     _folder: TempDir,
 }
 
-/// A process in a cgroup below a pod's, which therefore cannot be removed.
+/// A process in a cgroup below a pod's, in each hierarchy, which therefore cannot be removed.
 #[derive(Debug)]
 pub struct Squatter {
     child: Child,
-    cgroup: PathBuf,
+    cgroups: Vec<PathBuf>,
 }
 
 impl Stage<'_> {
@@ -48,11 +48,11 @@ impl Stage<'_> {
         self.enter(pod)?;
         let sandbox = self.player.run_sandbox(pod, 0)?;
         self.player.complete_all(pod, &sandbox)?;
-        let hierarchies = cgroupfs::hierarchies()?;
-        let hierarchy = cgroupfs::of_containers(&hierarchies).context("no hierarchy has containers")?;
-        let directories = self.player.kubelet.cgroup_directories(pod);
-        let ours = directories.iter().find(|directory| directory.starts_with(&hierarchy.mount));
-        let squatter = Squatter::enter(ours.context("the pod has no cgroup")?)?;
+        let mut directories = self.player.kubelet.cgroup_directories(pod);
+        // One of cpusets in v1 has no processors until somebody gives it some, and lets nobody in.
+        directories.retain(|directory| !directory.join("cpuset.cpu_exclusive").exists());
+        ensure!(!directories.is_empty(), "the pod has no cgroup");
+        let squatter = Squatter::enter(&directories)?;
         self.player.stop(pod, &sandbox)?;
         self.player.fail_to_leave(pod, &directories)?;
         self.player.remove(pod, &sandbox)?;
@@ -83,21 +83,23 @@ impl Drop for StrayMount {
 }
 
 impl Squatter {
-    fn enter(pod: &Path) -> Result<Self> {
-        let cgroup = pod.join("squatter");
-        fs::create_dir(&cgroup).with_context(|| format!("make cgroup {}", cgroup.display()))?;
+    fn enter(pod: &[PathBuf]) -> Result<Self> {
+        let cgroups: Vec<_> = pod.iter().map(|directory| directory.join("squatter")).collect();
+        for cgroup in &cgroups {
+            fs::create_dir(cgroup).with_context(|| format!("make cgroup {}", cgroup.display()))?;
+        }
         let actor = program::path("actor")?;
         // It ends with its input, and so with this process.
         let child = Command::new(&actor)
             .arg("enter")
-            .arg(&cgroup)
+            .arg(env::join_paths(&cgroups)?)
             .arg(&actor)
             .arg("wait")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .context("start a process for the cgroup")?;
-        let mut squatter = Self { child, cgroup };
+        let mut squatter = Self { child, cgroups };
         let output = squatter.child.stdout.take().context("its output was asked for")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
@@ -110,8 +112,8 @@ impl Squatter {
     }
 
     /// Where it is.
-    pub fn cgroup(&self) -> &Path {
-        &self.cgroup
+    pub fn cgroups(&self) -> &[PathBuf] {
+        &self.cgroups
     }
 }
 
@@ -120,6 +122,8 @@ impl Drop for Squatter {
         drop(self.child.stdin.take());
         // The cgroup above is the story's to remove.
         let _ = self.child.wait();
-        let _ = cgroupfs::remove(&self.cgroup);
+        for cgroup in &self.cgroups {
+            let _ = cgroupfs::remove(cgroup);
+        }
     }
 }
