@@ -1,8 +1,9 @@
 //! Verdicts: each detector looks at the world as it is and says what it finds wrong; what it said before and no
 //! longer says has come right.
 //!
-//! A detector sees no events and keeps no state: out-of-order records, a restart or a listing cannot confuse it. What
-//! passes within [`PERIOD`] is not looked at: it was no problem.
+//! A detector sees no events and keeps no state: out-of-order records, a restart or a listing cannot confuse it. Where
+//! several things are one finding it looks at what was told before, so that they stay that one. What passes within
+//! [`PERIOD`] is not looked at: it was no problem.
 //!
 //! **Invariant:** detectors change nothing; nothing is concluded from what was not seen across a gap.
 
@@ -25,7 +26,7 @@ mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 pub(super) use docket::Docket;
 pub(super) use pool::pools;
@@ -34,7 +35,7 @@ pub(super) use survey::survey;
 
 use super::{
     fact::PodName,
-    finding::{Key, Kind, Severity},
+    finding::{Finding, Key, Kind, Severity, Stage},
     id::{ContainerId, PodUid},
     time::Timestamp,
     world::{World, attempt::Attempt, record::Kept},
@@ -83,6 +84,8 @@ pub(super) struct Sight<'a> {
     pub(super) up: Option<Timestamp>,
     /// A runtime runs whose records were not read.
     pub(super) unread: bool,
+    /// What was told before, by key; none of a first look.
+    told: Option<&'a BTreeMap<Key, Finding>>,
 }
 
 /// Something that is wrong now.
@@ -143,7 +146,8 @@ pub(super) const DETECTORS: &[Detector] = &[
 
 impl<'a> Sight<'a> {
     pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
-        Self { world, limits, now, up: world.cleaners_since(), unread: world.has_unread_runtime() }
+        let (up, unread) = (world.cleaners_since(), world.has_unread_runtime());
+        Self { world, limits, now, up, unread, told: None }
     }
 
     /// Whether any runtime that runs has this sandbox on record.
@@ -218,14 +222,9 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// All sandboxes of a pod that are remembered, the oldest first.
-    pub(super) fn attempts_by_pod(&self) -> Vec<Vec<&'a Attempt>> {
-        let mut named: Vec<&Attempt> =
-            self.world.attempts.values().filter(|row| row.pod.uid.is_some()).collect();
-        named.sort_by(|one, other| {
-            (&one.pod.uid, one.first_at, &one.id).cmp(&(&other.pod.uid, other.first_at, &other.id))
-        });
-        named.chunk_by(|one, other| one.pod.uid == other.pod.uid).map(<[&Attempt]>::to_vec).collect()
+    /// What was told and is not over.
+    pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
+        self.told.into_iter().flat_map(|told| told.values()).filter(|it| it.stage != Stage::Closed)
     }
 
     /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.

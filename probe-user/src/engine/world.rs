@@ -25,6 +25,7 @@ pub mod pod;
 pub mod presence;
 pub mod process;
 mod reap;
+pub(super) mod rebuild;
 pub mod record;
 pub mod release;
 pub mod sandbox;

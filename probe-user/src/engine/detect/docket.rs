@@ -84,7 +84,7 @@ impl Docket {
         limits: &Limits,
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
-        let sight = Sight::of(world, limits, now);
+        let sight = Sight { told: Some(&self.findings), ..Sight::of(world, limits, now) };
         let mut sighted = Vec::new();
         for detector in DETECTORS {
             detector(&sight, &mut sighted);

@@ -9,6 +9,11 @@
 //!
 //! An init container exits 0 as well; but the kubelet stops the sandbox only of a pod that is done. So the sandbox
 //! before must have been stopped by the runtime.
+//!
+//! `after_completion` and `unused_rebuild` are told of what happened, which nothing undoes: they are over by themselves
+//! when nothing of the kind goes on, while all of their evidence is still remembered. What is forgotten closes nothing.
+
+mod burst;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,34 +21,33 @@ use super::{Sight, Sighting, Standing};
 use crate::engine::{
     finding::{Duplicate, Key, Kind, Severity},
     time::Timestamp,
-    world::attempt::{Attempt, Ran},
+    world::{
+        attempt::{Attempt, Ran},
+        rebuild::WINDOW,
+    },
 };
 
 /// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
 const OVERLAP: Duration = Duration::from_secs(20);
 /// How long a sandbox of a pod that is done may be there before it is told of.
 const IDLE: Duration = Duration::from_secs(20);
-/// So many within so long are no accident.
+/// How long it is told of after its end.
+const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
+/// So many within [`WINDOW`] are no accident.
 const REBUILDS: usize = 3;
-const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Pods whose sandboxes are replaced together, for one reason: so many, so close to each other.
-const BURST: usize = 3;
-const TOGETHER: Duration = Duration::from_secs(60);
-/// So many sandboxes of a burst are evidence enough.
-const SHOWN: usize = 16;
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let mut forms: BTreeMap<Duplicate, Vec<Sighting>> = BTreeMap::new();
-    for attempts in sight.attempts_by_pod() {
+    for attempts in sight.world.attempts_by_pod() {
         let connected: Vec<&Attempt> =
             attempts.into_iter().filter(|row| !row.gapped && sight.is_connected(row)).collect();
-        let all = [concurrent(sight, &connected), unused_rebuild(&connected)];
+        let all = [concurrent(sight, &connected), unused_rebuild(sight, &connected)];
         for (form, it) in all.into_iter().flatten().chain(after_completion(sight, &connected)) {
             forms.entry(form).or_default().push(it);
         }
     }
     for (form, sightings) in forms {
-        found.extend(bursts(form, sightings));
+        burst::gather(sight, form, sightings, found);
     }
 }
 
@@ -53,7 +57,8 @@ fn concurrent(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Si
     };
     let live: Vec<&Attempt> = attempts.iter().filter(is_live).copied().collect();
     let since = live.get(1)?.first_at;
-    Some(sighting(Duplicate::Concurrent, &live, since, sight.after(since, OVERLAP)))
+    let it = Told { form: Duplicate::Concurrent, named: live[0], rows: &live, since };
+    Some(sighting(&it, sight.after(since, OVERLAP)))
 }
 
 fn after_completion<'a>(
@@ -66,11 +71,14 @@ fn after_completion<'a>(
             return None;
         }
         let standing = match row.over_at {
-            Some(_) => Standing::Confirmed,
+            Some(at) if sight.now >= at + AFTERWARDS => return None,
+            Some(at) => Standing::Passing { until: at + AFTERWARDS },
             None if sight.now < row.first_at + IDLE => Standing::Watched { until: Some(row.first_at + IDLE) },
             None => Standing::Candidate { until: None },
         };
-        Some(sighting(Duplicate::AfterCompletion, &[before, row], row.first_at, standing))
+        let rows = [*before, *row];
+        let it = Told { form: Duplicate::AfterCompletion, named: row, rows: &rows, since: row.first_at };
+        Some(sighting(&it, standing))
     })
 }
 
@@ -88,7 +96,9 @@ fn is_done(row: &Attempt, by: Timestamp) -> bool {
     in_order && !last.is_empty() && last.values().all(exited_0)
 }
 
-fn unused_rebuild(attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
+/// Named by the sandbox before them, which stays the same however many follow. It goes on as long as the latest three
+/// were made within the window, and one of them within the window from now.
+fn unused_rebuild(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
     let used = attempts.iter().rposition(|row| !row.containers.is_empty())?;
     let unused: Vec<&Attempt> =
         attempts[used + 1..].iter().filter(|row| row.over_at.is_some()).copied().collect();
@@ -96,67 +106,45 @@ fn unused_rebuild(attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
         let [first, .., last] = rows else { return false };
         last.first_at.since(first.first_at) <= WINDOW
     };
-    let rows = unused.windows(REBUILDS).find(close)?;
+    let rows = unused.windows(REBUILDS).rev().find(close)?;
     // One after a pod that was done is told as that.
-    if is_done(attempts[used], rows[0].first_at) {
+    if is_done(attempts[used], unused[0].first_at) {
         return None;
     }
-    Some(sighting(Duplicate::UnusedRebuild, &unused, rows[0].first_at, Standing::Confirmed))
+    let until = rows[REBUILDS - 1].first_at + WINDOW;
+    let it = Told {
+        form: Duplicate::UnusedRebuild,
+        named: attempts[used],
+        rows: &unused,
+        since: rows[0].first_at,
+    };
+    (sight.now < until).then(|| sighting(&it, Standing::Passing { until }))
 }
 
-fn sighting(
+/// What a sighting is made of.
+struct Told<'a> {
     form: Duplicate,
-    rows: &[&Attempt],
+    /// A pod's sandboxes can be duplicates more than once: this one tells which time it is.
+    named: &'a Attempt,
+    rows: &'a [&'a Attempt],
     since: Timestamp,
-    standing: Standing,
-) -> (Duplicate, Sighting) {
-    let pod = rows.last().map(|row| row.pod.clone());
-    let uid = pod.as_ref().and_then(|pod| pod.uid.clone());
-    // A pod's sandboxes can be duplicates more than once: the one that is too many tells them apart.
-    let last = match form {
-        Duplicate::AfterCompletion => rows.last().map_or("", |row| row.id.as_str()),
-        Duplicate::Concurrent | Duplicate::UnusedRebuild => rows.first().map_or("", |row| row.id.as_str()),
-    };
-    let kind = Kind::DuplicateSandbox { form, count: 1 };
-    let uid = uid.as_ref().map_or("", |uid| uid.as_str());
-    let it = Sighting {
-        key: Key::new(kind.name(), &[word(form), uid, last]),
+}
+
+fn sighting(it: &Told<'_>, standing: Standing) -> (Duplicate, Sighting) {
+    let pod = it.rows.last().map(|row| row.pod.clone());
+    let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
+    let kind = Kind::DuplicateSandbox { form: it.form, count: 1 };
+    let sighting = Sighting {
+        key: Key::new(kind.name(), &[word(it.form), uid, it.named.id.as_str()]),
         kind,
         severity: Severity::Warning,
-        since,
+        since: it.since,
         pod,
-        sandboxes: rows.iter().map(|row| row.id.clone()).collect(),
+        sandboxes: it.rows.iter().map(|row| row.id.clone()).collect(),
         gapped: false,
         standing,
     };
-    (form, it)
-}
-
-/// Many pods at once have one reason: they are one finding, with a count, named by the first of them.
-fn bursts(form: Duplicate, mut sightings: Vec<Sighting>) -> Vec<Sighting> {
-    sightings.sort_by(|one, other| (one.since, &one.key).cmp(&(other.since, &other.key)));
-    let together = |one: &Sighting, other: &Sighting| other.since.since(one.since) <= TOGETHER;
-    let mut found = Vec::new();
-    for group in sightings.chunk_by(together) {
-        let [first, .., _] = group else {
-            found.extend_from_slice(group);
-            continue;
-        };
-        if group.len() < BURST {
-            found.extend_from_slice(group);
-            continue;
-        }
-        let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
-        let standing = group.iter().map(|it| it.standing).find(|it| *it == Standing::Confirmed);
-        found.push(Sighting {
-            kind: Kind::DuplicateSandbox { form, count },
-            pod: None,
-            sandboxes: group.iter().flat_map(|it| it.sandboxes.clone()).take(SHOWN).collect(),
-            standing: standing.unwrap_or(first.standing),
-            ..first.clone()
-        });
-    }
-    found
+    (it.form, sighting)
 }
 
 fn word(form: Duplicate) -> &'static str {

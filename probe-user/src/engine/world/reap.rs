@@ -7,7 +7,9 @@ use crate::engine::{
     id::ContainerId,
     time::Timestamp,
     timer,
-    world::{World, attachment::Lease, cgroup, container, netns, pod, process, record::Kept, sandbox},
+    world::{
+        World, attachment::Lease, cgroup, container, netns, pod, process, rebuild, record::Kept, sandbox,
+    },
 };
 
 /// How long what is over can still give its name to what comes late.
@@ -19,8 +21,12 @@ const EVERY: Duration = Duration::from_secs(10);
 /// So many processes are remembered. Only with every exec shown and their ends lost can there be as many.
 const PROCESSES: usize = 65_536;
 
-/// How long a sandbox that is over is remembered for verdicts: three of a kind within ten minutes are one.
+/// How long a sandbox that is over is remembered for verdicts.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
+
+/// The same of one that ran nothing: of three that were made within the window the first is told of for as long as the
+/// last.
+const UNUSED: Duration = Duration::from_secs(15 * 60).saturating_add(rebuild::WINDOW);
 
 /// How long what was told of one is kept, if it left nothing.
 const SETTLED: Duration = Duration::from_secs(3 * 60);
@@ -126,12 +132,23 @@ impl World {
     fn reap_attempts(&mut self, now: Timestamp) {
         let old = now.saturating_sub(MEMORY);
         let (sandboxes, records) = (&self.sandboxes, &self.records);
+        let precedents = self.precedents();
         let lives = |id: &ContainerId| {
-            sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || records.kept(id) == Kept::Yes
+            sandboxes.get(id).is_some_and(|row| !row.is_stopped())
+                || records.kept(id) == Kept::Yes
+                || precedents.contains(id)
         };
+        let unused: BTreeSet<ContainerId> = self
+            .attempts
+            .values()
+            .filter(|row| row.containers.is_empty())
+            .map(|row| row.id.clone())
+            .collect();
+        let old_of = |id: &ContainerId| if unused.contains(id) { now.saturating_sub(UNUSED) } else { old };
         self.attachments.retain(|(id, _), row| {
-            row.leases.retain(|lease| lease.is_vouched() || row.last_at > old || lives(id));
-            !row.leases.is_empty() || row.last_at > old || row.is_busy() || lives(id)
+            let is_young = row.last_at > old_of(id);
+            row.leases.retain(|lease| lease.is_vouched() || is_young || lives(id));
+            !row.leases.is_empty() || is_young || row.is_busy() || lives(id)
         });
         let attachments = &self.attachments;
         let leased = |id: &ContainerId| {
@@ -153,7 +170,7 @@ impl World {
         }
         let served: BTreeSet<ContainerId> = self.monitored().into_iter().cloned().collect();
         self.attempts.retain(|id, row| {
-            row.over_at.is_none_or(|at| at > old)
+            row.over_at.is_none_or(|at| at > old_of(id))
                 || sandboxes.contains_key(id)
                 || served.contains(id)
                 || lives(id)

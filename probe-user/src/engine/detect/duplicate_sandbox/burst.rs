@@ -1,0 +1,95 @@
+//! Many pods at once have one reason: a runtime that restarts replaces every sandbox. They are one finding, with a
+//! count, named by the first of them.
+//!
+//! **Invariant:** what was told as one stays one, under its key and with its count, as long as anything of it goes on:
+//! which of its pods are forgotten first changes neither.
+
+use std::time::Duration;
+
+use crate::engine::{
+    detect::{Sight, Sighting, Standing},
+    finding::{Duplicate, Finding, Kind, Stage},
+};
+
+/// Pods whose sandboxes are replaced together: so many, so close to the first of them.
+const BURST: u32 = 3;
+const TOGETHER: Duration = Duration::from_secs(60);
+/// So many sandboxes of a burst are evidence enough.
+const SHOWN: usize = 16;
+
+pub(super) fn gather(
+    sight: &Sight<'_>,
+    form: Duplicate,
+    mut sightings: Vec<Sighting>,
+    found: &mut Vec<Sighting>,
+) {
+    sightings.sort_by(|one, other| (one.since, &one.key).cmp(&(other.since, &other.key)));
+    let mut open: Vec<&Finding> = sight.open().filter(|it| is_burst(it, form)).collect();
+    open.sort_by_key(|it| (it.since, &it.key));
+    for before in open {
+        let is_of = |it: &Sighting| it.since >= before.since && it.since.since(before.since) <= TOGETHER;
+        let (of_it, others) = sightings.into_iter().partition(is_of);
+        sightings = others;
+        found.extend(burst(form, of_it, Some(before)));
+    }
+    let mut rest = sightings;
+    while let Some(first) = rest.first() {
+        let end = first.since + TOGETHER;
+        let others = rest.split_off(rest.partition_point(|it| it.since <= end));
+        let group = std::mem::replace(&mut rest, others);
+        // Those that were all told apart are not put together because one before them is over.
+        let is_new = |it: &Sighting| sight.open().all(|known| known.key != it.key);
+        if number(&group) >= BURST && group.iter().any(is_new) {
+            found.extend(burst(form, group, None));
+        } else {
+            found.extend(group);
+        }
+    }
+}
+
+fn is_burst(it: &Finding, wanted: Duplicate) -> bool {
+    matches!(it.kind, Kind::DuplicateSandbox { form, count } if form == wanted && count >= BURST)
+        && it.stage != Stage::Closed
+}
+
+fn number(group: &[Sighting]) -> u32 {
+    u32::try_from(group.len()).unwrap_or(u32::MAX)
+}
+
+/// One finding of them all; as it was `before`, with what came to it since.
+fn burst(form: Duplicate, group: Vec<Sighting>, before: Option<&Finding>) -> Option<Sighting> {
+    let first = group.first()?;
+    let count = number(&group);
+    let known = match before.map(|it| (it, &it.kind)) {
+        Some((it, Kind::DuplicateSandbox { count, .. })) => Some((it, *count)),
+        Some(_) | None => None,
+    };
+    let now: Vec<_> = group.iter().flat_map(|it| it.sandboxes.clone()).take(SHOWN).collect();
+    Some(Sighting {
+        key: before.map_or_else(|| first.key.clone(), |it| it.key.clone()),
+        kind: Kind::DuplicateSandbox { form, count: known.map_or(count, |(_, before)| before.max(count)) },
+        pod: None,
+        sandboxes: known.filter(|(_, before)| *before > count).map_or(now, |(it, _)| it.sandboxes.clone()),
+        standing: standing(&group, first),
+        ..first.clone()
+    })
+}
+
+/// Confirmed if one of them is, and over when the last of them is.
+fn standing(group: &[Sighting], first: &Sighting) -> Standing {
+    let until = group.iter().filter_map(|it| match it.standing {
+        Standing::Passing { until } => Some(until),
+        Standing::Watched { .. }
+        | Standing::Candidate { .. }
+        | Standing::Unsure
+        | Standing::Unverified
+        | Standing::Unlisted
+        | Standing::Confirmed => None,
+    });
+    let is_sure = group.iter().any(|it| it.standing == Standing::Confirmed);
+    match until.max() {
+        _ if is_sure => Standing::Confirmed,
+        Some(until) => Standing::Passing { until },
+        None => first.standing,
+    }
+}

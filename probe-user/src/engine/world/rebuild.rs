@@ -1,0 +1,44 @@
+//! The sandboxes of one pod, one after the other, and how long each is needed to judge those after it.
+//!
+//! **Invariant:** bounded by the sandboxes that are remembered for their own sake: of those that one after the other ran
+//! nothing, two more.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::engine::{
+    id::ContainerId,
+    world::{World, attempt::Attempt},
+};
+
+/// Sandboxes that are made within so long are made for one reason.
+pub(in crate::engine) const WINDOW: Duration = Duration::from_secs(10 * 60);
+
+impl World {
+    /// All sandboxes of a pod that are remembered, the oldest first.
+    pub(in crate::engine) fn attempts_by_pod(&self) -> Vec<Vec<&Attempt>> {
+        let mut named: Vec<&Attempt> = self.attempts.values().filter(|row| row.pod.uid.is_some()).collect();
+        named.sort_by(|one, other| {
+            (&one.pod.uid, one.first_at, &one.id).cmp(&(&other.pod.uid, other.first_at, &other.id))
+        });
+        named.chunk_by(|one, other| one.pod.uid == other.pod.uid).map(<[&Attempt]>::to_vec).collect()
+    }
+
+    /// Those that tell what the ones after them are: what ran in a sandbox before one that ran nothing, and which was
+    /// the first to run nothing.
+    pub(super) fn precedents(&self) -> BTreeSet<ContainerId> {
+        let mut needed = BTreeSet::new();
+        for rows in self.attempts_by_pod() {
+            let is_unused = |row: Option<&&Attempt>| row.is_some_and(|row| row.containers.is_empty());
+            for (place, row) in rows.iter().enumerate().filter(|(_, row)| !row.containers.is_empty()) {
+                let after = &rows[place + 1..];
+                if is_unused(after.first()) {
+                    needed.insert(row.id.clone());
+                }
+                if is_unused(after.first()) && is_unused(after.get(1)) {
+                    needed.extend(after.first().map(|row| row.id.clone()));
+                }
+            }
+        }
+        needed
+    }
+}
