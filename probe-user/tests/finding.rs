@@ -10,8 +10,8 @@ use probe_user::{
     engine::{
         Settings,
         fact::{
-            Fact, Holder, Observation, Origin, ProcessFound, Reservation, RuntimeRead, Store, StoreKind,
-            StoreRead, Task,
+            Fact, Holder, Observation, Origin, ProcessFound, Reservation, RuntimeKind, RuntimeRead, Store,
+            StoreKind, StoreRead, Task,
         },
         finding::Finding,
         id::{ContainerId, TaskKey},
@@ -65,6 +65,7 @@ fn calls() -> Vec<Call> {
     };
     let runtime = Fact::RuntimeRead(RuntimeRead {
         place: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes".to_owned(),
+        kind: Some(RuntimeKind::Containerd),
         sandboxes: Vec::new(),
         complete: true,
     });

@@ -144,8 +144,9 @@ fn store(read: &StoreRead) -> String {
 }
 
 fn runtime(read: &RuntimeRead) -> String {
-    let RuntimeRead { place, sandboxes, complete } = read;
-    let mut text = format!("  runtime {place}{}\n", if *complete { "" } else { ", incomplete" });
+    let RuntimeRead { place, kind, sandboxes, complete } = read;
+    let kind = kind.map(|kind| format!(" of {kind:?}")).unwrap_or_default();
+    let mut text = format!("  runtime {place}{kind}{}\n", if *complete { "" } else { ", incomplete" });
     for RuntimeSandbox { id, pod } in sandboxes {
         writeln!(text, "    {id} {}", pod_name(pod.as_ref())).expect("text grows");
     }

@@ -4,6 +4,7 @@
 //! # Comments say what the story is about.
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
+//! 0s    crio starts                            | dies: another runtime, which nobody uses
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     RunPodSandbox, all of it
 //! 2s    sandbox S of POD begins                the namespace alone
@@ -82,6 +83,8 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["runtime", "dies"] => sim.runtime_dies(),
         ["kubelet", "starts"] => sim.kubelet_starts(),
         ["kubelet", "dies"] => sim.kubelet_dies(),
+        ["crio", "starts"] => sim.crio_starts(),
+        ["crio", "dies"] => sim.crio_dies(),
         ["pod", name] => sim.pod(name),
         ["pod", name, "goes"] => sim.pod_goes(name),
         ["sandbox", name, "of", pod, "begins"] => sim.sandbox_begins(name, pod),

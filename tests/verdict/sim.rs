@@ -15,7 +15,7 @@ use std::{
 };
 
 use probe_user::engine::{
-    fact::Observation,
+    fact::{Observation, Task},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
@@ -94,6 +94,9 @@ pub(crate) struct Sim {
     kept: BTreeSet<ContainerId>,
     runtime: Option<u32>,
     kubelet: Option<u32>,
+    /// Another runtime, once it has run.
+    crio: Option<Task>,
+    crio_runs: bool,
     next: u32,
     /// Whether stores and runtime's records can be read.
     pub(crate) readable: bool,
@@ -135,6 +138,8 @@ impl Sim {
             kept: BTreeSet::new(),
             runtime: None,
             kubelet: None,
+            crio: None,
+            crio_runs: false,
             next: 100,
             readable: true,
             whole: true,

@@ -15,7 +15,7 @@ use super::{
 };
 
 pub use ledger::{
-    Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeRead,
+    Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeKind, RuntimeRead,
     RuntimeSandbox, Store, StoreKind, StoreRead,
 };
 

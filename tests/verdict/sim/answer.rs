@@ -4,8 +4,8 @@ use probe_user::engine::{
     change::Question,
     fact::{
         CacheFound, ContainerFound, Fact, Holder, List, NameSource, Network, NetworksRead, Observation,
-        Origin, PodName, Pool, ProcessFound, Reservation, Role, RuntimeRead, RuntimeSandbox, Store,
-        StoreKind, StoreRead, Task,
+        Origin, PodName, Pool, ProcessFound, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox,
+        Store, StoreKind, StoreRead, Task,
     },
     id::{CgroupKey, ContainerId, NetnsKey, Subnet},
     time::Timestamp,
@@ -155,9 +155,12 @@ impl Sim {
         let daemon = |pid: Option<u32>, comm: &str| {
             pid.map(|pid| found(task(pid, 1, comm), pid, "/system.slice", &format!("/usr/bin/{comm}")))
         };
+        let crio = self.crio.iter().filter(|_| self.crio_runs);
+        let crio = crio.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/crio"));
         let mut all: Vec<Fact> = [daemon(self.runtime, "containerd"), daemon(self.kubelet, "kubelet")]
             .into_iter()
             .flatten()
+            .chain(crio)
             .chain(self.plain.values().map(monitor))
             .collect();
         let mut inside = |pid: u32, comm: &str, number: u64, sandbox: &Sandbox, id: &ContainerId| {
@@ -186,9 +189,18 @@ impl Sim {
         let sandboxes = self.kept.iter().map(|id| RuntimeSandbox { id: id.clone(), pod: None });
         facts.push(Fact::RuntimeRead(RuntimeRead {
             place: RUNTIME.to_owned(),
+            kind: Some(RuntimeKind::Containerd),
             sandboxes: sandboxes.collect(),
             complete: self.whole,
         }));
+        if self.crio.is_some() {
+            facts.push(Fact::RuntimeRead(RuntimeRead {
+                place: "/var/lib/containers/storage/overlay-containers/containers.json".to_owned(),
+                kind: Some(RuntimeKind::Crio),
+                sandboxes: Vec::new(),
+                complete: true,
+            }));
+        }
         facts.push(Fact::ListEnded { list: List::Runtimes, complete: true });
         facts.push(Fact::ListBegun(List::CniCache));
         for ((container, ifname), (network, addresses)) in &self.cache {

@@ -94,6 +94,20 @@ impl Sim {
         }
     }
 
+    /// A runtime that nobody uses.
+    pub(crate) fn crio_starts(&mut self) {
+        let mut task = self.task("crio", 1);
+        task.key.start = self.now().0;
+        (self.crio, self.crio_runs) = (Some(task.clone()), true);
+        self.executed(task, class::CALLER, &["/usr/bin/crio"]);
+    }
+
+    pub(crate) fn crio_dies(&mut self) {
+        let task = self.crio.clone().expect("it runs");
+        self.crio_runs = false;
+        self.kernel(Fact::Exited(Exited { task, status: 0x100, class: class::CALLER }));
+    }
+
     /// The kubelet makes the pod's cgroup, if there is none.
     pub(crate) fn pod(&mut self, name: &str) {
         let number = u64::from(self.number());

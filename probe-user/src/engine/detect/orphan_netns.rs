@@ -6,6 +6,9 @@
 //! one that nobody is known to have while the namespace of any sandbox on record is not known, since it could be that
 //! sandbox's; anything if not every process could be looked at. It must be found so, by a listing of the node, when
 //! its time is up.
+//!
+//! While a runtime restarts nobody cleans up, and its sandboxes that have no process stand there with a file alone:
+//! nothing is told then, nor has anything come right.
 
 use std::cell::OnceCell;
 
@@ -120,7 +123,7 @@ fn pin<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
     row.mounts.iter().find_map(|path| {
         let name = path.strip_prefix("/var").unwrap_or(path).strip_prefix("/run/netns/")?;
         let of_containerd = name.strip_prefix("cni-").is_some_and(is_uuid);
-        let of_crio = is_uuid(name) && world.daemons(&["crio"]).next().is_some();
+        let of_crio = is_uuid(name) && world.has_crio();
         (of_containerd || of_crio).then_some(name)
     })
 }

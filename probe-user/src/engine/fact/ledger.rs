@@ -62,8 +62,19 @@ pub struct Holder {
 pub struct RuntimeRead {
     /// Where they stand: a directory, or a socket.
     pub place: String,
+    /// Whose they are; `None`: that is not known of a socket of this name.
+    pub kind: Option<RuntimeKind>,
     pub sandboxes: Vec<RuntimeSandbox>,
     pub complete: bool,
+}
+
+/// The runtimes of which the kubelet can be told to use one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuntimeKind {
+    Containerd,
+    Crio,
+    /// Through cri-dockerd, or the kubelet's own dockershim.
+    Docker,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use probe_common::event::class;
 
 use super::story::{CONTAINERD, DAEMON, Story, Who, call, check_lines, id};
 use crate::engine::{
-    fact::{Fact, List, Mechanism, NetworksRead, RuntimeRead, Signal, Store, StoreKind, StoreRead},
+    fact::{
+        Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
+    },
     finding::{Blind, Kind, Severity},
 };
 
@@ -61,7 +63,8 @@ fn read(complete: bool) -> StoreRead {
 fn records_that_cannot_be_read_whole_are_told_of_until_they_can() {
     let mut story = Story::new();
     let place = "/var/lib/containerd".to_owned();
-    let runtime = |complete| RuntimeRead { place: place.clone(), sandboxes: Vec::new(), complete };
+    let kind = Some(RuntimeKind::Containerd);
+    let runtime = |complete| RuntimeRead { place: place.clone(), kind, sandboxes: Vec::new(), complete };
     story.at(SECOND).listed(Fact::StoreRead(read(false))).listed(Fact::RuntimeRead(runtime(false)));
     let (told, _) = story.judge(MINUTE);
     let opened: Vec<&str> = told.lines().filter(|line| line.contains("opened")).collect();

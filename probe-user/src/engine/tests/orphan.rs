@@ -4,10 +4,10 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PATH, PAUSE, TOP},
-    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf, pod_name},
 };
 use crate::engine::{
-    fact::{Fact, List, Loss, Origin},
+    fact::{Fact, List, Loss, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox},
     id::NetnsKey,
 };
 
@@ -131,6 +131,99 @@ fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
     netns(story.until(129_000), OTHER, &[PIN], true);
     story.until(130_000).moment();
     story.check_findings("? relist");
+}
+
+/// As CRI-O names them.
+const BARE: &str = "/run/netns/11111111-2222-3333-4444-000000000001";
+const CRIO: Who = Who::new(570, 1, "crio");
+
+fn crio_has(story: &mut Story, sandboxes: &[char]) {
+    crio_read(story, sandboxes, true);
+}
+
+fn crio_read(story: &mut Story, sandboxes: &[char], complete: bool) {
+    let sandbox = |digit: &char| RuntimeSandbox { id: id(*digit), pod: Some(pod_name()) };
+    let place = "/var/lib/containers/storage/overlay-containers/containers.json".to_owned();
+    let sandboxes = sandboxes.iter().map(sandbox).collect();
+    let read = RuntimeRead { place, kind: Some(RuntimeKind::Crio), sandboxes, complete };
+    story.listed(Fact::RuntimeRead(read));
+}
+
+/// A node of CRI-O's, with a namespace that its name alone shows to be CRI-O's.
+fn crio() -> Story {
+    let mut story = Story::new();
+    story.at(1).list(List::Processes, true, |story| {
+        story.found(CRIO, CRIO.pid, "/system.slice/crio.service", "/usr/bin/crio");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+    crio_has(story.at(10), &[]);
+    netns(story.at(20), OTHER, &[BARE], true);
+    story
+}
+
+/// CRI-O ends, and is there again ten seconds later; in between its files can be read all the same.
+fn crio_restarts(story: &mut Story, at: u64) {
+    let again = Who { pid: u32::try_from((at + 10_000) / 10).expect("soon"), ..CRIO };
+    story.until(at).exit(CRIO, class::CALLER, 0);
+    netns(story.until(at + 5000), OTHER, &[BARE], true);
+    story.until(at + 10_000).exec(again, class::CALLER, "/usr/bin/crio");
+}
+
+#[test]
+fn an_orphan_of_crio_stays_one_while_crio_restarts() {
+    let mut story = crio();
+    crio_has(story.until(60_000), &[]);
+    crio_has(story.until(126_000), &[]);
+    netns(story.until(129_000), OTHER, &[BARE], true);
+    crio_restarts(&mut story, 140_000);
+    crio_has(story.until(280_000), &[]);
+    netns(story.until(285_000), OTHER, &[BARE], true);
+    story.until(286_000).moment();
+    story.check_findings(
+        "
+            60099 finding.opened orphan_netns/11111111-2222-3333-4444-000000000001 Agent
+            ? relist
+            129099 finding.confirmed orphan_netns/11111111-2222-3333-4444-000000000001 Agent
+            ? relist
+        ",
+    );
+}
+
+/// The time that CRI-O has to clean up begins with its restart.
+#[test]
+fn nothing_of_crio_is_told_while_it_restarts_and_for_the_grace_after() {
+    let mut story = crio();
+    crio_restarts(&mut story, 25_000);
+    crio_has(story.until(60_000), &[]);
+    netns(story.until(62_000), OTHER, &[BARE], true);
+    story.until(63_000).moment();
+    story.check_findings("");
+    crio_has(story.until(66_000), &[]);
+    crio_has(story.until(155_500), &[]);
+    netns(story.until(158_000), OTHER, &[BARE], true);
+    story.until(159_000).moment();
+    story.check_findings(
+        "
+            65000 finding.opened orphan_netns/11111111-2222-3333-4444-000000000001 Agent
+            ? relist
+            158099 finding.confirmed orphan_netns/11111111-2222-3333-4444-000000000001 Agent
+        ",
+    );
+}
+
+/// A sandbox that has no process of its own, and in which no container runs, is a file alone.
+#[test]
+fn the_sandboxes_of_crio_are_no_orphans_while_it_restarts() {
+    let mut story = crio();
+    crio_has(story.until(21_000), &['b']);
+    crio_restarts(&mut story, 145_000);
+    // They are written anew at that moment.
+    crio_read(story.until(156_000), &[], false);
+    netns(story.until(160_000), OTHER, &[BARE], true);
+    crio_has(story.until(200_000), &['b']);
+    netns(story.until(205_000), OTHER, &[BARE], true);
+    story.until(206_000).moment();
+    story.check_findings("");
 }
 
 fn found(story: &mut Story, complete: bool) {

@@ -9,8 +9,8 @@ use crate::engine::{
     change::{Output, Question},
     fact::{
         Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited, Fact,
-        List, Loss, Mechanism, NameSource, Observation, Origin, PodName, ProcessFound, Role, RuntimeRead,
-        RuntimeSandbox, Signal, Signaled, Task,
+        List, Loss, Mechanism, NameSource, Observation, Origin, PodName, ProcessFound, Role, RuntimeKind,
+        RuntimeRead, RuntimeSandbox, Signal, Signaled, Task,
     },
     id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
     time::Timestamp,
@@ -243,8 +243,8 @@ impl Story {
     pub(super) fn on_record(&mut self, sandboxes: &[char]) -> &mut Self {
         let sandbox = |digit: &char| RuntimeSandbox { id: id(*digit), pod: Some(pod_name()) };
         let sandboxes = sandboxes.iter().map(sandbox).collect();
-        let place = "/var/lib/containerd".to_owned();
-        self.listed(Fact::RuntimeRead(RuntimeRead { place, sandboxes, complete: true }))
+        let (place, kind) = ("/var/lib/containerd".to_owned(), Some(RuntimeKind::Containerd));
+        self.listed(Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete: true }))
     }
 
     /// What is told of findings, and the listings that are asked for. That something cannot be seen is no verdict on

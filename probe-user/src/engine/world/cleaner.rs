@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::engine::{
     change::{Question, What},
-    fact::ProgramFound,
+    fact::{ProgramFound, RuntimeKind},
     finding::Finding,
     id::ContainerId,
     time::Timestamp,
@@ -14,15 +14,27 @@ use crate::engine::{
     },
 };
 
-/// Container runtimes, by the comm of their daemon.
-const RUNTIMES: [&str; 4] = ["containerd", "crio", "dockerd", "cri-dockerd"];
+/// Container runtimes, by the comm of their daemon; Docker's containers are containerd's too.
+const RUNTIMES: [(&str, &[RuntimeKind]); 4] = [
+    ("containerd", &[RuntimeKind::Containerd, RuntimeKind::Docker]),
+    ("crio", &[RuntimeKind::Crio]),
+    ("dockerd", &[RuntimeKind::Docker]),
+    ("cri-dockerd", &[RuntimeKind::Docker]),
+];
 /// The kubelet, alone or in one program with everything else.
 const KUBELETS: [&str; 4] = ["kubelet", "k3s-server", "k3s-agent", "kubelite"];
 
 impl World {
-    /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not.
+    /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not. A
+    /// runtime that is there and not used has nothing to clean up: whether it runs means nothing.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
-        let runtime = self.running_since(&RUNTIMES)?;
+        let is_used = |(_, kinds): &&(&str, &[RuntimeKind])| {
+            let known = |kind: &&RuntimeKind| self.records.of_kind(**kind).next().is_some();
+            let mut known = kinds.iter().filter(known).peekable();
+            known.peek().is_none() || known.any(|kind| !self.records.is_unused(*kind))
+        };
+        let used: Vec<&str> = RUNTIMES.iter().filter(is_used).map(|(comm, _)| *comm).collect();
+        let runtime = self.running_since(&used)?;
         match self.running_since(&KUBELETS) {
             Some(kubelet) => Some(runtime.max(kubelet)),
             None if self.records.kubelet_expected => None,
@@ -30,8 +42,20 @@ impl World {
         }
     }
 
+    /// Whether CRI-O is a runtime of this node, be it that it restarts just now: then it has run a moment ago, or its
+    /// sandboxes are on record.
+    pub(in crate::engine) fn has_crio(&self) -> bool {
+        let ran = |row: &Process| row.comm == "crio" && !self.in_container(row.cgroup);
+        self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
+            || self.processes.rows.values().any(ran)
+    }
+
     pub(in crate::engine) fn is_runtime_up(&self) -> bool {
-        self.running_since(&RUNTIMES).is_some()
+        self.runtimes().next().is_some()
+    }
+
+    fn runtimes(&self) -> impl Iterator<Item = &Process> {
+        self.daemons(&RUNTIMES.map(|(comm, _)| comm)).collect::<Vec<_>>().into_iter()
     }
 
     /// When the latest of these daemons started.
@@ -64,7 +88,7 @@ impl World {
         let all = finding.sandboxes.iter().flat_map(|id| self.attachments_of(id));
         let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
         let plugins = plugins.map(|plugin| plugin.path.as_str());
-        let daemons = self.daemons(&RUNTIMES).chain(self.daemons(&KUBELETS)).map(|row| row.filename.as_str());
+        let daemons = self.runtimes().chain(self.daemons(&KUBELETS)).map(|row| row.filename.as_str());
         plugins.chain(daemons).filter(|path| path.starts_with('/')).collect()
     }
 

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::engine::{
     change::Question,
-    fact::{Network, NetworksRead, PodName, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
+    fact::{
+        Network, NetworksRead, PodName, ProgramFound, RuntimeKind, RuntimeRead, RuntimeSandbox, StoreRead,
+    },
     id::{ContainerId, PodUid},
     time::Timestamp,
     timer,
@@ -33,6 +35,7 @@ pub(in crate::engine) struct Records {
 /// A runtime's sandboxes as they were last read.
 #[derive(Debug)]
 pub(in crate::engine) struct Runtime {
+    pub(in crate::engine) kind: Option<RuntimeKind>,
     pub(in crate::engine) read_at: Timestamp,
     pub(in crate::engine) complete: bool,
     pub(in crate::engine) sandboxes: BTreeMap<ContainerId, Option<PodName>>,
@@ -98,6 +101,19 @@ impl Records {
         }
     }
 
+    pub(in crate::engine) fn of_kind(&self, kind: RuntimeKind) -> impl Iterator<Item = &Runtime> {
+        self.runtimes.values().filter(move |row| row.kind == Some(kind))
+    }
+
+    /// Whether a runtime has nothing to do here: it has not one sandbox on record, all of its records read, and others
+    /// have.
+    pub(in crate::engine) fn is_unused(&self, kind: RuntimeKind) -> bool {
+        let is_empty = |row: &Runtime| row.complete && row.sandboxes.is_empty();
+        self.of_kind(kind).next().is_some()
+            && self.of_kind(kind).all(is_empty)
+            && self.runtimes.values().any(|row| !row.sandboxes.is_empty())
+    }
+
     pub(in crate::engine) fn networks(&self) -> &[Network] {
         self.networks.as_ref().map_or(&[], |(_, read)| &read.networks)
     }
@@ -114,8 +130,12 @@ impl Records {
         let runtimes = self.runtimes.iter().map(|(place, row)| {
             let sandboxes = row.sandboxes.iter();
             let sandboxes = sandboxes.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() });
-            let read =
-                RuntimeRead { place: place.clone(), sandboxes: sandboxes.collect(), complete: row.complete };
+            let read = RuntimeRead {
+                place: place.clone(),
+                kind: row.kind,
+                sandboxes: sandboxes.collect(),
+                complete: row.complete,
+            };
             (row.read_at, Record::Runtime(read))
         });
         let networks = self.networks.iter().map(|(at, read)| (*at, Record::Networks(read.clone())));
@@ -145,7 +165,7 @@ impl Records {
 
     fn runtime(&mut self, at: Timestamp, read: RuntimeRead) {
         let sandboxes = read.sandboxes.into_iter().map(|it| (it.id, it.pod)).collect();
-        let row = Runtime { read_at: at, complete: read.complete, sandboxes };
+        let row = Runtime { kind: read.kind, read_at: at, complete: read.complete, sandboxes };
         self.runtimes.insert(read.place, row);
     }
 }
@@ -222,7 +242,7 @@ impl World {
 
     /// Whether a runtime runs whose records were not read: what no record has may stand there.
     pub(in crate::engine) fn has_unread_runtime(&self) -> bool {
-        !self.records.runtimes.keys().any(|place| place.contains("docker"))
+        self.records.of_kind(RuntimeKind::Docker).next().is_none()
             && self.daemons(&["cri-dockerd"]).next().is_some()
     }
 

@@ -24,7 +24,16 @@ mirror! { struct fact::Reservation { address: Text<IpAddr>, holder: Option<Holde
 
 mirror! { struct fact::Holder { container: Text<ContainerId>, ifname: String } }
 
-mirror! { struct fact::RuntimeRead { place: String, sandboxes: Vec<RuntimeSandbox>, complete: bool } }
+mirror! {
+    struct fact::RuntimeRead {
+        place: String,
+        kind: Option<RuntimeKind>,
+        sandboxes: Vec<RuntimeSandbox>,
+        complete: bool,
+    }
+}
+
+mirror! { enum fact::RuntimeKind { Containerd, Crio, Docker } }
 
 mirror! { struct fact::RuntimeSandbox { id: Text<ContainerId>, pod: Option<PodName> } }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 use super::{cgroupfs, proc};
+#[cfg(feature = "cri")]
+use crate::engine::fact::RuntimeKind;
 use crate::source::host::{Folder, HostRoot, Miss, lines};
 
 /// Longest configuration taken, bytes.
@@ -36,6 +38,17 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Which runtime it is, if it is one.
+    #[cfg(feature = "cri")]
+    pub(super) fn runtime(self) -> Option<RuntimeKind> {
+        match self {
+            Self::Containerd => Some(RuntimeKind::Containerd),
+            Self::Crio => Some(RuntimeKind::Crio),
+            Self::Docker => Some(RuntimeKind::Docker),
+            Self::Kubelet => None,
+        }
+    }
+
     /// Where it does unless it is told otherwise.
     fn root(self) -> PathBuf {
         match self {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     engine::{
-        fact::{Fact, List, PodName, RuntimeRead, RuntimeSandbox},
+        fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },
     source::host::Miss,
@@ -28,6 +28,7 @@ use crate::{
 /// What was read of one runtime.
 struct Records {
     place: PathBuf,
+    kind: Option<RuntimeKind>,
     /// The sandboxes, and whether they are all.
     sandboxes: Result<(Vec<RuntimeSandbox>, bool), Miss>,
 }
@@ -56,9 +57,9 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
         tell(&mut list, at, records, running);
     }
     #[cfg(feature = "cri")]
-    for socket in cri::sockets(daemons) {
+    for (socket, kind) in cri::sockets(daemons) {
         let at = list.now();
-        tell(&mut list, at, cri::read(node.root, &socket), false);
+        tell(&mut list, at, cri::read(node.root, &socket, kind), false);
     }
     list
 }
@@ -72,7 +73,7 @@ fn roots(daemons: &[Daemon], kind: Kind, usual: &[&str]) -> BTreeMap<PathBuf, bo
 
 /// A runtime that is not there keeps nothing, and is not told of. One that `must` be, for it runs, keeps its records
 /// where we do not know.
-fn tell(list: &mut Listing<'_>, at: Timestamp, Records { place, sandboxes }: Records, must: bool) {
+fn tell(list: &mut Listing<'_>, at: Timestamp, Records { place, kind, sandboxes }: Records, must: bool) {
     let (sandboxes, complete) = match sandboxes {
         Err(Miss::Absent) if !must => return,
         Err(why) => {
@@ -87,7 +88,7 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, Records { place, sandboxes }: Rec
         }
     };
     let place = place.display().to_string();
-    list.found(at, Fact::RuntimeRead(RuntimeRead { place, sandboxes, complete }));
+    list.found(at, Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete }));
 }
 
 /// A pod's name without what cannot be one; `None` if nothing is left.

@@ -5,7 +5,10 @@ use std::path::Path;
 
 use super::Records;
 use crate::{
-    engine::{fact::RuntimeSandbox, id::ContainerId},
+    engine::{
+        fact::{RuntimeKind, RuntimeSandbox},
+        id::ContainerId,
+    },
     source::host::{HostRoot, Miss},
 };
 
@@ -31,7 +34,7 @@ pub(super) fn read(host: &HostRoot, root: &Path, only: bool) -> Records {
         Err(Miss::Absent) if only => host.folder(root.join(DATABASE)).map(|_database| (Vec::new(), true)),
         read => read,
     };
-    Records { place: plugin.join(SANDBOXES), sandboxes }
+    Records { place: plugin.join(SANDBOXES), kind: Some(RuntimeKind::Containerd), sandboxes }
 }
 
 fn sandboxes(host: &HostRoot, plugin: &Path) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {

@@ -1,14 +1,14 @@
 //! What runtimes say when they are asked, over CRI: the kubelet's own `ListPodSandbox`.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
 use super::{super::daemon::Daemon, Records, named};
 use crate::{
     engine::{
-        fact::{PodName, RuntimeSandbox},
+        fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },
     source::{
@@ -17,25 +17,26 @@ use crate::{
     },
 };
 
-/// By runtime: containerd, k3s' and rke2's, k0s', microk8s', CRI-O, cri-dockerd.
-const SOCKETS: [&str; 6] = [
-    "/run/containerd/containerd.sock",
-    "/run/k3s/containerd/containerd.sock",
-    "/run/k0s/containerd.sock",
-    "/var/snap/microk8s/common/run/containerd.sock",
-    "/run/crio/crio.sock",
-    "/run/cri-dockerd.sock",
+/// containerd's, k3s' and rke2's, k0s', microk8s', CRI-O's, cri-dockerd's.
+const SOCKETS: [(&str, RuntimeKind); 6] = [
+    ("/run/containerd/containerd.sock", RuntimeKind::Containerd),
+    ("/run/k3s/containerd/containerd.sock", RuntimeKind::Containerd),
+    ("/run/k0s/containerd.sock", RuntimeKind::Containerd),
+    ("/var/snap/microk8s/common/run/containerd.sock", RuntimeKind::Containerd),
+    ("/run/crio/crio.sock", RuntimeKind::Crio),
+    ("/run/cri-dockerd.sock", RuntimeKind::Docker),
 ];
 /// Most sandboxes taken.
 const MOST: usize = 1 << 14;
 
-pub(super) fn sockets(daemons: &[Daemon]) -> BTreeSet<PathBuf> {
-    let own = daemons.iter().filter_map(|daemon| daemon.socket.clone());
-    SOCKETS.iter().map(PathBuf::from).chain(own).collect()
+pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<RuntimeKind>> {
+    let usual = SOCKETS.map(|(socket, kind)| (PathBuf::from(socket), Some(kind)));
+    let own = daemons.iter().filter_map(|it| Some((it.socket.clone()?, it.kind.runtime())));
+    usual.into_iter().chain(own).collect()
 }
 
-pub(super) fn read(host: &HostRoot, socket: &Path) -> Records {
-    Records { place: socket.to_owned(), sandboxes: sandboxes(host, socket) }
+pub(super) fn read(host: &HostRoot, socket: &Path, kind: Option<RuntimeKind>) -> Records {
+    Records { place: socket.to_owned(), kind, sandboxes: sandboxes(host, socket) }
 }
 
 fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {

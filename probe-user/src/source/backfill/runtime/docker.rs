@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{
-        fact::{ContainerFound, Role, RuntimeSandbox},
+        fact::{ContainerFound, Role, RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
     source::host::{FILE, HostRoot, Miss},
@@ -21,7 +21,7 @@ const MOST: usize = 1 << 14;
 pub(super) fn read(host: &HostRoot, root: &Path, list: &mut Listing<'_>) -> Records {
     let place = root.join("containers");
     let sandboxes = sandboxes(host, &place, list);
-    Records { place, sandboxes }
+    Records { place, kind: Some(RuntimeKind::Docker), sandboxes }
 }
 
 fn sandboxes(

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Records, named};
 use crate::{
     engine::{
-        fact::{PodName, RuntimeSandbox},
+        fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },
     source::host::{FILE, HostRoot, Miss},
@@ -46,9 +46,10 @@ pub(super) fn read(host: &HostRoot, root: &Path) -> Records {
             continue;
         }
         let sandboxes = read.and_then(|bytes| parse(&bytes).ok_or(Miss::Malformed));
-        return Records { place: folder.join(NAME), sandboxes: sandboxes.map(|sandboxes| (sandboxes, true)) };
+        let sandboxes = sandboxes.map(|sandboxes| (sandboxes, true));
+        return Records { place: folder.join(NAME), kind: Some(RuntimeKind::Crio), sandboxes };
     }
-    Records { place: root.to_owned(), sandboxes: Err(Miss::Absent) }
+    Records { place: root.to_owned(), kind: Some(RuntimeKind::Crio), sandboxes: Err(Miss::Absent) }
 }
 
 fn parse(bytes: &[u8]) -> Option<Vec<RuntimeSandbox>> {
