@@ -190,6 +190,27 @@ fn a_call_whose_end_may_be_lost_is_not_slow_until_it_is_listed() {
     assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_slow/bridge/ADD"));
 }
 
+/// No hook tells of the end of a program that began before it was there: what such a call took is not known, and that it
+/// is found again says nothing of the time since it was not.
+#[test]
+fn a_call_that_only_a_listing_showed_is_never_slow() {
+    let mut story = Story::new();
+    let found = |story: &mut Story| {
+        story.list(List::Processes, true, |story| {
+            story.cni_found(call(100, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
+        });
+    };
+    found(story.at(2 * SECOND));
+    found(story.at(5 * MINUTE));
+    let (told, engine) = story.judge(60 * MINUTE);
+    assert_eq!((told.as_str(), engine.deadline()), ("", None), "and it is not waited for");
+    let mut gone = story.clone();
+    gone.at(6 * MINUTE).list(List::Processes, true, |_| {});
+    assert_eq!(gone.judge(60 * MINUTE).0, "");
+    end(story.at(6 * MINUTE), 100, 0);
+    assert_eq!(story.judge(60 * MINUTE).0, "");
+}
+
 fn queue(waiting: u32) -> Story {
     let mut story = Story::new();
     for n in 0..waiting {

@@ -4,7 +4,9 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PATH, PAUSE, TOP},
-    story::{CONTAINERD, HOST, POD_NETNS, SHIM, Story, UID, Who, address, cgroup, feed, id, leaf, ms, uid},
+    story::{
+        CONTAINERD, HOST, POD_NETNS, SHIM, Story, UID, Who, address, call, cgroup, feed, id, leaf, ms, uid,
+    },
 };
 use crate::engine::{
     Engine, Settings,
@@ -231,16 +233,7 @@ fn a_pod_of_which_only_a_container_was_seen_is_not_gone_with_it() {
 #[test]
 fn a_call_that_ran_already_is_finished() {
     let mut story = Story::new();
-    let call = super::story::call(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a');
-    let found = crate::engine::fact::ProcessFound {
-        task: call.task.clone(),
-        argv: vec!["/usr/lib/cni/bridge".to_owned()],
-        cgroup_path: "/".to_owned(),
-        ns_pid: 586,
-        cni: Some(call.variables),
-        filename: call.filename,
-    };
-    story.at(6000).listed(Fact::ProcessFound(found));
+    story.at(6000).cni_found(call(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
     story.at(7000).exit(Who::new(586, CONTAINERD, "bridge"), class::CNI, 0);
     story.check(
         "

@@ -188,6 +188,19 @@ impl Story {
         self.exit(Who::new(pid, CONTAINERD, "plugin"), class::CNI, 0)
     }
 
+    /// A plugin that is found running; its process began when its pid says.
+    pub(super) fn cni_found(&mut self, it: CniCalled) -> &mut Self {
+        let CniCalled { task, filename, variables, .. } = it;
+        self.listed(Fact::ProcessFound(ProcessFound {
+            ns_pid: task.key.pid,
+            task,
+            argv: vec![filename.clone()],
+            cgroup_path: "/".to_owned(),
+            cni: Some(variables),
+            filename,
+        }))
+    }
+
     pub(super) fn container(&mut self, digit: char, role: Role, sandbox: char, name: &str) -> &mut Self {
         self.listed(Fact::ContainerFound(ContainerFound {
             id: id(digit),
