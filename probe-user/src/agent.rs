@@ -35,6 +35,9 @@ const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 /// A change of the wall clock that is told. What is below it is slewing, or the reading's own error.
 const CLOCK_STEP_NS: u64 = 1_000_000;
 
+/// A time of suspend that is told. What is below it is the reading's own error.
+const SLEPT: Duration = Duration::from_millis(100);
+
 /// What one run is made of.
 pub struct Agent {
     pub session: Session,
@@ -97,16 +100,23 @@ impl Agent {
     async fn work(&mut self, end: impl Future<Output = ()>) -> Result<(), AgentError> {
         let mut end = std::pin::pin!(end);
         let mut clock_due = clock::now();
+        let mut asleep = clock::asleep();
         loop {
             let due = until(self.session.deadline());
             let kept = until(self.shelf.as_ref().map(|it| it.due(self.session.findings_revision())));
             tokio::select! {
                 () = &mut end => return Ok(()),
                 batch = self.batches.recv() => match batch {
-                    Some(batch) => self.take(batch)?,
+                    Some(batch) => {
+                        self.wake(&mut asleep)?;
+                        self.take(batch)?;
+                    }
                     None => return Ok(()),
                 },
-                () = due => self.call(Call::Advance(clock::now()))?,
+                () = due => {
+                    self.wake(&mut asleep)?;
+                    self.call(Call::Advance(clock::now()))?;
+                }
                 () = kept => {}
             }
             let now = clock::now();
@@ -120,6 +130,17 @@ impl Agent {
                 written = self.write(None) => written?,
             }
         }
+    }
+
+    /// The engine learns that the node was suspended before it learns what the time is now.
+    fn wake(&mut self, asleep: &mut Duration) -> Result<(), AgentError> {
+        let slept = clock::asleep().saturating_sub(*asleep);
+        if slept < SLEPT {
+            return Ok(());
+        }
+        *asleep += slept;
+        let fact = Fact::Resumed { slept };
+        self.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))
     }
 
     /// Takes what the sources still have, until the last has ended.

@@ -166,6 +166,7 @@ impl Engine {
             next_pod: self.world.pods.next,
             host_netns: self.world.host_netns,
             relisted_at: self.world.relisted_at,
+            woke_at: self.world.woke_at,
             judge_at: self.docket.due(),
         };
         let mut rows = vec![Row::Clockwork(clockwork)];
@@ -261,6 +262,7 @@ impl Engine {
                 self.world.pods.next = at.next_pod;
                 self.world.host_netns = at.host_netns;
                 self.world.relisted_at = at.relisted_at;
+                self.world.woke_at = at.woke_at;
                 self.docket.restore_due(at.judge_at);
             }
             Some(Row::Pending(seen)) => self.timeline.keep(*seen),

@@ -78,6 +78,12 @@ impl Drive {
         self.settle();
     }
 
+    /// The node was suspended until now: the agent learns of it before all else.
+    pub(crate) fn wake(&mut self, at: Timestamp) {
+        self.sim.wakes(at);
+        self.settle();
+    }
+
     /// Another agent takes over with all that this one knew.
     pub(crate) fn restart(&mut self, at: Timestamp) {
         self.pass_to(at);

@@ -17,6 +17,7 @@
 //! 5s    netns of S lost                        its file goes
 //! 5s    forget S                               the runtime loses its record without a DEL
 //! 5s    free ADDR                              the store's record goes
+//! 5s    wakes                                  the node was suspended until then
 //! 5s    lose N                                 records are lost
 //! 5s    unreadable                             the node's files can no longer be read
 //! 5s    half-read                              the runtime's records can no longer be read whole
@@ -60,6 +61,7 @@ pub(crate) fn play(text: &str) -> Result<(), String> {
                 Ok(())
             }
             [time, "agent", "starts"] => at(time).map(|at| drive.start_late(at)),
+            [time, "wakes"] => at(time).map(|at| drive.wake(at)),
             [time, "agent", "restarts"] => at(time).map(|at| drive.restart(at)),
             [time, rest @ ..] => at(time).and_then(|at| {
                 drive.pass_to(at);

@@ -80,7 +80,7 @@ pub(super) struct Sight<'a> {
     pub(super) world: &'a World,
     pub(super) limits: &'a Limits,
     pub(super) now: Timestamp,
-    /// Since when runtime and kubelet are both up to clean up; none while one of them is not.
+    /// Since when runtime and kubelet are both up, and the node is, to clean up; none while one of them is not.
     pub(super) up: Option<Timestamp>,
     /// A runtime runs whose records were not read.
     pub(super) unread: bool,
@@ -146,7 +146,8 @@ pub(super) const DETECTORS: &[Detector] = &[
 
 impl<'a> Sight<'a> {
     pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
-        let (up, unread) = (world.cleaners_since(), world.has_unread_runtime());
+        let up = world.cleaners_since().map(|at| at.max(world.woke_at));
+        let unread = world.has_unread_runtime();
         Self { world, limits, now, up, unread, told: None }
     }
 
@@ -160,9 +161,15 @@ impl<'a> Sight<'a> {
         self.world.pod_kept(uid).unless(self.unread)
     }
 
+    /// From when time counts of what began then: with the node's suspend it begins anew.
+    pub(super) fn awake(&self, since: Timestamp) -> Timestamp {
+        since.max(self.world.woke_at)
+    }
+
     /// The standing of what must have been so for a while: watched first, told when a quarter of it has passed, and
     /// confirmed at its end.
     pub(super) fn after(&self, since: Timestamp, grace: Duration) -> Standing {
+        let since = self.awake(since);
         let told = since + grace / 4;
         if self.now < told {
             Standing::Watched { until: Some(told) }

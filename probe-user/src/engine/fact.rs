@@ -142,6 +142,10 @@ pub enum Fact {
     Clock {
         boot_wall_ns: i64,
     },
+    /// The node was suspended for that long, and runs again: boot time went on, and nothing else did.
+    Resumed {
+        slept: Duration,
+    },
     /// A row of the world as it was before a restart.
     Remembered(Row),
 }

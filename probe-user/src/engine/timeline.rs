@@ -176,6 +176,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::Attached(_)
         | Fact::Lost { .. }
         | Fact::Clock { .. }
+        | Fact::Resumed { .. }
         | Fact::Remembered(_) => false,
     }
 }

@@ -30,7 +30,7 @@ pub mod record;
 pub mod release;
 pub mod sandbox;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     change::{Question, What},
@@ -96,6 +96,8 @@ pub struct Clockwork {
     pub host_netns: u32,
     /// When the node was last asked to be listed again.
     pub relisted_at: Option<Timestamp>,
+    /// When the node was last found to run again after it had been suspended.
+    pub woke_at: Timestamp,
     /// When the world is to be looked at for what is wrong.
     pub judge_at: Option<Timestamp>,
 }
@@ -123,6 +125,8 @@ pub struct World {
     pub(super) releases: BTreeMap<String, release::Release>,
     pub(super) host_netns: u32,
     pub(super) relisted_at: Option<Timestamp>,
+    /// When the node was last found to run again after it had been suspended; zero: it was not.
+    pub(super) woke_at: Timestamp,
     /// The first change since the engine last asked.
     pub(super) changed_at: Option<Timestamp>,
     pub(super) timers: Timers,
@@ -188,6 +192,7 @@ impl World {
             Fact::MessageFound(it) => self.message_found(it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(m, what, count),
+            Fact::Resumed { .. } => self.woke_at = self.woke_at.max(m.at),
             // Wall time is the sinks' affair, the watermark the timeline's, and rows go in by `restore`.
             Fact::Clock { .. } | Fact::Watermark | Fact::Remembered(_) => {}
         }
@@ -210,6 +215,12 @@ impl World {
 
     fn ask(&mut self, question: Question) {
         self.asked.push(question);
+    }
+
+    /// How long something took, without the time in which nothing ran: of what was under way when the node was suspended
+    /// only the rest counts.
+    pub(in crate::engine) fn awake_for(&self, from: Timestamp, to: Timestamp) -> Duration {
+        to.since(if self.woke_at <= to { from.max(self.woke_at) } else { from })
     }
 
     /// Something is over: its row may go when it has been over for long enough.

@@ -5,7 +5,7 @@ pub(super) mod ledger;
 use ledger::{MessageFound, NetworksRead, ProgramFound, RuntimeRead, StoreRead};
 
 use super::{
-    id::{CgroupKey, Decimal, NetnsKey, TaskKey, Text, Time},
+    id::{CgroupKey, Decimal, NetnsKey, Span, TaskKey, Text, Time},
     kind::{List, Loss, Mechanism, NameSource, Origin, Role, Signal},
     mirror::mirror,
     row::Row,
@@ -54,6 +54,7 @@ mirror! {
         Attached(it: Attached),
         Lost { what: Loss, count: Decimal },
         Clock { boot_wall_ns: Text<i64> },
+        Resumed { slept: Span },
         Remembered(it: Row),
     }
 }

@@ -64,6 +64,7 @@ mirror! {
         next_pod: Decimal,
         host_netns: u32,
         relisted_at: Option<Time>,
+        woke_at: Time,
         judge_at: Option<Time>,
     }
 }

@@ -1,5 +1,7 @@
 //! The node's clocks. Boot time orders everything; the wall clock only labels it.
 
+use std::time::Duration;
+
 use nix::time::{ClockId, clock_gettime};
 
 use crate::engine::time::Timestamp;
@@ -25,20 +27,34 @@ pub fn boot_wall_ns() -> i64 {
     (0..3).map(|_| offset()).min().map_or(0, |(_, offset)| offset)
 }
 
+/// How long the node has been suspended since boot, all in all.
+///
+/// `CLOCK_MONOTONIC` stands still then and `CLOCK_BOOTTIME` does not; otherwise they go alike (clock_gettime(2)).
+#[must_use]
+pub fn asleep() -> Duration {
+    // Being interrupted in between makes it less.
+    let apart = || read(ClockId::CLOCK_BOOTTIME) - read(ClockId::CLOCK_MONOTONIC);
+    let apart = (0..3).map(|_| apart()).max().and_then(|apart| u64::try_from(apart).ok());
+    Duration::from_nanos(apart.unwrap_or(0))
+}
+
 fn read(clock: ClockId) -> i64 {
-    let time = clock_gettime(clock).expect("both clocks exist since Linux 2.6.39");
+    let time = clock_gettime(clock).expect("all three exist since Linux 2.6.39");
     time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{boot_wall_ns, now};
+    use std::time::Duration;
+
+    use super::{asleep, boot_wall_ns, now};
 
     #[test]
     fn boot_time_goes_on_and_the_offset_stays() {
         let (first, offset) = (now(), boot_wall_ns());
         assert!(now() >= first);
         assert!((boot_wall_ns() - offset).abs() < 1_000_000_000);
+        assert!(asleep().abs_diff(asleep()) < Duration::from_millis(100));
         // After 2020 and before 2100, as the sum with boot time.
         let wall = offset + i64::try_from(first.0).expect("boot time fits");
         assert!((1_577_836_800_000_000_000..4_102_444_800_000_000_000).contains(&wall));

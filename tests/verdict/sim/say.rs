@@ -6,6 +6,7 @@ use probe_common::event::class;
 use probe_user::engine::{
     fact::{Cgroup, Executed, Exited, Fact, Loss, Observation, Origin, Signaled, Task},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, TaskKey},
+    time::Timestamp,
 };
 
 use super::{Container, Del, Pod, STEP, Sandbox, Sim};
@@ -327,6 +328,13 @@ impl Sim {
 
     pub(crate) fn lost(&mut self, count: u64) {
         self.say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count });
+    }
+
+    /// Since whatever happened last the node was suspended.
+    pub(crate) fn wakes(&mut self, at: Timestamp) {
+        let slept = at.since(self.now());
+        self.pass_to(at);
+        self.say(Origin::Agent, Fact::Resumed { slept });
     }
 
     /// StopPodSandbox.

@@ -126,7 +126,7 @@ fn standing(
     if !several && sure().all(|pod| pod.attempts() < 2) {
         return Standing::Watched { until: Some(until) };
     }
-    let confirmed_at = since + LONG;
+    let confirmed_at = sight.awake(since) + LONG;
     if attempts >= OFTEN || sight.now >= confirmed_at {
         Standing::Passing { until }
     } else {

@@ -27,14 +27,17 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     open.sort_by_key(|call| (call.at, call.call.process.key));
     let Some(oldest) = open.first().filter(|_| waiting >= sight.limits.cni_queue) else { return };
     let gapped = sight.world.gaps.contains_key(&List::Processes);
-    let until = oldest.at + OLD;
+    let until = sight.awake(oldest.at) + OLD;
     let standing = match () {
         () if gapped => Standing::Watched { until: None },
         () if sight.now < until => Standing::Watched { until: Some(until) },
         () => Standing::Confirmed,
     };
-    let kind =
-        Kind::CniQueue { waiting, oldest: sight.now.since(oldest.at), plugin: oldest.call.plugin.clone() };
+    let kind = Kind::CniQueue {
+        waiting,
+        oldest: sight.world.awake_for(oldest.at, sight.now),
+        plugin: oldest.call.plugin.clone(),
+    };
     found.push(Sighting {
         key: Key::new(kind.name(), &["node"]),
         kind,

@@ -3,7 +3,7 @@
 //!
 //! Not flagged: an ADD that ran for long and failed, or that is tried again after one that failed (`cni_failing`); what
 //! plugins call themselves (it is part of their own time); a call whose end may have been among lost records, until a
-//! listing shows that it still runs.
+//! listing shows that it still runs; the time in which the node was suspended, and what the call had run before.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -54,13 +54,13 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         if command == "ADD" && cni_failing::has_failed(sight.world, &call.pod, plugin) {
             continue;
         }
-        let due = call.at + sight.limits.cni_slow;
+        let due = sight.awake(call.at) + sight.limits.cni_slow;
         if sight.now < due {
             next = next.into_iter().chain([due]).min();
             continue;
         }
         slow.entry((plugin, command)).or_default().push(Slow {
-            took: sight.now.since(call.at),
+            took: sight.world.awake_for(call.at, sight.now),
             since: call.at,
             until: None,
             pod: &call.pod,

@@ -70,10 +70,11 @@ fn after_completion<'a>(
         if !is_done(before, row.first_at) || !row.containers.is_empty() {
             return None;
         }
+        let told = sight.awake(row.first_at) + IDLE;
         let standing = match row.over_at {
             Some(at) if sight.now >= at + AFTERWARDS => return None,
             Some(at) => Standing::Passing { until: at + AFTERWARDS },
-            None if sight.now < row.first_at + IDLE => Standing::Watched { until: Some(row.first_at + IDLE) },
+            None if sight.now < told => Standing::Watched { until: Some(told) },
             None => Standing::Candidate { until: None },
         };
         let rows = [*before, *row];

@@ -23,10 +23,10 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     dying.sort_by_key(|(at, row)| (*at, row.life));
     let Some(((since, row), behind)) = dying.split_first() else { return };
     let freed = sight.world.netns.rows.values().filter_map(freed_at).max();
-    let until = freed.unwrap_or(*since).max(*since) + sight.limits.stuck_after;
+    let until = sight.awake(freed.unwrap_or(*since).max(*since)) + sight.limits.stuck_after;
     let kind = Kind::StuckNetnsTeardown {
         netns: row.key,
-        held: sight.now.since(*since),
+        held: sight.world.awake_for(*since, sight.now),
         waiting: u32::try_from(behind.len()).unwrap_or(u32::MAX),
     };
     let cookie = row.key.cookie.to_string();

@@ -1,5 +1,7 @@
 //! Plugins that fail, are slow, or stand in a queue.
 
+use std::time::Duration;
+
 use probe_common::event::class;
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
 };
 use crate::engine::{
     Engine,
-    fact::{Fact, List, MessageFound},
+    fact::{Fact, List, MessageFound, Origin},
     finding::{CniFailing, Finding, Kind, Severity},
 };
 
@@ -209,6 +211,36 @@ fn a_call_that_only_a_listing_showed_is_never_slow() {
     assert_eq!(gone.judge(60 * MINUTE).0, "");
     end(story.at(6 * MINUTE), 100, 0);
     assert_eq!(story.judge(60 * MINUTE).0, "");
+}
+
+/// Boot time jumps when the node wakes; the plugin has not run meanwhile.
+#[test]
+fn a_call_during_which_the_node_was_suspended_is_not_slow_for_that() {
+    let asleep = |story: &mut Story| {
+        begin(story.at(SECOND), 100, "ADD", 'a', '1');
+        let slept = Duration::from_secs(600);
+        story.at(605 * SECOND).say(Origin::Agent, Fact::Resumed { slept });
+    };
+    let mut story = Story::new();
+    asleep(&mut story);
+    end(story.at(607 * SECOND), 100, 0);
+    assert_eq!(story.judge(30 * MINUTE).0, "");
+    // It is, when it runs on for longer.
+    let mut story = Story::new();
+    asleep(&mut story);
+    end(story.at(620 * SECOND), 100, 0);
+    let (told, engine) = story.judge(621 * SECOND);
+    check_lines(
+        &told,
+        "
+            615000 finding.opened cni_slow/bridge/ADD [default/web-1 a] Agent
+            615000 finding.confirmed cni_slow/bridge/ADD [default/web-1 a] Agent
+        ",
+    );
+    let Kind::CniSlow { took, .. } = finding(&engine, "cni_slow/bridge/ADD").kind else {
+        panic!("another kind")
+    };
+    assert_eq!(took.as_secs(), 15);
 }
 
 fn queue(waiting: u32) -> Story {

@@ -1,6 +1,8 @@
 //! What holds for every history, sensible or not: facts about a handful of processes, namespaces, directories and
 //! containers, thrown together.
 
+use std::time::Duration;
+
 use probe_common::event::class;
 use proptest::prelude::*;
 
@@ -154,6 +156,7 @@ fn found() -> impl Strategy<Value = (Origin, Fact)> {
     let agent = prop_oneof![
         Just(Fact::Lost { what: Loss::BulkRing, count: 1 }),
         Just(Fact::Clock { boot_wall_ns: 1 }),
+        Just(Fact::Resumed { slept: Duration::from_secs(1) }),
         any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
             signal: Signal::NetnsDropped,
             mechanism: netlink.then_some(Mechanism::Netlink),
@@ -355,7 +358,7 @@ proptest! {
                 play(&mut engine, &step);
             }
             for later in 1..20 {
-                engine.advance(Timestamp(span * (round + 1)) + std::time::Duration::from_secs(later * 10));
+                engine.advance(Timestamp(span * (round + 1)) + Duration::from_secs(later * 10));
                 take(&mut engine);
             }
             rows.push(engine.dump().len());

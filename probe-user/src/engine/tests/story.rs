@@ -283,7 +283,10 @@ impl Story {
         let mut engine = Engine::new(Settings::default());
         let mut lines = Vec::new();
         for seen in &self.facts {
-            pass(&mut engine, Timestamp(seen.at.0 - 1));
+            // The agent tells of a suspend before it tells what the time is.
+            if !matches!(seen.fact, Fact::Resumed { .. }) {
+                pass(&mut engine, Timestamp(seen.at.0 - 1));
+            }
             engine.observe(seen.clone());
             lines.extend(take(&mut engine));
         }

@@ -249,9 +249,9 @@ impl World {
     pub(super) fn attachment_answered(&mut self, m: Moment, call: &Call, end: Option<&End>) {
         let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
         let ifname = call.call.ifname.clone().unwrap_or_default();
+        let took = self.awake_for(call.at, m.at);
         let row = self.attachment(m, &id, &ifname);
         row.last_at = row.last_at.max(m.at);
-        let took = m.at.since(call.at);
         let failed = call.call.command == "ADD" && end.is_some_and(|end| end.code != 0);
         if let Some(runs) = row.runs(call) {
             runs.end(m.at, end, took);
