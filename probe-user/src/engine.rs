@@ -93,7 +93,8 @@ impl Engine {
         self.now = self.now.max(now);
         self.catch_up();
         self.world.tick(self.now);
-        self.judge();
+        self.judge(self.timeline.settled(self.now));
+        self.world.tick(self.now);
         self.flush();
     }
 
@@ -101,7 +102,7 @@ impl Engine {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let held = self.outbox.deadline(self.settings.hold);
-        let verdict = self.docket.due();
+        let verdict = self.docket.due().map(|due| self.timeline.settles(due));
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
@@ -162,6 +163,7 @@ impl Engine {
             now: self.now,
             watermark: self.timeline.watermark(),
             next_seq: self.outbox.next_seq,
+            told_at: self.outbox.told_at,
             next_life: self.world.netns.next,
             next_pod: self.world.pods.next,
             host_netns: self.world.host_netns,
@@ -200,6 +202,9 @@ impl Engine {
     /// Applies the records that are due.
     fn catch_up(&mut self) {
         while let Some(seen) = self.timeline.pop(self.now) {
+            // A verdict is of what had happened by its time.
+            let before = seen.at.saturating_sub(Duration::from_nanos(1));
+            self.judge(before.min(self.timeline.settled(self.now)));
             self.world.apply(seen, false);
             self.collect();
         }
@@ -216,10 +221,10 @@ impl Engine {
         }
     }
 
-    /// Looks for what is wrong, at the times at which there is something to look at.
-    fn judge(&mut self) {
+    /// Looks for what is wrong, at the times up to this one at which there is something to look at.
+    fn judge(&mut self, until: Timestamp) {
         self.collect();
-        while let Some(due) = self.docket.due().filter(|due| *due <= self.now) {
+        while let Some(due) = self.docket.due().filter(|due| *due <= until) {
             let (told, wanted) = self.docket.look(&self.world, &self.settings.limits, due);
             if wanted.records {
                 self.world.records_changed(due);
@@ -232,7 +237,7 @@ impl Engine {
                 self.world.ask_programs(&held.what);
                 self.outbox.push(held);
             }
-            self.world.tick(self.now);
+            self.world.tick(due);
         }
     }
 
@@ -258,6 +263,7 @@ impl Engine {
                 self.now = at.now;
                 self.timeline.pass(at.watermark);
                 self.outbox.next_seq = at.next_seq;
+                self.outbox.told_at = at.told_at;
                 self.world.netns.next = at.next_life;
                 self.world.pods.next = at.next_pod;
                 self.world.host_netns = at.host_netns;

@@ -53,6 +53,8 @@ const CAPACITY: usize = 8192;
 pub(super) struct Outbox {
     waiting: VecDeque<Held>,
     pub(super) next_seq: u64,
+    /// The latest time of anything that was told: what is told after it of an earlier time is late.
+    pub(super) told_at: Timestamp,
 }
 
 /// What becomes of the first in line.
@@ -64,7 +66,7 @@ enum Turn {
 
 impl Outbox {
     pub(super) fn new(next_seq: u64) -> Self {
-        Self { waiting: VecDeque::new(), next_seq }
+        Self { waiting: VecDeque::new(), next_seq, told_at: Timestamp::ZERO }
     }
 
     pub(super) fn push(&mut self, held: Held) {
@@ -119,6 +121,8 @@ impl Outbox {
                 let seq = self.next_seq;
                 self.next_seq += 1;
                 let Held { at, origin, late, what, .. } = held;
+                let late = late || at < self.told_at;
+                self.told_at = self.told_at.max(at);
                 return Some(Change { seq, at, origin, late, context, what });
             }
         }

@@ -7,6 +7,7 @@ mod containerd;
 mod duplicate;
 mod listing;
 mod netns;
+mod order;
 mod orphan;
 mod pool;
 mod property;

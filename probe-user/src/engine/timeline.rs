@@ -19,7 +19,8 @@ use super::{
 /// So many records wait at most; then the oldest goes on without the watermark.
 const CAPACITY: usize = 65_536;
 
-/// So long a notification waits at most. On a node where nothing else happens the watermark stands still.
+/// So long a notification, or a verdict, waits at most for what happened before it. On a node where nothing else happens
+/// the watermark stands still.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -75,6 +76,18 @@ impl Timeline {
     /// Nothing earlier than `at` can come any more.
     pub fn pass(&mut self, at: Timestamp) {
         self.watermark = self.watermark.max(at);
+    }
+
+    /// Up to when nothing is awaited any more that happened earlier.
+    #[must_use]
+    pub fn settled(&self, now: Timestamp) -> Timestamp {
+        self.watermark.max(now.saturating_sub(PATIENCE)).min(now)
+    }
+
+    /// When a time is settled, if no watermark passes it before.
+    #[must_use]
+    pub fn settles(&self, at: Timestamp) -> Timestamp {
+        if at <= self.watermark { at } else { at + PATIENCE }
     }
 
     #[must_use]

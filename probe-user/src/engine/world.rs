@@ -90,6 +90,8 @@ pub struct Clockwork {
     pub now: Timestamp,
     pub watermark: Timestamp,
     pub next_seq: u64,
+    /// The latest time of anything that was told.
+    pub told_at: Timestamp,
     pub next_life: u64,
     pub next_pod: u64,
     /// Inode of the node's own network namespace; 0 = not known yet.

@@ -60,6 +60,7 @@ mirror! {
         now: Time,
         watermark: Time,
         next_seq: Decimal,
+        told_at: Time,
         next_life: Decimal,
         next_pod: Decimal,
         host_netns: u32,

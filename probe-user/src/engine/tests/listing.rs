@@ -158,8 +158,8 @@ fn records_that_a_listing_overtook_are_told() {
             ? container c
             100 pod.first_seen [default/web-0] Listed
             101 container.started nginx [default/web-0 a c=main] Listed
-            98 cgroup.created cccccccc [default/web-0 a c=main]
-            99 process.exec /usr/sbin/nginx [default/web-0 a c=main]
+            98 cgroup.created cccccccc [default/web-0 a c=main] late
+            99 process.exec /usr/sbin/nginx [default/web-0 a c=main] late
             110 sandbox.created [default/web-0 a] Listed
         ",
     );

@@ -326,7 +326,7 @@ proptest! {
     #[test]
     fn whatever_comes_the_engine_goes_on(facts in nonsense()) {
         let mut engine = Engine::new(Settings::default());
-        let mut told = 0;
+        let (mut told, mut latest) = (0, Timestamp::ZERO);
         for seen in facts {
             let at = seen.at;
             engine.observe(seen);
@@ -337,6 +337,8 @@ proptest! {
                 if let Output::Change(change) = output {
                     told += 1;
                     prop_assert_eq!(change.seq, told);
+                    prop_assert!(change.late || change.at >= latest, "out of order, and not said so");
+                    latest = latest.max(change.at);
                 }
             }
         }

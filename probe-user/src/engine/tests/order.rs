@@ -1,0 +1,68 @@
+//! In which order changes and verdicts are told.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::PATH,
+    story::{CONTAINERD, Story, Who, feed, ms, pass, take},
+};
+use crate::engine::{Engine, Settings};
+
+const BRIDGE: &str = "/usr/lib/cni/bridge";
+
+/// A call that is slow from 10,010 ms on, of whose end nothing is known yet.
+fn slow() -> Engine {
+    let mut story = Story::new();
+    story.at(10).cni(100, CONTAINERD, BRIDGE, "ADD", PATH);
+    let mut engine = Engine::new(Settings::default());
+    feed(&mut engine, &story.facts, ms(0));
+    pass(&mut engine, ms(10_000));
+    take(&mut engine);
+    engine
+}
+
+fn names(lines: &[String]) -> Vec<String> {
+    let told = lines.iter().filter(|line| !line.starts_with('?'));
+    told.map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn a_verdict_waits_for_what_happened_before_it() {
+    let mut engine = slow();
+    engine.advance(ms(10_050));
+    assert_eq!(take(&mut engine), [""; 0]);
+    let mut story = Story::new();
+    story.at(10_005).netns(Who::new(30, 1, "ip"), 77, 9);
+    feed(&mut engine, &story.facts, ms(0));
+    pass(&mut engine, ms(10_060));
+    let told = names(&take(&mut engine));
+    assert_eq!(told, ["10005 netns.created", "10010 finding.opened", "10010 finding.confirmed"]);
+}
+
+#[test]
+fn it_does_not_wait_for_ever_and_what_comes_after_it_is_late() {
+    let mut engine = slow();
+    engine.advance(ms(10_050));
+    let due = engine.deadline().expect("it waits");
+    assert_eq!(due, ms(10_110));
+    engine.advance(due);
+    assert_eq!(names(&take(&mut engine)), ["10010 finding.opened", "10010 finding.confirmed"]);
+    let mut story = Story::new();
+    story.at(10_005).netns(Who::new(30, 1, "ip"), 77, 9);
+    feed(&mut engine, &story.facts, ms(0));
+    pass(&mut engine, ms(10_200));
+    let told = take(&mut engine);
+    assert!(told[0].starts_with("10005 netns.created") && told[0].ends_with(" late"), "{told:?}");
+}
+
+/// Whether records come one by one or all at once, when somebody slept: a verdict is of what had happened by its time.
+#[test]
+fn a_verdict_has_its_place_among_records_that_come_together() {
+    let mut engine = slow();
+    let mut story = Story::new();
+    story.at(12_000).exit(Who::new(100, CONTAINERD, "bridge"), class::CNI, 0);
+    feed(&mut engine, &story.facts, ms(0));
+    pass(&mut engine, ms(13_000));
+    let told = names(&take(&mut engine));
+    assert_eq!(told, ["10010 finding.opened", "10010 finding.confirmed", "12000 cni.finished"]);
+}
