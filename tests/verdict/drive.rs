@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use probe_user::engine::{
-    Engine, Settings,
-    change::{Output, Question, What},
-    fact::{Fact, Observation, Origin},
-    finding::{Finding, Stage},
-    time::Timestamp,
+use probe_user::{
+    engine::{
+        Engine, Settings,
+        change::{Output, Question, What},
+        fact::{Fact, Observation, Origin},
+        finding::{Finding, Stage},
+        time::Timestamp,
+    },
+    recording::Call,
 };
 
 use crate::sim::Sim;
@@ -15,6 +18,8 @@ use crate::sim::Sim;
 pub(crate) struct Drive {
     pub(crate) sim: Sim,
     pub(crate) engine: Engine,
+    /// Every call that was made into it.
+    pub(crate) calls: Vec<Call>,
     /// Every finding, as it was when it was last told of, in the order of opening.
     pub(crate) told: Vec<Finding>,
     /// What becomes of a record of the kernel on its way.
@@ -24,7 +29,7 @@ pub(crate) struct Drive {
 impl Drive {
     pub(crate) fn new(sim: Sim) -> Self {
         let engine = Engine::new(Settings::default());
-        Self { sim, engine, told: Vec::new(), way: Box::new(|facts| facts) }
+        Self { sim, engine, calls: Vec::new(), told: Vec::new(), way: Box::new(|facts| facts) }
     }
 
     /// What happened is told, and answered what is asked, until nothing more is.
@@ -32,17 +37,17 @@ impl Drive {
         loop {
             let facts = (self.way)(self.sim.take());
             for seen in facts {
-                self.engine.observe(seen);
+                self.observe(seen);
             }
             let now = self.sim.now();
-            self.engine.observe(Observation { at: now, origin: Origin::Kernel, fact: Fact::Watermark });
+            self.observe(Observation { at: now, origin: Origin::Kernel, fact: Fact::Watermark });
             let questions = self.poll();
             if questions.is_empty() {
                 return;
             }
             for question in questions {
                 for seen in self.sim.answer(&question) {
-                    self.engine.observe(seen);
+                    self.observe(seen);
                 }
             }
             self.poll_into_nothing();
@@ -54,15 +59,15 @@ impl Drive {
         self.settle();
         while let Some(due) = self.engine.deadline().filter(|due| *due <= at) {
             self.sim.pass_to(due.max(self.sim.now()));
-            self.engine.advance(due);
+            self.advance(due);
             self.settle();
             // A deadline that does not move on would hold time for ever.
             if self.engine.deadline() == Some(due) {
-                self.engine.advance(due + Duration::from_nanos(1));
+                self.advance(due + Duration::from_nanos(1));
             }
         }
         self.sim.pass_to(at);
-        self.engine.advance(self.sim.now());
+        self.advance(self.sim.now());
         self.settle();
     }
 
@@ -73,7 +78,7 @@ impl Drive {
         self.engine = Engine::new(Settings::default());
         self.told.clear();
         for seen in self.sim.answer(&Question::Relist) {
-            self.engine.observe(seen);
+            self.observe(seen);
         }
         self.settle();
     }
@@ -90,7 +95,7 @@ impl Drive {
         let remembered = self.engine.dump();
         self.engine = Engine::new(Settings::default());
         for row in remembered {
-            self.engine.observe(row);
+            self.observe(row);
         }
         self.settle();
     }
@@ -100,9 +105,19 @@ impl Drive {
         let more = self.poll();
         for question in more {
             for seen in self.sim.answer(&question) {
-                self.engine.observe(seen);
+                self.observe(seen);
             }
         }
+    }
+
+    fn observe(&mut self, seen: Observation) {
+        self.calls.push(Call::Observe(seen.clone()));
+        self.engine.observe(seen);
+    }
+
+    fn advance(&mut self, now: Timestamp) {
+        self.calls.push(Call::Advance(now));
+        self.engine.advance(now);
     }
 
     fn poll(&mut self) -> Vec<Question> {

@@ -1,5 +1,6 @@
 //! Verdicts: stories told in words with what is to be found in each, and histories by the dice.
 
+mod again;
 mod drive;
 mod load;
 mod model;

@@ -21,7 +21,7 @@ use crate::{
 
 /// What may happen next; a number chooses among the sandboxes to which it can happen.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+pub(crate) enum Turn {
     Begin { pod: u8, network: u8, add: AddTurn },
     Start { which: u8 },
     Exit { which: u8, code: u8 },
@@ -36,14 +36,14 @@ enum Turn {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum AddTurn {
+pub(crate) enum AddTurn {
     Succeeds,
     Fails,
     FailsHolding,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum DelTurn {
+pub(crate) enum DelTurn {
     Succeeds,
     Fails,
     Missing,
@@ -67,21 +67,21 @@ struct Truth {
     out_of_order: bool,
 }
 
-struct History {
-    drive: Drive,
+pub(crate) struct History {
+    pub(crate) drive: Drive,
     all: BTreeMap<String, Truth>,
     next: u32,
 }
 
 impl History {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut sim = Sim::new();
         sim.runtime_starts();
         sim.kubelet_starts();
         Self { drive: Drive::new(sim), all: BTreeMap::new(), next: 0 }
     }
 
-    fn play(&mut self, turns: &[Turn]) {
+    pub(crate) fn play(&mut self, turns: &[Turn]) {
         for turn in turns {
             self.turn(*turn);
             let now = self.drive.sim.now();
@@ -179,7 +179,7 @@ impl History {
         Some((name.clone(), row))
     }
 
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let now = self.drive.sim.now();
         self.drive.pass_to(now + PATIENCE);
     }
@@ -291,7 +291,7 @@ fn shaken(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
 }
 
 /// Some of them are lost as well, and that is told.
-fn torn(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
+pub(crate) fn torn(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
     let mut dice = Dice(seed ^ 1);
     let mut shake = shaken(seed);
     move |facts| {
@@ -327,7 +327,7 @@ impl Dice {
     }
 }
 
-fn turns() -> impl Strategy<Value = Vec<Turn>> {
+pub(crate) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let add = prop_oneof![
         6 => Just(AddTurn::Succeeds),
         1 => Just(AddTurn::Fails),
@@ -349,6 +349,12 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
         2 => any::<u8>().prop_map(|seconds| Turn::Wait { seconds }),
     ];
     prop::collection::vec(turn, 1..40)
+}
+
+/// The same without a restart of the agent; the time that it takes passes all the same.
+pub(crate) fn steady(turns: &[Turn]) -> Vec<Turn> {
+    let is_restart = |turn: &Turn| matches!(turn, Turn::RestartAgent);
+    turns.iter().map(|turn| if is_restart(turn) { Turn::Wait { seconds: 0 } } else { *turn }).collect()
 }
 
 proptest! {
@@ -376,13 +382,7 @@ proptest! {
             let confirmed = history.drive.told.into_iter().filter(|it| it.confirmed_at.is_some());
             confirmed.map(|it| (it.key, it.since)).collect::<BTreeSet<_>>()
         };
-        let is_restart = |turn: &Turn| matches!(turn, Turn::RestartAgent);
-        // The time that a restart takes passes all the same.
-        let steady: Vec<Turn> = turns
-            .iter()
-            .map(|turn| if is_restart(turn) { Turn::Wait { seconds: 0 } } else { *turn })
-            .collect();
-        prop_assert_eq!(found(&turns, true), found(&steady, false));
+        prop_assert_eq!(found(&turns, true), found(&steady(&turns), false));
     }
 
     #[test]
