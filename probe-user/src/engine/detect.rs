@@ -26,7 +26,7 @@ mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 pub(super) use docket::Docket;
 pub(super) use pool::pools;
@@ -41,7 +41,7 @@ use super::{
     world::{World, attempt::Attempt, record::Kept},
 };
 
-/// The world is looked at so long after it changed, and not more often.
+/// The world is looked at so long after it changed, and not more often; where there are thousands of findings, less.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
 /// So long a listing may take that was asked for: what it has not found by then is not there to be found.
@@ -84,8 +84,8 @@ pub(super) struct Sight<'a> {
     pub(super) up: Option<Timestamp>,
     /// A runtime runs whose records were not read.
     pub(super) unread: bool,
-    /// What was told before, by key; none of a first look.
-    told: Option<&'a BTreeMap<Key, Finding>>,
+    /// What was told before; nothing at a first look.
+    told: Option<&'a Docket>,
 }
 
 /// Something that is wrong now.
@@ -124,9 +124,11 @@ pub(super) enum Standing {
     },
 }
 
+/// Adds what it finds to what those before it have found.
 pub(super) type Detector = fn(&Sight<'_>, &mut Vec<Sighting>);
 
 pub(super) const DETECTORS: &[Detector] = &[
+    // Before `pool_exhaustion`, which counts what it finds.
     leaked_address::look,
     duplicate_sandbox::look,
     teardown_out_of_order::look,
@@ -231,7 +233,7 @@ impl<'a> Sight<'a> {
 
     /// What was told and is not over.
     pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
-        self.told.into_iter().flat_map(|told| told.values()).filter(|it| it.stage != Stage::Closed)
+        self.told.into_iter().flat_map(Docket::iter).filter(|it| it.stage != Stage::Closed)
     }
 
     /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.

@@ -106,7 +106,7 @@ pub struct Clockwork {
 
 #[derive(Debug, Default)]
 pub struct World {
-    pub(super) processes: process::Table,
+    pub(super) processes: process::table::Table,
     pub(super) signals: BTreeMap<TaskKey, Vec<process::Signal>>,
     pub(super) netns: netns::Table,
     pub(super) cgroups: BTreeMap<CgroupKey, cgroup::Cgroup>,

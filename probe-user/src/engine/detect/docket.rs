@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
+    time::Duration,
 };
 
 use super::{DETECTORS, Limits, PERIOD, Sight, Sighting, Standing};
@@ -21,18 +22,29 @@ use crate::engine::{
 
 /// So many closed findings are kept; of more, the first to close are forgotten.
 const CLOSED: usize = 1000;
+/// So many open findings are too many to be looked at as often as a few.
+const MANY: usize = 1000;
 /// So many findings are open at most; what is beyond is not told.
 const OPEN: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Docket {
-    findings: BTreeMap<Key, Finding>,
+    rows: BTreeMap<Key, Row>,
+    /// How often it has looked.
+    looks: u64,
     /// Those that are closed, the first to close first.
     closed: BTreeSet<(Timestamp, Key)>,
     /// When to look, if something changed or a time is up.
     due: Option<Timestamp>,
     /// Goes up with every change of a finding.
     revision: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    finding: Finding,
+    /// The look that last sighted it.
+    sighted: u64,
 }
 
 /// What findings wait for.
@@ -49,16 +61,16 @@ impl Docket {
 
     /// Something may be different.
     pub(in crate::engine) fn hurry(&mut self, at: Timestamp) {
-        let at = at + PERIOD;
+        let at = at + self.period();
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.values()
+        self.rows.values().map(|row| &row.finding)
     }
 
     pub(in crate::engine) fn get(&self, key: &Key) -> Option<&Finding> {
-        self.findings.get(key)
+        self.rows.get(key).map(|row| &row.finding)
     }
 
     pub(in crate::engine) fn revision(&self) -> u64 {
@@ -70,7 +82,7 @@ impl Docket {
         if let Some(at) = finding.closed_at {
             self.closed.insert((at, finding.key.clone()));
         }
-        self.findings.insert(finding.key.clone(), finding);
+        self.rows.insert(finding.key.clone(), Row { finding, sighted: 0 });
     }
 
     pub(in crate::engine) fn restore_due(&mut self, due: Option<Timestamp>) {
@@ -84,7 +96,7 @@ impl Docket {
         limits: &Limits,
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
-        let sight = Sight { told: Some(&self.findings), ..Sight::of(world, limits, now) };
+        let sight = Sight { told: Some(self), ..Sight::of(world, limits, now) };
         let mut sighted = Vec::new();
         for detector in DETECTORS {
             detector(&sight, &mut sighted);
@@ -92,7 +104,9 @@ impl Docket {
         let mut told = Vec::new();
         let mut again: Option<Timestamp> = None;
         let mut wanted = Wanted::default();
-        let mut seen = BTreeSet::new();
+        self.looks += 1;
+        // Of two sightings of one thing the first counts.
+        let mut untold = BTreeSet::new();
         for sighting in sighted {
             match sighting.standing {
                 Standing::Watched { until } | Standing::Candidate { until } => {
@@ -103,78 +117,92 @@ impl Docket {
                 Standing::Unlisted => wanted.listing = true,
                 Standing::Unsure | Standing::Confirmed => {}
             }
-            if seen.insert(sighting.key.clone()) {
-                self.sighted(world, sighting, now, &mut told);
+            if !self.is_known(world, &sighting) && !untold.contains(&sighting.key) {
+                if self.is_untold(&sighting) {
+                    untold.insert(sighting.key);
+                } else {
+                    self.sighted(world, sighting, now, &mut told);
+                }
             }
         }
-        let is_over = |it: &&Finding| it.stage != Stage::Closed && !seen.contains(&it.key);
-        let over: Vec<Key> = self.findings.values().filter(is_over).map(|it| it.key.clone()).collect();
+        let is_over = |row: &&Row| row.finding.stage != Stage::Closed && row.sighted < self.looks;
+        let over: Vec<Key> = self.rows.values().filter(is_over).map(|row| row.finding.key.clone()).collect();
         for key in over {
             self.close(&key, now, &mut told);
         }
-        self.due = again.map(|at| at.max(now + PERIOD));
+        self.due = again.map(|at| at.max(now + self.period()));
         (told, wanted)
     }
 
-    fn sighted(&mut self, world: &World, it: Sighting, now: Timestamp, told: &mut Vec<Held>) {
-        let known = self.findings.get(&it.key).filter(|known| known.stage != Stage::Closed);
-        let is_new = known.is_none();
-        let was_confirmed = known.is_some_and(|known| known.stage == Stage::Confirmed);
+    /// Whether the sighting says what is known: there are thousands of those at each look. Or that it was sighted
+    /// before at this look.
+    fn is_known(&mut self, world: &World, it: &Sighting) -> bool {
+        let Some(Row { finding, sighted }) = self.rows.get_mut(&it.key) else { return false };
+        if *sighted == self.looks {
+            return true;
+        }
+        if finding.stage == Stage::Closed || !is_same(finding, it) {
+            return false;
+        }
+        *sighted = self.looks;
+        if world.learn_versions(&mut finding.programs) {
+            self.revision += 1;
+        }
+        true
+    }
+
+    /// Whether nothing was told of it, nor is to be now.
+    fn is_untold(&self, it: &Sighting) -> bool {
         let is_early = matches!(
             it.standing,
             Standing::Watched { .. } | Standing::Unsure | Standing::Unverified | Standing::Unlisted
         );
-        if is_new && (is_early || self.open() >= OPEN) {
-            return;
+        let is_new = self.get(&it.key).is_none_or(|known| known.stage == Stage::Closed);
+        is_new && (is_early || self.open() >= OPEN)
+    }
+
+    /// Opens a finding, or takes in what is new of it.
+    fn sighted(&mut self, world: &World, it: Sighting, now: Timestamp, told: &mut Vec<Held>) {
+        let before = self.rows.remove(&it.key).map(|row| row.finding);
+        if let Some((before, at)) = before.as_ref().and_then(|before| Some((before, before.closed_at?))) {
+            self.closed.remove(&(at, before.key.clone()));
         }
-        let is_sure = matches!(it.standing, Standing::Confirmed | Standing::Passing { .. });
-        let confirmed = was_confirmed || is_sure;
-        let opened_at = known.map_or(now, |known| known.opened_at);
-        let confirmed_at = known.and_then(|known| known.confirmed_at).or_else(|| confirmed.then_some(now));
+        let mut known = before.filter(|before| before.stage != Stage::Closed);
+        let is_new = known.is_none();
+        let stage = stage_of(known.as_ref(), &it);
         let mut finding = Finding {
-            stage: if confirmed { Stage::Confirmed } else { Stage::Candidate },
-            since: known.map_or(it.since, |known| known.since.min(it.since)),
-            opened_at,
-            confirmed_at,
+            stage,
+            since: known.as_ref().map_or(it.since, |known| known.since.min(it.since)),
+            opened_at: known.as_ref().map_or(now, |known| known.opened_at),
+            confirmed_at: known
+                .as_ref()
+                .and_then(|known| known.confirmed_at)
+                .or_else(|| (stage == Stage::Confirmed).then_some(now)),
             closed_at: None,
             gapped: it.gapped,
-            evidence: Vec::new(),
-            programs: Vec::new(),
+            // What was told of it is kept until there is more.
+            evidence: known.as_mut().map(|known| mem::take(&mut known.evidence)).unwrap_or_default(),
+            programs: known.as_mut().map(|known| mem::take(&mut known.programs)).unwrap_or_default(),
             pod: it.pod,
             sandboxes: it.sandboxes,
             severity: it.severity,
             kind: it.kind,
             key: it.key,
         };
-        match self.findings.get_mut(&finding.key) {
-            Some(before) if is_new => {
-                self.closed.retain(|(_, key)| *key != before.key);
-            }
-            // What was told of it is kept until there is more.
-            Some(before) => {
-                finding.evidence = mem::take(&mut before.evidence);
-                finding.programs = mem::take(&mut before.programs);
-                if world.learn_versions(&mut finding.programs) {
-                    self.revision += 1;
-                }
-            }
-            None => {}
-        }
+        world.learn_versions(&mut finding.programs);
         if is_new {
             let opened = Finding { stage: Stage::Candidate, confirmed_at: None, ..finding.clone() };
             told.push(held(opened, now, What::FindingOpened));
         }
-        if confirmed && !was_confirmed {
+        if stage == Stage::Confirmed && known.is_none_or(|known| known.stage != Stage::Confirmed) {
             told.push(held(finding.clone(), now, What::FindingConfirmed));
         }
-        if self.findings.get(&finding.key).is_none_or(|before| !is_same(before, &finding)) {
-            self.revision += 1;
-        }
-        self.findings.insert(finding.key.clone(), finding);
+        self.revision += 1;
+        self.rows.insert(finding.key.clone(), Row { finding, sighted: self.looks });
     }
 
     fn close(&mut self, key: &Key, now: Timestamp, told: &mut Vec<Held>) {
-        let Some(finding) = self.findings.get_mut(key) else { return };
+        let Some(Row { finding, .. }) = self.rows.get_mut(key) else { return };
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
         self.revision += 1;
@@ -183,19 +211,24 @@ impl Docket {
         if self.closed.len() > CLOSED
             && let Some((_, first)) = self.closed.pop_first()
         {
-            self.findings.remove(&first);
+            self.rows.remove(&first);
         }
     }
 
+    /// The more is wrong, the longer takes a look: it is made less often.
+    fn period(&self) -> Duration {
+        PERIOD * (1 + u32::try_from(self.open() / MANY).unwrap_or(0))
+    }
+
     fn open(&self) -> usize {
-        self.findings.len() - self.closed.len()
+        self.rows.len() - self.closed.len()
     }
 
     /// Adds to a finding that leaves what was told of its sandboxes until then, and keeps it with that.
     pub(in crate::engine) fn complete(&mut self, finding: &mut Finding, world: &World) {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
-        let Some(kept) = self.findings.get_mut(&finding.key) else { return };
+        let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
         // What is forgotten since is no reason to forget it here.
         if !finding.evidence.is_empty() {
             kept.evidence.clone_from(&finding.evidence);
@@ -207,13 +240,20 @@ impl Docket {
     }
 }
 
-/// Whether two sightings of one finding say the same, but for what was told of it.
-fn is_same(one: &Finding, other: &Finding) -> bool {
-    let verdict = |it: &Finding| (it.stage, it.severity, it.since, it.gapped);
-    verdict(one) == verdict(other)
-        && one.kind == other.kind
-        && one.pod == other.pod
-        && one.sandboxes == other.sandboxes
+/// Whether a sighting says of a finding that is open what is known of it.
+fn is_same(known: &Finding, it: &Sighting) -> bool {
+    (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
+        && known.since <= it.since
+        && known.kind == it.kind
+        && known.pod == it.pod
+        && known.sandboxes == it.sandboxes
+}
+
+/// What was confirmed stays so until it is over.
+fn stage_of(known: Option<&Finding>, it: &Sighting) -> Stage {
+    let was_confirmed = known.is_some_and(|known| known.stage == Stage::Confirmed);
+    let is_sure = matches!(it.standing, Standing::Confirmed | Standing::Passing { .. });
+    if was_confirmed || is_sure { Stage::Confirmed } else { Stage::Candidate }
 }
 
 /// A verdict is the agent's own, and waits for nothing: its pod is named as far as it is known.

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{
-    Sight, Sighting, Standing, leaked_address,
+    Sight, Sighting, Standing,
     pool::{self, Count},
 };
 use crate::engine::{
@@ -30,14 +30,15 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     if sight.world.records.networks().iter().all(|network| network.pools.is_empty()) {
         return;
     }
-    let leaks = leaked_address::leaks(sight);
-    let counts = pool::count(sight, &leaks);
+    let mut more = Vec::new();
+    // The leaks are among what was found by now.
+    let counts = pool::count(sight, found);
     for it in &counts {
         let family = counts.iter().filter(|other| {
             other.view.network == it.view.network && other.first.is_ipv4() == it.first.is_ipv4()
         });
         let spare = |free: fn(&Count<'_>) -> u64| family.clone().map(free).fold(0, u64::saturating_add);
-        found.extend(sighting(
+        more.extend(sighting(
             sight,
             it,
             &Spare {
@@ -47,6 +48,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
             },
         ));
     }
+    found.extend(more);
 }
 
 /// What all pools of a network and a family have together: one is as good as the other.

@@ -24,6 +24,11 @@ const RUNTIMES: [(&str, &[RuntimeKind]); 4] = [
 /// The kubelet, alone or in one program with everything else.
 const KUBELETS: [&str; 4] = ["kubelet", "k3s-server", "k3s-agent", "kubelite"];
 
+/// Whether a process of this name can be one of them.
+pub(super) fn is_daemon(comm: &str) -> bool {
+    RUNTIMES.iter().any(|(runtime, _)| *runtime == comm) || KUBELETS.contains(&comm)
+}
+
 impl World {
     /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not. A
     /// runtime that is there and not used has nothing to clean up: whether it runs means nothing.
@@ -47,7 +52,7 @@ impl World {
     pub(in crate::engine) fn has_crio(&self) -> bool {
         let ran = |row: &Process| row.comm == "crio" && !self.in_container(row.cgroup);
         self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
-            || self.processes.rows.values().any(ran)
+            || self.processes.daemons().any(ran)
     }
 
     pub(in crate::engine) fn is_runtime_up(&self) -> bool {
@@ -74,7 +79,7 @@ impl World {
                 && names.contains(&row.comm.as_str())
                 && !self.in_container(row.cgroup)
         };
-        self.processes.rows.values().filter(is_one)
+        self.processes.daemons().filter(is_one)
     }
 
     /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.

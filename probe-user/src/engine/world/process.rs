@@ -1,6 +1,6 @@
 //! Processes that matter, and the signals that may end them.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(in crate::engine) mod table;
 
 use probe_common::{
     event::class,
@@ -70,19 +70,7 @@ pub struct Signal {
 /// So many signals are kept for one process: more than runtimes send, and no flood of them costs memory.
 const SIGNALS: usize = 8;
 
-/// So many processes are remembered after their end, for what comes late, however quickly they come and go.
-const OVER: usize = 4096;
-
 const SIGKILL: u32 = 9;
-
-/// All processes, also by pid.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: BTreeMap<TaskKey, Process>,
-    by_pid: BTreeMap<u32, TaskKey>,
-    /// Those that are over, first the one that ended first.
-    over: BTreeSet<(Timestamp, TaskKey)>,
-}
 
 impl State {
     /// A process ends once.
@@ -99,50 +87,6 @@ impl State {
             Self::Running => false,
             Self::Exited { at: ended } => ended >= at,
         }
-    }
-}
-
-impl Table {
-    pub(in crate::engine) fn get(&self, key: TaskKey) -> Option<&Process> {
-        self.rows.get(&key)
-    }
-
-    /// The process that last had this pid.
-    pub(in crate::engine) fn by_pid(&self, pid: u32) -> Option<&Process> {
-        self.rows.get(self.by_pid.get(&pid)?)
-    }
-
-    pub(in crate::engine) fn insert(&mut self, process: Process) {
-        let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
-        *latest = process.key.max(*latest);
-        let (key, state) = (process.key, process.state);
-        if let Some(State::Exited { at }) = self.rows.insert(key, process).map(|before| before.state) {
-            self.over.remove(&(at, key));
-        }
-        if let State::Exited { at } = state {
-            self.over.insert((at, key));
-        }
-        if self.over.len() > OVER
-            && let Some((_, first)) = self.over.first().copied()
-        {
-            self.remove(first);
-        }
-    }
-
-    pub(in crate::engine) fn remove(&mut self, key: TaskKey) {
-        let Some(row) = self.rows.remove(&key) else { return };
-        if let State::Exited { at } = row.state {
-            self.over.remove(&(at, key));
-        }
-        if self.by_pid.get(&key.pid) == Some(&key) {
-            self.by_pid.remove(&key.pid);
-        }
-    }
-
-    /// Another process that had the same pid and never ended, as far as is known.
-    fn stale(&self, key: TaskKey) -> Option<TaskKey> {
-        let last = self.by_pid(key.pid)?;
-        (last.key < key && last.state == State::Running).then_some(last.key)
     }
 }
 

@@ -1,0 +1,75 @@
+//! All processes, by what they are asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Process, State};
+use crate::engine::{id::TaskKey, time::Timestamp, world::cleaner};
+
+/// So many processes are remembered after their end, for what comes late, however quickly they come and go.
+const OVER: usize = 4096;
+
+/// All processes, also by pid.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(in crate::engine) rows: BTreeMap<TaskKey, Process>,
+    by_pid: BTreeMap<u32, TaskKey>,
+    /// Those that are a runtime or a kubelet by name: a few, and asked for at every look.
+    daemons: BTreeSet<TaskKey>,
+    /// Those that are over, first the one that ended first.
+    over: BTreeSet<(Timestamp, TaskKey)>,
+}
+
+impl Table {
+    pub(in crate::engine) fn get(&self, key: TaskKey) -> Option<&Process> {
+        self.rows.get(&key)
+    }
+
+    /// The process that last had this pid.
+    pub(in crate::engine) fn by_pid(&self, pid: u32) -> Option<&Process> {
+        self.rows.get(self.by_pid.get(&pid)?)
+    }
+
+    pub(in crate::engine) fn insert(&mut self, process: Process) {
+        let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
+        *latest = process.key.max(*latest);
+        let (key, state) = (process.key, process.state);
+        if cleaner::is_daemon(&process.comm) {
+            self.daemons.insert(key);
+        } else {
+            self.daemons.remove(&key);
+        }
+        if let Some(State::Exited { at }) = self.rows.insert(key, process).map(|before| before.state) {
+            self.over.remove(&(at, key));
+        }
+        if let State::Exited { at } = state {
+            self.over.insert((at, key));
+        }
+        if self.over.len() > OVER
+            && let Some((_, first)) = self.over.first().copied()
+        {
+            self.remove(first);
+        }
+    }
+
+    pub(in crate::engine) fn remove(&mut self, key: TaskKey) {
+        let Some(row) = self.rows.remove(&key) else { return };
+        self.daemons.remove(&key);
+        if let State::Exited { at } = row.state {
+            self.over.remove(&(at, key));
+        }
+        if self.by_pid.get(&key.pid) == Some(&key) {
+            self.by_pid.remove(&key.pid);
+        }
+    }
+
+    /// What is a runtime or a kubelet by its name, be it over or in a container.
+    pub(in crate::engine) fn daemons(&self) -> impl Iterator<Item = &Process> {
+        self.daemons.iter().filter_map(|key| self.rows.get(key))
+    }
+
+    /// Another process that had the same pid and never ended, as far as is known.
+    pub(super) fn stale(&self, key: TaskKey) -> Option<TaskKey> {
+        let last = self.by_pid(key.pid)?;
+        (last.key < key && last.state == State::Running).then_some(last.key)
+    }
+}
