@@ -68,11 +68,7 @@ pub fn read(
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
     let mut skipped = Skipped::default();
-    let mut tell = |list: Listing<'_>| {
-        let (batch, missed) = list.end();
-        skipped.append(missed);
-        tell_batch(batch)
-    };
+    let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
     let pods = log::list(node);
     let (cgroups, containers) = cgroupfs::list(node);
     tell(pods)?;
@@ -87,6 +83,17 @@ pub fn read(
     Ok(skipped)
 }
 
+/// A list is at its end: what it found is told, what it missed is counted.
+fn hand_over(
+    list: Listing<'_>,
+    skipped: &mut Skipped,
+    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+) -> Result<(), Closed> {
+    let (batch, missed) = list.end();
+    skipped.append(missed);
+    tell_batch(batch)
+}
+
 /// A pass over what is kept on record alone: the runtimes' sandboxes, libcni's cache, the networks' configuration, and
 /// the IPAM stores. Runtimes are read first: a sandbox that a runtime had forgotten by then had had its last DEL, and
 /// what names it still when the stores are read stays. One that is made meanwhile is in no runtime's record yet, but
@@ -96,11 +103,7 @@ pub fn records(
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
     let mut skipped = Skipped::default();
-    let mut tell = |list: Listing<'_>| {
-        let (batch, missed) = list.end();
-        skipped.append(missed);
-        tell_batch(batch)
-    };
+    let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
     let daemons = daemon::look(node.root);
     tell(runtime::list(node, &daemons))?;
     tell(cni::list(node))?;

@@ -141,23 +141,8 @@ fn is_taken(sight: &Sight<'_>, row: &Attachment, lease: &Lease) -> bool {
 
 /// The address that a leak of this network is about.
 fn lost(leak: &Sighting, network: &Network) -> Option<IpAddr> {
-    match &leak.kind {
-        Kind::LeakedAddress(it) => (it.network.as_ref() == Some(&network.name)).then_some(it.address),
-        Kind::UnverifiedRelease { .. }
-        | Kind::DuplicateSandbox { .. }
-        | Kind::TeardownOutOfOrder { .. }
-        | Kind::OrphanNetns { .. }
-        | Kind::StuckNetnsTeardown { .. }
-        | Kind::StuckCgroup { .. }
-        | Kind::OrphanSandbox { .. }
-        | Kind::DuplicateContainer { .. }
-        | Kind::DuplicateAddress { .. }
-        | Kind::CniFailing(_)
-        | Kind::CniSlow { .. }
-        | Kind::CniQueue { .. }
-        | Kind::PoolExhaustion(_)
-        | Kind::BlindSpot { .. } => None,
-    }
+    let Kind::LeakedAddress(it) = &leak.kind else { return None };
+    (it.network.as_ref() == Some(&network.name)).then_some(it.address)
 }
 
 fn is_confirmed(leak: &Sighting) -> bool {

@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 
-use super::story::{CONTAINERD, DAEMON, Story, Who, call, check_lines, id};
+use super::story::{CONTAINERD, DAEMON, Story, Who, call, id, run::check_lines};
 use crate::engine::{
     fact::{
         Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,

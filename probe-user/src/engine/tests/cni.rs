@@ -6,7 +6,7 @@ use probe_common::event::class;
 
 use super::{
     containerd::PATH,
-    story::{CONTAINERD, Story, Who, call, check_lines, id, ms, uid},
+    story::{CONTAINERD, Story, Who, call, id, ms, run::check_lines, uid},
 };
 use crate::engine::{
     Engine,

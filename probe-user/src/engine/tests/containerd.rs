@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 
-use super::story::{CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, UID, Who, check_lines, id, leaf};
+use super::story::{CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, UID, Who, id, leaf, run::check_lines};
 use crate::engine::fact::Role;
 
 pub(super) const PATH: &str = "/var/run/netns/cni-732a3502";

@@ -5,7 +5,8 @@ use probe_common::event::class;
 use super::{
     containerd::{self, PATH, PAUSE, TOP},
     story::{
-        CONTAINERD, HOST, POD_NETNS, SHIM, Story, UID, Who, address, call, cgroup, feed, id, leaf, ms, uid,
+        CONTAINERD, HOST, POD_NETNS, SHIM, Story, UID, Who, address, call, cgroup, id, leaf, ms, run::feed,
+        uid,
     },
 };
 use crate::engine::{

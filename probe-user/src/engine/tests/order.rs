@@ -4,7 +4,10 @@ use probe_common::event::class;
 
 use super::{
     containerd::PATH,
-    story::{CONTAINERD, Story, Who, feed, ms, pass, take},
+    story::{
+        CONTAINERD, Story, Who, ms,
+        run::{feed, pass, take},
+    },
 };
 use crate::engine::{Engine, Settings};
 

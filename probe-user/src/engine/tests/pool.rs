@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 
-use super::story::{CONTAINERD, DAEMON, Story, Who, call, check_lines, ms};
+use super::story::{CONTAINERD, DAEMON, Story, Who, call, ms, run::check_lines};
 use crate::engine::{
     Engine,
     fact::{

@@ -1,181 +1,25 @@
-//! What holds for every history, sensible or not: facts about a handful of processes, namespaces, directories and
-//! containers, thrown together.
+//! What holds for every history, sensible or not: facts thrown together.
+
+mod fact;
 
 use std::time::Duration;
 
-use probe_common::event::class;
+use fact::{found, happened};
 use proptest::prelude::*;
 
 use super::{
     containerd,
     story::{
-        self, HOST, Story, UID, Who, address, call, cgroup, executed, id, ms, pass, pod_name, settle, take,
-        uid,
+        Story, ms,
+        run::{pass, settle, take},
     },
 };
 use crate::engine::{
     Engine, Settings,
     change::Output,
-    fact::{
-        Attached, CacheFound, CniCalled, ContainerFound, Executed, Exited, Fact, List, Loss, Mechanism,
-        NameSource, Observation, Origin, ProcessFound, Role, Signal, Signaled, Task,
-    },
-    id::NetnsKey,
+    fact::{CniCalled, Executed, Exited, Fact, Observation, Origin, ProcessFound, Task},
     time::Timestamp,
 };
-
-const COMMS: [&str; 6] = ["containerd", "runc:[1:CHILD]", "pause", "sleep", "bridge", "pinns"];
-const LISTS: [List; 6] =
-    [List::Processes, List::Netns, List::Addresses, List::Cgroups, List::Containers, List::Pods];
-const BITS: [u32; 4] = [0, class::CONTAINER_TOP, class::CONTAINER_TOP | class::PAUSE, class::CALLER];
-
-fn path(number: u64) -> String {
-    match number {
-        0 => "/kubepods".to_owned(),
-        1 => format!("/kubepods/pod{UID}"),
-        2 => format!("/system.slice/docker-{}.scope", id('d')),
-        3 => format!("/kubepods/pod{UID}/{}/{}", id('a'), id('b')),
-        other => story::leaf(digit(other)),
-    }
-}
-
-fn digit(number: u64) -> char {
-    char::from_digit(u32::try_from(number % 3 + 10).unwrap_or(10), 16).unwrap_or('a')
-}
-
-fn who() -> impl Strategy<Value = Who> {
-    (1_u32..6, 0_u32..6, 0..COMMS.len(), 0_u64..7, prop_oneof![Just(HOST), 40_u32..43]).prop_map(
-        |(pid, parent, comm, number, netns)| Who::new(pid, parent, COMMS[comm]).within(number, netns),
-    )
-}
-
-fn netns() -> impl Strategy<Value = NetnsKey> {
-    (40_u32..43, prop_oneof![Just(0_u64), 1_u64..4]).prop_map(|(inode, cookie)| NetnsKey::new(inode, cookie))
-}
-
-/// What a hook says.
-fn happened() -> impl Strategy<Value = Fact> {
-    let cgroups = || (0_u64..7).prop_map(|number| cgroup(number, &path(number)));
-    let calls = (who(), 0..4_usize, 0..3_usize, any::<bool>()).prop_map(|(who, command, digit, host)| {
-        let command = ["ADD", "DEL", "CHECK", "VERSION"][command];
-        let netns = ["", "/run/netns/x", "/proc/2/ns/net"][digit];
-        let plugin = ["/usr/lib/cni/bridge", "/sbin/iptables", "/usr/lib/cni/loopback"][digit];
-        let it = call(who.pid, who.parent, plugin, command, netns, ['a', 'b', 'c'][digit]);
-        CniCalled { host, ..it }
-    });
-    let addresses = || {
-        (who(), 40_u32..43, 0_u8..3)
-            .prop_map(|(who, inode, last)| address(who, inode, &format!("10.0.0.{last}/24"), "eth0"))
-    };
-    prop_oneof![
-        (who(), 0..BITS.len()).prop_map(|(who, bits)| executed(who, BITS[bits], "/bin/it")),
-        who().prop_map(|who| executed(who, class::RUNTIME, &format!("runc create {}", id('a')))),
-        calls.prop_map(Fact::CniCalled),
-        (who(), 0..BITS.len(), 0_u32..1024).prop_map(|(who, bits, status)| Fact::Exited(Exited {
-            task: who.task(),
-            status,
-            class: BITS[bits]
-        })),
-        (who(), who()).prop_map(|(target, sender)| {
-            Fact::Signaled(Signaled { target: target.task(), signal: 9, code: 0, sender: sender.task() })
-        }),
-        (who(), netns()).prop_map(|(who, netns)| Fact::NetnsCreated { netns, by: who.task() }),
-        (who(), netns()).prop_map(|(who, netns)| Fact::NetnsDropped { netns, by: who.task() }),
-        (40_u32..43).prop_map(|inode| Fact::NetnsFreed { netns: NetnsKey::new(inode, 0) }),
-        addresses().prop_map(Fact::AddressAdded),
-        addresses().prop_map(Fact::AddressRemoved),
-        (cgroups(), who()).prop_map(|(cgroup, who)| Fact::CgroupCreated { cgroup, by: who.task() }),
-        (cgroups(), who()).prop_map(|(cgroup, who)| Fact::CgroupRemoved { cgroup, by: who.task() }),
-        cgroups().prop_map(|cgroup| Fact::CgroupReleased { cgroup }),
-        (cgroups(), who()).prop_map(|(cgroup, who)| {
-            Fact::CgroupEntered { cgroup, member: who.task().key, by: Task::default() }
-        }),
-        cgroups().prop_map(|cgroup| Fact::CgroupEmptied { cgroup }),
-    ]
-}
-
-/// What a listing, an answer or the agent says.
-fn found() -> impl Strategy<Value = (Origin, Fact)> {
-    let role = prop_oneof![Just(Role::Sandbox), Just(Role::Container)];
-    let listed = prop_oneof![
-        (0..LISTS.len()).prop_map(|list| Fact::ListBegun(LISTS[list])),
-        (0..LISTS.len(), any::<bool>())
-            .prop_map(|(list, complete)| Fact::ListEnded { list: LISTS[list], complete }),
-        (who(), 0_u32..3).prop_map(|(who, ns_pid)| {
-            let task = who.task();
-            let cgroup_path = path(who.cgroup);
-            Fact::ProcessFound(ProcessFound {
-                task,
-                argv: vec![],
-                cgroup_path,
-                ns_pid,
-                cni: None,
-                filename: String::new(),
-            })
-        }),
-        netns().prop_map(|netns| Fact::NetnsFound {
-            netns,
-            mounts: vec!["/run/netns/x".to_owned()],
-            vacant: true
-        }),
-        (who(), 40_u32..43).prop_map(|(who, inode)| Fact::AddressFound(address(
-            who,
-            inode,
-            "10.0.0.1/24",
-            "eth0"
-        ))),
-        (0_u64..7, any::<bool>()).prop_map(|(number, populated)| {
-            Fact::CgroupFound { cgroup: cgroup(number, &path(number)), populated }
-        }),
-        (0_u64..3, role, any::<bool>()).prop_map(|(number, role, named)| Fact::ContainerFound(
-            ContainerFound {
-                id: id(digit(number)),
-                role,
-                sandbox: Some(id('a')),
-                name: None,
-                pod: named.then(pod_name),
-                source: NameSource::Bundle,
-            }
-        )),
-        (0_u64..3).prop_map(|number| Fact::ContainerUnknown(id(digit(number)))),
-        Just(Fact::PodFound {
-            uid: uid(),
-            namespace: "default".to_owned(),
-            name: "web-0".to_owned(),
-            source: NameSource::LogFolder,
-        }),
-        (0_u64..3).prop_map(|number| Fact::CacheFound(CacheFound {
-            network: "net".to_owned(),
-            container: id(digit(number)),
-            ifname: "eth0".to_owned(),
-            addresses: Vec::new(),
-            netns: Some("/run/netns/x".to_owned()),
-            args: vec![("K8S_POD_UID".to_owned(), UID.to_owned())],
-        })),
-    ];
-    let agent = prop_oneof![
-        Just(Fact::Lost { what: Loss::BulkRing, count: 1 }),
-        Just(Fact::Clock { boot_wall_ns: 1 }),
-        Just(Fact::Resumed { slept: Duration::from_secs(1) }),
-        any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
-            signal: Signal::NetnsDropped,
-            mechanism: netlink.then_some(Mechanism::Netlink),
-            note: String::new(),
-            missed: Vec::new(),
-        })),
-    ];
-    let notified = prop_oneof![
-        netns().prop_map(|netns| Fact::NetnsDropped { netns, by: Task::default() }),
-        (40_u32..43).prop_map(|inode| {
-            Fact::AddressAdded(address(Who::new(0, 0, ""), inode, "10.0.0.1/24", "eth0"))
-        }),
-    ];
-    prop_oneof![
-        6 => listed.prop_map(|fact| (Origin::Listed, fact)),
-        2 => notified.prop_map(|fact| (Origin::Netlink, fact)),
-        1 => agent.prop_map(|fact| (Origin::Agent, fact)),
-    ]
-}
 
 /// Facts between two watermarks, each at a time of its own; between the steps, perhaps a long time passes.
 #[derive(Clone, Debug)]

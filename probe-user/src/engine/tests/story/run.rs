@@ -1,0 +1,98 @@
+//! Runs a story, and compares what is told.
+
+use super::{Story, line, ms};
+use crate::engine::{
+    Engine, Settings,
+    change::{Output, Question},
+    fact::{Fact, Observation, Origin},
+    time::Timestamp,
+};
+
+impl Story {
+    /// What is told of findings, and the listings that are asked for. That something cannot be seen is no verdict on
+    /// what can be.
+    #[track_caller]
+    pub(in crate::engine::tests) fn check_findings(&self, expected: &str) {
+        let of_verdict = |line: &String| {
+            line.contains(" finding.") && !line.contains(" blind_spot/") || line == "? relist"
+        };
+        check_lines(&self.run().into_iter().filter(of_verdict).collect::<Vec<_>>().join("\n"), expected);
+    }
+
+    /// Runs it as it stands, with the watermark moved on at the end, and gives the stream.
+    pub(in crate::engine::tests) fn run(&self) -> Vec<String> {
+        let mut engine = Engine::new(Settings::default());
+        let mut lines = feed(&mut engine, &self.facts, ms(self.lag));
+        lines.extend(settle(&mut engine, ms(self.now)));
+        lines
+    }
+
+    /// Runs it as it happens, and on to a later time; gives what was told of findings, and the engine as it is then.
+    pub(in crate::engine::tests) fn judge(&self, until: u64) -> (String, Engine) {
+        let mut engine = Engine::new(Settings::default());
+        let mut lines = Vec::new();
+        for seen in &self.facts {
+            // The agent tells of a suspend before it tells what the time is.
+            if !matches!(seen.fact, Fact::Resumed { .. }) {
+                pass(&mut engine, Timestamp(seen.at.0 - 1));
+            }
+            engine.observe(seen.clone());
+            lines.extend(take(&mut engine));
+        }
+        lines.extend(settle(&mut engine, ms(self.now)));
+        while let Some(due) = engine.deadline().filter(|due| *due <= ms(until)) {
+            engine.advance(due);
+            lines.extend(take(&mut engine));
+        }
+        lines.retain(|line| line.split(' ').nth(1).is_some_and(|what| what.starts_with("finding.")));
+        (lines.join("\n"), engine)
+    }
+
+    #[track_caller]
+    pub(in crate::engine::tests) fn check(&self, expected: &str) {
+        check_lines(&self.run().join("\n"), expected);
+    }
+}
+
+#[track_caller]
+pub(in crate::engine::tests) fn check_lines(got: &str, expected: &str) {
+    let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(got.lines().collect::<Vec<_>>(), expected, "\n--- the stream:\n{got}\n---");
+}
+
+/// Gives an engine facts and takes what it says. Unordered facts are seen at their time: the watermark is just
+/// before them.
+pub(in crate::engine::tests) fn feed(
+    engine: &mut Engine,
+    facts: &[Observation],
+    lag: Timestamp,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    for seen in facts {
+        if !matches!(seen.origin, Origin::Kernel | Origin::Delegated) {
+            pass(engine, Timestamp(seen.at.0.saturating_sub(lag.0 + 1)));
+        }
+        engine.observe(seen.clone());
+        lines.extend(take(engine));
+    }
+    lines
+}
+
+pub(in crate::engine::tests) fn pass(engine: &mut Engine, at: Timestamp) {
+    engine.observe(Observation { at, origin: Origin::Kernel, fact: Fact::Watermark });
+}
+
+/// The watermark passes all, and every hold is over.
+pub(in crate::engine::tests) fn settle(engine: &mut Engine, at: Timestamp) -> Vec<String> {
+    pass(engine, at);
+    let mut lines = take(engine);
+    engine.advance(at + engine.settings().hold);
+    lines.extend(take(engine));
+    lines
+}
+
+pub(in crate::engine::tests) fn take(engine: &mut Engine) -> Vec<String> {
+    // Asked after every operation of CNI: it would stand everywhere.
+    let is_told = |output: &Output| *output != Output::Question(Question::Records);
+    std::iter::from_fn(|| engine.poll()).filter(is_told).map(|output| line::line(&output)).collect()
+}
