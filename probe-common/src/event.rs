@@ -71,6 +71,8 @@ pub mod class {
     pub const CNI: u32 = 1 << 4;
     /// In a container's cgroup, at whatever depth.
     pub const IN_CONTAINER: u32 = 1 << 5;
+    /// It may order a restart of the node, and is told of for nothing else.
+    pub const ORDER: u32 = 1 << 6;
 }
 
 /// What every record begins with.

@@ -36,6 +36,20 @@ pub const RUNTIMES: [[u8; 16]; 9] = [
 /// The process that holds a sandbox, by comm.
 pub const PAUSES: [[u8; 16]; 2] = [sixteen("pause"), sixteen("catatonit")];
 
+/// Programs that may order a restart of the node, by comm; their arguments say whether they do.
+pub const ORDERS: [[u8; 16]; 9] = [
+    sixteen("reboot"),
+    sixteen("shutdown"),
+    sixteen("poweroff"),
+    sixteen("halt"),
+    sixteen("telinit"),
+    sixteen("init"),
+    sixteen("kexec"),
+    sixteen("systemctl"),
+    // What systemd becomes at the end.
+    sixteen("systemd-shutdow"),
+];
+
 /// How a cgroup directory's name shows that a container runtime made it (the systemd driver's scopes); the
 /// cgroupfs driver's directories are named by the bare id: 64 hex digits.
 pub const CONTAINER_PREFIXES: [&str; 5] = ["cri-containerd-", "crio-", "docker-", "libpod-", "nerdctl-"];

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::wildcard_enum_match_arm)]
 
+pub mod boot;
 pub mod change;
 pub mod count;
 pub mod decode;
@@ -22,6 +23,7 @@ pub mod world;
 
 use std::{collections::VecDeque, time::Duration};
 
+use boot::Recovery;
 use change::{Output, What};
 use count::Counts;
 pub use detect::{Cleaners, Limits};
@@ -42,11 +44,17 @@ pub struct Settings {
     /// The first sequence number to give.
     pub first_seq: u64,
     pub limits: Limits,
+    pub boot: boot::Rules,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { hold: fact::DEFAULT_HOLD, first_seq: 1, limits: Limits::default() }
+        Self {
+            hold: fact::DEFAULT_HOLD,
+            first_seq: 1,
+            limits: Limits::default(),
+            boot: boot::Rules::default(),
+        }
     }
 }
 
@@ -67,7 +75,7 @@ impl Engine {
     pub fn new(settings: Settings) -> Self {
         Self {
             timeline: Timeline::default(),
-            world: World::default(),
+            world: World::new(settings.boot.clone()),
             outbox: Outbox::new(settings.first_seq),
             docket: Docket::default(),
             ready: VecDeque::new(),
@@ -136,6 +144,18 @@ impl Engine {
     #[must_use]
     pub fn finding(&self, key: &Key) -> Option<&Finding> {
         self.docket.get(key)
+    }
+
+    /// What is known of the node's recovery in this boot.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        self.world.recovery()
+    }
+
+    /// The pods of which something runs now: those that are to be back after a restart.
+    #[must_use]
+    pub fn standing(&self) -> Vec<boot::Pod> {
+        self.world.standing(self.now)
     }
 
     /// What a first look finds wrong, whether it was told or not. Changes nothing.
@@ -295,7 +315,8 @@ impl Engine {
                 | Row::Record { .. }
                 | Row::Attached(_)
                 | Row::Losses(_)
-                | Row::Release(_),
+                | Row::Release(_)
+                | Row::Recovery(_),
             ) => {}
         }
     }

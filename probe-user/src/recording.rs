@@ -8,11 +8,13 @@
 //! **Invariant:** a recording once made can be read for ever: a change of the format raises [`VERSION`] and adds to
 //! the table of fixups.
 
+mod boot;
 mod change;
 mod fact;
 mod finding;
 mod fixup;
 mod header;
+pub mod history;
 mod id;
 mod kind;
 mod line;

@@ -9,6 +9,7 @@ mod ledger;
 use std::time::Duration;
 
 use super::{
+    boot::BootRead,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     time::Timestamp,
     world::Row,
@@ -138,6 +139,8 @@ pub enum Fact {
         what: Loss,
         count: u64,
     },
+    /// Which boot this is, and how the one before ended.
+    BootRead(Box<BootRead>),
     /// The wall clock's distance from boot time changed to this, nanoseconds since the epoch at boot.
     Clock {
         boot_wall_ns: i64,

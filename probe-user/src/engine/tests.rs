@@ -12,6 +12,7 @@ mod orphan;
 mod pool;
 mod property;
 mod ready;
+mod recovery;
 mod sandbox;
 mod story;
 mod stuck;

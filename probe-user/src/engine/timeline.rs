@@ -186,6 +186,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ProgramFound(_)
         | Fact::MessageFound(_)
         | Fact::Watermark
+        | Fact::BootRead(_)
         | Fact::Attached(_)
         | Fact::Lost { .. }
         | Fact::Clock { .. }

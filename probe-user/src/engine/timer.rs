@@ -12,6 +12,8 @@ pub enum Name {
     Relist,
     /// The records may be read again.
     Records,
+    /// Pods that may be back are looked at.
+    Recovery,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

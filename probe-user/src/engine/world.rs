@@ -27,12 +27,14 @@ pub mod process;
 mod reap;
 pub(super) mod rebuild;
 pub mod record;
+mod recovery;
 pub mod release;
 pub mod sandbox;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
+    boot::{Recovery, Rules},
     change::{Question, What},
     count::Counts,
     fact::{Attached, Fact, List, Observation, Origin, Signal, Task},
@@ -75,6 +77,7 @@ pub enum Row {
     Attached(Attached),
     Losses(loss::Losses),
     Release(release::Release),
+    Recovery(Box<Recovery>),
     /// A kernel record that the watermark has not passed yet.
     Pending(Box<Observation>),
     /// A change that waits in the outbox.
@@ -125,6 +128,8 @@ pub struct World {
     pub(super) losses: Option<loss::Losses>,
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
+    recovery: Recovery,
+    rules: Rules,
     pub(super) host_netns: u32,
     pub(super) relisted_at: Option<Timestamp>,
     /// When the node was last found to run again after it had been suspended; zero: it was not.
@@ -154,6 +159,10 @@ impl Moment {
 }
 
 impl World {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
     /// Takes one fact in. Facts come in the order in which they are to be believed.
     pub(super) fn apply(&mut self, seen: Observation, late: bool) {
         let m = Moment { at: seen.at, origin: seen.origin, late };
@@ -192,11 +201,13 @@ impl World {
             Fact::KubeletExpected(expected) => self.records.kubelet_expected = expected,
             Fact::ProgramFound(it) => self.program_found(it),
             Fact::MessageFound(it) => self.message_found(it),
+            Fact::BootRead(it) => self.boot_read(m, *it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(m, what, count),
             Fact::Resumed { .. } => self.woke_at = self.woke_at.max(m.at),
-            // Wall time is the sinks' affair, the watermark the timeline's, and rows go in by `restore`.
-            Fact::Clock { .. } | Fact::Watermark | Fact::Remembered(_) => {}
+            Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
+            // The watermark is the timeline's affair, and rows go in by `restore`.
+            Fact::Watermark | Fact::Remembered(_) => {}
         }
     }
 
@@ -207,6 +218,7 @@ impl World {
                 timer::Name::Reap => self.reap(now),
                 timer::Name::Relist => self.relist(now),
                 timer::Name::Records => self.ask_records(now),
+                timer::Name::Recovery => self.assess(now),
             }
         }
     }

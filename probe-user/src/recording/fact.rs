@@ -5,6 +5,7 @@ pub(super) mod ledger;
 use ledger::{MessageFound, NetworksRead, ProgramFound, RuntimeRead, StoreRead};
 
 use super::{
+    boot::BootRead,
     id::{CgroupKey, Decimal, NetnsKey, Span, TaskKey, Text, Time},
     kind::{List, Loss, Mechanism, NameSource, Origin, Role, Signal},
     mirror::mirror,
@@ -51,6 +52,7 @@ mirror! {
         ProgramFound(it: ProgramFound),
         MessageFound(it: MessageFound),
         Watermark,
+        BootRead(it: Box<BootRead>),
         Attached(it: Attached),
         Lost { what: Loss, count: Decimal },
         Clock { boot_wall_ns: Text<i64> },

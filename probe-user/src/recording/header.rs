@@ -7,7 +7,7 @@ use super::{
     id::{Span, Text},
     mirror::Mirror,
 };
-use crate::engine::{Limits, Settings};
+use crate::engine::{Limits, Settings, boot::Rules};
 
 /// What a recording says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,29 @@ struct Settled {
     hold_ns: Span,
     first_seq: Text<u64>,
     limits: Limited,
+    #[serde(default = "Ruled::usual")]
+    boot: Ruled,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Ruled {
+    quiet_ns: Span,
+    system: Vec<String>,
+}
+
+impl Ruled {
+    fn of(rules: &Rules) -> Self {
+        let Rules { quiet, system } = rules;
+        Self { quiet_ns: Span::of(quiet), system: system.clone() }
+    }
+
+    fn usual() -> Self {
+        Self::of(&Rules::default())
+    }
+
+    fn back(self) -> Rules {
+        Rules { quiet: self.quiet_ns.back(), system: self.system }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,7 +103,7 @@ impl Limited {
 impl Line {
     pub(super) fn of(header: &Header) -> Self {
         let Header { made_by, node, boot_id, kernel, boot_wall_ns, settings } = header;
-        let Settings { hold, first_seq, limits } = settings;
+        let Settings { hold, first_seq, limits, boot } = settings;
         Self {
             sandprobe_recording: VERSION,
             made_by: made_by.clone(),
@@ -92,19 +115,25 @@ impl Line {
                 hold_ns: Span::of(hold),
                 first_seq: Text(*first_seq),
                 limits: Limited::of(limits),
+                boot: Ruled::of(boot),
             },
         }
     }
 
     pub(super) fn back(self) -> Header {
-        let Settled { hold_ns, first_seq, limits } = self.settings;
+        let Settled { hold_ns, first_seq, limits, boot } = self.settings;
         Header {
             made_by: self.made_by,
             node: self.node,
             boot_id: self.boot_id,
             kernel: self.kernel,
             boot_wall_ns: self.boot_wall_ns.0,
-            settings: Settings { hold: hold_ns.back(), first_seq: first_seq.0, limits: limits.back() },
+            settings: Settings {
+                hold: hold_ns.back(),
+                first_seq: first_seq.0,
+                limits: limits.back(),
+                boot: boot.back(),
+            },
         }
     }
 }

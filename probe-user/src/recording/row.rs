@@ -18,6 +18,7 @@ mod sandbox;
 mod timer;
 
 use super::{
+    boot::Recovery,
     change::Question,
     fact::{Attached, Observation},
     finding::Finding,
@@ -48,6 +49,7 @@ mirror! {
         Attached(it: Attached),
         Losses(it: loss::Losses),
         Release(it: release::Release),
+        Recovery(it: Box<Recovery>),
         Pending(it: Box<Observation>),
         Held(it: Box<outbox::Held>),
         Finding(it: Box<Finding>),

@@ -165,6 +165,7 @@ proptest! {
         prop_assert_eq!(settle(&mut other, end(&steps)), settle(&mut engine, end(&steps)));
         prop_assert_eq!(other.dump(), engine.dump());
         prop_assert_eq!(other.pods(), engine.pods());
+        prop_assert_eq!(other.standing(), engine.standing());
     }
 
     #[test]

@@ -186,6 +186,7 @@ impl World {
 
     /// A container started; its sandbox may be known only later.
     pub(super) fn attempt_ran(&mut self, at: Timestamp, id: &ContainerId) {
+        self.pod_may_be_back(at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
         let name = self.containers.get(id).and_then(|row| row.name.clone());
         let Some(row) = self.attempts.get_mut(&sandbox) else { return };
@@ -200,6 +201,7 @@ impl World {
     }
 
     pub(super) fn attempt_ended(&mut self, m: Moment, id: &ContainerId, end: Option<&End>) {
+        self.pod_may_be_back(m.at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
         if let Some(row) = self.attempts.get_mut(&sandbox)
             && let Some(ran) = row.ran(id)

@@ -159,6 +159,9 @@ impl World {
     pub(super) fn cni_finished(&mut self, m: Moment, call: Call, end: Option<End>) {
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(m, &call, end.as_ref());
+        if call.top && call.call.command == "ADD" {
+            self.network_tried(m.at, &call, succeeded);
+        }
         let subject = self.call_subject(&call);
         let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
         let duration = m.at.since(call.at);

@@ -26,7 +26,15 @@ const KUBELETS: [&str; 4] = ["kubelet", "k3s-server", "k3s-agent", "kubelite"];
 
 /// Whether a process of this name can be one of them.
 pub(super) fn is_daemon(comm: &str) -> bool {
-    RUNTIMES.iter().any(|(runtime, _)| *runtime == comm) || KUBELETS.contains(&comm)
+    is_runtime(comm) || is_kubelet(comm)
+}
+
+pub(super) fn is_runtime(comm: &str) -> bool {
+    RUNTIMES.iter().any(|(runtime, _)| *runtime == comm)
+}
+
+pub(super) fn is_kubelet(comm: &str) -> bool {
+    KUBELETS.contains(&comm)
 }
 
 impl World {

@@ -9,6 +9,7 @@ impl World {
         rows.extend(self.attached.values().cloned().map(Row::Attached));
         rows.extend(self.losses.map(Row::Losses));
         rows.extend(self.releases.values().cloned().map(Row::Release));
+        rows.push(Row::Recovery(Box::new(self.recovery().clone())));
         rows.extend(self.processes.rows.values().cloned().map(Row::Process));
         rows.extend(self.signals.values().flatten().cloned().map(Row::Signal));
         rows.extend(self.netns.rows.values().cloned().map(Row::Netns));
@@ -40,6 +41,7 @@ impl World {
             Row::Release(row) => {
                 self.releases.insert(row.plugin.clone(), row);
             }
+            Row::Recovery(row) => self.recovery = *row,
             Row::Process(row) => self.processes.insert(row),
             Row::Signal(row) => self.signals.entry(row.target).or_default().push(row),
             Row::Netns(row) => self.netns.insert(row),

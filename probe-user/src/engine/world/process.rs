@@ -9,6 +9,7 @@ use probe_common::{
 };
 
 use crate::engine::{
+    boot::{Mark, Source},
     change::{self, End, What},
     fact::{Executed, Exited, ProcessFound, Signaled, Task},
     id::{CgroupKey, ContainerId, TaskKey},
@@ -96,7 +97,11 @@ impl World {
         if self.processes.get(key).is_some_and(|known| known.executed_at == Some(m.at)) {
             return;
         }
+        if self.only_orders(m, &it) {
+            return;
+        }
         self.learn_host_netns(&it.task, it.class);
+        self.started_at(&it.task, Mark { at: m.at, source: Source::Hook });
         let init = argv::is_init(&it.task.comm, &it.argv);
         let about = argv::about(&it.argv).filter(|_| !self.in_container(it.task.cgroup));
         // A runtime's init is not told for what; its parent was.
@@ -263,6 +268,7 @@ impl World {
             return;
         }
         let class = known.map_or_else(|| class_of(&it.task.comm), |known| known.class);
+        let was_seen = known.is_some_and(|known| known.executed_at.is_some());
         let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
         row.found_at = Some(m.at);
         if row.executed_at.is_none() {
@@ -275,6 +281,9 @@ impl World {
             self.learn_host_netns(&it.task, class::CALLER);
         }
         self.cgroup_named(m, it.task.cgroup, &it.cgroup_path);
+        if !was_seen {
+            self.started_at(&it.task, Mark { at: Timestamp(key.start), source: Source::ProcStart });
+        }
         if let Some(made) = argv::read(&it.argv)
             && !self.in_container(it.task.cgroup)
         {

@@ -176,6 +176,7 @@ impl World {
             self.record_vouches(m, &holder.container);
         }
         self.leases_in_store(m, &read);
+        self.leases_dated(m, &read);
         self.records.stores.insert(read.store.path.clone(), (m.at, read));
     }
 

@@ -60,6 +60,7 @@ pub(super) fn happened() -> impl Strategy<Value = Fact> {
     prop_oneof![
         (who(), 0..BITS.len()).prop_map(|(who, bits)| executed(who, BITS[bits], "/bin/it")),
         who().prop_map(|who| executed(who, class::RUNTIME, &format!("runc create {}", id('a')))),
+        who().prop_map(|who| executed(who, class::ORDER, "/sbin/reboot")),
         calls.prop_map(Fact::CniCalled),
         (who(), 0..BITS.len(), 0_u32..1024).prop_map(|(who, bits, status)| Fact::Exited(Exited {
             task: who.task(),
@@ -146,6 +147,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
     let agent = prop_oneof![
         Just(Fact::Lost { what: Loss::BulkRing, count: 1 }),
         Just(Fact::Clock { boot_wall_ns: 1 }),
+        Just(Fact::BootRead(Box::default())),
         Just(Fact::Resumed { slept: Duration::from_secs(1) }),
         any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
             signal: Signal::NetnsDropped,

@@ -1,0 +1,276 @@
+//! The recovery of a node after a restart: what was seen of it, each thing with how well its time is known.
+//!
+//! [`Recovery`] is what one boot left, and all of it that is kept on disk or in a recording; [`study::Study`] is what
+//! it means, and is made anew from it whenever somebody asks.
+//!
+//! **Invariant:** times are of this boot's clock but for the order, which was given before it began: that one is on
+//! the wall clock.
+
+pub mod average;
+pub mod order;
+pub mod study;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use study::LONGEST_SHUTDOWN;
+
+use super::{
+    id::{ContainerId, PodUid},
+    time::Timestamp,
+};
+
+/// What can be told otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Without another pod for so long, the last one was the last.
+    pub quiet: Duration,
+    /// Namespaces whose pods serve the node or the cluster: none of them is a service pod.
+    pub system: Vec<String>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { quiet: Duration::from_secs(60), system: vec!["kube-system".to_owned()] }
+    }
+}
+
+/// What a boot is, and what is known of the one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BootRead {
+    /// The kernel's random id of it.
+    pub boot_id: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What the wall clock showed at its beginning, ns since the epoch; follows the clock when that is set.
+    pub boot_wall_ns: i64,
+    pub before: Before,
+}
+
+/// The end of the boot before, as far as anything kept it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    pub boot_id: Option<String>,
+    pub ordered: Option<Ordered>,
+    /// The last time at which an agent showed that the node was alive, ns since the epoch.
+    pub alive_wall_ns: Option<i64>,
+    /// The pods that were there at the order, or at that last time. `None`: nothing was kept.
+    pub pods: Option<Vec<Pod>>,
+}
+
+/// A restart was ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ordered {
+    /// On the wall clock, ns since the epoch.
+    pub wall_ns: i64,
+    /// What ordered it: a program and what it was told, or the record of it.
+    pub by: String,
+    pub source: Source,
+}
+
+/// How a time is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The clock's own zero.
+    Boot,
+    /// A hook, at the event.
+    Hook,
+    /// `/proc/PID/stat`: when the process was forked, in ticks of 10 ms.
+    ProcStart,
+    /// The date of a file that was written then.
+    FileTime,
+    /// The journal: when systemd-logind said so.
+    Journal,
+    /// `/var/log/wtmp`.
+    Wtmp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub at: Timestamp,
+    pub source: Source,
+}
+
+/// What a pod is to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// From a manifest on the node: the kubelet gives it a UID of 32 hex digits, the manifest's hash.
+    Static,
+    /// In one of [`Rules::system`].
+    System,
+    /// Any other.
+    Service,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<PodUid>,
+    pub kind: Kind,
+}
+
+/// A pod that runs again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Back {
+    pub pod: Pod,
+    /// Its first container started that did not end well before another one's start (as init containers do).
+    pub mark: Mark,
+}
+
+/// The network of one sandbox was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Try {
+    pub sandbox: ContainerId,
+    pub began: Timestamp,
+    /// The last of its plugins ended.
+    pub ended: Timestamp,
+    /// The plugin that failed.
+    pub failed: Option<String>,
+}
+
+/// The order that ends this boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub at: Timestamp,
+    pub by: String,
+    /// The pods that were there.
+    pub pods: Vec<Pod>,
+}
+
+/// What one boot left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    pub boot: Option<BootRead>,
+    /// The rule in force, for whoever reads it later.
+    pub quiet: Duration,
+    /// When the agent began to look: what was before is known from files alone.
+    pub watched_since: Option<Timestamp>,
+    pub init: Option<Mark>,
+    pub runtime: Option<Mark>,
+    pub kubelet: Option<Mark>,
+    pub tries: Vec<Try>,
+    /// When the oldest address on record was written down, if that was in this boot.
+    pub leased_since: Option<Timestamp>,
+    pub pods: Vec<Back>,
+    pub order: Option<Order>,
+    /// The last pod was the last, as it seemed then.
+    pub closed: bool,
+    /// Until when it was looked at.
+    pub seen_until: Timestamp,
+    /// Another one whenever any of the above is, but for the last.
+    pub revision: u64,
+}
+
+/// A pod belongs to the recovery if it is back within this time of the boot, or was there before.
+pub const WINDOW: Duration = Duration::from_secs(30 * 60);
+
+impl Source {
+    /// How far the true time can be from the one given; zero for an event's own.
+    #[must_use]
+    pub fn precision(self) -> Duration {
+        match self {
+            Self::Boot | Self::Hook => Duration::ZERO,
+            // A file system dates by the timer's tick, of which there are at least 100 a second.
+            Self::ProcStart | Self::FileTime => Duration::from_millis(10),
+            Self::Journal => Duration::from_millis(1),
+            Self::Wtmp => Duration::from_secs(1),
+        }
+    }
+}
+
+impl Mark {
+    /// The earlier of two; at the same time the one that is known better.
+    pub(super) fn offer(slot: &mut Option<Self>, mark: Self) {
+        let order = |mark: &Self| (mark.at, mark.source);
+        if slot.as_ref().is_none_or(|known| order(&mark) < order(known)) {
+            *slot = Some(mark);
+        }
+    }
+}
+
+impl Pod {
+    #[must_use]
+    pub fn kind_of(namespace: Option<&str>, uid: Option<&PodUid>, rules: &Rules) -> Kind {
+        if uid.is_some_and(|uid| !uid.as_str().contains('-')) {
+            Kind::Static
+        } else if namespace.is_some_and(|own| rules.system.iter().any(|name| name == own)) {
+            Kind::System
+        } else {
+            Kind::Service
+        }
+    }
+
+    /// What tells its kind, in a word.
+    #[must_use]
+    pub fn kind_by(&self) -> &'static str {
+        match self.kind {
+            Kind::Static => "uid",
+            Kind::System => "namespace",
+            Kind::Service if self.uid.is_some() => "uid",
+            Kind::Service => "assumed",
+        }
+    }
+
+    /// Whether they are one pod to its users: a pod keeps its name over a restart, and most keep their UID.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        if self.name.is_some() && other.name.is_some() {
+            return self.name == other.name && self.namespace == other.namespace;
+        }
+        self.uid.is_some() && self.uid == other.uid
+    }
+}
+
+impl Before {
+    /// What a boot and the last sign of life tell to the next one.
+    #[must_use]
+    pub fn of(last: Option<&Recovery>, alive: Option<Alive>) -> Self {
+        let boot = last.and_then(|last| last.boot.as_ref());
+        // A heartbeat of yet another boot says nothing of this one's end.
+        let alive = alive.filter(|it| boot.is_none_or(|boot| boot.boot_id == it.boot_id));
+        let wall = |at: Timestamp| boot.map(|boot| boot.boot_wall_ns.saturating_add_unsigned(at.0));
+        let order = last.and_then(|last| last.order.as_ref());
+        let ordered = order
+            .and_then(|it| Some(Ordered { wall_ns: wall(it.at)?, by: it.by.clone(), source: Source::Hook }));
+        let seen = last.and_then(|last| wall(last.seen_until.max(order.map_or(Timestamp::ZERO, |it| it.at))));
+        let alive_wall_ns = alive.as_ref().map(|it| it.wall_ns).max(seen);
+        let outlived = |it: &Order| wall(it.at + LONGEST_SHUTDOWN) < alive_wall_ns;
+        let at_order = order.filter(|it| !outlived(it)).map(|it| it.pods.clone());
+        Self {
+            boot_id: boot.map(|boot| &boot.boot_id).or(alive.as_ref().map(|it| &it.boot_id)).cloned(),
+            ordered,
+            alive_wall_ns,
+            pods: at_order.or(alive.map(|it| it.pods)),
+        }
+    }
+
+    /// The node was still alive so long after the order that it is not what ended it.
+    #[must_use]
+    pub fn has_outlived_order(&self) -> bool {
+        let outlived = |ordered: &Ordered| {
+            self.alive_wall_ns
+                .is_some_and(|alive| alive.saturating_sub(ordered.wall_ns) > study::ns(LONGEST_SHUTDOWN))
+        };
+        self.ordered.as_ref().is_some_and(outlived)
+    }
+}
+
+/// The last sign of life of a boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alive {
+    pub boot_id: String,
+    /// Ns since the epoch.
+    pub wall_ns: i64,
+    /// The pods that were there.
+    pub pods: Vec<Pod>,
+}
+
+impl Recovery {
+    /// The pods that were there before, if that was kept.
+    #[must_use]
+    pub fn expected(&self) -> Option<&[Pod]> {
+        self.boot.as_ref()?.before.pods.as_deref()
+    }
+}

@@ -1,0 +1,44 @@
+//! Several boots as one: the mean of each column, and its difference to the column before, which is the mean period.
+//!
+//! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed.
+
+use super::study::{COLUMNS, Study, Zero};
+
+/// Nanoseconds; of each column over the boots that have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Average {
+    /// The boots that it is made of.
+    pub boots: usize,
+    pub columns: [Option<i64>; COLUMNS],
+    /// To the column before, the first to the zero: the periods. The last is the last column's less the one before.
+    pub differences: [Option<i64>; COLUMNS],
+    /// From the zero to the last pod.
+    pub whole: Option<i64>,
+}
+
+/// Over the boots whose order is known; if there is none, over all.
+#[must_use]
+pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average {
+    let is_from_order = |study: &&Study| matches!(study.zero, Zero::Order { .. });
+    let any = studies.clone().any(|study| is_from_order(&study));
+    let rows: Vec<&Study> = studies.filter(|study| !any || is_from_order(study)).collect();
+    let columns: [Option<i64>; COLUMNS] = std::array::from_fn(|n| {
+        mean(rows.iter().filter_map(|study| study.columns.get(n).copied().flatten()))
+    });
+    Average { boots: rows.len(), columns, differences: differences(&columns), whole: columns[COLUMNS - 1] }
+}
+
+/// Each column less the one before; the first as it is.
+#[must_use]
+pub fn differences(columns: &[Option<i64>; COLUMNS]) -> [Option<i64>; COLUMNS] {
+    std::array::from_fn(|n| match n.checked_sub(1).and_then(|before| columns.get(before)) {
+        None => columns[0],
+        Some(before) => Some(columns.get(n).copied().flatten()? - (*before)?),
+    })
+}
+
+/// Rounded to the nearest.
+fn mean(values: impl Iterator<Item = i64>) -> Option<i64> {
+    let (sum, n) = values.fold((0_i128, 0_i128), |(sum, n), value| (sum + i128::from(value), n + 1));
+    if n == 0 { None } else { i64::try_from((sum + n / 2).div_euclid(n)).ok() }
+}

@@ -1,0 +1,76 @@
+//! Which programs order a restart, by their arguments.
+
+/// What the arguments of a program say about the node's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It goes down, now or soon.
+    Down,
+    /// What was ordered is taken back.
+    Cancelled,
+}
+
+/// systemctl's verbs that end the boot. `soft-reboot` keeps the kernel, and so the boot.
+const VERBS: [&str; 5] = ["reboot", "poweroff", "halt", "kexec", "default-reboot"];
+
+/// Reads the argv of `reboot`, `poweroff`, `halt`, `shutdown`, `telinit`, `init`, `systemctl`, and of the program that
+/// systemd itself becomes at the end.
+#[must_use]
+pub fn read(filename: &str, argv: &[String]) -> Option<Said> {
+    let program = argv.first().map_or(filename, String::as_str);
+    let base = program.rsplit('/').next().unwrap_or(program);
+    let rest = argv.get(1..).unwrap_or_default();
+    let has = |wanted: &[&str]| rest.iter().any(|arg| wanted.contains(&arg.as_str()));
+    if has(&["--help", "--version", "-w", "--wtmp-only"]) {
+        return None;
+    }
+    match base {
+        "shutdown" if has(&["-c"]) => Some(Said::Cancelled),
+        // With -k it only warns.
+        "shutdown" if has(&["-k", "--show"]) => None,
+        "reboot" | "poweroff" | "halt" | "shutdown" | "systemd-shutdown" => Some(Said::Down),
+        "telinit" | "init" => has(&["0", "6"]).then_some(Said::Down),
+        "kexec" => has(&["-e", "--exec"]).then_some(Said::Down),
+        "systemctl" => has(&VERBS).then_some(Said::Down),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Said, read};
+
+    #[test]
+    fn an_order_is_known_by_its_arguments() {
+        let said = |line: &str| {
+            let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            read("/x", &argv)
+        };
+        for down in [
+            "reboot",
+            "/sbin/reboot -f",
+            "shutdown -r now",
+            "/usr/bin/systemctl reboot",
+            "systemctl --force poweroff",
+            "telinit 6",
+            "kexec -e",
+            "/usr/lib/systemd/systemd-shutdown reboot --log-level 6",
+        ] {
+            assert_eq!(said(down), Some(Said::Down), "{down}");
+        }
+        assert_eq!(said("shutdown -c"), Some(Said::Cancelled));
+        for other in [
+            "shutdown -k now",
+            "shutdown --show",
+            "reboot --help",
+            "reboot -w",
+            "systemctl status reboot.target",
+            "systemctl soft-reboot",
+            "telinit 3",
+            "init",
+            "sh -c reboot",
+        ] {
+            assert_eq!(said(other), None, "{other}");
+        }
+        assert_eq!(read("/sbin/reboot", &[]), Some(Said::Down));
+    }
+}

@@ -1,0 +1,234 @@
+//! What a recovery means: its milestones, the columns and periods of the table, and whether it is over.
+//!
+//! Made from what is known and a time, and from nothing else: what comes later may complete what had seemed over.
+
+use std::time::Duration;
+
+use super::{Back, Kind, Mark, Ordered, Pod, Recovery, Source, WINDOW, average::differences};
+use crate::engine::time::Timestamp;
+
+/// kubelet start, first static pod, first service pod, last service pod.
+pub const COLUMNS: usize = 4;
+
+/// An order that is further before the boot than this, and a clock that went back by more than the slack, are no
+/// measure: the node was off in between, or its clock was set.
+const LONGEST_DOWN: Duration = Duration::from_secs(60 * 60);
+/// How long a node may stay alive after an order that ended it.
+pub const LONGEST_SHUTDOWN: Duration = Duration::from_secs(10 * 60);
+/// The wall clock's error over a restart: the hardware's counts seconds.
+const SLACK_NS: i64 = 2_000_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Study {
+    pub zero: Zero,
+    pub init: Option<Mark>,
+    pub runtime: Option<Mark>,
+    pub kubelet: Option<Mark>,
+    pub first_static: Option<Back>,
+    pub cni: Cni,
+    pub first_service: Option<Back>,
+    pub last_service: Option<Back>,
+    pub close: Close,
+    /// Nanoseconds from the zero.
+    pub columns: [Option<i64>; COLUMNS],
+    /// Each column less the one before: periods 1 to 4.
+    pub periods: [Option<i64>; COLUMNS],
+    pub whole: Option<i64>,
+    /// The agent was not there when the runtime started: what it did not see is known from files, if at all.
+    pub is_late: bool,
+}
+
+/// From where the columns count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Zero {
+    /// The order, so many nanoseconds before the kernel's start.
+    Order { ordered: Ordered, before_ns: i64 },
+    /// The kernel's start, for this reason.
+    Kernel(NoOrder),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoOrder {
+    /// Nothing is known of a boot before.
+    NoHistory,
+    /// A boot before is known, and no order to end it: a power cut, or nobody looked. The last sign of life, ns since
+    /// the epoch.
+    NotSeen { alive_wall_ns: Option<i64> },
+    /// The node went on after what had been ordered.
+    Outlived(Ordered),
+    /// By the wall clock the order is after the boot, or longer before it than a restart takes.
+    NotComparable(Ordered),
+}
+
+/// The network's first success, and what was in vain before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cni {
+    pub first: Option<Mark>,
+    /// Sandboxes whose ADD failed before it, or until now.
+    pub failed: u32,
+    /// The plugin of the first failure.
+    pub plugin: Option<String>,
+    /// From the beginning of the first ADD that failed to that of the first that did not, or until now.
+    pub lost: Duration,
+}
+
+/// Whether the last pod was the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// All service pods that were there before are back: so many.
+    All { pods: usize },
+    /// For the quiet time no pod came. Those that were there before and are not back, if that is known.
+    Quiet { quiet: Duration, missing: Option<Vec<Pod>> },
+    /// More may come.
+    Open { back: usize, missing: Option<Vec<Pod>> },
+}
+
+impl Study {
+    #[must_use]
+    pub fn of(recovery: &Recovery, now: Timestamp) -> Self {
+        let zero = zero(recovery);
+        let first_static = first(recovery, Kind::Static);
+        let services = Services::of(recovery, now);
+        let first_service = services.back.first().map(|back| (*back).clone());
+        let last_service = services.back.last().map(|back| (*back).clone());
+        let before = match &zero {
+            Zero::Order { before_ns, .. } => *before_ns,
+            Zero::Kernel(_) => 0,
+        };
+        let from_zero = |mark: Mark| i64::try_from(mark.at.0).unwrap_or(i64::MAX).saturating_add(before);
+        let of_pod = |back: &Option<Back>| back.as_ref().map(|back| from_zero(back.mark));
+        let columns = [
+            recovery.kubelet.map(from_zero),
+            of_pod(&first_static),
+            of_pod(&first_service),
+            of_pod(&last_service),
+        ];
+        let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
+        Self {
+            zero,
+            init: recovery.init,
+            runtime: recovery.runtime,
+            kubelet: recovery.kubelet,
+            first_static,
+            cni: cni(recovery, now),
+            first_service,
+            last_service,
+            close: services.close,
+            columns,
+            periods: differences(&columns),
+            whole: columns[COLUMNS - 1],
+            is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
+        }
+    }
+
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self.close {
+            Close::All { .. } | Close::Quiet { .. } => true,
+            Close::Open { .. } => false,
+        }
+    }
+}
+
+fn zero(recovery: &Recovery) -> Zero {
+    let Some(boot) = &recovery.boot else { return Zero::Kernel(NoOrder::NoHistory) };
+    let before = &boot.before;
+    let Some(ordered) = &before.ordered else {
+        let is_known = before.boot_id.is_some() || before.alive_wall_ns.is_some();
+        let why = NoOrder::NotSeen { alive_wall_ns: before.alive_wall_ns };
+        return Zero::Kernel(if is_known { why } else { NoOrder::NoHistory });
+    };
+    if before.has_outlived_order() {
+        return Zero::Kernel(NoOrder::Outlived(ordered.clone()));
+    }
+    match boot.boot_wall_ns.saturating_sub(ordered.wall_ns) {
+        near @ 0.. if near <= ns(LONGEST_DOWN) => Zero::Order { ordered: ordered.clone(), before_ns: near },
+        early @ ..0 if early >= -SLACK_NS => Zero::Order { ordered: ordered.clone(), before_ns: 0 },
+        _ => Zero::Kernel(NoOrder::NotComparable(ordered.clone())),
+    }
+}
+
+pub(super) fn ns(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn first(recovery: &Recovery, kind: Kind) -> Option<Back> {
+    recovery.pods.iter().filter(|back| back.pod.kind == kind).min_by_key(|back| back.mark.at).cloned()
+}
+
+/// The service pods that are part of the recovery, in the order in which they came back.
+struct Services<'a> {
+    back: Vec<&'a Back>,
+    close: Close,
+}
+
+impl<'a> Services<'a> {
+    fn of(recovery: &'a Recovery, now: Timestamp) -> Self {
+        let mut back: Vec<&Back> =
+            recovery.pods.iter().filter(|back| back.pod.kind == Kind::Service).collect();
+        back.sort_by_key(|back| back.mark.at);
+        let expected = recovery
+            .expected()
+            .map(|pods| pods.iter().filter(|pod| pod.kind == Kind::Service).collect::<Vec<_>>());
+        let Some(expected) = expected.filter(|pods| !pods.is_empty()) else {
+            return Self::until_quiet(recovery.quiet, back, None, now);
+        };
+        // What is new since the restart was not waited for.
+        back.retain(|back| expected.iter().any(|pod| pod.is(&back.pod)));
+        let is_missing = |pod: &&&Pod| !back.iter().any(|back| back.pod.is(pod));
+        let missing: Vec<Pod> = expected.iter().filter(is_missing).map(|pod| (*pod).clone()).collect();
+        if missing.is_empty() {
+            let close = Close::All { pods: expected.len() };
+            return Self { back, close };
+        }
+        Self::until_quiet(recovery.quiet, back, Some(missing), now)
+    }
+
+    /// Up to the first gap of a quiet time, and no further than a recovery can take.
+    fn until_quiet(
+        quiet: Duration,
+        mut back: Vec<&'a Back>,
+        missing: Option<Vec<Pod>>,
+        now: Timestamp,
+    ) -> Self {
+        let is_new = missing.is_none();
+        back.retain(|back| !is_new || back.mark.at <= Timestamp::ZERO + WINDOW);
+        let gap = back.windows(2).position(|two| match two {
+            [one, next] => next.mark.at.since(one.mark.at) > quiet,
+            _ => false,
+        });
+        // Those that were there before are waited for over any gap.
+        if let Some(gap) = gap.filter(|_| is_new) {
+            back.truncate(gap + 1);
+        }
+        let is_quiet = back.last().is_some_and(|last| now.since(last.mark.at) >= quiet);
+        let close = if is_quiet {
+            Close::Quiet { quiet, missing }
+        } else {
+            Close::Open { back: back.len(), missing }
+        };
+        Self { back, close }
+    }
+}
+
+fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
+    let done = recovery.tries.iter().filter(|it| it.failed.is_none()).min_by_key(|it| it.ended);
+    let began = recovery.tries.iter().map(|it| it.began).min();
+    // An address that is on record from before anything was seen: the first success was then or before.
+    let dated = |at: Timestamp| at + Source::FileTime.precision();
+    let on_record = recovery.leased_since.filter(|at| began.is_none_or(|began| dated(*at) < began));
+    if let Some(at) = on_record {
+        let first = Some(Mark { at, source: Source::FileTime });
+        return Cni { first, ..Cni::default() };
+    }
+    let until = done.map_or(now, |it| it.began);
+    let by = done.map_or(now, |it| it.ended);
+    let failed = recovery.tries.iter().filter(|it| it.failed.is_some() && it.ended <= by);
+    let first_failed = failed.clone().min_by_key(|it| it.began);
+    Cni {
+        first: done.map(|it| Mark { at: it.ended, source: Source::Hook }),
+        failed: u32::try_from(failed.count()).unwrap_or(u32::MAX),
+        plugin: first_failed.and_then(|it| it.failed.clone()),
+        lost: first_failed.map(|it| until.since(it.began)).unwrap_or_default(),
+    }
+}

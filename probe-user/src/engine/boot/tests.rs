@@ -1,0 +1,81 @@
+//! What a recovery means, by numbers alone.
+
+use super::{
+    Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source,
+    average::{average, differences},
+    study::{NoOrder, Study, Zero},
+};
+use crate::engine::{boot::Kind, id::PodUid, time::Timestamp};
+
+const SECOND: i64 = 1_000_000_000;
+const WALL: i64 = 1_795_000_000 * SECOND;
+
+/// A boot whose kubelet started so long after it, ordered so long before.
+fn boot(ordered: Option<i64>, kubelet: Option<u64>) -> Recovery {
+    let ordered = ordered.map(|before| Ordered {
+        wall_ns: WALL - before,
+        by: "reboot".to_owned(),
+        source: Source::Wtmp,
+    });
+    let before = Before { boot_id: Some("a".to_owned()), ordered, ..Before::default() };
+    let boot = BootRead { boot_wall_ns: WALL, before, ..BootRead::default() };
+    let kubelet = kubelet.map(|at| Mark { at: Timestamp(at), source: Source::Hook });
+    Recovery { boot: Some(boot), kubelet, ..Recovery::default() }
+}
+
+fn study(ordered: Option<i64>, kubelet: Option<u64>) -> Study {
+    Study::of(&boot(ordered, kubelet), Timestamp(1))
+}
+
+#[test]
+fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
+    let of = |before| study(Some(before), None).zero;
+    assert!(matches!(of(12 * SECOND), Zero::Order { before_ns, .. } if before_ns == 12 * SECOND));
+    // The hardware's clock counts seconds.
+    assert!(matches!(of(-SECOND), Zero::Order { before_ns: 0, .. }));
+    assert!(matches!(of(-3 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))));
+    assert!(matches!(of(8 * 3600 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))), "it was off overnight");
+    assert!(matches!(of(i64::MIN / 2), Zero::Kernel(NoOrder::NotComparable(_))));
+    assert_eq!(study(None, None).zero, Zero::Kernel(NoOrder::NotSeen { alive_wall_ns: None }));
+    assert_eq!(Study::of(&Recovery::default(), Timestamp(9)).zero, Zero::Kernel(NoOrder::NoHistory));
+}
+
+/// The study's own numbers, ms: native, with a connected edge, with a disconnected one.
+#[test]
+fn the_difference_of_the_means_is_the_mean_period() {
+    for (columns, periods) in [
+        ([21_667, 31_318, 37_816, 38_581], [21_667, 9_651, 6_498, 765]),
+        ([25_333, 34_921, 47_638, 48_461], [25_333, 9_588, 12_717, 823]),
+        ([26_000, 35_952, 49_016, 49_867], [26_000, 9_952, 13_064, 851]),
+    ] {
+        assert_eq!(differences(&columns.map(Some)), periods.map(Some));
+    }
+    assert_eq!(differences(&[Some(1), None, Some(5), Some(4)]), [Some(1), None, None, Some(-1)]);
+}
+
+#[test]
+fn a_mean_is_of_what_counts_from_the_same() {
+    let of = |ordered: Option<i64>, kubelet: u64| study(ordered.map(|it| it * SECOND), Some(kubelet));
+    let ordered = [of(Some(10), 4_000_000_001), of(Some(11), 5_000_000_000)];
+    let cut = of(None, 1_000_000_000);
+    let mean = average(ordered.iter().chain([&cut]));
+    assert_eq!((mean.boots, mean.columns[0]), (2, Some(15_000_000_001)));
+    assert_eq!((mean.columns[3], mean.whole), (None, None));
+    let mean = average([&cut].into_iter());
+    assert_eq!((mean.boots, mean.columns[0]), (1, Some(1_000_000_000)));
+    assert_eq!(average([].into_iter()).boots, 0);
+}
+
+#[test]
+fn a_pod_is_what_its_uid_and_its_namespace_make_it() {
+    let rules = Rules::default();
+    let (hash, uid) = ("0123456789abcdef0123456789abcdef", "11111111-2222-3333-4444-555555555555");
+    let kind = |namespace: Option<&str>, uid: Option<&str>| {
+        Pod::kind_of(namespace, uid.and_then(PodUid::parse).as_ref(), &rules)
+    };
+    assert_eq!(kind(Some("kube-system"), Some(hash)), Kind::Static);
+    assert_eq!(kind(Some("kube-system"), Some(uid)), Kind::System);
+    assert_eq!(kind(Some("default"), Some(hash)), Kind::Static);
+    assert_eq!(kind(Some("default"), Some(uid)), Kind::Service);
+    assert_eq!(kind(None, None), Kind::Service);
+}

@@ -1,0 +1,380 @@
+//! Restarts of a node, from the order to the last pod, as an agent sees them that is there from the beginning, comes
+//! late, or whose node loses its power.
+
+use std::time::Duration;
+
+use probe_common::event::class;
+
+use super::{
+    containerd::TOP,
+    story::{DAEMON, HOST, KUBELET, Story, Who, call, ms, run::pass},
+};
+use crate::engine::{
+    Engine, Settings,
+    boot::{
+        Alive, Before, BootRead, Kind, Ordered, Pod, Source,
+        study::{Close, NoOrder, Study, Zero},
+    },
+    fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
+    id::{ContainerId, PodUid, TICK, TaskKey},
+    time::Timestamp,
+};
+
+const SECOND: u64 = 1000;
+const WALL: i64 = 1_795_000_000_000_000_000;
+
+/// Pods that share nothing but their kind of name: `app-1`, and so on.
+struct App(u32);
+
+impl App {
+    fn uid(&self) -> PodUid {
+        PodUid::parse(&format!("{:08}-2222-3333-4444-555555555555", self.0)).expect("a UID")
+    }
+
+    fn path(&self) -> String {
+        format!("/kubepods/besteffort/pod{}", self.uid())
+    }
+
+    fn id(&self, n: u32) -> ContainerId {
+        ContainerId::parse(&format!("{:064x}", self.0 * 100 + n)).expect("an id")
+    }
+
+    fn name(&self) -> PodName {
+        PodName {
+            namespace: Some("default".to_owned()),
+            name: Some(format!("app-{}", self.0)),
+            uid: Some(self.uid()),
+        }
+    }
+
+    fn pod(&self) -> Pod {
+        let PodName { namespace, name, uid } = self.name();
+        Pod { namespace, name, uid, kind: Kind::Service }
+    }
+
+    /// The top process of its container `n`.
+    fn who(&self, n: u32, comm: &'static str) -> Who {
+        let number = self.0 * 100 + n;
+        Who::new(1000 + number, DAEMON.pid, comm).within(u64::from(number), HOST + self.0)
+    }
+
+    fn found(&self, story: &mut Story, n: u32, name: &str) {
+        let role = if n == 1 { Role::Sandbox } else { Role::Container };
+        story.listed(Fact::ContainerFound(ContainerFound {
+            id: self.id(n),
+            role,
+            sandbox: Some(self.id(1)),
+            name: (n != 1).then(|| name.to_owned()),
+            pod: Some(self.name()),
+            source: NameSource::Bundle,
+        }));
+    }
+
+    fn begin(&self, story: &mut Story, at: u64) {
+        story.at(at).mkdir(u64::from(self.0 * 100), &self.path());
+        self.made(story, 1, "");
+        story.exec(self.who(1, "pause"), TOP | class::PAUSE, "/pause");
+    }
+
+    fn made(&self, story: &mut Story, n: u32, name: &str) {
+        story.mkdir(u64::from(self.0 * 100 + n), &format!("{}/{}", self.path(), self.id(n)));
+        self.found(story, n, name);
+    }
+
+    /// Its container `n` starts just then.
+    fn run(&self, story: &mut Story, at: u64, n: u32, name: &str) {
+        self.made(story.at(at - 2), n, name);
+        story.at(at).exec(self.who(n, "app"), TOP, "/bin/app");
+    }
+
+    fn up(&self, story: &mut Story, at: u64) {
+        self.begin(story, at - 500);
+        self.run(story, at, 2, "main");
+    }
+
+    /// The runtime calls bridge for a sandbox of it that comes to nothing, or to something.
+    fn add(&self, story: &mut Story, at: u64, n: u32, status: u32) {
+        let pid = 5000 + self.0 * 100 + n;
+        let mut it = call(pid, DAEMON.pid, "/usr/lib/cni/flannel", "ADD", "/run/netns/x", 'a');
+        it.variables.container_id = Some(self.id(n).as_str().to_owned());
+        it.variables.args = None;
+        story.at(at).kernel(Fact::CniCalled(CniCalled { ..it }));
+        story.at(at + 100).exit(Who::new(pid, DAEMON.pid, "flannel"), class::CNI, status);
+    }
+}
+
+fn read(before: Before) -> Fact {
+    Fact::BootRead(Box::new(BootRead {
+        boot_id: "this".to_owned(),
+        kernel: "6.1".to_owned(),
+        boot_wall_ns: WALL,
+        before,
+    }))
+}
+
+/// Ordered 12 s before the kernel began.
+fn rebooted(pods: &[App]) -> Before {
+    Before {
+        boot_id: Some("last".to_owned()),
+        ordered: Some(Ordered {
+            wall_ns: WALL - 12_000_000_000,
+            by: "systemctl reboot".to_owned(),
+            source: Source::Hook,
+        }),
+        alive_wall_ns: Some(WALL - 8_000_000_000),
+        pods: Some(pods.iter().map(App::pod).collect()),
+    }
+}
+
+fn booted(before: Before) -> Story {
+    let mut story = Story::new();
+    story.at(3 * SECOND).say(Origin::Agent, read(before));
+    story.at(4 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    story.at(9 * SECOND).exec(KUBELET, class::CALLER, "/usr/bin/kubelet");
+    story
+}
+
+fn study(story: &Story, until: u64) -> (Study, Engine) {
+    let (_, engine) = story.judge(until);
+    (Study::of(engine.recovery(), ms(until)), engine)
+}
+
+fn seconds(columns: [Option<i64>; 4]) -> [Option<i64>; 4] {
+    columns.map(|ns| ns.map(|ns| ns / 1_000_000_000))
+}
+
+fn at(back: Option<&crate::engine::boot::Back>) -> Option<u64> {
+    back.map(|back| back.mark.at.0 / 1_000_000)
+}
+
+#[test]
+fn a_reboot_seen_as_a_whole_is_measured_from_its_order() {
+    let mut story = booted(rebooted(&[App(1), App(2)]));
+    // A static pod has no other sign than the form of its UID.
+    let hash = PodUid::parse("0123456789abcdef0123456789abcdef").expect("a UID");
+    let path = format!("/kubepods/burstable/pod{hash}");
+    let (sandbox, container) = (App(9).id(1), App(9).id(2));
+    story.at(14 * SECOND).mkdir(900, &path).mkdir(901, &format!("{path}/{sandbox}"));
+    story.exec(App(9).who(1, "pause"), TOP | class::PAUSE, "/pause");
+    story.mkdir(902, &format!("{path}/{container}"));
+    story.listed(Fact::ContainerFound(ContainerFound {
+        id: container,
+        role: Role::Container,
+        sandbox: Some(sandbox),
+        name: Some("etcd".to_owned()),
+        pod: Some(PodName {
+            namespace: Some("kube-system".into()),
+            name: Some("etcd-n".into()),
+            uid: Some(hash),
+        }),
+        source: NameSource::Bundle,
+    }));
+    story.at(15 * SECOND).exec(App(9).who(2, "etcd"), TOP, "/etcd");
+    App(1).up(&mut story, 20 * SECOND);
+    let (early, _) = study(&story, 22 * SECOND);
+    App(2).up(&mut story, 23 * SECOND);
+    assert_eq!(early.close, Close::Open { back: 1, missing: Some(vec![App(2).pod()]) });
+    // A pod that is new was not waited for.
+    App(3).up(&mut story, 40 * SECOND);
+    let (study, engine) = study(&story, 60 * SECOND);
+    assert_eq!(seconds(study.columns), [Some(21), Some(27), Some(32), Some(35)]);
+    assert_eq!(seconds(study.periods), [Some(21), Some(6), Some(5), Some(3)]);
+    assert_eq!(study.whole, Some(35_000_000_000));
+    assert_eq!(study.close, Close::All { pods: 2 });
+    assert!(study.is_closed() && !study.is_late && engine.recovery().closed);
+    assert_eq!(study.runtime.map(|mark| (mark.at, mark.source)), Some((ms(4 * SECOND), Source::Hook)));
+    let first = study.first_static.expect("a static pod");
+    assert_eq!((first.pod.kind, first.pod.kind_by()), (Kind::Static, "uid"));
+    assert_eq!(engine.recovery().pods.len(), 4);
+}
+
+#[test]
+fn an_init_container_is_no_recovery() {
+    let mut story = booted(rebooted(&[App(1)]));
+    App(1).begin(&mut story, 10 * SECOND);
+    App(1).run(&mut story, 11 * SECOND, 2, "wait");
+    // Looked at while that runs; then the pod's own container follows it.
+    story.until(18 * SECOND).exit(App(1).who(2, "app"), TOP, 0);
+    App(1).run(&mut story, 19 * SECOND, 3, "main");
+    let (found, _) = study(&story, 20 * SECOND);
+    assert_eq!(at(found.last_service.as_ref()), Some(19_000));
+
+    // One that ends badly and starts again was there all the time.
+    story.at(25 * SECOND).exit(App(1).who(3, "app"), TOP, 0x100);
+    App(1).run(&mut story, 30 * SECOND, 4, "main");
+    let (found, _) = study(&story, 40 * SECOND);
+    assert_eq!(at(found.last_service.as_ref()), Some(19_000));
+}
+
+#[test]
+fn a_network_that_is_missing_costs_the_time_until_a_try_succeeds() {
+    let mut story = booted(rebooted(&[App(1), App(2)]));
+    App(1).add(&mut story, 12 * SECOND, 11, 0x100);
+    App(2).add(&mut story, 13 * SECOND, 11, 0x100);
+    App(1).add(&mut story, 14 * SECOND, 12, 0x100);
+    let (before, _) = study(&story, 16 * SECOND);
+    assert_eq!((before.cni.failed, before.cni.first), (3, None));
+    assert_eq!(before.cni.lost, Duration::from_secs(4));
+    App(1).add(&mut story, 18 * SECOND, 1, 0);
+    App(2).add(&mut story, 18 * SECOND + 500, 1, 0x100);
+    App(1).up(&mut story, 19 * SECOND);
+    let (found, _) = study(&story, 25 * SECOND);
+    assert_eq!((found.cni.failed, found.cni.plugin.as_deref()), (3, Some("flannel")));
+    assert_eq!(found.cni.lost, Duration::from_secs(6));
+    assert_eq!(found.cni.first.map(|mark| mark.at), Some(ms(18 * SECOND + 100)));
+}
+
+/// The agent's own container came up last: all that is left are start times.
+#[test]
+fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
+    let mut story = Story::new();
+    let start = |who: Who, seconds: u64| TaskKey::new(who.pid, seconds * 1_000_000_000 + TICK);
+    let found = |who: Who, seconds: u64, path: &str| {
+        let mut task = who.task();
+        task.key = start(who, seconds);
+        Fact::ProcessFound(ProcessFound {
+            task,
+            argv: vec![format!("/bin/{}", who.comm)],
+            cgroup_path: path.to_owned(),
+            ns_pid: 1,
+            cni: None,
+            filename: String::new(),
+        })
+    };
+    story.at(300 * SECOND).say(Origin::Agent, read(rebooted(&[App(1)])));
+    story.listed(found(Who::new(1, 0, "systemd"), 0, "/"));
+    story.listed(found(DAEMON, 4, "/system.slice/containerd.service"));
+    story.listed(found(KUBELET, 9, "/system.slice/kubelet.service"));
+    App(1).found(&mut story, 1, "");
+    App(1).found(&mut story, 2, "main");
+    story.listed(found(App(1).who(1, "pause"), 19, &format!("{}/{}", App(1).path(), App(1).id(1))));
+    story.listed(found(App(1).who(2, "app"), 20, &format!("{}/{}", App(1).path(), App(1).id(2))));
+    let (found, _) = study(&story, 302 * SECOND);
+    assert!(found.is_late);
+    assert_eq!(seconds(found.columns), [Some(21), None, Some(32), Some(32)]);
+    assert_eq!(found.init.map(|mark| mark.source), Some(Source::ProcStart));
+    let last = found.last_service.map(|back| back.mark);
+    assert_eq!(last.map(|mark| (mark.at, mark.source)), Some((ms(20 * SECOND + 10), Source::ProcStart)));
+    assert_eq!(found.close, Close::All { pods: 1 });
+    assert_eq!((found.cni.first, found.cni.failed), (None, 0));
+}
+
+#[test]
+fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
+    let mut story = booted(Before::default());
+    App(1).up(&mut story, 20 * SECOND);
+    App(2).up(&mut story, 21 * SECOND);
+    let shell = Who::new(700, 1, "reboot");
+    // Within a container it is the container's own affair.
+    story.at(30 * SECOND).exec(App(1).who(5, "reboot").within(102, HOST), 0, "/sbin/reboot");
+    let (_, engine) = study(&story, 31 * SECOND);
+    assert_eq!(engine.recovery().order, None);
+    story.at(40 * SECOND).exec(shell, 0, "shutdown -r +5");
+    story.at(50 * SECOND).exec(shell, 0, "shutdown -c");
+    let (_, engine) = study(&story, 51 * SECOND);
+    assert_eq!(engine.recovery().order, None);
+    story.at(60 * SECOND).exec(shell, 0, "/sbin/reboot");
+    story.at(61 * SECOND).exit(App(1).who(2, "app"), TOP, 0);
+    story.at(62 * SECOND).exec(Who::new(1, 0, "systemd-shutdow"), 0, "/lib/systemd/systemd-shutdown reboot");
+    let (_, engine) = study(&story, 64 * SECOND);
+    let order = engine.recovery().order.clone().expect("an order");
+    assert_eq!((order.at, order.by.as_str()), (ms(60 * SECOND), "/sbin/reboot"));
+    assert_eq!(order.pods, [App(1).pod(), App(2).pod()]);
+
+    // Told of for nothing else, it is in the stream if it does order, and leaves nothing behind.
+    let mut told = Story::new();
+    told.at(5).exec(shell, class::ORDER, "systemctl status kubelet").exec(
+        shell,
+        class::ORDER,
+        "systemctl reboot",
+    );
+    told.check("6 process.exec systemctl");
+    let (_, told) = told.judge(2 * SECOND);
+    assert_eq!(told.recovery().order.as_ref().map(|order| order.at), Some(ms(6)));
+
+    let alive = Alive { boot_id: "this".to_owned(), wall_ns: WALL + 63_000_000_000, pods: vec![] };
+    let before = Before::of(Some(engine.recovery()), Some(alive));
+    assert_eq!(before.ordered.as_ref().map(|it| it.wall_ns - WALL), Some(60_000_000_000));
+    assert_eq!(before.pods.map(|pods| pods.len()), Some(2));
+    // It went on for an hour: that order was not what ended it, and its pods are not those of the end.
+    let alive = Alive { boot_id: "this".to_owned(), wall_ns: WALL + 3_600_000_000_000, pods: vec![] };
+    let before = Before::of(Some(engine.recovery()), Some(alive));
+    assert_eq!(before.pods.as_deref(), Some(&[][..]));
+    let mut next = booted(before);
+    App(1).up(&mut next, 20 * SECOND);
+    let (found, _) = study(&next, 30 * SECOND);
+    assert!(matches!(found.zero, Zero::Kernel(NoOrder::Outlived(_))), "{:?}", found.zero);
+}
+
+#[test]
+fn a_power_cut_has_no_order_and_counts_from_the_kernel() {
+    let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL - 5_000_000_000, pods: vec![App(1).pod()] };
+    let mut story = booted(Before::of(None, Some(alive)));
+    App(1).up(&mut story, 20 * SECOND);
+    let (found, _) = study(&story, 30 * SECOND);
+    let alive_wall_ns = Some(WALL - 5_000_000_000);
+    assert_eq!(found.zero, Zero::Kernel(NoOrder::NotSeen { alive_wall_ns }));
+    assert_eq!(seconds(found.columns), [Some(9), None, Some(20), Some(20)]);
+    assert_eq!(found.close, Close::All { pods: 1 });
+}
+
+#[test]
+fn a_pod_that_never_comes_back_is_named_when_it_is_quiet() {
+    let mut story = booted(rebooted(&[App(1), App(2)]));
+    App(1).up(&mut story, 20 * SECOND);
+    let (found, engine) = study(&story, 79 * SECOND);
+    assert!(matches!(found.close, Close::Open { back: 1, .. }));
+    assert!(!engine.recovery().closed);
+    let (found, engine) = study(&story, 81 * SECOND);
+    let (quiet, missing) = (Duration::from_secs(60), Some(vec![App(2).pod()]));
+    assert_eq!(found.close, Close::Quiet { quiet, missing });
+    assert!(engine.recovery().closed, "the engine wakes up for it");
+    // Very late is not never.
+    App(2).up(&mut story, 3000 * SECOND);
+    let (found, _) = study(&story, 3002 * SECOND);
+    assert_eq!(found.close, Close::All { pods: 2 });
+    assert_eq!(at(found.last_service.as_ref()), Some(3_000_000));
+}
+
+/// A CronJob's pods come for ever: none of them is waited for, and they do not fill memory.
+#[test]
+fn without_a_history_the_first_quiet_ends_it() {
+    let mut story = booted(Before::default());
+    App(1).up(&mut story, 20 * SECOND);
+    App(2).up(&mut story, 50 * SECOND);
+    App(3).up(&mut story, 130 * SECOND);
+    App(4).up(&mut story, 2000 * SECOND);
+    let (found, engine) = study(&story, 2010 * SECOND);
+    assert_eq!(at(found.last_service.as_ref()), Some(50_000));
+    assert_eq!(found.close, Close::Quiet { quiet: Duration::from_secs(60), missing: None });
+    assert_eq!(found.zero, Zero::Kernel(NoOrder::NoHistory));
+    assert_eq!(engine.recovery().pods.len(), 3, "the last one came too late to be a part of it");
+}
+
+/// What an agent had seen before it was started anew is not lost by it.
+#[test]
+fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
+    let mut story = booted(rebooted(&[App(1), App(2)]));
+    App(1).up(&mut story, 20 * SECOND);
+    let (_, first) = study(&story, 30 * SECOND);
+    let row = crate::engine::world::Row::Recovery(Box::new(first.recovery().clone()));
+    let mut engine = Engine::new(Settings::default());
+    let say = |engine: &mut Engine, fact| {
+        engine.observe(crate::engine::fact::Observation { at: ms(40 * SECOND), origin: Origin::Agent, fact });
+    };
+    say(&mut engine, Fact::Remembered(row));
+    say(&mut engine, read(rebooted(&[App(1), App(2)])));
+    let mut later = Story::new();
+    App(2).up(&mut later, 45 * SECOND);
+    for seen in later.facts {
+        engine.observe(seen);
+    }
+    pass(&mut engine, ms(50 * SECOND));
+    engine.advance(ms(52 * SECOND));
+    let found = Study::of(engine.recovery(), ms(52 * SECOND));
+    assert_eq!(seconds(found.columns), [Some(21), None, Some(32), Some(57)]);
+    assert!(!found.is_late);
+    assert_eq!(found.close, Close::All { pods: 2 });
+    assert!(engine.recovery().revision > first.recovery().revision);
+    assert_eq!(engine.recovery().watched_since, Some(Timestamp(3_000_000_000)));
+}

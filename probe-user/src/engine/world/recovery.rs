@@ -1,0 +1,285 @@
+//! What is noted for the recovery of the node: who started when, and which pods are back. What it means is made of it
+//! elsewhere (`engine::boot`).
+//!
+//! Pods are looked at a moment after something happened to one, when their names are known and it has shown whether a
+//! container that ended well was followed by another.
+//!
+//! **Invariant:** bounded: so many pods and so many tries of the network, and nothing once the recovery is over.
+
+use std::time::Duration;
+
+use probe_common::event::class;
+
+use crate::engine::{
+    boot::{Back, BootRead, Mark, Order, Pod, Recovery, Source, Try, WINDOW, order, study::Study},
+    change::What,
+    fact::{Executed, Origin, StoreRead, Task},
+    outbox::{Subject, Wait},
+    time::Timestamp,
+    timer,
+    world::{
+        Moment, World,
+        attempt::{Attempt, Ran},
+        call::Call,
+        cleaner::{is_kubelet, is_runtime},
+        container::State,
+        process_of, sandbox,
+    },
+};
+
+/// How long names and ends are waited for before pods are looked at.
+const SETTLE: Duration = Duration::from_secs(1);
+/// So many pods come back at most.
+const PODS: usize = 1024;
+/// So many sandboxes' networks are followed.
+const TRIES: usize = 1024;
+/// A restart is ordered once: another order within this time is a part of the same.
+const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
+/// A pod that went so shortly before the node did may have gone with it.
+const GONE_WITH: Duration = Duration::from_secs(30);
+
+impl World {
+    /// What is known of the recovery.
+    pub(in crate::engine) fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    pub(super) fn boot_read(&mut self, m: Moment, boot: BootRead) {
+        self.recovery.boot = Some(boot);
+        self.recovery.watched_since.get_or_insert(m.at);
+        self.noted(m.at);
+    }
+
+    /// The wall clock was set: the distance to the order is another.
+    pub(super) fn clock_set(&mut self, boot_wall_ns: i64) {
+        if let Some(boot) = &mut self.recovery.boot {
+            let step = boot.boot_wall_ns.abs_diff(boot_wall_ns);
+            boot.boot_wall_ns = boot_wall_ns;
+            // A clock that is slewed would be news all the time.
+            self.recovery.revision += u64::from(step >= 1_000_000_000);
+        }
+    }
+
+    /// Something of it changed: it is looked at soon.
+    fn noted(&mut self, at: Timestamp) {
+        self.recovery.quiet = self.rules.quiet;
+        self.recovery.revision += 1;
+        self.timers.hurry(timer::Name::Recovery, at + SETTLE);
+    }
+
+    /// A process is there since then: is it one of those that the node waits for?
+    pub(super) fn started_at(&mut self, task: &Task, mark: Mark) {
+        if self.in_container(task.cgroup) {
+            return;
+        }
+        let before = [self.recovery.init, self.recovery.runtime, self.recovery.kubelet];
+        if task.key.pid == 1 && mark.source == Source::ProcStart {
+            Mark::offer(&mut self.recovery.init, mark);
+        }
+        if is_runtime(&task.comm) {
+            Mark::offer(&mut self.recovery.runtime, mark);
+        }
+        if is_kubelet(&task.comm) {
+            Mark::offer(&mut self.recovery.kubelet, mark);
+        }
+        if before != [self.recovery.init, self.recovery.runtime, self.recovery.kubelet] {
+            self.noted(mark.at);
+        }
+    }
+
+    /// Notes a program that orders a restart. True: it is told of for nothing else; it is in the stream if it does, and
+    /// is not remembered, for its end is not told.
+    pub(super) fn only_orders(&mut self, m: Moment, it: &Executed) -> bool {
+        let orders = self.may_order(m, it);
+        let only = it.class & class::ORDER != 0;
+        if only && orders {
+            let (filename, argv) = (it.filename.clone(), it.argv.clone());
+            let what = What::ProcessExec { process: process_of(&it.task), filename, argv, argv_cut: false };
+            self.tell(m, Subject::default(), Wait::Nothing, what);
+        }
+        only
+    }
+
+    /// A program outside of containers may be the one that orders the restart, or takes that back: whether it does.
+    fn may_order(&mut self, m: Moment, it: &Executed) -> bool {
+        let Some(said) = order::read(&it.filename, &it.argv) else { return false };
+        if self.in_container(it.task.cgroup) {
+            return false;
+        }
+        match said {
+            order::Said::Cancelled => self.recovery.order = None,
+            order::Said::Down => {
+                let known = self.recovery.order.as_ref();
+                if known.is_none_or(|known| m.at >= known.at + ONE_ORDER) {
+                    let pods = self.standing(m.at);
+                    self.recovery.order = Some(Order { at: m.at, by: it.argv.join(" "), pods });
+                }
+            }
+        }
+        self.noted(m.at);
+        true
+    }
+
+    /// The runtime's call of a plugin with ADD is over.
+    pub(super) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
+        let Some(id) = &call.container else { return };
+        // The loopback's connects nothing, and never fails.
+        if call.call.ifname.as_deref() == Some("lo") || self.is_recovered(at) {
+            return;
+        }
+        let failed = (!succeeded).then(|| call.call.plugin.clone());
+        let tries = &mut self.recovery.tries;
+        let same = |it: &&mut Try| it.sandbox == *id && it.failed.is_none();
+        if let Some(known) = tries.iter_mut().rev().find(same) {
+            known.ended = known.ended.max(at);
+            known.failed = failed;
+        } else if tries.len() < TRIES {
+            tries.push(Try { sandbox: id.clone(), began: call.at, ended: at, failed });
+        } else {
+            return;
+        }
+        self.noted(at);
+    }
+
+    /// The oldest address in a store dates the network's first success, where nobody was there to see it.
+    pub(super) fn leases_dated(&mut self, m: Moment, read: &StoreRead) {
+        let dates = read.reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
+        let oldest = dates.chain(self.recovery.leased_since).min();
+        if oldest != self.recovery.leased_since {
+            self.recovery.leased_since = oldest;
+            self.noted(m.at);
+        }
+    }
+
+    /// Something happened to a container.
+    pub(super) fn pod_may_be_back(&mut self, at: Timestamp) {
+        if !self.is_recovered(at) {
+            self.timers.hurry(timer::Name::Recovery, at + SETTLE);
+        }
+    }
+
+    /// Whether nothing that happens now can be a part of it.
+    fn is_recovered(&self, at: Timestamp) -> bool {
+        self.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited().is_empty()
+    }
+
+    /// The pods that were there before and are not back.
+    fn awaited(&self) -> Vec<&Pod> {
+        let is_back = |pod: &Pod| self.recovery.pods.iter().any(|back| back.pod.is(pod));
+        self.recovery.expected().unwrap_or_default().iter().filter(|pod| !is_back(pod)).collect()
+    }
+
+    /// Looks which pods are back, and whether the last of them was the last.
+    pub(super) fn assess(&mut self, now: Timestamp) {
+        let found: Vec<_> = self.attempts.values().filter_map(|row| self.back(row)).collect();
+        let before = (self.recovery.pods.clone(), self.recovery.closed);
+        for (back, first) in found {
+            self.is_back(back, first);
+        }
+        self.recovery.quiet = self.rules.quiet;
+        let study = Study::of(&self.recovery, now);
+        self.recovery.closed = study.is_closed();
+        self.recovery.seen_until = now;
+        if before != (self.recovery.pods.clone(), self.recovery.closed) {
+            self.recovery.revision += 1;
+        }
+        if let Some(last) = study.last_service.filter(|_| !self.recovery.closed) {
+            self.timers.hurry(timer::Name::Recovery, last.mark.at + self.rules.quiet);
+        }
+    }
+
+    /// The pod of a sandbox, if it runs or has run in it; and when the first of its containers started.
+    fn back(&self, attempt: &Attempt) -> Option<(Back, Timestamp)> {
+        let row = self.sandboxes.get(&attempt.id).and_then(|row| self.pods.rows.get(&row.pod?));
+        let of_row = |read: fn(&super::pod::Pod) -> Option<&String>| row.and_then(read).cloned();
+        let namespace = of_row(|row| row.namespace.as_ref()).or_else(|| attempt.pod.namespace.clone());
+        let name = of_row(|row| row.name.as_ref()).or_else(|| attempt.pod.name.clone());
+        let uid = row.and_then(|row| row.uid.clone()).or_else(|| attempt.pod.uid.clone());
+        if name.is_none() && uid.is_none() {
+            return None;
+        }
+        let mut runs: Vec<(&Ran, Mark)> =
+            attempt.containers.iter().filter_map(|ran| Some((ran, self.mark_of(ran)?))).collect();
+        runs.sort_by_key(|(_, mark)| mark.at);
+        let mut runs = runs.into_iter();
+        let (mut ran, mut mark) = runs.next()?;
+        let first = mark.at;
+        for (next, started) in runs {
+            let ended_well = ran.ended.is_some_and(|end| end.code == Some(0) && end.at <= started.at);
+            let again = ran.name.is_some() && ran.name == next.name;
+            if !ended_well || again {
+                break;
+            }
+            (ran, mark) = (next, started);
+        }
+        let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.rules);
+        Some((Back { pod: Pod { namespace, name, uid, kind }, mark }, first))
+    }
+
+    /// When a container started: one that was found running did when its process was forked, and of one that was found
+    /// and has ended nobody knows.
+    fn mark_of(&self, ran: &Ran) -> Option<Mark> {
+        let hooked = Mark { at: ran.started_at, source: Source::Hook };
+        let Some(row) = self.containers.get(&ran.id) else { return Some(hooked) };
+        match row.state {
+            State::Running { process, listed: true, .. } => {
+                Some(Mark { at: Timestamp(process.start), source: Source::ProcStart })
+            }
+            State::Running { listed: false, .. } => Some(hooked),
+            State::Exited { .. } | State::Created => (row.origin != Origin::Listed).then_some(hooked),
+        }
+    }
+
+    fn is_back(&mut self, back: Back, first: Timestamp) {
+        let in_time = back.mark.at <= Timestamp::ZERO + WINDOW;
+        let awaited = || self.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
+        if !in_time && !awaited() {
+            return;
+        }
+        let pods = &mut self.recovery.pods;
+        let Some(known) = pods.iter_mut().find(|known| known.pod.is(&back.pod)) else {
+            if pods.len() < PODS {
+                pods.push(back);
+            }
+            return;
+        };
+        // In the same life it may turn out that what had started first was an init container.
+        let same = known.pod.uid == back.pod.uid;
+        if back.mark.at < known.mark.at || same && first <= known.mark.at {
+            known.mark = back.mark;
+        }
+        let Pod { namespace, name, uid, kind } = back.pod;
+        known.pod.namespace = known.pod.namespace.take().or(namespace);
+        known.pod.name = known.pod.name.take().or(name);
+        known.pod.uid = known.pod.uid.take().or(uid);
+        known.pod.kind = kind;
+    }
+
+    /// The pods of which something runs now, or did until a moment ago.
+    pub(in crate::engine) fn standing(&self, now: Timestamp) -> Vec<Pod> {
+        let since = now.saturating_sub(GONE_WITH);
+        let mut pods: Vec<Pod> = Vec::new();
+        for row in self.pods.rows.values() {
+            let mut sandboxes = self.sandboxes.values().filter(|it| it.pod == Some(row.id));
+            let stands = sandboxes.any(|it| match it.state {
+                sandbox::State::Ready { .. } => true,
+                sandbox::State::Created => false,
+                sandbox::State::Stopped { at, .. } => at >= since,
+            });
+            let runs = || self.containers.values().any(|it| it.pod == Some(row.id) && it.is_running());
+            if row.name.is_none() && row.uid.is_none() || !stands && !runs() {
+                continue;
+            }
+            let kind = Pod::kind_of(row.namespace.as_deref(), row.uid.as_ref(), &self.rules);
+            let pod =
+                Pod { namespace: row.namespace.clone(), name: row.name.clone(), uid: row.uid.clone(), kind };
+            if pods.len() < PODS && !pods.iter().any(|known| known.is(&pod)) {
+                pods.push(pod);
+            }
+        }
+        pods.sort_by(|one, other| {
+            (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
+        });
+        pods
+    }
+}

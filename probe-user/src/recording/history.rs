@@ -1,0 +1,367 @@
+//! The history of a node's boots as it is kept on disk: `boots.jsonl`, one line for each time that there was something
+//! new about a boot, of which the last one counts; and `heartbeat.json`, which is replaced as a whole.
+//!
+//! A line is `{"sum":"SUM","boot":BODY}`, with the FNV-1a hash of the body's bytes in 16 hex digits: what power loss
+//! has left of a line, or put in its place, is known by its sum and passed over.
+//!
+//! **Invariant:** whatever the bytes are, every whole line in them is read.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    boot,
+    id::{Text, Time},
+    mirror::Mirror,
+};
+use crate::engine::{
+    boot::{Pod, Recovery},
+    time::Timestamp,
+};
+
+/// The version of what is written. Members may be added within one; a member that goes or changes raises it.
+pub const SCHEMA: u32 = 1;
+
+/// What is kept of one boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The version of the agent.
+    pub made_by: String,
+    pub node: String,
+    pub recovery: Recovery,
+}
+
+/// The last sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    pub boot_id: String,
+    pub boot_wall_ns: i64,
+    pub at: Timestamp,
+    /// The agent ended in order: it was told to.
+    pub ended: bool,
+    /// The pods that were there.
+    pub pods: Vec<Pod>,
+}
+
+/// All that a file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// One for each boot, in the order in which the boots were first told of.
+    pub records: Vec<Record>,
+    /// The lines that are none, from 1, each with why.
+    pub skipped: Vec<(usize, Why)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// The last line, without its end.
+    #[error("was cut off while it was written")]
+    Torn,
+    #[error("is not as it was written")]
+    Damaged,
+    #[error("is in format {0} of a newer sandprobe")]
+    Newer(u32),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    schema: u32,
+    made_by: String,
+    node: String,
+    recovery: boot::Recovery,
+}
+
+/// The member by which the format is known.
+#[derive(Deserialize)]
+struct Mark {
+    schema: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Beat {
+    schema: u32,
+    boot_id: String,
+    boot_wall_ns: Text<i64>,
+    at: Time,
+    ended: bool,
+    pods: Vec<boot::Pod>,
+}
+
+/// What is before the sum, between it and the body, and behind that.
+const HEAD: &str = "{\"sum\":\"";
+const NECK: &str = "\",\"boot\":";
+const TAIL: &str = "}";
+const SUM: usize = 16;
+
+impl Record {
+    /// The boot's id; empty if even that is not known.
+    #[must_use]
+    pub fn boot_id(&self) -> &str {
+        self.recovery.boot.as_ref().map_or("", |boot| &boot.boot_id)
+    }
+}
+
+impl Heartbeat {
+    /// When it was, ns since the epoch.
+    #[must_use]
+    pub fn wall_ns(&self) -> i64 {
+        self.boot_wall_ns.saturating_add_unsigned(self.at.0)
+    }
+}
+
+impl History {
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut history = Self::default();
+        for (number, line) in lines(bytes) {
+            match parse(line.bytes) {
+                Ok(record) => match history.records.iter_mut().find(|it| it.boot_id() == record.boot_id()) {
+                    Some(known) => *known = record,
+                    None => history.records.push(record),
+                },
+                Err(Why::Damaged) if !line.ended => history.skipped.push((number, Why::Torn)),
+                Err(why) => history.skipped.push((number, why)),
+            }
+        }
+        history
+    }
+
+    /// What there is of this boot.
+    #[must_use]
+    pub fn of(&self, boot_id: &str) -> Option<&Record> {
+        self.records.iter().find(|record| record.boot_id() == boot_id)
+    }
+
+    /// The boot before this one, as far as the history goes.
+    #[must_use]
+    pub fn before(&self, boot_id: &str) -> Option<&Record> {
+        let until = self.records.iter().position(|record| record.boot_id() == boot_id);
+        let until = until.unwrap_or(self.records.len());
+        self.records.get(until.checked_sub(1)?)
+    }
+}
+
+/// What a record is as a line.
+pub fn line(record: &Record) -> serde_json::Result<Vec<u8>> {
+    let Record { made_by, node, recovery } = record;
+    let body = serde_json::to_string(&Body {
+        schema: SCHEMA,
+        made_by: made_by.clone(),
+        node: node.clone(),
+        recovery: boot::Recovery::of(recovery),
+    })?;
+    Ok(format!("{HEAD}{:016x}{NECK}{body}{TAIL}\n", sum(body.as_bytes())).into_bytes())
+}
+
+/// The same history in fewer bytes: of each boot the last line, of the boots the last `keep`, and nothing that cannot
+/// be read; what a newer version wrote stays. `None`: nothing would go.
+#[must_use]
+pub fn compact(bytes: &[u8], keep: usize) -> Option<Vec<u8>> {
+    let mut kept: Vec<(Option<String>, &[u8])> = Vec::new();
+    let mut is_less = false;
+    for (_, line) in lines(bytes) {
+        is_less |= !line.ended;
+        match parse(line.bytes) {
+            Ok(record) => {
+                let id = Some(record.boot_id().to_owned());
+                if let Some(known) = kept.iter_mut().find(|(known, _)| *known == id) {
+                    known.1 = line.bytes;
+                    is_less = true;
+                } else {
+                    kept.push((id, line.bytes));
+                }
+            }
+            Err(Why::Newer(_)) => kept.push((None, line.bytes)),
+            Err(Why::Torn | Why::Damaged) => is_less = true,
+        }
+    }
+    let excess = kept.len().saturating_sub(keep);
+    if excess == 0 && !is_less {
+        return None;
+    }
+    let lines = kept.into_iter().skip(excess).flat_map(|(_, line)| [line, b"\n"]);
+    Some(lines.collect::<Vec<_>>().concat())
+}
+
+pub fn heartbeat(beat: &Heartbeat) -> serde_json::Result<Vec<u8>> {
+    let Heartbeat { boot_id, boot_wall_ns, at, ended, pods } = beat;
+    let mut bytes = serde_json::to_vec(&Beat {
+        schema: SCHEMA,
+        boot_id: boot_id.clone(),
+        boot_wall_ns: Text(*boot_wall_ns),
+        at: Time::of(at),
+        ended: *ended,
+        pods: Mirror::of(pods),
+    })?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// `None`: it is none.
+#[must_use]
+pub fn read_heartbeat(bytes: &[u8]) -> Option<Heartbeat> {
+    let Beat { schema, boot_id, boot_wall_ns, at, ended, pods } = serde_json::from_slice(bytes).ok()?;
+    let beat = Heartbeat { boot_id, boot_wall_ns: boot_wall_ns.0, at: at.back(), ended, pods: pods.back() };
+    (schema == SCHEMA).then_some(beat)
+}
+
+struct Line<'a> {
+    bytes: &'a [u8],
+    ended: bool,
+}
+
+/// Those that are not empty, with their number.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
+    let pieces = bytes.split_inclusive(|byte| *byte == b'\n');
+    (1..).zip(pieces).filter_map(|(number, piece)| {
+        let bytes = piece.strip_suffix(b"\n");
+        let line = Line { bytes: bytes.unwrap_or(piece), ended: bytes.is_some() };
+        (!line.bytes.is_empty()).then_some((number, line))
+    })
+}
+
+fn parse(line: &[u8]) -> Result<Record, Why> {
+    let text = str::from_utf8(line).map_err(|_not_text| Why::Damaged)?;
+    let body = body(text).ok_or(Why::Damaged)?;
+    let read = || -> serde_json::Result<Result<Body, u32>> {
+        let Mark { schema } = serde_json::from_str(body)?;
+        Ok(if schema == SCHEMA { Ok(serde_json::from_str(body)?) } else { Err(schema) })
+    };
+    match read() {
+        Ok(Ok(Body { schema: _, made_by, node, recovery })) => {
+            Ok(Record { made_by, node, recovery: recovery.back() })
+        }
+        Ok(Err(schema)) => Err(Why::Newer(schema)),
+        Err(_shapeless) => Err(Why::Damaged),
+    }
+}
+
+/// The body, if the sum is its.
+fn body(line: &str) -> Option<&str> {
+    let (said, rest) = line.strip_prefix(HEAD)?.split_at_checked(SUM)?;
+    let body = rest.strip_prefix(NECK)?.strip_suffix(TAIL)?;
+    (format!("{:016x}", sum(body.as_bytes())) == said).then_some(body)
+}
+
+/// FNV-1a, 64 bits (draft-eastlake-fnv, section 2).
+fn sum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heartbeat, History, Record, Why, compact, heartbeat, line, read_heartbeat, sum};
+    use crate::{
+        engine::{
+            boot::{BootRead, Recovery},
+            time::Timestamp,
+        },
+        recording::{boot, mirror::Mirror, sample::Dice},
+    };
+
+    fn record(id: &str, revision: u64) -> Record {
+        let boot = Some(BootRead { boot_id: id.to_owned(), ..BootRead::default() });
+        let recovery = Recovery { boot, revision, ..Recovery::default() };
+        Record { made_by: "0".to_owned(), node: "n".to_owned(), recovery }
+    }
+
+    fn file(records: &[Record]) -> Vec<u8> {
+        records.iter().flat_map(|it| line(it).expect("JSON")).collect()
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_the_same() {
+        let dice = &mut Dice::seeded(3);
+        for _ in 0..200 {
+            let mut it = record("b", 0);
+            it.recovery = boot::Recovery::sample(dice);
+            let history = History::read(&file(std::slice::from_ref(&it)));
+            assert_eq!((history.records, history.skipped), (vec![it], vec![]));
+        }
+        // The draft's own vectors.
+        assert_eq!((sum(b""), sum(b"foobar")), (0xcbf2_9ce4_8422_2325, 0x8594_4171_f739_67e8));
+    }
+
+    #[test]
+    fn of_each_boot_the_last_line_counts() {
+        let history = History::read(&file(&[record("a", 1), record("b", 1), record("a", 2)]));
+        assert_eq!(history.records, [record("a", 2), record("b", 1)]);
+        assert_eq!(history.of("b"), Some(&record("b", 1)));
+        assert_eq!(history.before("b"), Some(&record("a", 2)));
+        assert_eq!((history.before("new"), history.before("a")), (Some(&record("b", 1)), None));
+    }
+
+    /// Power is lost at every byte of a write: at most that line is missing, and what is written next is whole.
+    #[test]
+    fn a_torn_write_loses_the_last_line_alone() {
+        let whole = file(&[record("a", 1), record("b", 1)]);
+        let last = line(&record("b", 2)).expect("JSON");
+        for cut in 0..=last.len() {
+            let mut bytes = whole.clone();
+            bytes.extend(&last[..cut]);
+            let history = History::read(&bytes);
+            // Only its end is missing: the sum says that it is whole.
+            let is_whole = cut + 1 >= last.len();
+            let revision = if is_whole { 2 } else { 1 };
+            assert_eq!(history.records, [record("a", 1), record("b", revision)], "{cut}");
+            let torn = cut > 0 && !is_whole;
+            assert_eq!(history.skipped, if torn { vec![(3, Why::Torn)] } else { vec![] }, "{cut}");
+
+            let mut after = compact(&bytes, 50).unwrap_or(bytes);
+            after.extend(line(&record("c", 1)).expect("JSON"));
+            let history = History::read(&after);
+            assert_eq!(history.records.last(), Some(&record("c", 1)), "{cut}");
+            assert_eq!((history.records.len(), history.skipped.len()), (3, 0), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_damaged_takes_no_other_with_it() {
+        let whole = file(&[record("a", 1), record("b", 1), record("c", 1)]);
+        let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+        for at in ends[0] + 1..ends[1] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x01;
+            let history = History::read(&bytes);
+            assert_eq!(history.records, [record("a", 1), record("c", 1)], "{at}");
+            assert!(history.skipped.iter().all(|(_, why)| *why == Why::Damaged), "{at}");
+            assert!(!history.skipped.is_empty(), "{at}");
+        }
+        // As a file system leaves it that had made room and not yet written.
+        let mut zeros = whole[..=ends[0]].to_vec();
+        zeros.extend([0; 512]);
+        assert_eq!(History::read(&zeros).records, [record("a", 1)]);
+    }
+
+    #[test]
+    fn only_so_many_boots_are_kept_and_what_is_newer_stays() {
+        let mut bytes = file(&[record("a", 1), record("b", 1), record("b", 2), record("c", 1)]);
+        assert_eq!(compact(&bytes, 2), Some(file(&[record("b", 2), record("c", 1)])));
+        let body = r#"{"schema":2,"x":1}"#;
+        let newer = format!("{{\"sum\":\"{:016x}\",\"boot\":{body}}}\n", sum(body.as_bytes()));
+        bytes.extend(newer.as_bytes());
+        assert_eq!(History::read(&bytes).skipped, [(5, Why::Newer(2))]);
+        let compacted = compact(&bytes, 50).expect("less");
+        assert!(compacted.ends_with(newer.as_bytes()));
+        assert_eq!(compact(&compacted, 50), None);
+    }
+
+    #[test]
+    fn a_heartbeat_is_one_or_none() {
+        let dice = &mut Dice::seeded(5);
+        let pods = (0..20).map(|_| boot::Pod::sample(dice)).collect();
+        let beat = Heartbeat {
+            boot_id: "b".to_owned(),
+            boot_wall_ns: 1_795_000_000_000_000_000,
+            at: Timestamp(5),
+            ended: true,
+            pods,
+        };
+        let bytes = heartbeat(&beat).expect("JSON");
+        assert_eq!(beat.wall_ns(), 1_795_000_000_000_000_005);
+        assert_eq!(read_heartbeat(&bytes), Some(beat));
+        for cut in 0..bytes.len() - 1 {
+            assert_eq!(read_heartbeat(&bytes[..cut]), None, "{cut}");
+        }
+    }
+}
