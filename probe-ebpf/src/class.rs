@@ -3,7 +3,7 @@
 
 use probe_common::{
     event::class::{CALLER, CONTAINER_TOP, IN_CONTAINER, PAUSE, RUNTIME},
-    name::{CALLERS, PAUSES, RUNTIMES},
+    name::{CALLERS, ORDERS, PAUSES, RUNTIMES},
     text::Comm,
 };
 
@@ -44,6 +44,12 @@ impl Class {
     #[inline(always)]
     pub(crate) fn matters(self) -> bool {
         self.bits & !IN_CONTAINER != 0
+    }
+
+    /// Whether it may order a restart: a container that runs such a program restarts nothing but itself.
+    #[inline(always)]
+    pub(crate) fn may_order(self, task: Task) -> bool {
+        self.bits & IN_CONTAINER == 0 && is_one_of(zerocopy::transmute!(task.leader().comm().0), &ORDERS) != 0
     }
 
     #[inline(always)]

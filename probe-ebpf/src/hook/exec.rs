@@ -11,6 +11,7 @@ use aya_log_ebpf::debug;
 use probe_common::{
     event::{
         self,
+        class::ORDER,
         exec::{ARGV, FILENAME},
         flag, kind,
     },
@@ -45,7 +46,7 @@ pub(crate) fn exec(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     Environment::search(mm);
-    let class = Class::of(task);
+    let mut class = Class::of(task);
     debug!(&ctx, "exec of {} has class {}", task.tgid(), class.bits);
     if cni::tell(task, binprm, class) {
         return 0;
@@ -53,6 +54,11 @@ pub(crate) fn exec(ctx: RawTracePointContext) -> i32 {
     let ring = if class.is_top() {
         ring_for_top(task, class)
     } else if class.matters() {
+        Ring::Lifecycle
+    } else if class.may_order(task) {
+        if switch!(all_execs) == 0 {
+            class.bits |= ORDER;
+        }
         Ring::Lifecycle
     } else if switch!(all_execs) == 1 {
         Ring::Bulk
