@@ -19,7 +19,11 @@ use crate::{
     },
     recording::{Call, WriteError},
     session::Session,
-    sink::{outlet::Outlet, shelf::Shelf},
+    sink::{
+        history::keep::{Keeper, Seen},
+        outlet::Outlet,
+        shelf::Shelf,
+    },
     source::{
         channel::{Asker, Batch, Stopper},
         clock,
@@ -50,6 +54,8 @@ pub struct Agent {
     pub recording: Option<Outlet>,
     /// Where the findings are kept, if they are.
     pub shelf: Option<Shelf>,
+    /// Where the history of boots is kept, if it is.
+    pub history: Option<Keeper>,
 }
 
 /// Who answers which question. Whose way is gone has no more to answer, and may end.
@@ -93,6 +99,10 @@ impl Agent {
             // Who keeps them has warned already.
             time::timeout(GRACE, kept).await.ok();
         }
+        if let Some(history) = self.history {
+            let kept = history.finish(clock::now(), seen(&self.session));
+            time::timeout(GRACE, kept).await.ok();
+        }
         let closed = close(&mut self.session, self.stream, self.recording).await;
         (self.session, result.and(closed))
     }
@@ -103,6 +113,7 @@ impl Agent {
         let mut asleep = clock::asleep();
         loop {
             let due = until(self.session.deadline());
+            let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
             let kept = until(self.shelf.as_ref().map(|it| it.due(self.session.findings_revision())));
             tokio::select! {
                 () = &mut end => return Ok(()),
@@ -118,6 +129,7 @@ impl Agent {
                     self.call(Call::Advance(clock::now()))?;
                 }
                 () = kept => {}
+                () = shown => {}
             }
             let now = clock::now();
             self.keep(now);
@@ -185,6 +197,10 @@ impl Agent {
             let session = &self.session;
             shelf.keep(now, session.boot_wall_ns(), session.findings_revision(), session.findings());
         }
+        if let Some(history) = &mut self.history {
+            let session = &self.session;
+            history.keep(now, session.recovery(), || seen(session));
+        }
     }
 
     fn look_at_the_clock(&mut self, now: Timestamp) -> Result<(), AgentError> {
@@ -203,6 +219,11 @@ impl Agent {
         }
         in_time(deadline, self.stream.send(self.session.told())).await.map_err(AgentError::Stream)
     }
+}
+
+/// What the history is to have.
+fn seen(session: &Session) -> Seen<'_> {
+    Seen { recovery: session.recovery(), boot_wall_ns: session.boot_wall_ns(), standing: session.standing() }
 }
 
 /// Ends both outlets, whatever becomes of either.

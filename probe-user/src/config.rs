@@ -12,8 +12,13 @@ use std::{
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{engine::Limits, source::backfill::store::Declared};
+use crate::{
+    engine::{Limits, boot::Rules},
+    source::backfill::store::Declared,
+};
 
+/// So many boots are kept, unless told otherwise.
+const BOOTS: usize = 50;
 /// Longest file taken, bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -35,6 +40,13 @@ pub struct Config {
     pub cni_slow: Option<Duration>,
     /// So many CNI plugins at once are a queue.
     pub cni_queue: Option<u32>,
+    /// Without another pod for so long, the last one was the last to come back after a restart.
+    #[serde(deserialize_with = "span")]
+    pub boot_quiet: Option<Duration>,
+    /// Namespaces none of whose pods is a service pod.
+    pub boot_system: Option<Vec<String>>,
+    /// So many boots are kept.
+    pub boot_keep: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -90,6 +102,22 @@ impl Config {
         }
     }
 
+    /// What the recovery after a restart is told by.
+    #[must_use]
+    pub fn boot(&self) -> Rules {
+        let default = Rules::default();
+        Rules {
+            quiet: self.boot_quiet.unwrap_or(default.quiet),
+            system: self.boot_system.clone().unwrap_or(default.system),
+        }
+    }
+
+    /// How many boots are kept.
+    #[must_use]
+    pub fn boots(&self) -> usize {
+        self.boot_keep.map_or(BOOTS, |keep| usize::try_from(keep).unwrap_or(usize::MAX).max(1))
+    }
+
     /// An error is where, and what.
     fn parse(bytes: &[u8]) -> Result<Self, (String, String)> {
         let text = str::from_utf8(bytes).map_err(|error| (String::new(), error.to_string()))?;
@@ -139,7 +167,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{Config, IpamStore, duration};
+    use super::{Config, IpamStore, Rules, duration};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text.as_bytes()).map_err(|(at, why)| format!("{at}: {why}"))
@@ -148,13 +176,17 @@ mod tests {
     #[test]
     fn everything_has_a_default_and_a_key() {
         assert_eq!(parse(""), Ok(Config::default()));
-        let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\n\
+        let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\nboot_quiet = '90s'\n\
+            boot_system = ['a']\nboot_keep = 3\n\
             [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
         let config = parse(text).expect("a configuration");
         assert_eq!(config.leak_grace, Some(Duration::from_secs(120)));
         assert_eq!(config.stuck_after, Some(Duration::from_secs(30)));
         assert_eq!(config.cni_slow, Some(Duration::from_millis(500)));
         assert_eq!(config.cni_queue, Some(7));
+        assert_eq!(config.boot().quiet, Duration::from_secs(90));
+        assert_eq!((config.boot().system, config.boots()), (vec!["a".to_owned()], 3));
+        assert_eq!((Config::default().boot(), Config::default().boots()), (Rules::default(), 50));
         assert_eq!(config.limits().leak_grace, Duration::from_secs(120));
         let store = |text| IpamStore::parse(text);
         assert_eq!(config.ipam_stores, [store("/var/lib/x"), store("/y:podnet")]);

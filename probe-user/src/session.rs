@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::{
     engine::{
         Engine,
+        boot::{Pod, Recovery},
         change::{Output, Question},
         fact::Fact,
         finding::Finding,
@@ -130,6 +131,18 @@ impl Session {
     #[must_use]
     pub fn findings_revision(&self) -> u64 {
         self.engine.findings_revision()
+    }
+
+    /// What is known of the node's recovery.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        self.engine.recovery()
+    }
+
+    /// The pods of which something runs now.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Pod> {
+        self.engine.standing()
     }
 
     #[must_use]

@@ -7,6 +7,7 @@
 
 pub mod evidence;
 pub mod filter;
+pub mod history;
 pub mod jsonl;
 pub mod meaning;
 #[cfg(feature = "live")]

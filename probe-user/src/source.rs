@@ -12,6 +12,8 @@ pub mod answer;
 #[cfg(feature = "host")]
 pub mod backfill;
 #[cfg(feature = "host")]
+pub mod boot;
+#[cfg(feature = "host")]
 pub mod buildinfo;
 #[cfg(feature = "host")]
 pub mod cgroup;

@@ -6,19 +6,26 @@ use std::{
     time::Duration,
 };
 
+use probe_common::event::class;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
 use super::{Agent, AgentError, Routes};
 use crate::{
     engine::{
         Settings,
-        fact::{Cgroup, Fact, Loss, Observation, Origin, Task},
+        boot::BootRead,
+        fact::{Cgroup, Executed, Fact, Loss, Observation, Origin, Task},
         id::{CgroupKey, NetnsKey, TaskKey},
         time::Timestamp,
     },
     recording::{Header, Reader},
     session::Session,
-    sink::{filter::Filter, jsonl::Jsonl, outlet::Outlet},
+    sink::{
+        filter::Filter,
+        history::{keep::Keeper, read},
+        jsonl::Jsonl,
+        outlet::Outlet,
+    },
     source::{
         channel::{Batch, feed, stop},
         clock,
@@ -109,6 +116,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             stream: Outlet::spawn("stream", copy(&stream)).expect("a thread"),
             recording: Some(Outlet::spawn("recording", copy(&recording)).expect("a thread")),
             shelf: None,
+            history: None,
         };
         let (told, end) = oneshot::channel();
         tokio::spawn(async move {
@@ -142,6 +150,51 @@ fn a_replay_says_the_same_byte_for_byte() {
     assert_eq!(String::from_utf8_lossy(again.told()), lines);
 }
 
+/// The node goes down under the agent: what it saw last is there after the boot.
+#[test]
+fn the_history_has_the_order_that_ended_the_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (feed, batches) = feed();
+        let (stopper, _stop) = stop();
+        let agent = Agent {
+            session: session(),
+            batches,
+            stopper,
+            routes: Routes::default(),
+            stream: Outlet::spawn("stream", io::sink()).expect("a thread"),
+            recording: None,
+            shelf: None,
+            history: Some(Keeper::open(dir.path(), &header(), 9).expect("a thread")),
+        };
+        let now = clock::now();
+        let boot =
+            BootRead { boot_id: "b".to_owned(), boot_wall_ns: clock::boot_wall_ns(), ..BootRead::default() };
+        let order = Executed {
+            task: Task { key: TaskKey::new(10, 1), comm: "reboot".to_owned(), ..Task::default() },
+            filename: "/sbin/reboot".to_owned(),
+            argv: vec!["reboot".to_owned()],
+            argv_total: 7,
+            class: class::ORDER,
+            ns_pid: 10,
+            pid_ns: 1,
+            mnt_ns: 1,
+        };
+        let facts = [Fact::BootRead(Box::new(boot)), Fact::Executed(order), Fact::Watermark];
+        let batch = facts.map(|fact| Observation { at: now, origin: Origin::Kernel, fact });
+        feed.send(batch.into()).await.expect("the agent is there");
+        // The last source has ended, and so does the run.
+        drop(feed);
+        agent.run(std::future::pending()).await.1.expect("a run without fault");
+    });
+    let past = read(dir.path());
+    assert!(past.troubles.is_empty() && past.heartbeat.as_ref().is_some_and(|beat| beat.ended));
+    let before = past.before("next");
+    assert_eq!(before.boot_id.as_deref(), Some("b"));
+    assert_eq!(before.ordered.map(|ordered| ordered.by).as_deref(), Some("reboot"));
+}
+
 /// A place with no room left.
 struct Full;
 
@@ -170,6 +223,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             stream: Outlet::spawn("stream", io::sink()).expect("a thread"),
             recording: None,
             shelf: None,
+            history: None,
         };
         let watermark = Observation { at: clock::now(), origin: Origin::Agent, fact: Fact::Watermark };
         feed.send(vec![watermark]).await.expect("the agent is there");
@@ -197,7 +251,8 @@ fn run_with(stream: Outlet, recording: Option<Outlet>) -> Result<(), AgentError>
             }
         });
         let (session, routes) = (session(), Routes::default());
-        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf: None };
+        let agent =
+            Agent { session, batches, stopper, routes, stream, recording, shelf: None, history: None };
         agent.run(std::future::pending()).await.1
     })
 }
@@ -244,7 +299,8 @@ fn who_does_not_read_is_told_to_be_the_one() {
         });
         let stream = Outlet::spawn("stream", writer).expect("a thread");
         let (session, routes) = (session(), Routes::default());
-        let agent = Agent { session, batches, stopper, routes, stream, recording: None, shelf: None };
+        let agent =
+            Agent { session, batches, stopper, routes, stream, recording: None, shelf: None, history: None };
         agent.run(async { end.await.expect("told") }).await.1
     });
     drop(unread);

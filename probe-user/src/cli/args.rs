@@ -101,6 +101,10 @@ pub(super) struct ConfigArgs {
     /// So many CNI plugins at once are a queue [default: 20]
     #[arg(long, value_name = "COUNT")]
     cni_queue: Option<u32>,
+
+    /// After a restart: without another pod for so long, the last one was the last to come back [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    boot_quiet: Option<Duration>,
 }
 
 #[cfg(feature = "live")]
@@ -115,6 +119,7 @@ impl ConfigArgs {
         config.stuck_after = self.stuck_after.or(config.stuck_after);
         config.cni_slow = self.cni_slow.or(config.cni_slow);
         config.cni_queue = self.cni_queue.or(config.cni_queue);
+        config.boot_quiet = self.boot_quiet.or(config.boot_quiet);
         let stores = config.stores()?;
         Ok((config, stores))
     }
@@ -128,11 +133,14 @@ pub(super) fn warn_of_absent(stores: &[Declared], root: &HostRoot) {
     }
 }
 
+/// Where an agent keeps what others ask it for, unless it is told otherwise.
+pub(super) const STATE_DIR: &str = "/var/lib/sandprobe";
+
 /// Where an agent and who asks it for its findings meet.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
-    /// The directory in which "run" keeps its findings for "findings" and "explain"; "none" for nowhere
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/sandprobe", value_parser = state_dir)]
+    /// The directory in which "run" keeps its findings and the history of boots, for "findings", "explain" and "boot"; "none" for nowhere
+    #[arg(long, value_name = "DIR", default_value = STATE_DIR, value_parser = state_dir)]
     state_dir: StateDir,
 }
 

@@ -1,6 +1,8 @@
 //! `sandprobe run`, `watch` and `record`: one run of the agent, with more or less said around it.
 
+pub(super) mod answer;
 mod banner;
+pub(super) mod boot;
 pub(super) mod hooks;
 pub(super) mod identity;
 pub(super) mod place;
@@ -13,7 +15,7 @@ use clap::Args;
 use self::start::Start;
 use super::{
     Done,
-    args::{ConfigArgs, HostArgs, Shown, StateArgs},
+    args::{ConfigArgs, HostArgs, STATE_DIR, Shown, StateArgs},
 };
 
 #[derive(Debug, Args)]
@@ -109,6 +111,7 @@ impl Run {
             shown: &self.shown,
             file: None,
             state_dir: self.state.dir(),
+            past: self.state.dir(),
             banner: true,
         }
         .run()
@@ -117,7 +120,15 @@ impl Run {
 
 impl Watch {
     pub(super) fn run(&self) -> anyhow::Result<Done> {
-        Start { probe: &self.probe, shown: &self.shown, file: None, state_dir: None, banner: false }.run()
+        Start {
+            probe: &self.probe,
+            shown: &self.shown,
+            file: None,
+            state_dir: None,
+            past: Some(STATE_DIR.as_ref()),
+            banner: false,
+        }
+        .run()
     }
 }
 
@@ -128,6 +139,7 @@ impl Record {
             shown: &self.shown,
             file: Some(&self.file),
             state_dir: None,
+            past: Some(STATE_DIR.as_ref()),
             banner: false,
         }
         .run()

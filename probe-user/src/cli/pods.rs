@@ -7,17 +7,12 @@ use clap::Args;
 use super::{
     Done,
     args::{ConfigArgs, Form, HostArgs, warn_of_absent},
-    live::place::Place,
+    live::{answer::answer, place::Place},
     output, say,
 };
 use crate::{
-    engine::{
-        Engine, Settings,
-        change::{Output, Question},
-        fact::{Fact, Observation, Origin},
-    },
+    engine::{Engine, Settings},
     source::{
-        answer::Answerer,
         backfill::{self, Node},
         clock,
         host::HostRoot,
@@ -76,21 +71,4 @@ impl Pods {
             }
         }
     }
-}
-
-/// Answers what the engine asks, until it asks no more.
-fn answer(engine: &mut Engine, root: &HostRoot) -> crate::source::host::skipped::Skipped {
-    let mut answerer = Answerer::new(root);
-    let at = clock::now();
-    while let Some(output) = engine.poll() {
-        let fact: Option<Fact> = match output {
-            Output::Question(Question::Container { id }) => Some(answerer.container(&id)),
-            Output::Question(Question::Pod { uid }) => answerer.pod(&uid),
-            Output::Question(_) | Output::Change(_) => None,
-        };
-        if let Some(fact) = fact {
-            engine.observe(Observation { at, origin: Origin::Listed, fact });
-        }
-    }
-    answerer.skipped
 }

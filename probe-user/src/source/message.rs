@@ -89,6 +89,14 @@ pub fn find(root: &HostRoot, wanted: Wanted<'_>) -> Result<Message, Unreadable> 
     best.0.map(|(_, _, message)| message).ok_or(not)
 }
 
+/// Every message of that time that a process of root's wrote to the journal: when, in microseconds since 1970, and what;
+/// of each file the newest first.
+pub fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) -> Unreadable {
+    let mut not = Unreadable::default();
+    journal::each(root, window, &mut not, &mut |at, text, _| tell(at, text));
+    not
+}
+
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.looked.is_empty() {

@@ -10,18 +10,16 @@ use std::{
 use crate::{
     cli::{
         args::warn_of_absent,
-        live::{identity, place::Place},
+        live::{answer::answer, identity, place::Place},
     },
     engine::{
         Cleaners, Engine, Limits, Settings,
-        change::{Output, Question},
-        fact::{Fact, List, Network, Observation, Origin, StoreRead},
+        fact::{Fact, List, Network, Observation, StoreRead},
         finding::Finding,
         time::Timestamp,
     },
     sink::Label,
     source::{
-        answer::Answerer,
         backfill::{self, Node, store::Declared},
         cgroup::Hierarchy,
         clock,
@@ -186,21 +184,4 @@ impl Sight {
 fn is_of_this_boot(root: &Path) -> bool {
     let boot = |proc: &Path| fs::read(proc.join(BOOT_ID)).ok();
     boot(Path::new("/proc")).is_some_and(|own| boot(&root.join("proc")) == Some(own))
-}
-
-/// Answers what the engine asks, until it asks no more.
-fn answer(engine: &mut Engine, root: &HostRoot) -> Skipped {
-    let mut answerer = Answerer::new(root);
-    let at = clock::now();
-    while let Some(output) = engine.poll() {
-        let fact = match output {
-            Output::Question(Question::Container { id }) => Some(answerer.container(&id)),
-            Output::Question(Question::Pod { uid }) => answerer.pod(&uid),
-            Output::Question(_) | Output::Change(_) => None,
-        };
-        if let Some(fact) = fact {
-            engine.observe(Observation { at, origin: Origin::Listed, fact });
-        }
-    }
-    answerer.skipped
 }

@@ -15,7 +15,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{ProbeArgs, banner, hooks::Hooks, identity, place::Place};
+use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place};
 use crate::{
     agent::{Agent, AgentError, Routes},
     cli::{
@@ -30,7 +30,11 @@ use crate::{
     },
     recording::{Call, Header},
     session::Session,
-    sink::{outlet::Outlet, shelf::Shelf},
+    sink::{
+        history::{self, keep::Keeper},
+        outlet::Outlet,
+        shelf::Shelf,
+    },
     source::{
         backfill::store::Declared,
         channel::{Stop, asks, feed, stop},
@@ -59,6 +63,8 @@ pub(super) struct Start<'a> {
     pub(super) file: Option<&'a Path>,
     /// Where to keep the findings.
     pub(super) state_dir: Option<&'a Path>,
+    /// Where the history of boots is read.
+    pub(super) past: Option<&'a Path>,
     /// Whether to say which hooks there are, and what was seen in all.
     pub(super) banner: bool,
 }
@@ -70,7 +76,12 @@ impl Start<'_> {
         warn_of_absent(&stores, &place.root);
         // Before anything is hooked for it.
         let file = self.file.map(create).transpose()?;
-        let settings = Settings { hold: self.probe.hold, limits: config.limits(), ..Settings::default() };
+        let settings = Settings {
+            hold: self.probe.hold,
+            limits: config.limits(),
+            boot: config.boot(),
+            ..Settings::default()
+        };
         let header = identity::header(self.probe.node.clone(), settings);
         let probe = Probe::load(&Options {
             all_execs: self.probe.all_execs,
@@ -84,7 +95,7 @@ impl Start<'_> {
             .build()
             .context("cannot start the runtime")?;
         let Ended { session, totals, result } =
-            runtime.block_on(self.agent(place, stores, header, probe, file))?;
+            runtime.block_on(self.agent(place, stores, header, probe, (file, config.boots())))?;
         if self.banner {
             tell(&banner::end(session.summary(), &totals, clock::now().since(start)));
         }
@@ -98,7 +109,7 @@ impl Start<'_> {
         stores: Vec<Declared>,
         header: Header,
         probe: Probe,
-        file: Option<File>,
+        (file, boots): (Option<File>, usize),
     ) -> anyhow::Result<Ended> {
         let end = told_to_end()?;
         let host_root = &self.probe.host.host_root;
@@ -119,6 +130,7 @@ impl Start<'_> {
             None => None,
         };
         attached(&mut session, &hooks.reports)?;
+        recover(&mut session, &header, &place.root, self.past)?;
 
         let (feed, batches) = feed();
         let (stopper, stop) = stop();
@@ -149,7 +161,11 @@ impl Start<'_> {
             Some(dir) => Some(Shelf::open(dir, &header, process::id()).context(THREAD)?),
             None => None,
         };
-        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf };
+        let history = match self.state_dir {
+            Some(dir) => Some(Keeper::open(dir, &header, boots).context(THREAD)?),
+            None => None,
+        };
+        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf, history };
         let mut blind = None;
         let (session, result) = agent
             .run(async {
@@ -203,6 +219,22 @@ fn attached(session: &mut Session, reports: &[HookReport]) -> anyhow::Result<()>
     let at = clock::now();
     for report in reports {
         let fact = Fact::Attached(report.fact());
+        session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+    }
+    Ok(())
+}
+
+/// Tells the engine which boot this is, what was known of it before, and how the boot before it ended.
+fn recover(
+    session: &mut Session,
+    header: &Header,
+    root: &HostRoot,
+    past: Option<&Path>,
+) -> anyhow::Result<()> {
+    let past = past.map(history::read).unwrap_or_default();
+    past.troubles.iter().for_each(|trouble| say(trouble));
+    let at = clock::now();
+    for fact in boot::facts(header, root, &past) {
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
     }
     Ok(())

@@ -4,9 +4,9 @@ mod data;
 mod entry;
 mod file;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{Best, Message, Unreadable, Wanted, extract};
+use super::{Best, Message, Unreadable, Wanted, Window, extract};
 use crate::source::host::{Folder, HostRoot, Miss};
 use file::Journal;
 
@@ -15,7 +15,19 @@ const PLACES: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
 /// Files of one machine read at most: a window of minutes meets one or two.
 const FILES: usize = 8;
 
+/// Takes a message: when it was logged, what it is, and in which file it stands.
+type Tell<'a> = &'a mut dyn FnMut(u64, &str, &Path);
+
 pub(super) fn search(root: &HostRoot, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
+    each(root, wanted.window, not, &mut |at, text, file| {
+        if let Some((quality, text)) = extract::message(text, wanted) {
+            best.offer(quality, at, Message { text, source: file.to_owned() });
+        }
+    });
+}
+
+/// Every message of the window.
+pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: Tell<'_>) {
     for place in PLACES {
         let folder = match root.folder(place) {
             Ok(folder) => folder,
@@ -38,14 +50,14 @@ pub(super) fn search(root: &HostRoot, wanted: Wanted<'_>, best: &mut Best, not: 
         let is_machine = |name: &str| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         for machine in machines.iter().filter(|entry| entry.directory && is_machine(&entry.name)) {
             match folder.folder(&machine.name) {
-                Ok(folder) => files(&folder, wanted, best, not),
+                Ok(folder) => files(&folder, window, not, tell),
                 Err(why) => not.skipped.add(folder.path().join(&machine.name), why),
             }
         }
     }
 }
 
-fn files(folder: &Folder, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
+fn files(folder: &Folder, window: Window, not: &mut Unreadable, tell: Tell<'_>) {
     let entries = match folder.entries() {
         Ok(found) => found.entries,
         Err(why) => return not.skipped.add(folder.path(), why),
@@ -66,7 +78,7 @@ fn files(folder: &Folder, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreada
             }
         };
         looked = true;
-        if !journal.may_have(wanted.window) {
+        if !journal.may_have(window) {
             continue;
         }
         read += 1;
@@ -74,21 +86,11 @@ fn files(folder: &Folder, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreada
             not.skipped.add(folder.path(), Miss::TooMany(FILES));
             break;
         }
-        one(journal, &path, wanted, best, not);
+        if let Err(why) = journal.messages(window, |at, text| tell(at, text, &path)) {
+            not.skipped.add(path, why);
+        }
     }
     if looked {
         not.looked.push(folder.path().to_owned());
-    }
-}
-
-fn one(journal: Journal, path: &Path, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
-    let source: PathBuf = path.to_owned();
-    let end = journal.messages(wanted.window, |at, text| {
-        if let Some((quality, text)) = extract::message(text, wanted) {
-            best.offer(quality, at, Message { text, source: source.clone() });
-        }
-    });
-    if let Err(why) = end {
-        not.skipped.add(path, why);
     }
 }

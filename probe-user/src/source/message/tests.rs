@@ -8,7 +8,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Match, Message, TEXT, Unreadable, Wanted, Window, extract, find};
+use super::{Match, Message, TEXT, Unreadable, Wanted, Window, each, extract, find};
 use crate::source::host::{HostRoot, Miss};
 
 const CONTAINERD_1_6: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#;
@@ -139,6 +139,24 @@ fn real_journals_are_read() {
         let before = Window { from: 0, until: 1_795_240_000_000_000 };
         look(&root, Wanted { window: before, ..wanted(id) }).expect_err("no message");
     }
+}
+
+#[test]
+fn all_that_a_journal_says_can_be_had_of_a_time() {
+    let root = node();
+    fs::copy(data("compact.journal"), journal(&root)).expect("a copy");
+    let host = HostRoot::open(root.path()).expect("the root");
+    let said = |from, until| {
+        let mut said = Vec::new();
+        let not = each(&host, Window { from, until }, &mut |at, text| said.push((at, text.to_owned())));
+        assert!(not.skipped.is_none());
+        said
+    };
+    let all = said(0, u64::MAX);
+    assert!(all.len() >= 3 && all.iter().any(|(_, text)| text.contains("RunPodSandbox")));
+    let newest = all.iter().map(|(at, _)| *at).max().expect("a message");
+    assert!(said(newest, newest).iter().all(|(at, _)| *at == newest));
+    assert!(said(newest + 1, u64::MAX).is_empty());
 }
 
 #[test]

@@ -9,23 +9,23 @@ const ITEMS: usize = 64;
 /// Fields of an entry looked at: journald adds some thirty to what a program gave.
 const FIELDS: usize = 256;
 
-/// The time of an entry of the window, and its fields.
+/// The time of an entry, and its fields if it is of the window.
 pub(super) fn read(
     object: &Object,
     is_compact: bool,
     window: Window,
-) -> Result<Option<(u64, Vec<u64>)>, Miss> {
+) -> Result<(u64, Option<Vec<u64>>), Miss> {
     if object.kind != ENTRY {
         return Err(Miss::Malformed);
     }
     let time = long(&object.bytes, 24).ok_or(Miss::Malformed)?;
     if !window.has(time) {
-        return Ok(None);
+        return Ok((time, None));
     }
     let items = object.bytes.get(ITEMS..).ok_or(Miss::Malformed)?;
     // A COMPACT entry leaves the hash out that stands behind each offset.
     let width = if is_compact { 4 } else { 16 };
-    Ok(Some((time, offsets(items, width).take(FIELDS).collect())))
+    Ok((time, Some(offsets(items, width).take(FIELDS).collect())))
 }
 
 /// The offsets that begin every so many bytes.

@@ -27,6 +27,9 @@ const ENTRY_ARRAY: u8 = 6;
 const ARRAYS: usize = 64;
 /// Entries looked at of one file: the newest. journald's files end at 128 MB, some 200,000 entries.
 const ENTRIES: usize = 1 << 19;
+/// After so many in a row that are older than what is looked for, none is not. A clock that was set puts few out of
+/// order: journald begins another file when it goes back.
+const OLDER: u32 = 256;
 /// Objects read of one file.
 const OBJECTS: u32 = 1 << 20;
 /// What is read of an object at once; few are larger.
@@ -84,12 +87,19 @@ impl Journal {
         // Most fields of an entry are shared with others.
         let mut known = BTreeMap::new();
         let mut skipped = Ok(());
+        let mut older = 0;
         for at in self.entries()?.into_iter().rev() {
+            if older > OLDER {
+                break;
+            }
             let read = self.object(at, OBJECT).and_then(|entry| entry::read(&entry, self.is_compact, window));
             // One that is broken hides no other.
             let (time, fields) = match read {
-                Ok(Some(entry)) => entry,
-                Ok(None) => continue,
+                Ok((time, Some(fields))) => (time, fields),
+                Ok((time, None)) => {
+                    older = if time < window.from { older + 1 } else { 0 };
+                    continue;
+                }
                 Err(Miss::TooMany(n)) => return Err(Miss::TooMany(n)),
                 Err(why) => {
                     skipped = Err(why);

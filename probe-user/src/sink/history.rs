@@ -1,0 +1,90 @@
+//! Where the history of the node's boots lies: two files below the state directory, read here, written by a thread of
+//! the agent's.
+//!
+//! **Invariant:** what cannot be read is told and costs itself alone.
+
+#[cfg(feature = "live")]
+mod append;
+#[cfg(feature = "live")]
+pub mod keep;
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use crate::{
+    engine::boot::{Alive, Before},
+    recording::history::{Heartbeat, History, read_heartbeat},
+};
+
+/// One line for each thing new about a boot.
+pub const BOOTS: &str = "boots.jsonl";
+/// The last sign of life, replaced as a whole.
+pub const HEARTBEAT: &str = "heartbeat.json";
+
+/// Longest file taken, bytes: so many boots of so many pods are far less.
+const LONGEST: u64 = 256 << 20;
+
+/// All that is kept.
+#[derive(Debug, Default)]
+pub struct Past {
+    pub history: History,
+    pub heartbeat: Option<Heartbeat>,
+    /// What could not be read, each in one line.
+    pub troubles: Vec<String>,
+}
+
+/// Reads what is kept in `dir`; what is not there is nothing.
+#[must_use]
+pub fn read(dir: &Path) -> Past {
+    let mut past = Past::default();
+    let path = dir.join(BOOTS);
+    match bytes(&path) {
+        Ok(bytes) => past.history = History::read(&bytes),
+        Err(error) => past.troubled(&path, &error),
+    }
+    for (line, why) in &past.history.skipped {
+        past.troubles.push(format!("{}: line {line} {why}: it is passed over", path.display()));
+    }
+    let path = dir.join(HEARTBEAT);
+    match bytes(&path) {
+        Ok(bytes) if bytes.is_empty() => {}
+        Ok(bytes) => {
+            past.heartbeat = read_heartbeat(&bytes);
+            if past.heartbeat.is_none() {
+                past.troubles.push(format!("{}: not a heartbeat of sandprobe", path.display()));
+            }
+        }
+        Err(error) => past.troubled(&path, &error),
+    }
+    past
+}
+
+impl Past {
+    /// What is known of the end of the boot before this one.
+    #[must_use]
+    pub fn before(&self, boot_id: &str) -> Before {
+        let last = self.history.before(boot_id).map(|record| &record.recovery);
+        let alive = self.heartbeat.as_ref().filter(|beat| beat.boot_id != boot_id);
+        let alive = alive.map(|beat| Alive {
+            boot_id: beat.boot_id.clone(),
+            wall_ns: beat.wall_ns(),
+            pods: beat.pods.clone(),
+        });
+        Before::of(last, alive)
+    }
+
+    fn troubled(&mut self, path: &Path, error: &io::Error) {
+        if error.kind() != io::ErrorKind::NotFound {
+            self.troubles.push(format!("{}: {error}", path.display()));
+        }
+    }
+}
+
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

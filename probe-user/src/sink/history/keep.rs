@@ -1,0 +1,373 @@
+//! Keeps the history: appends a line when there is something new about this boot, and shows from time to time that the
+//! node is alive. A thread of its own writes, since a disk may be slow.
+//!
+//! **Invariant:** a directory that cannot be written costs a warning, never the agent.
+
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, oneshot};
+use tracing::warn;
+
+use super::{BOOTS, HEARTBEAT, append::Lines};
+use crate::{
+    engine::{
+        boot::{Pod, Recovery, study::LONGEST_SHUTDOWN},
+        time::Timestamp,
+    },
+    recording::{
+        Header,
+        history::{self, Heartbeat, Record},
+    },
+};
+
+/// Lines are not written more often, but for the order of a restart, which cannot wait.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often the node shows that it is alive.
+const BEAT: Duration = Duration::from_secs(10);
+/// After so many lines the file is made shorter.
+const LINES: usize = 500;
+/// Held as long as an agent lives.
+const LOCK: &str = ".boots.lock";
+
+#[derive(Debug)]
+pub struct Keeper {
+    header: Header,
+    /// The revision of what lies there.
+    kept: Option<u64>,
+    /// An order lies there.
+    ordered: bool,
+    /// When the last job was given, and the last heartbeat.
+    at: Option<Timestamp>,
+    beat_at: Option<Timestamp>,
+    jobs: mpsc::Sender<Job>,
+    /// What was to lie there does not.
+    failed: Arc<AtomicBool>,
+    ended: oneshot::Receiver<()>,
+}
+
+#[derive(Debug)]
+struct Job {
+    /// If there is something new.
+    line: Option<Vec<u8>>,
+    beat: Vec<u8>,
+}
+
+/// What there is to keep.
+pub struct Seen<'a> {
+    pub recovery: &'a Recovery,
+    pub boot_wall_ns: i64,
+    pub standing: Vec<Pod>,
+}
+
+impl Keeper {
+    /// Keeps `boots` boots in `dir`, which is made if it is not there.
+    pub fn open(dir: &Path, header: &Header, boots: usize) -> io::Result<Self> {
+        // One at a time: what comes meanwhile is newer, and goes next.
+        let (jobs, waiting) = mpsc::channel(1);
+        let (end, ended) = oneshot::channel();
+        let failed = Arc::new(AtomicBool::new(false));
+        let place =
+            Place { dir: dir.to_owned(), boots, open: None, warned: false, failed: Arc::clone(&failed) };
+        thread::Builder::new().name("history".to_owned()).spawn(move || {
+            place.work(waiting);
+            end.send(()).ok();
+        })?;
+        let header = header.clone();
+        Ok(Self { header, kept: None, ordered: false, at: None, beat_at: None, jobs, failed, ended })
+    }
+
+    /// When `keep` has something to do.
+    #[must_use]
+    pub fn due(&self, recovery: &Recovery) -> Timestamp {
+        let next = |at: Option<Timestamp>, wait| at.map_or(Timestamp::ZERO, |at| at + wait);
+        let beat = next(self.beat_at, BEAT);
+        if self.is_kept(recovery) {
+            return beat;
+        }
+        if recovery.order.is_some() && !self.ordered {
+            return next(self.at, EVERY / 100);
+        }
+        next(self.at, EVERY).min(beat)
+    }
+
+    /// Puts down what has changed, if it is time to.
+    pub fn keep<'a>(&mut self, now: Timestamp, recovery: &Recovery, seen: impl FnOnce() -> Seen<'a>) {
+        if now < self.due(recovery) {
+            return;
+        }
+        self.at = Some(now);
+        // No room: the thread is still busy with what was before, and this is tried again.
+        let Ok(room) = self.jobs.clone().try_reserve_owned() else { return };
+        if let Some(job) = self.job(now, &seen(), false) {
+            room.send(job);
+        }
+    }
+
+    /// Puts down the last of it; returns when it lies there, or cannot.
+    pub async fn finish(mut self, now: Timestamp, seen: Seen<'_>) {
+        if let Some(job) = self.job(now, &seen, true) {
+            self.jobs.send(job).await.ok();
+        }
+        // The thread ends when the last sender is gone.
+        drop(self.jobs);
+        self.ended.await.ok();
+    }
+
+    fn job(&mut self, now: Timestamp, seen: &Seen<'_>, ended: bool) -> Option<Job> {
+        let recovery = seen.recovery;
+        // While the node goes down its pods go too: those that were there at the order are to be back.
+        let order = recovery.order.as_ref().filter(|order| now <= order.at + LONGEST_SHUTDOWN);
+        let pods = order.map_or(&seen.standing, |order| &order.pods);
+        let beat = Heartbeat {
+            boot_id: self.header.boot_id.clone(),
+            boot_wall_ns: seen.boot_wall_ns,
+            at: now,
+            ended,
+            pods: pods.clone(),
+        };
+        let beat = history::heartbeat(&beat).ok()?;
+        self.beat_at = Some(now);
+        if self.is_kept(recovery) {
+            return Some(Job { line: None, beat });
+        }
+        self.failed.store(false, Ordering::Relaxed);
+        let record = Record {
+            made_by: self.header.made_by.clone(),
+            node: self.header.node.clone(),
+            recovery: recovery.clone(),
+        };
+        let line = history::line(&record).ok()?;
+        self.kept = Some(recovery.revision);
+        self.ordered = recovery.order.is_some();
+        Some(Job { line: Some(line), beat })
+    }
+
+    fn is_kept(&self, recovery: &Recovery) -> bool {
+        self.kept == Some(recovery.revision) && !self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// The directory, as the thread has it.
+struct Place {
+    dir: PathBuf,
+    boots: usize,
+    open: Option<Open>,
+    warned: bool,
+    failed: Arc<AtomicBool>,
+}
+
+struct Open {
+    lines: Lines<File>,
+    /// Written since the file was made shorter.
+    n: usize,
+    lock: File,
+}
+
+impl Place {
+    fn work(mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(Job { line, beat }) = jobs.blocking_recv() {
+            let opened = self.open();
+            let kept = match &line {
+                Some(line) => opened.and_then(|()| self.append(line)),
+                None => opened,
+            };
+            // A heartbeat that failed is followed by another anyway.
+            if line.is_some() {
+                self.failed.store(kept.is_err(), Ordering::Relaxed);
+            }
+            let done = kept.and_then(|()| self.replace(HEARTBEAT, &beat));
+            match done {
+                Ok(()) => self.warned = false,
+                Err(_) if self.warned => {}
+                Err(error) => {
+                    self.warned = true;
+                    let dir = self.dir.display();
+                    warn!(%error, %dir, "the history of boots cannot be kept (--state-dir)");
+                }
+            }
+        }
+    }
+
+    /// Of two agents the second keeps nothing.
+    fn open(&mut self) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.n < LINES) {
+            return Ok(());
+        }
+        let lock = match self.open.take() {
+            Some(open) => open.lock,
+            None => {
+                DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+                let lock = ours(File::options().write(true).create(true)).open(self.dir.join(LOCK))?;
+                lock.try_lock().map_err(|error| match error {
+                    TryLockError::Error(error) => error,
+                    TryLockError::WouldBlock => io::Error::other("another sandprobe keeps it there"),
+                })?;
+                lock
+            }
+        };
+        let path = self.dir.join(BOOTS);
+        let mut bytes = match super::bytes(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if let Some(less) = history::compact(&bytes, self.boots) {
+            // With no room for the shorter one the longer one serves.
+            if self.replace(BOOTS, &less).is_ok() {
+                bytes = less;
+            }
+        }
+        let file = ours(File::options().append(true).create(true)).open(&path)?;
+        let torn = bytes.last().is_some_and(|byte| *byte != b'\n');
+        self.open = Some(Open { lines: Lines::new(file, bytes.len() as u64, torn), n: 0, lock });
+        Ok(())
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.n += 1;
+        open.lines.append(line)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = self.dir.join(format!(".{name}.new"));
+        let mut file = ours(File::options().write(true).create(true).truncate(true)).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, self.dir.join(name))?;
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+/// For its owner alone: it names what ran on the node.
+fn ours(options: &mut fs::OpenOptions) -> &fs::OpenOptions {
+    options.mode(0o600)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, time::Duration};
+
+    use tokio::runtime;
+
+    use super::{Keeper, Seen};
+    use crate::{
+        engine::{
+            Settings,
+            boot::{BootRead, Kind, Order, Pod, Recovery},
+            time::Timestamp,
+        },
+        recording::Header,
+        sink::history::{BOOTS, read},
+    };
+
+    fn header(boot_id: &str) -> Header {
+        Header {
+            made_by: "0".to_owned(),
+            node: "n".to_owned(),
+            boot_id: boot_id.to_owned(),
+            kernel: "6".to_owned(),
+            boot_wall_ns: 1,
+            settings: Settings::default(),
+        }
+    }
+
+    fn recovery(boot_id: &str, revision: u64) -> Recovery {
+        let boot = BootRead { boot_id: boot_id.to_owned(), ..BootRead::default() };
+        Recovery { boot: Some(boot), revision, ..Recovery::default() }
+    }
+
+    fn pod(name: &str) -> Pod {
+        Pod { namespace: Some("d".to_owned()), name: Some(name.to_owned()), uid: None, kind: Kind::Service }
+    }
+
+    fn finish(keeper: Keeper, recovery: &Recovery, standing: Vec<Pod>) {
+        let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(keeper.finish(Timestamp(9), Seen { recovery, boot_wall_ns: 1, standing }));
+    }
+
+    fn open(dir: &Path, boot_id: &str) -> Keeper {
+        Keeper::open(dir, &header(boot_id), 3).expect("a thread")
+    }
+
+    #[test]
+    fn one_boot_after_the_other_is_kept_and_the_first_are_forgotten() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path().join("deep/er");
+        for boot in ["a", "b", "c", "d", "e"] {
+            finish(open(&dir, boot), &recovery(boot, 1), vec![pod("web")]);
+        }
+        let past = read(&dir);
+        let ids: Vec<&str> = past.history.records.iter().map(|it| it.boot_id()).collect();
+        // The last one came after the file was made shorter.
+        assert_eq!(ids, ["b", "c", "d", "e"]);
+        assert!(past.troubles.is_empty(), "{:?}", past.troubles);
+        let before = past.before("f");
+        assert_eq!((before.boot_id.as_deref(), before.pods), (Some("e"), Some(vec![pod("web")])));
+        assert_eq!((before.ordered, before.alive_wall_ns), (None, Some(10)));
+        // The agent began anew within the boot.
+        assert_eq!(past.before("e").boot_id.as_deref(), Some("d"));
+        assert_eq!(past.before("e").pods, None);
+    }
+
+    #[test]
+    fn an_order_is_put_down_at_once_with_the_pods_of_then() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut keeper = open(dir.path(), "a");
+        let mut known = recovery("a", 1);
+        let seen = |recovery| Seen { recovery, boot_wall_ns: 1, standing: vec![] };
+        assert_eq!(keeper.due(&known), Timestamp::ZERO);
+        keeper.keep(Timestamp(1), &known, || seen(&known));
+        assert_eq!(keeper.due(&known), Timestamp(1) + Duration::from_secs(10));
+        known.revision = 2;
+        assert_eq!(keeper.due(&known), Timestamp(1) + Duration::from_secs(1));
+        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), pods: vec![pod("web")] });
+        assert!(keeper.due(&known) <= Timestamp(1) + Duration::from_millis(10));
+        finish(keeper, &known, vec![]);
+        let past = read(dir.path());
+        assert_eq!(past.heartbeat.as_ref().map(|it| it.pods.clone()), Some(vec![pod("web")]));
+        let before = past.before("b");
+        assert_eq!(before.ordered.map(|it| (it.by, it.wall_ns)), Some(("reboot".to_owned(), 5)));
+    }
+
+    #[test]
+    fn what_a_power_cut_left_is_told_and_the_next_line_is_whole() {
+        let dir = tempfile::tempdir().expect("a folder");
+        finish(open(dir.path(), "a"), &recovery("a", 1), vec![]);
+        let path = dir.path().join(BOOTS);
+        let mut bytes = fs::read(&path).expect("the file");
+        bytes.extend(b"{\"sum\":\"00");
+        fs::write(&path, &bytes).expect("written");
+        fs::write(dir.path().join("heartbeat.json"), b"\0\0\0").expect("written");
+        let troubles = read(dir.path()).troubles;
+        assert_eq!(troubles.len(), 2, "{troubles:?}");
+        assert!(troubles[0].ends_with("line 2 was cut off while it was written: it is passed over"));
+        finish(open(dir.path(), "b"), &recovery("b", 1), vec![]);
+        let past = read(dir.path());
+        assert_eq!((past.history.records.len(), past.troubles.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_second_agent_and_a_place_that_cannot_be_written_harm_nobody() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let lock = fs::File::create(dir.path().join(".boots.lock")).expect("a file");
+        lock.try_lock().expect("free");
+        finish(open(dir.path(), "a"), &recovery("a", 1), vec![]);
+        assert!(!dir.path().join(BOOTS).exists());
+        lock.unlock().expect("held");
+        finish(open(&dir.path().join(".boots.lock/below"), "a"), &recovery("a", 1), vec![]);
+        finish(open(dir.path(), "a"), &recovery("a", 1), vec![]);
+        assert!(dir.path().join(BOOTS).exists());
+    }
+}

@@ -1,0 +1,212 @@
+//! When the restart was ordered that led to this boot, where no agent saw it: the journal, or `/var/log/wtmp`.
+//!
+//! systemd-logind says in the journal when it begins to shut down, whoever asked it to. To wtmp, what shuts a node down writes a record (`RUN_LVL`, by `shutdown`) late, when services have ended: the order was at
+//! that time or before. Distributions that no longer keep wtmp, as its times end in 2038, have none.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+
+use super::{
+    host::{HostRoot, Miss},
+    message::{self, TEXT, Window},
+};
+use crate::engine::boot::{Ordered, Source};
+
+const WTMP: &str = "/var/log/wtmp";
+/// Bytes read of its end.
+const END: u64 = 8 << 20;
+
+/// `struct utmp` of glibc (bits/utmp.h): its times have 32 bits where a 32-bit ABI had to read them too, and 64
+/// elsewhere.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    size: usize,
+    time: usize,
+    wide: bool,
+}
+
+const NARROW: Layout = Layout { size: 384, time: 340, wide: false };
+const WIDE: Layout = Layout { size: 400, time: 344, wide: true };
+const OWN: Layout =
+    if cfg!(any(target_arch = "aarch64", target_arch = "loongarch64")) { WIDE } else { NARROW };
+
+/// `ut_type`, `ut_line` and `ut_user`.
+const TYPE: usize = 0;
+const USER: std::ops::Range<usize> = 44..76;
+const RUN_LVL: i16 = 1;
+const BOOT_TIME: i16 = 2;
+
+/// So far a record of the boot may be from the boot itself: it is made when the file system is there, with a clock that
+/// may just have been set.
+const NEAR_NS: i64 = 10 * 60 * 1_000_000_000;
+
+/// How logind begins its word on a shutdown (systemd, `logind-action.c`, `log_message`).
+const LOGIND: [&str; 3] = ["System is rebooting", "System is powering down", "System is halting"];
+/// So long before the boot it is looked for; a shutdown that takes longer is none.
+const LONGEST_NS: i64 = 60 * 60 * 1_000_000_000;
+/// The hardware's clock counts seconds.
+const SLACK_NS: i64 = 2_000_000_000;
+
+/// The shutdown that led to this boot, if it was written down.
+#[must_use]
+pub fn ordered(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
+    logged(root, boot_wall_ns).or_else(|| recorded(root, boot_wall_ns))
+}
+
+/// The last that logind began before the boot.
+fn logged(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
+    let micros = |ns: i64| ns.max(0).unsigned_abs() / 1000;
+    let window = Window {
+        from: micros(boot_wall_ns.saturating_sub(LONGEST_NS)),
+        until: micros(boot_wall_ns.saturating_add(SLACK_NS)),
+    };
+    let mut last: Option<(u64, String)> = None;
+    // What cannot be read tells nothing.
+    let _unreadable = message::each(root, window, &mut |at, text| {
+        if is_order(text) && last.as_ref().is_none_or(|(known, _)| at > *known) {
+            last = Some((at, text.chars().take(TEXT).collect()));
+        }
+    });
+    let (at, text) = last?;
+    let wall_ns = i64::try_from(at).ok()?.checked_mul(1000)?;
+    Some(Ordered { wall_ns, by: format!("systemd-logind: {text}"), source: Source::Journal })
+}
+
+fn is_order(text: &str) -> bool {
+    LOGIND.iter().any(|begin| text.starts_with(begin))
+}
+
+fn recorded(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
+    let bytes = end(root, OWN).ok()?;
+    let wall_ns = shutdown(&bytes, OWN, boot_wall_ns)?;
+    Some(Ordered { wall_ns, by: format!("shutdown record in {WTMP}"), source: Source::Wtmp })
+}
+
+/// The last whole records.
+fn end(root: &HostRoot, layout: Layout) -> Result<Vec<u8>, Miss> {
+    let mut file = root.plain(WTMP)?;
+    let size = file.seek(SeekFrom::End(0))?;
+    let record = layout.size as u64;
+    let whole = size / record;
+    let from = whole.saturating_sub(END / record) * record;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(END).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The time of the record of a shutdown that no other boot has followed.
+fn shutdown(bytes: &[u8], layout: Layout, boot_wall_ns: i64) -> Option<i64> {
+    let mut last = None;
+    let mut of_last_boot = None;
+    for record in bytes.chunks_exact(layout.size) {
+        let Some(at) = time(record, layout) else { continue };
+        match kind(record) {
+            Some(RUN_LVL) if user(record) == b"shutdown" => last = Some(at),
+            Some(BOOT_TIME) => of_last_boot = Some((at, last.take())),
+            _ => {}
+        }
+    }
+    // This boot has no record yet; or the last one is its.
+    last.or_else(|| of_last_boot.filter(|(at, _)| at.abs_diff(boot_wall_ns) <= NEAR_NS.unsigned_abs())?.1)
+}
+
+fn kind(record: &[u8]) -> Option<i16> {
+    Some(i16::from_ne_bytes(*record.get(TYPE..)?.first_chunk()?))
+}
+
+fn user(record: &[u8]) -> &[u8] {
+    record.get(USER).and_then(|user| user.split(|byte| *byte == 0).next()).unwrap_or_default()
+}
+
+/// `ut_tv`, ns since the epoch.
+fn time(record: &[u8], layout: Layout) -> Option<i64> {
+    let at = record.get(layout.time..)?;
+    let (seconds, micros) = if layout.wide {
+        (i64::from_ne_bytes(*at.first_chunk()?), i64::from_ne_bytes(*at.get(8..)?.first_chunk()?))
+    } else {
+        let narrow = |at: &[u8]| Some(i64::from(i32::from_ne_bytes(*at.first_chunk()?)));
+        (narrow(at)?, narrow(at.get(4..)?)?)
+    };
+    seconds.checked_mul(1_000_000_000)?.checked_add(micros.checked_mul(1_000)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::{BOOT_TIME, Layout, NARROW, OWN, RUN_LVL, WIDE, is_order, ordered, shutdown};
+    use crate::{engine::boot::Source, source::host::HostRoot};
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn record(layout: Layout, kind: i16, user: &str, seconds: i32) -> Vec<u8> {
+        let mut bytes = vec![0; layout.size];
+        bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+        bytes[44..44 + user.len()].copy_from_slice(user.as_bytes());
+        if layout.wide {
+            bytes[layout.time..layout.time + 8].copy_from_slice(&i64::from(seconds).to_ne_bytes());
+        } else {
+            bytes[layout.time..layout.time + 4].copy_from_slice(&seconds.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn file(layout: Layout, records: &[(i16, &str, i32)]) -> Vec<u8> {
+        records.iter().flat_map(|(kind, user, at)| record(layout, *kind, user, *at)).collect()
+    }
+
+    #[test]
+    fn the_shutdown_before_this_boot_is_found_and_no_other() {
+        for layout in [NARROW, WIDE] {
+            let find = |records: &[(i16, &str, i32)], boot: i64| {
+                shutdown(&file(layout, records), layout, boot * SECOND).map(|at| at / SECOND)
+            };
+            let (up, down, login) = ((BOOT_TIME, "reboot"), (RUN_LVL, "shutdown"), (7, "root"));
+            let at = |(kind, user): (i16, &'static str), at: i32| (kind, user, at);
+            // In order, with this boot's own record and before it is made.
+            let known = [at(up, 1000), at(login, 1500), at(down, 9000), at(up, 9030)];
+            assert_eq!(find(&known, 9020), Some(9000));
+            assert_eq!(find(&known[..3], 9020), Some(9000));
+            // The power went: what was ordered before the boot before is not what ended it.
+            assert_eq!(find(&known, 20_000), None);
+            assert_eq!(find(&[at(up, 1000), at(login, 1500), at(up, 9030)], 9020), None);
+            assert_eq!(find(&[at((RUN_LVL, "runlevel"), 8000)], 9020), None);
+        }
+    }
+
+    #[test]
+    fn logind_says_how_it_ends() {
+        for order in
+            ["System is rebooting.", "System is rebooting with kexec.", "System is powering down (now)."]
+        {
+            assert!(is_order(order), "{order}");
+        }
+        for other in ["System is up", "Suspending system...", "the System is rebooting."] {
+            assert!(!is_order(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_it_has_no_answer() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = HostRoot::open(dir.path()).expect("the root");
+        assert_eq!(ordered(&root, 0), None);
+        fs::create_dir_all(dir.path().join("var/log")).expect("a folder");
+        // A record that was torn is none.
+        let mut bytes = file(OWN, &[(RUN_LVL, "shutdown", 5)]);
+        bytes.extend([0; 17]);
+        fs::write(dir.path().join("var/log/wtmp"), bytes).expect("a file");
+        let found = ordered(&root, 6 * SECOND).expect("a shutdown");
+        assert_eq!((found.wall_ns, found.source), (5 * SECOND, Source::Wtmp));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            shutdown(&bytes, NARROW, 0);
+            shutdown(&bytes, WIDE, 0);
+        }
+    }
+}
