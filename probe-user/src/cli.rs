@@ -3,6 +3,7 @@
 //! **Invariant:** an error is one line on standard error; the exit code says which kind it is.
 
 mod args;
+mod boot;
 #[cfg(feature = "live")]
 mod doctor;
 mod finding;
@@ -61,6 +62,8 @@ enum Command {
     /// Look once for addresses that no sandbox has, on a node where sandprobe never ran; needs no hooks
     #[cfg(feature = "live")]
     Leaks(leaks::Leaks),
+    /// Say what each restart of this node cost, from the order to the last pod that was back
+    Boot(boot::Boot),
     /// Say what sandprobe can see on this node, how, and what to change to see more
     #[cfg(feature = "live")]
     Doctor(doctor::Doctor),
@@ -74,7 +77,7 @@ impl Command {
             Self::Run(live::Run { probe, .. })
             | Self::Watch(live::Watch { probe, .. })
             | Self::Record(live::Record { probe, .. }) => probe.verbose(),
-            Self::Replay(_) | Self::Findings(_) | Self::Explain(_) => 0,
+            Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Boot(_) => 0,
             #[cfg(feature = "live")]
             Self::Pods(_) | Self::Leaks(_) | Self::Doctor(_) => 0,
         }
@@ -116,6 +119,7 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Findings(findings) => findings.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Boot(boot) => boot.run(cli.verbose > 0),
         #[cfg(feature = "live")]
         Command::Pods(pods) => pods.run(),
         #[cfg(feature = "live")]

@@ -1,0 +1,131 @@
+//! `sandprobe boot`: what each restart of this node cost.
+
+mod json;
+mod replayed;
+mod table;
+#[cfg(feature = "live")]
+mod this;
+mod word;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::anyhow;
+use clap::Args;
+
+#[cfg(feature = "live")]
+use super::args::{ConfigArgs, HostArgs};
+use super::{
+    Done,
+    args::{Form, StateArgs},
+    output, say,
+};
+use crate::{
+    engine::{
+        boot::{Recovery, study::Study},
+        time::Timestamp,
+    },
+    sink::history,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct Boot {
+    /// Tell of the boots that these recordings are of, in this order; needs no root and no history
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "state_dir")]
+    replay: Vec<PathBuf>,
+
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    state: StateArgs,
+
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    host: HostArgs,
+
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// One row.
+struct Row {
+    node: String,
+    recovery: Recovery,
+    study: Study,
+    now: Timestamp,
+}
+
+impl Row {
+    /// `now`: until when it is known that nothing else happened.
+    fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
+        let study = Study::of(&recovery, now.max(recovery.seen_until));
+        Self { node, recovery, study, now }
+    }
+
+    /// The same by another quiet time than the agent's.
+    fn by(self, quiet: Duration) -> Self {
+        Self::new(self.node, Recovery { quiet, ..self.recovery }, self.now)
+    }
+}
+
+impl Boot {
+    pub(super) fn run(&self, verbose: bool) -> anyhow::Result<Done> {
+        let (rows, is_whole) =
+            if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
+        let rows: Vec<Row> = match self.quiet()? {
+            Some(quiet) => rows.into_iter().map(|row| row.by(quiet)).collect(),
+            None => rows,
+        };
+        let mut bytes = match self.output {
+            Form::Text => table::text(&rows, verbose).into_bytes(),
+            Form::Json => json::lines(&rows)?,
+        };
+        output::write(&mut bytes)?;
+        Ok(if is_whole { Done::Whole } else { Done::Part })
+    }
+
+    /// The quiet time that was asked for, if one was.
+    #[cfg(feature = "live")]
+    fn quiet(&self) -> anyhow::Result<Option<Duration>> {
+        Ok(self.config.load()?.0.boot_quiet)
+    }
+
+    #[cfg(not(feature = "live"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
+    fn quiet(&self) -> anyhow::Result<Option<Duration>> {
+        Ok(None)
+    }
+
+    /// Those of the history, and this one.
+    fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
+        let dir = self.state.dir();
+        let past = dir.map(history::read).unwrap_or_default();
+        past.troubles.iter().for_each(|trouble| say(trouble));
+        let is_whole = past.troubles.is_empty();
+        #[cfg(feature = "live")]
+        let this = Some(self.this(&past));
+        #[cfg(not(feature = "live"))]
+        let this: Option<anyhow::Result<Row>> = None;
+        let mut rows: Vec<Row> = Vec::new();
+        for record in past.history.records {
+            let beat = past.heartbeat.as_ref().filter(|beat| beat.boot_id == record.boot_id());
+            let now = beat.map_or(Timestamp::ZERO, |beat| beat.at);
+            rows.push(Row::new(record.node, record.recovery, now));
+        }
+        let id = |row: &Row| row.recovery.boot.as_ref().map(|boot| boot.boot_id.clone());
+        match this {
+            Some(Ok(row)) if !rows.iter().any(|known| id(known) == id(&row)) => rows.push(row),
+            Some(Err(error)) => say(&format!("this boot is not told of: {error:#}")),
+            Some(Ok(_)) | None => {}
+        }
+        if rows.is_empty() {
+            let place = dir.map_or_else(|| "--state-dir none".to_owned(), |dir| dir.display().to_string());
+            return Err(anyhow!(
+                "no history of boots ({place}): sandprobe run keeps one; or give recordings with --replay"
+            ));
+        }
+        Ok((rows, is_whole))
+    }
+}

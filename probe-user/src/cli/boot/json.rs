@@ -1,0 +1,263 @@
+//! Boots for programs: one JSON object a line, and one for the mean (docs/boot.md).
+
+use serde::Serialize;
+
+use super::{Row, word};
+use crate::engine::{
+    boot::{
+        Back, Kind, Mark, Ordered, Pod, Source,
+        average::{Average, average},
+        study::{COLUMNS, Close, NoOrder, Study, Zero},
+    },
+    time::Timestamp,
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Boot(Box<Boot<'a>>),
+    Average(Box<Mean>),
+}
+
+/// Numbers of 64 bits are decimal strings; what is not known is absent.
+#[derive(Serialize)]
+struct Boot<'a> {
+    node: &'a str,
+    boot_id: &'a str,
+    kernel: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    boot_wall_ns: Option<String>,
+    /// From where the rest counts: `order`, or `kernel` and why.
+    zero: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_order: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<Order<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_heartbeat_wall_ns: Option<String>,
+    columns: Columns,
+    periods: Periods,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_ns: Option<String>,
+    /// `all`, `quiet` or `open`.
+    close: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<Vec<String>>,
+    cni: Cni<'a>,
+    /// The agent came after the runtime.
+    late: bool,
+    milestones: Vec<Milestone>,
+    pods: Vec<PodLine>,
+}
+
+#[derive(Serialize)]
+struct Order<'a> {
+    by: &'a str,
+    wall_ns: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_boot_ns: Option<String>,
+    source: &'static str,
+    precision_ns: String,
+}
+
+#[derive(Serialize)]
+struct Columns {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubelet_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    static_pod_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_service_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_service_ns: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Periods {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    third_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fourth_ns: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Cni<'a> {
+    failed: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugin: Option<&'a str>,
+    lost_ns: String,
+}
+
+#[derive(Serialize)]
+struct Milestone {
+    name: &'static str,
+    /// Of boot time.
+    boot_ns: String,
+    source: &'static str,
+    precision_ns: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PodLine {
+    pod: String,
+    kind: &'static str,
+    /// What tells the kind.
+    kind_by: &'static str,
+    boot_ns: String,
+    source: &'static str,
+}
+
+#[derive(Serialize)]
+struct Mean {
+    boots: usize,
+    columns: Columns,
+    periods: Periods,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_ns: Option<String>,
+}
+
+pub(super) fn lines(rows: &[Row]) -> serde_json::Result<Vec<u8>> {
+    let Average { boots, columns, differences, whole } = average(rows.iter().map(|row| &row.study));
+    let mean =
+        Mean { boots, columns: Columns::of(columns), periods: Periods::of(differences), whole_ns: ns(whole) };
+    let rows = rows.iter().map(|row| Line::Boot(Box::new(boot(row))));
+    let mut bytes = Vec::new();
+    for line in rows.chain([Line::Average(Box::new(mean))]) {
+        serde_json::to_writer(&mut bytes, &line)?;
+        bytes.push(b'\n');
+    }
+    Ok(bytes)
+}
+
+fn ns(ns: Option<i64>) -> Option<String> {
+    ns.map(|ns| ns.to_string())
+}
+
+impl Columns {
+    fn of(columns: [Option<i64>; COLUMNS]) -> Self {
+        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] = columns.map(ns);
+        Self { kubelet_ns, static_pod_ns, first_service_ns, last_service_ns }
+    }
+}
+
+impl Periods {
+    fn of(periods: [Option<i64>; COLUMNS]) -> Self {
+        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(ns);
+        Self { first_ns, second_ns, third_ns, fourth_ns }
+    }
+}
+
+fn boot(row: &Row) -> Boot<'_> {
+    let study = &row.study;
+    let boot = row.recovery.boot.as_ref();
+    let (zero, no_order, order) = zero(study);
+    let (close, missing) = match &study.close {
+        Close::All { .. } => ("all", Some(&[][..])),
+        Close::Quiet { missing, .. } => ("quiet", missing.as_deref()),
+        Close::Open { missing, .. } => ("open", missing.as_deref()),
+    };
+    Boot {
+        node: &row.node,
+        boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
+        kernel: boot.map(|boot| boot.kernel.as_str()).unwrap_or_default(),
+        boot_wall_ns: ns(boot.map(|boot| boot.boot_wall_ns)),
+        zero,
+        no_order,
+        order,
+        last_heartbeat_wall_ns: ns(boot.and_then(|boot| boot.before.alive_wall_ns)),
+        columns: Columns::of(study.columns),
+        periods: Periods::of(study.periods),
+        whole_ns: ns(study.whole),
+        close,
+        missing: missing.map(|pods: &[Pod]| pods.iter().map(word::name).collect()),
+        cni: Cni {
+            failed: study.cni.failed,
+            plugin: study.cni.plugin.as_deref(),
+            lost_ns: study.cni.lost.as_nanos().to_string(),
+        },
+        late: study.is_late,
+        milestones: milestones(study),
+        pods: row.recovery.pods.iter().map(pod).collect(),
+    }
+}
+
+fn zero(study: &Study) -> (&'static str, Option<&'static str>, Option<Order<'_>>) {
+    fn told(ordered: &Ordered, before_ns: Option<i64>) -> Option<Order<'_>> {
+        Some(Order {
+            by: &ordered.by,
+            wall_ns: ordered.wall_ns.to_string(),
+            before_boot_ns: ns(before_ns),
+            source: source(ordered.source),
+            precision_ns: precision(ordered.source),
+        })
+    }
+    match &study.zero {
+        Zero::Order { ordered, before_ns } => ("order", None, told(ordered, Some(*before_ns))),
+        Zero::Kernel(NoOrder::NoHistory) => ("kernel", Some("no_history"), None),
+        Zero::Kernel(NoOrder::NotSeen { .. }) => ("kernel", Some("not_seen"), None),
+        Zero::Kernel(NoOrder::Outlived(ordered)) => ("kernel", Some("outlived"), told(ordered, None)),
+        Zero::Kernel(NoOrder::NotComparable(ordered)) => {
+            ("kernel", Some("not_comparable"), told(ordered, None))
+        }
+    }
+}
+
+fn milestones(study: &Study) -> Vec<Milestone> {
+    let back = |back: &Option<Back>| back.as_ref().map(|back| (back.mark, Some(word::name(&back.pod))));
+    let bare = |mark: Option<Mark>| mark.map(|mark| (mark, None));
+    let all = [
+        ("kernel_start", bare(Some(Mark { at: Timestamp::ZERO, source: Source::Boot }))),
+        ("init_started", bare(study.init)),
+        ("runtime_started", bare(study.runtime)),
+        ("kubelet_started", bare(study.kubelet)),
+        ("first_static_pod", back(&study.first_static)),
+        ("cni_first_success", bare(study.cni.first)),
+        ("first_service_pod", back(&study.first_service)),
+        ("last_service_pod", back(&study.last_service)),
+    ];
+    let known = all.into_iter().filter_map(|(name, found)| found.map(|(mark, pod)| (name, mark, pod)));
+    known
+        .map(|(name, mark, pod)| Milestone {
+            name,
+            boot_ns: mark.at.0.to_string(),
+            source: source(mark.source),
+            precision_ns: precision(mark.source),
+            pod,
+        })
+        .collect()
+}
+
+fn pod(back: &Back) -> PodLine {
+    PodLine {
+        pod: word::name(&back.pod),
+        kind: match back.pod.kind {
+            Kind::Static => "static",
+            Kind::System => "system",
+            Kind::Service => "service",
+        },
+        kind_by: back.pod.kind_by(),
+        boot_ns: back.mark.at.0.to_string(),
+        source: source(back.mark.source),
+    }
+}
+
+fn source(source: Source) -> &'static str {
+    match source {
+        Source::Boot => "boot",
+        Source::Hook => "hook",
+        Source::ProcStart => "proc_start",
+        Source::FileTime => "file_time",
+        Source::Journal => "journal",
+        Source::Wtmp => "wtmp",
+    }
+}
+
+fn precision(source: Source) -> String {
+    source.precision().as_nanos().to_string()
+}

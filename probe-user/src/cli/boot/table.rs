@@ -1,0 +1,335 @@
+//! The recovery study's table: a row a boot, then the mean and the difference of each column to the one before.
+
+use super::{
+    Row,
+    word::{self, rounded_ms},
+};
+use crate::{
+    cli::table::aligned,
+    engine::{
+        boot::{
+            Mark, Pod, Source,
+            average::average,
+            study::{COLUMNS, Study, Zero},
+        },
+        time::Timestamp,
+    },
+};
+
+const CELLS: usize = 11;
+const HEADINGS: [&str; CELLS] = [
+    "BOOT (UTC)",
+    "KERNEL",
+    "KUBELET",
+    "STATIC POD",
+    "FIRST SERVICE",
+    "LAST SERVICE",
+    "1",
+    "2",
+    "3",
+    "4",
+    "WHOLE",
+];
+const CAPTION: &str =
+    "ms from the order of the restart (* from the kernel's start), and the periods between, s\n";
+
+pub(super) fn text(rows: &[Row], verbose: bool) -> String {
+    let mut cells: Vec<[String; CELLS]> = rows.iter().map(cells).collect();
+    let mean = average(rows.iter().map(|row| &row.study));
+    if mean.boots > 1 {
+        let name = format!("Avg of {}", mean.boots);
+        cells.push(line(name, &mean.columns, &mean.differences, mean.whole));
+        let nothing = [None; COLUMNS];
+        cells.push(line("Diff".to_owned(), &mean.differences, &nothing, None));
+    }
+    let mut text = CAPTION.to_owned() + &aligned(HEADINGS, &cells);
+    for row in rows {
+        text += &format!("\n{}\n", title(row));
+        for line in notes(row) {
+            text += &format!("  {line}\n");
+        }
+        if verbose {
+            let listed = aligned(["MILESTONE", "AFTER BOOT", "PRECISION", "SOURCE", ""], &milestones(row));
+            for line in listed.lines() {
+                text += &format!("  {line}\n");
+            }
+        }
+    }
+    text
+}
+
+fn is_from_order(study: &Study) -> bool {
+    matches!(study.zero, Zero::Order { .. })
+}
+
+fn began(row: &Row) -> String {
+    row.recovery.boot.as_ref().map_or_else(|| "unknown".to_owned(), |boot| word::wall(boot.boot_wall_ns))
+}
+
+fn cells(row: &Row) -> [String; CELLS] {
+    let star = if is_from_order(&row.study) { "" } else { " *" };
+    let mut cells = line(began(row) + star, &row.study.columns, &row.study.periods, row.study.whole);
+    cells[1] = row.recovery.boot.as_ref().map(|boot| boot.kernel.clone()).unwrap_or_default();
+    cells
+}
+
+fn line(
+    name: String,
+    columns: &[Option<i64>; COLUMNS],
+    periods: &[Option<i64>; COLUMNS],
+    whole: Option<i64>,
+) -> [String; CELLS] {
+    let told = |ns: Option<i64>, form: fn(i64) -> String| ns.map_or_else(|| "-".to_owned(), form);
+    let [kubelet, of_static, first, last] = columns.map(|ns| told(ns, |ns| rounded_ms(ns).to_string()));
+    let [one, two, three, four] = periods.map(|ns| told(ns, word::hundredths));
+    let whole = told(whole, word::hundredths);
+    [name, String::new(), kubelet, of_static, first, last, one, two, three, four, whole]
+}
+
+fn title(row: &Row) -> String {
+    let boot = row.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default();
+    format!("{} {} {boot}", began(row), row.node).trim_end().to_owned()
+}
+
+fn notes(row: &Row) -> Vec<String> {
+    let study = &row.study;
+    let mut lines = vec![word::zero(&study.zero, row.recovery.boot.as_ref())];
+    if study.cni.failed > 0 {
+        let by = study.cni.plugin.as_deref().unwrap_or("a plugin");
+        let until =
+            if study.cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
+        lines.push(format!(
+            "CNI: ADD failed {} times {until} ({by}): {} lost",
+            study.cni.failed,
+            word::span(study.cni.lost)
+        ));
+    }
+    lines.push(word::close(&study.close));
+    if study.is_late {
+        let since = row.recovery.watched_since.unwrap_or_default();
+        lines.push(format!(
+            "the agent began to look {} after the boot: what was before is known from files, if at all",
+            after(since)
+        ));
+    }
+    lines
+}
+
+fn after(at: Timestamp) -> String {
+    word::seconds(i64::try_from(at.0).unwrap_or(i64::MAX))
+}
+
+/// In the order of their times; the restart's order is before all.
+fn milestones(row: &Row) -> Vec<[String; 5]> {
+    let study = &row.study;
+    let cells = |name: &str, when: String, source: Source, detail: String| {
+        [name.to_owned(), when, word::precision(source).to_owned(), word::source(source).to_owned(), detail]
+    };
+    let mut marks: Vec<(Mark, [String; 5])> = Vec::new();
+    let mut tell = |name: &str, mark: Option<Mark>, pod: Option<&Pod>| {
+        if let Some(mark) = mark {
+            let pod = pod.map(|pod| format!("{} ({})", word::name(pod), word::kind(pod))).unwrap_or_default();
+            marks.push((mark, cells(name, after(mark.at), mark.source, pod)));
+        }
+    };
+    tell("kernel start", Some(Mark { at: Timestamp::ZERO, source: Source::Boot }), None);
+    tell("init started", study.init, None);
+    tell("runtime started", study.runtime, None);
+    tell("kubelet started", study.kubelet, None);
+    tell("first CNI success", study.cni.first, None);
+    for (name, back) in [
+        ("first static pod", &study.first_static),
+        ("first service pod", &study.first_service),
+        ("last service pod", &study.last_service),
+    ] {
+        let back = back.as_ref();
+        tell(name, back.map(|back| back.mark), back.map(|back| &back.pod));
+    }
+    marks.sort_by_key(|(mark, _)| mark.at);
+    let order = match &study.zero {
+        Zero::Order { ordered, before_ns } => {
+            let when = word::seconds(before_ns.saturating_neg());
+            Some(cells("reboot ordered", when, ordered.source, ordered.by.clone()))
+        }
+        Zero::Kernel(_) => None,
+    };
+    order.into_iter().chain(marks.into_iter().map(|(_, cells)| cells)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Row, text};
+    use crate::{
+        cli::boot::json,
+        engine::{
+            boot::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try},
+            id::ContainerId,
+            time::Timestamp,
+        },
+    };
+
+    const WALL: i64 = 1_795_237_053_000_000_000;
+
+    fn mark(ms: u64) -> Mark {
+        Mark { at: Timestamp(ms * 1_000_000), source: Source::Hook }
+    }
+
+    fn pod(namespace: &str, name: &str, kind: Kind) -> Pod {
+        Pod { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), uid: None, kind }
+    }
+
+    /// A boot that was ordered 10 s before it began, with its columns as the study counts them.
+    fn boot(id: &str, n: i64, columns: [u64; 4]) -> Row {
+        let [kubelet, of_static, first, last] = columns.map(|ms| mark(ms - 10_000));
+        let service = |name: &str, mark| Back { pod: pod("default", name, Kind::Service), mark };
+        let pods = vec![
+            Back { pod: pod("kube-system", "etcd-edge", Kind::Static), mark: of_static },
+            service("nginx-1", first),
+            service("nginx-2", last),
+        ];
+        let wall = WALL + n * 86_400_000_000_000;
+        let before = Before {
+            boot_id: Some("other".to_owned()),
+            ordered: Some(Ordered {
+                wall_ns: wall - 10_000_000_000,
+                by: "systemctl reboot".to_owned(),
+                source: Source::Hook,
+            }),
+            alive_wall_ns: Some(wall - 7_000_000_000),
+            pods: Some(pods.iter().map(|back| back.pod.clone()).collect()),
+        };
+        let recovery = Recovery {
+            boot: Some(BootRead {
+                boot_id: id.to_owned(),
+                kernel: "6.1.0-56".to_owned(),
+                boot_wall_ns: wall,
+                before,
+            }),
+            quiet: Duration::from_secs(60),
+            watched_since: Some(Timestamp(2_000_000_000)),
+            runtime: Some(mark(3_250)),
+            kubelet: Some(kubelet),
+            pods,
+            ..Recovery::default()
+        };
+        Row::new("edge-1".to_owned(), recovery, Timestamp(100_000_000_000))
+    }
+
+    fn rows() -> Vec<Row> {
+        let mut second = boot("b", 1, [25_333, 34_921, 47_638, 48_461]);
+        let id = |digit: &str| ContainerId::parse(&digit.repeat(64)).expect("an id");
+        let at = |ms| mark(ms).at;
+        second.recovery.tries = vec![
+            Try {
+                sandbox: id("a"),
+                began: at(30_000),
+                ended: at(30_100),
+                failed: Some("flannel".to_owned()),
+            },
+            Try {
+                sandbox: id("b"),
+                began: at(33_000),
+                ended: at(33_100),
+                failed: Some("flannel".to_owned()),
+            },
+            Try { sandbox: id("c"), began: at(36_000), ended: at(36_250), failed: None },
+        ];
+        let mut cut = boot("c", 2, [19_000, 26_000, 33_000, 34_000]);
+        let before = &mut cut.recovery.boot.as_mut().expect("a boot").before;
+        before.ordered = None;
+        if let Some(pods) = &mut before.pods {
+            pods.push(pod("default", "nginx-3", Kind::Service));
+        }
+        cut.recovery.watched_since = Some(Timestamp(600_000_000_000));
+        let first = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
+        let now = Timestamp(100_000_000_000);
+        [first, second, cut].map(|row| Row::new(row.node, row.recovery, now)).into()
+    }
+
+    #[test]
+    fn the_table_is_the_study_s() {
+        assert_eq!(
+            text(&rows(), false),
+            "\
+ms from the order of the restart (* from the kernel's start), and the periods between, s
+BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4     WHOLE
+2026-11-21 04:57:33    6.1.0-56  21667    31318       37816          38581         21.67  9.65  6.50   0.77  38.58
+2026-11-22 04:57:33    6.1.0-56  25333    34921       47638          48461         25.33  9.59  12.72  0.82  48.46
+2026-11-23 04:57:33 *  6.1.0-56  9000     16000       23000          24000         9.00   7.00  7.00   1.00  24.00
+Avg of 2                         23500    33120       42727          43521         23.50  9.62  9.61   0.79  43.52
+Diff                             23500    9620        9608           794           -      -     -      -     -
+
+2026-11-21 04:57:33 edge-1 a
+  ordered by \"systemctl reboot\" 10.000 s before the kernel's start
+  all 2 service pods of before are back
+
+2026-11-22 04:57:33 edge-1 b
+  ordered by \"systemctl reboot\" 10.000 s before the kernel's start
+  CNI: ADD failed 2 times before the first success (flannel): 6.000 s lost
+  all 2 service pods of before are back
+
+2026-11-23 04:57:33 edge-1 c
+  order not seen (last heartbeat 2026-11-23 04:57:26, 7.000 s before the kernel's start): times count from the kernel's start
+  the last one by 60 s without another; not back: default/nginx-3
+  the agent began to look 600.000 s after the boot: what was before is known from files, if at all
+"
+        );
+    }
+
+    #[test]
+    fn each_milestone_says_how_well_it_is_known() {
+        let text = text(&rows()[..1], true);
+        let (_, listed) = text.split_once("are back\n").expect("the notes");
+        assert_eq!(
+            listed,
+            "  \
+  MILESTONE          AFTER BOOT  PRECISION  SOURCE
+  reboot ordered     -10.000 s   exact      a hook            systemctl reboot
+  kernel start       0.000 s     exact      the clock's zero
+  runtime started    3.250 s     exact      a hook
+  kubelet started    11.667 s    exact      a hook
+  first static pod   21.318 s    exact      a hook            kube-system/etcd-edge (static, by its UID)
+  first service pod  27.816 s    exact      a hook            default/nginx-1 (service, assumed)
+  last service pod   28.581 s    exact      a hook            default/nginx-2 (service, assumed)
+"
+        );
+    }
+
+    #[test]
+    fn json_has_a_line_for_each_boot_and_one_for_the_mean() {
+        let bytes = json::lines(&rows()).expect("JSON");
+        let lines: Vec<serde_json::Value> =
+            bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        assert_eq!(lines.len(), 4);
+        let (first, cut) = (&lines[1]["boot"], &lines[2]["boot"]);
+        assert_eq!(first["cni"]["lost_ns"], "6000000000");
+        assert_eq!(first["whole_ns"], "48461000000");
+        assert_eq!(first["order"]["before_boot_ns"], "10000000000");
+        assert_eq!((&cut["zero"], &cut["no_order"]), (&"kernel".into(), &"not_seen".into()));
+        assert_eq!((&cut["close"], &cut["missing"][0]), (&"quiet".into(), &"default/nginx-3".into()));
+        assert_eq!(lines[3]["average"]["periods"]["fourth_ns"], "794000000");
+    }
+    /// `docs/boot.md` shows this table, and has every member's name in backquotes.
+    #[test]
+    fn the_page_shows_what_is_written() {
+        let page = include_str!("../../../../docs/boot.md");
+        let told = text(&rows(), false);
+        let (table, _) = told.split_once("\n\n").expect("a table");
+        assert!(page.contains(table), "{table}");
+        let bytes = json::lines(&rows()).expect("JSON");
+        for line in String::from_utf8(bytes).expect("text").lines() {
+            check(&serde_json::from_str(line).expect("JSON"), page);
+        }
+    }
+
+    fn check(value: &serde_json::Value, page: &str) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let is_there = page.contains(&format!("`{name}`")) || page.contains(&format!("\"{name}\":"));
+            assert!(is_there, "{name}");
+            check(value, page);
+        }
+        value.as_array().into_iter().flatten().for_each(|value| check(value, page));
+    }
+}

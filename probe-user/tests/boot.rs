@@ -1,0 +1,161 @@
+//! `sandprobe boot` as it is called: from the history that an agent keeps, and from recordings. Needs no root.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use probe_user::{
+    engine::{
+        Settings,
+        boot::{Alive, Before, BootRead},
+        fact::{Executed, Fact, Observation, Origin, Task},
+        id::TaskKey,
+        time::Timestamp,
+    },
+    recording::{
+        Call, Header,
+        history::{self, Record},
+    },
+    session::Session,
+    sink::{filter::Filter, jsonl::Jsonl},
+};
+
+const WALL: i64 = 1_795_237_053_000_000_000;
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp(seconds * 1_000_000_000)
+}
+
+fn exec(seconds: u64, pid: u32, line: &str) -> Observation {
+    let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let comm = argv.first().map(|program| program.trim_start_matches("/bin/").to_owned()).unwrap_or_default();
+    let task = Task { key: TaskKey::new(pid, at(seconds).0), tid: pid, comm, ..Task::default() };
+    let it = Executed {
+        task,
+        filename: String::new(),
+        argv,
+        argv_total: 0,
+        class: 0,
+        ns_pid: pid,
+        pid_ns: 1,
+        mnt_ns: 1,
+    };
+    Observation { at: at(seconds), origin: Origin::Kernel, fact: Fact::Executed(it) }
+}
+
+fn agent(seconds: u64, fact: Fact) -> Observation {
+    Observation { at: at(seconds), origin: Origin::Agent, fact }
+}
+
+/// One boot as an agent lives through it: its recording, and what it keeps.
+fn boot(
+    id: &str,
+    boot_wall_ns: i64,
+    before: Before,
+    kubelet: u64,
+    rest: &[Observation],
+) -> (Vec<u8>, Record) {
+    let header = Header {
+        made_by: "0".to_owned(),
+        node: "edge-1".to_owned(),
+        boot_id: id.to_owned(),
+        kernel: "6.1".to_owned(),
+        boot_wall_ns,
+        settings: Settings::default(),
+    };
+    let mut session = Session::new(&header, Filter::default(), Box::new(Jsonl));
+    session.record(&header).expect("a recording");
+    let read = BootRead { boot_id: id.to_owned(), kernel: "6.1".to_owned(), boot_wall_ns, before };
+    let first = [agent(2, Fact::BootRead(Box::new(read))), exec(kubelet, 500, "/bin/kubelet --v=2")];
+    let end = rest.last().map_or(at(kubelet), |seen| seen.at) + std::time::Duration::from_secs(2);
+    let watermark = Observation { at: end, origin: Origin::Kernel, fact: Fact::Watermark };
+    for seen in first.iter().chain(rest).chain([&watermark]) {
+        session.call(Call::Observe(seen.clone())).expect("recorded");
+    }
+    session.call(Call::Advance(end)).expect("recorded");
+    let recovery = session.recovery().clone();
+    let mut bytes = std::mem::take(session.recorded().expect("a recording"));
+    bytes.extend(session.end_recording().expect("the end"));
+    (bytes, Record { made_by: "0".to_owned(), node: "edge-1".to_owned(), recovery })
+}
+
+/// Two boots, of which the second was ordered in the first, 12 s before it began.
+fn boots() -> [(Vec<u8>, Record); 2] {
+    let order = exec(100, 900, "/bin/reboot now");
+    let first = boot("a", WALL, Before::default(), 9, &[order]);
+    let alive = Alive { boot_id: "a".to_owned(), wall_ns: WALL + 102_000_000_000, pods: vec![] };
+    let before = Before::of(Some(&first.1.recovery), Some(alive));
+    let second = boot("b", WALL + 112_000_000_000, before, 10, &[]);
+    [first, second]
+}
+
+fn rows(output: &Output) -> Vec<&str> {
+    text(&output.stdout)
+        .lines()
+        .filter(|line| line.starts_with("2026-11-21 04:5") && line.contains("6.1"))
+        .collect()
+}
+
+const FIRST: &str =
+    "2026-11-21 04:57:33 *  6.1     9000     -           -              -             9.00   -  -  -  -";
+const SECOND: &str =
+    "2026-11-21 04:59:25    6.1     22000    -           -              -             22.00  -  -  -  -";
+
+fn write(path: &Path, bytes: &[u8]) -> String {
+    fs::write(path, bytes).expect("a file");
+    path.to_str().expect("a name").to_owned()
+}
+
+#[test]
+fn recordings_give_the_table_anywhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second] = boots();
+    let first = write(&dir.path().join("first"), &first.0);
+    let second = write(&dir.path().join("second"), &second.0);
+    let output = run(&["boot", "--replay", &first, &second]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(rows(&output), [FIRST, SECOND]);
+    assert!(text(&output.stdout).contains("ordered by \"/bin/reboot now\" 12.000 s before"));
+
+    // What is missing is said; what is whole is told.
+    let bytes = fs::read(&second).expect("the file");
+    let cut = write(&dir.path().join("cut"), &bytes[..bytes.len() - 20]);
+    let output = run(&["boot", "--replay", &first, &cut]);
+    assert_eq!((output.status.code(), rows(&output)), (Some(1), vec![FIRST, SECOND]));
+    assert_eq!(text(&output.stderr).lines().count(), 1);
+    let output = run(&["boot", "--replay", dir.path().join("none").to_str().expect("a name")]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_history_gives_the_same_rows_whatever_a_power_cut_left_of_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut lines: Vec<u8> = Vec::new();
+    for (_, record) in boots() {
+        lines.extend(history::line(&record).expect("JSON"));
+    }
+    lines.extend(b"{\"sum\":\"0123");
+    write(&dir.path().join("boots.jsonl"), &lines);
+    let output = run(&["boot", "--state-dir", dir.path().to_str().expect("a name")]);
+    assert_eq!(output.status.code(), Some(1));
+    // This machine's own boot may be a wider row.
+    let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let found: Vec<_> = rows(&output).into_iter().map(words).collect();
+    assert_eq!(found, [words(FIRST), words(SECOND)]);
+    assert!(
+        text(&output.stderr).contains("line 3 was cut off while it was written"),
+        "{}",
+        text(&output.stderr)
+    );
+}
