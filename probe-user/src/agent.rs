@@ -182,7 +182,8 @@ impl Agent {
                 | Question::Relist
                 | Question::Records
                 | Question::Program { .. }
-                | Question::Message { .. } => &self.routes.files,
+                | Question::Message { .. }
+                | Question::Pressure { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
             };
             if let Some(asker) = route {

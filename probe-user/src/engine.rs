@@ -14,6 +14,7 @@ pub mod fact;
 pub mod finding;
 pub mod id;
 pub mod outbox;
+pub mod phase;
 pub mod time;
 pub mod timeline;
 pub mod timer;
@@ -31,6 +32,7 @@ use detect::{Docket, Sight};
 use fact::{Fact, Observation, Origin};
 use finding::{Finding, Key};
 use outbox::Outbox;
+use phase::{Share, Start};
 use time::Timestamp;
 use timeline::{Placed, Timeline};
 use view::{PodView, PoolView};
@@ -127,7 +129,31 @@ impl Engine {
     /// The pods that are here now, with what belongs to them.
     #[must_use]
     pub fn pods(&self) -> Vec<PodView> {
-        self.world.pods()
+        self.world.pods(self.now)
+    }
+
+    /// The starts of pods: those that were complete, also of pods that are gone, and what has begun of the others.
+    #[must_use]
+    pub fn starts(&self) -> Vec<Start> {
+        self.world.all_starts(self.now)
+    }
+
+    /// Those of pods whose sandbox lives, and the latest of the others.
+    #[must_use]
+    pub fn late_starts(&self, others: usize) -> Vec<Start> {
+        self.world.late_starts(others, self.now)
+    }
+
+    /// How long each phase of a start takes here, of the latest starts that were seen whole.
+    #[must_use]
+    pub fn shares(&self) -> Vec<Share> {
+        phase::shares(self.world.starts.rows.iter())
+    }
+
+    /// A number that is another one when another start is complete.
+    #[must_use]
+    pub fn starts_revision(&self) -> u64 {
+        self.world.starts.revision
     }
 
     /// The pools of the node's networks, as far as their stores and the kernel tell.
@@ -316,7 +342,8 @@ impl Engine {
                 | Row::Attached(_)
                 | Row::Losses(_)
                 | Row::Release(_)
-                | Row::Recovery(_),
+                | Row::Recovery(_)
+                | Row::Starts(_),
             ) => {}
         }
     }

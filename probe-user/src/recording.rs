@@ -19,6 +19,7 @@ mod id;
 mod kind;
 mod line;
 mod mirror;
+mod phase;
 mod reader;
 mod row;
 #[cfg(test)]

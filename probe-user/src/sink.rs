@@ -12,6 +12,7 @@ pub mod jsonl;
 pub mod meaning;
 #[cfg(feature = "live")]
 pub mod outlet;
+pub mod phase;
 pub mod repair;
 #[cfg(feature = "live")]
 pub mod shelf;

@@ -6,4 +6,5 @@ mod load;
 mod model;
 mod script;
 mod sim;
+mod start;
 mod story;

@@ -273,7 +273,7 @@ fn free(sim: &Sim, network: &str) -> IpAddr {
 }
 
 /// The kernel's records on a bad day: some come twice, and in another order within what the watermark lets pass.
-fn shaken(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
+pub(crate) fn shaken(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
     let mut dice = Dice(seed);
     move |facts| {
         let mut all = Vec::new();

@@ -6,6 +6,7 @@ use super::{
     fact::{Loss, NameSource, Origin, Task},
     finding::Finding,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+    phase::Start,
     time::Timestamp,
 };
 
@@ -126,6 +127,8 @@ pub enum What {
     PodGone {
         lived: Duration,
     },
+    /// Its containers run, and it has been quiet since.
+    PodStarted(Box<Start>),
     /// Something was lost; nothing may be concluded from absence before the next complete listing.
     Gap {
         what: Loss,
@@ -203,6 +206,8 @@ pub enum Question {
     Program { path: String },
     /// What did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
     Message { container: ContainerId, since: Timestamp },
+    /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
+    Pressure { cgroup: CgroupKey, path: String },
 }
 
 impl What {
@@ -229,6 +234,7 @@ impl What {
             Self::ContainerExited { .. } => "container.exited",
             Self::PodFirstSeen => "pod.first_seen",
             Self::PodGone { .. } => "pod.gone",
+            Self::PodStarted(_) => "pod.started",
             Self::Gap { .. } => "gap",
             Self::FindingOpened(_) => "finding.opened",
             Self::FindingConfirmed(_) => "finding.confirmed",

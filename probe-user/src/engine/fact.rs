@@ -5,6 +5,7 @@
 //! nothing can confuse them.
 
 mod ledger;
+mod pressure;
 
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub use ledger::{
     Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeKind, RuntimeRead,
     RuntimeSandbox, Store, StoreKind, StoreRead,
 };
+
+pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
 
 /// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +132,7 @@ pub enum Fact {
     KubeletExpected(bool),
     ProgramFound(ProgramFound),
     MessageFound(MessageFound),
+    PressureRead(PressureRead),
 
     // What is so of the instrument itself.
     /// Ordered sources have said all they had to say up to this time.

@@ -9,6 +9,7 @@ mod listing;
 mod netns;
 mod order;
 mod orphan;
+mod phase;
 mod pool;
 mod property;
 mod ready;

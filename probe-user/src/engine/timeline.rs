@@ -185,6 +185,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::KubeletExpected(_)
         | Fact::ProgramFound(_)
         | Fact::MessageFound(_)
+        | Fact::PressureRead(_)
         | Fact::Watermark
         | Fact::BootRead(_)
         | Fact::Attached(_)

@@ -14,6 +14,8 @@ pub enum Name {
     Records,
     /// Pods that may be back are looked at.
     Recovery,
+    /// A start may be complete.
+    Starts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

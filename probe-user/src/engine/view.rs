@@ -3,6 +3,7 @@
 use super::{
     fact::{NameSource, Origin},
     id::{ContainerId, NetnsKey, PodUid, Subnet},
+    phase::{self, Start},
     time::Timestamp,
     world::{World, container, netns::Netns, sandbox},
 };
@@ -16,6 +17,8 @@ pub struct PodView {
     /// The first evidence of it; for one that was listed, when it was read.
     pub since: Timestamp,
     pub listed: bool,
+    /// In its newest sandbox.
+    pub start: Option<Start>,
     pub sandboxes: Vec<SandboxView>,
     pub containers: Vec<ContainerView>,
 }
@@ -66,13 +69,14 @@ pub struct PoolView {
 }
 
 impl World {
-    pub(super) fn pods(&self) -> Vec<PodView> {
+    pub(super) fn pods(&self, now: Timestamp) -> Vec<PodView> {
         let mut pods: Vec<PodView> = self
             .pods
             .rows
             .values()
             .filter(|row| row.is_present())
             .map(|row| PodView {
+                start: self.start_of_pod(row.id, now),
                 namespace: row.namespace.clone(),
                 name: row.name.clone(),
                 uid: row.uid.clone(),
@@ -87,6 +91,26 @@ impl World {
             (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
         });
         pods
+    }
+
+    fn start_of_pod(&self, pod: u64, now: Timestamp) -> Option<Start> {
+        let newest = self.sandboxes.values().filter(|row| row.pod == Some(pod));
+        let newest = newest.max_by_key(|row| (row.first_at, &row.id))?;
+        self.start_of(&newest.id, now)
+    }
+
+    pub(super) fn all_starts(&self, now: Timestamp) -> Vec<Start> {
+        let complete = self.starts.rows.iter();
+        let open = self.attempts.values().filter(|row| row.started_at.is_none() && row.over_at.is_none());
+        complete.cloned().chain(open.filter_map(|row| phase::of(self, &row.id, now))).collect()
+    }
+
+    pub(super) fn late_starts(&self, others: usize, now: Timestamp) -> Vec<Start> {
+        let all = self.all_starts(now);
+        let first = all.len().saturating_sub(others);
+        let lives = |start: &Start| self.sandboxes.get(&start.sandbox).is_some_and(|row| !row.is_stopped());
+        let kept = all.into_iter().enumerate().filter(|(place, start)| *place >= first || lives(start));
+        kept.map(|(_, start)| start).collect()
     }
 
     fn sandboxes_of(&self, pod: u64) -> Vec<SandboxView> {

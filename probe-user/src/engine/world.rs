@@ -30,6 +30,7 @@ pub mod record;
 mod recovery;
 pub mod release;
 pub mod sandbox;
+pub mod start;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -41,6 +42,7 @@ use super::{
     finding::Finding,
     id::{CgroupKey, ContainerId, PodUid, TaskKey},
     outbox::{Held, Subject, Wait},
+    phase::Start,
     time::Timestamp,
     timer::{self, Timers},
 };
@@ -78,6 +80,8 @@ pub enum Row {
     Losses(loss::Losses),
     Release(release::Release),
     Recovery(Box<Recovery>),
+    /// Of which it was told that they are complete, in that order.
+    Starts(Vec<Start>),
     /// A kernel record that the watermark has not passed yet.
     Pending(Box<Observation>),
     /// A change that waits in the outbox.
@@ -130,6 +134,7 @@ pub struct World {
     pub(super) releases: BTreeMap<String, release::Release>,
     recovery: Recovery,
     rules: Rules,
+    pub(super) starts: start::Table,
     pub(super) host_netns: u32,
     pub(super) relisted_at: Option<Timestamp>,
     /// When the node was last found to run again after it had been suspended; zero: it was not.
@@ -202,6 +207,7 @@ impl World {
             Fact::ProgramFound(it) => self.program_found(it),
             Fact::MessageFound(it) => self.message_found(it),
             Fact::BootRead(it) => self.boot_read(m, *it),
+            Fact::PressureRead(it) => self.pressure_read(m, it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(m, what, count),
             Fact::Resumed { .. } => self.woke_at = self.woke_at.max(m.at),
@@ -219,6 +225,7 @@ impl World {
                 timer::Name::Relist => self.relist(now),
                 timer::Name::Records => self.ask_records(now),
                 timer::Name::Recovery => self.assess(now),
+                timer::Name::Starts => self.starts_due(now),
             }
         }
     }

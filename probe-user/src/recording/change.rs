@@ -6,6 +6,7 @@ use super::{
     id::{CgroupKey, Decimal, NetnsKey, Span, TaskKey, Text, Time},
     kind::Loss,
     mirror::mirror,
+    phase::Start,
 };
 use crate::engine::{
     change,
@@ -33,6 +34,7 @@ mirror! {
         ContainerExited { process: Process, end: End, ran: Option<Span> },
         PodFirstSeen,
         PodGone { lived: Span },
+        PodStarted(it: Box<Start>),
         Gap { what: Loss, count: Decimal },
         FindingOpened(it: Box<Finding>),
         FindingConfirmed(it: Box<Finding>),
@@ -73,5 +75,6 @@ mirror! {
         Records,
         Program { path: String },
         Message { container: Text<ContainerId>, since: Time },
+        Pressure { cgroup: CgroupKey, path: String },
     }
 }

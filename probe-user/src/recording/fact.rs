@@ -1,8 +1,10 @@
 //! Observations and facts, as they stand in the file.
 
 pub(super) mod ledger;
+pub(super) mod pressure;
 
 use ledger::{MessageFound, NetworksRead, ProgramFound, RuntimeRead, StoreRead};
+use pressure::PressureRead;
 
 use super::{
     boot::BootRead,
@@ -51,6 +53,7 @@ mirror! {
         KubeletExpected(it: bool),
         ProgramFound(it: ProgramFound),
         MessageFound(it: MessageFound),
+        PressureRead(it: PressureRead),
         Watermark,
         BootRead(it: Box<BootRead>),
         Attached(it: Attached),

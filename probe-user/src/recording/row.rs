@@ -24,6 +24,7 @@ use super::{
     finding::Finding,
     id::{Decimal, Time},
     mirror::mirror,
+    phase::Start,
 };
 use crate::engine::world;
 
@@ -50,6 +51,7 @@ mirror! {
         Losses(it: loss::Losses),
         Release(it: release::Release),
         Recovery(it: Box<Recovery>),
+        Starts(it: Vec<Start>),
         Pending(it: Box<Observation>),
         Held(it: Box<outbox::Held>),
         Finding(it: Box<Finding>),

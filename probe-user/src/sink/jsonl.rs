@@ -5,12 +5,17 @@
 
 mod event;
 pub(crate) mod finding;
+mod start;
 
 use event::Event;
 use serde::Serialize;
 
 use super::{Label, Sink};
-use crate::engine::{change::Change, finding::Finding};
+use crate::engine::{
+    change::Change,
+    finding::Finding,
+    phase::{self, Share},
+};
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
 pub const SCHEMA: u32 = 1;
@@ -58,6 +63,22 @@ pub fn explained(it: &Finding, said: Explanation<'_>, label: &Label, out: &mut V
     let evidence = evidence.iter().map(|change| Event::of(change, label)).collect();
     let finding = finding::Finding::of(it, label);
     line(&Explained { finding, evidence, cause, known, repair, documentation }, out);
+}
+
+/// A start as it stands in an event, as a value to be put into another object.
+#[must_use]
+pub fn start(it: &phase::Start) -> impl Serialize {
+    start::Start::of(it)
+}
+
+/// One start, as a whole line.
+pub fn started(it: &phase::Start, label: &Label, out: &mut Vec<u8>) {
+    line(&start::Line::of(it, label), out);
+}
+
+/// How long a phase takes on the node, as a whole line.
+pub fn share(it: &Share, out: &mut Vec<u8>) {
+    line(&start::Shared::of(it), out);
 }
 
 fn line(it: &impl Serialize, out: &mut Vec<u8>) {

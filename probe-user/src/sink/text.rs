@@ -121,7 +121,8 @@ fn color(what: &What) -> &'static str {
         | What::SandboxCreated
         | What::SandboxReady { .. }
         | What::ContainerStarted { .. }
-        | What::PodFirstSeen => GREEN,
+        | What::PodFirstSeen
+        | What::PodStarted(_) => GREEN,
         What::NetnsDestroyed { .. }
         | What::NetnsFreed { .. }
         | What::CgroupEmptied

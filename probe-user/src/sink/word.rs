@@ -4,10 +4,11 @@ use crate::engine::{
     change::StopReason,
     fact::{Loss, NameSource, Origin, StoreKind},
     finding::{Cause, Duplicate, OutOfOrder, Severity, Stage, Weaker},
+    phase::Kind,
 };
 
 /// The names of all events, as `What::name` gives them.
-pub const EVENTS: [&str; 23] = [
+pub const EVENTS: [&str; 24] = [
     "process.exec",
     "process.exit",
     "cni.started",
@@ -26,6 +27,7 @@ pub const EVENTS: [&str; 23] = [
     "container.started",
     "container.exited",
     "pod.first_seen",
+    "pod.started",
     "pod.gone",
     "gap",
     "finding.opened",
@@ -51,6 +53,26 @@ pub const KINDS: [&str; 15] = [
     "pool_exhaustion",
     "blind_spot",
 ];
+
+/// The names of all phases of a start, in the order in which they come.
+pub const PHASES: [&str; 10] =
+    ["prepare", "retry", "netns", "cni", "between", "pause", "image", "runtime", "cgroup", "init"];
+
+#[must_use]
+pub fn phase(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Prepare => "prepare",
+        Kind::Retry => "retry",
+        Kind::Netns => "netns",
+        Kind::Cni { .. } => "cni",
+        Kind::Between => "between",
+        Kind::Pause => "pause",
+        Kind::Image => "image",
+        Kind::Runtime => "runtime",
+        Kind::Cgroup => "cgroup",
+        Kind::Init => "init",
+    }
+}
 
 #[must_use]
 pub fn origin(origin: Origin) -> &'static str {

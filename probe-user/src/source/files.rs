@@ -17,14 +17,15 @@ use tracing::warn;
 use super::{
     answer::Answerer,
     backfill::{self, Node, store::Declared},
-    cgroup::Hierarchy,
+    cgroup::{Hierarchy, Layout},
     channel::{Asks, Batch, Closed, Feed, Stop},
     clock,
     host::{HostRoot, skipped::Skipped},
+    pressure,
 };
 use crate::engine::{
     change::Question,
-    fact::{Fact, MessageFound, Observation, Origin},
+    fact::{Fact, MessageFound, Observation, Origin, PressureRead},
     id::ContainerId,
 };
 use later::{Later, Wanted};
@@ -37,6 +38,8 @@ pub struct Files {
     pub root: HostRoot,
     /// The one whose ids the hooks give.
     pub hierarchy: Hierarchy,
+    /// All of them.
+    pub layout: Layout,
     /// Those that the configuration names.
     pub stores: Vec<Declared>,
 }
@@ -84,6 +87,10 @@ impl Files {
                     Question::Message { container, since } => {
                         let taken = later.ask(container.clone(), since, at);
                         (!taken).then(|| too_many(container))
+                    }
+                    Question::Pressure { cgroup, path } => {
+                        let read = pressure::read(&self.root, &self.layout, &path);
+                        read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                     }
                     // Another source's affair.
                     Question::Watch { .. } => None,
@@ -196,7 +203,11 @@ mod tests {
             fact::{Fact, List, Observation, ProgramFound},
             id::{ContainerId, PodUid},
         },
-        source::{cgroup::Hierarchy, channel, clock, host::HostRoot},
+        source::{
+            cgroup::{Hierarchy, Layout},
+            channel, clock,
+            host::HostRoot,
+        },
     };
 
     const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -211,7 +222,9 @@ mod tests {
         let (feed, mut batches) = channel::feed();
         let (asker, asks) = channel::asks();
         let (stopper, stop) = channel::stop();
-        let files = Files { root, hierarchy, stores: Vec::new() }.start(feed, asks, stop).expect("a thread");
+        let files = Files { root, hierarchy, layout: Layout::default(), stores: Vec::new() }
+            .start(feed, asks, stop)
+            .expect("a thread");
 
         let mut next =
             || batches.blocking_recv().map(|batch| batch.into_iter().map(|Observation { fact, .. }| fact));

@@ -1,11 +1,13 @@
 //! What the node's files say when they are read.
 
+use std::time::Duration;
+
 use probe_user::engine::{
     change::Question,
     fact::{
-        CacheFound, ContainerFound, Fact, Holder, List, NameSource, Network, NetworksRead, Observation,
-        Origin, PodName, Pool, ProcessFound, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox,
-        Store, StoreKind, StoreRead, Task,
+        CacheFound, ContainerFound, CpuUse, Fact, Holder, List, NameSource, Network, NetworksRead,
+        Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation, Role,
+        RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
     },
     id::{CgroupKey, ContainerId, NetnsKey, Subnet},
     time::Timestamp,
@@ -33,6 +35,7 @@ impl Sim {
             | Question::Watch { .. }
             | Question::Program { .. }
             | Question::Message { .. } => Vec::new(),
+            Question::Pressure { cgroup, .. } => vec![self.pressure(*cgroup)],
         };
         let at = self.now;
         facts.into_iter().map(|fact| Observation { at, origin: Origin::Listed, fact }).collect()
@@ -78,6 +81,16 @@ impl Sim {
             name: Some(pod.name.clone()),
             uid: Some(pod.uid.clone()),
         }
+    }
+
+    /// A pod's cgroup is throttled for a hundredth of all the time.
+    fn pressure(&self, cgroup: CgroupKey) -> Fact {
+        let throttled = Duration::from_nanos(self.now.0 / 100);
+        let cpu = CpuUse { used: throttled, throttled, periods: self.now.0 / 1_000_000_000 };
+        Fact::PressureRead(PressureRead {
+            cgroup,
+            pressure: Pressure { cpu: Some(cpu), ..Pressure::default() },
+        })
     }
 
     /// All that lives, and the records.

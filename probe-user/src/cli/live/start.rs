@@ -145,7 +145,7 @@ impl Start<'_> {
         }
         let (asker, questions) = asks();
         routes.files = Some(asker);
-        let files = Files { root: place.root, hierarchy: place.hierarchy, stores };
+        let files = Files { root: place.root, hierarchy: place.hierarchy, layout: place.layout, stores };
         files.start(feed.clone(), questions, stop.clone()).context(THREAD)?;
         let drain = hooks.drain;
         let (draining, mut drained) = oneshot::channel();

@@ -198,6 +198,7 @@ mod tests {
             source: NameSource::Bundle,
             since: at,
             listed: true,
+            start: None,
             sandboxes: vec![SandboxView {
                 id: id("e6f3"),
                 state: sandbox::State::Ready { at },

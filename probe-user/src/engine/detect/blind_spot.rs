@@ -23,7 +23,7 @@ const OF_LOSS: [Weaker; 4] =
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     signals(sight, found);
-    let losses = sight.world.losses.filter(|it| sight.now < it.last_at + LATELY);
+    let losses = sight.world.losses.as_ref().filter(|it| sight.now < it.last_at + LATELY);
     found.extend(losses.map(|it| {
         let standing = Standing::Passing { until: it.last_at + LATELY };
         let spot = Blind::Lost { count: it.count };

@@ -70,6 +70,7 @@ fn absence_means_something_only_after_a_gap_and_in_a_complete_list() {
             600 gap LifecycleRing 3 Agent
             700 gap LifecycleRing 3 Agent
             ? relist
+            6001 pod.started 100 ms [default/web-0 a] Agent
             6001 sandbox.stopped NotListed [default/web-0 a] Listed
             6003 netns.destroyed 4026532177 [default/web-0 a] Listed
             6003 address.removed 127.0.0.1/8 lo 4026532177 [default/web-0 a] Listed

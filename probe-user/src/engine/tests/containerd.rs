@@ -143,6 +143,7 @@ fn a_pods_life() {
             203 cgroup.emptied cccccccc [default/web-0 a c=main]
             204 cgroup.removed cccccccc [default/web-0 a c=main]
             222 process.exit pause 137 killed by runc [default/web-0 a]
+            222 pod.started 100 ms [default/web-0 a] Agent
             222 sandbox.stopped PauseExited [default/web-0 a]
             223 cgroup.emptied aaaaaaaa [default/web-0 a]
             224 cgroup.emptied pod11111 [default/web-0]

@@ -70,6 +70,7 @@ fn crio_holds_a_sandbox_without_a_process() {
             91 cgroup.emptied crio-ccc [default/web-0 a c=main]
             92 cgroup.removed crio-ccc [default/web-0 a c=main]
             100 cni.started DEL bridge [default/web-0 a]
+            100 pod.started 38 ms [default/web-0 a] Agent
             100 sandbox.stopped NetworkRemoved [default/web-0 a]
             101 cni.finished DEL bridge -> 0 in 1 ms [default/web-0 a]
             102 netns.destroyed 4026532177 [default/web-0 a]
@@ -107,6 +108,7 @@ fn a_sandbox_that_is_only_a_record_ends_with_the_pods_directory() {
             31 container.exited 0 Some(1) [default/web-0 a c=main]
             40 cgroup.removed crio-ccc [default/web-0 a c=main]
             41 cgroup.removed pod11111 [default/web-0]
+            41 pod.started 25 ms [default/web-0 a] Agent
             41 sandbox.stopped Emptied [default/web-0 a]
             41 pod.gone 36 ms [default/web-0]
         ",

@@ -7,6 +7,7 @@ use crate::engine::{
     change::{self, CgroupRef, Change, ContainerRef, Context, End, What},
     fact::{Origin, PodName},
     id::{ContainerId, NetnsKey, TaskKey},
+    phase,
     time::Timestamp,
     world::{Moment, World, argv},
 };
@@ -17,6 +18,13 @@ pub struct Attempt {
     pub pod: PodName,
     pub first_at: Timestamp,
     pub origin: Origin,
+    /// When its network namespace was made.
+    pub netns_at: Option<Timestamp>,
+    /// Since when its pause process or a container of it runs.
+    pub up_at: Option<Timestamp>,
+    /// When its start was held to be complete, and whether it was before.
+    pub started_at: Option<Timestamp>,
+    pub revised: bool,
     /// When the runtime was first seen to stop it.
     pub stop_at: Option<Timestamp>,
     /// How the process that holds it ended, if that was before the runtime's stop, or by somebody else.
@@ -53,7 +61,12 @@ pub struct NetnsGone {
 pub struct Ran {
     pub id: ContainerId,
     pub name: Option<String>,
+    /// The first sign of it: its runtime was run for it, or its cgroup made.
+    pub first_at: Timestamp,
+    pub cgroup_at: Option<Timestamp>,
     pub started_at: Timestamp,
+    /// It was found running.
+    pub listed: bool,
     pub ended: Option<Ended>,
 }
 
@@ -99,9 +112,11 @@ fn is_evidence(what: &What) -> bool {
         | What::PodFirstSeen
         | What::PodGone { .. } => true,
         // What is said about it is no evidence of it.
-        What::Gap { .. } | What::FindingOpened(_) | What::FindingConfirmed(_) | What::FindingClosed(_) => {
-            false
-        }
+        What::PodStarted(_)
+        | What::Gap { .. }
+        | What::FindingOpened(_)
+        | What::FindingConfirmed(_)
+        | What::FindingClosed(_) => false,
     }
 }
 
@@ -126,6 +141,10 @@ impl Attempt {
             pod: PodName::default(),
             first_at: m.at,
             origin: m.origin,
+            netns_at: None,
+            up_at: None,
+            started_at: None,
+            revised: false,
             stop_at: None,
             death: None,
             netns_gone: None,
@@ -160,6 +179,7 @@ impl World {
         {
             row.over_at = Some(m.at);
             self.records_changed(m.at);
+            self.start_over(m, id);
         }
     }
 
@@ -184,30 +204,60 @@ impl World {
         }
     }
 
+    /// A namespace is a sandbox's, and when it was made is known.
+    pub(super) fn attempt_netns(&mut self, life: u64) {
+        let Some(netns) = self.netns.get(life) else { return };
+        let Some(row) = netns.sandbox.as_ref().and_then(|id| self.attempts.get_mut(id)) else { return };
+        row.netns_at = netns.created_at;
+    }
+
+    pub(super) fn attempt_up(&mut self, at: Timestamp, id: &ContainerId) {
+        if let Some(row) = self.attempts.get_mut(id) {
+            row.up_at = Some(row.up_at.map_or(at, |up| up.min(at)));
+        }
+    }
+
     /// A container started; its sandbox may be known only later.
-    pub(super) fn attempt_ran(&mut self, at: Timestamp, id: &ContainerId) {
-        self.pod_may_be_back(at);
+    pub(super) fn attempt_ran(&mut self, id: &ContainerId) {
+        let Some(began) = self.containers.get(id).and_then(|row| row.began) else { return };
+        self.pod_may_be_back(began.at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
-        let name = self.containers.get(id).and_then(|row| row.name.clone());
+        let Some(container) = self.containers.get(id) else { return };
+        let cgroup = container.cgroup.and_then(|key| self.cgroups.get(&key));
+        let ran = Ran {
+            id: id.clone(),
+            name: container.name.clone(),
+            first_at: container.first_at.min(began.at),
+            cgroup_at: cgroup.and_then(|row| row.created_at).filter(|at| *at <= began.at),
+            started_at: began.at,
+            listed: began.listed,
+            ended: None,
+        };
         let Some(row) = self.attempts.get_mut(&sandbox) else { return };
-        if let Some(ran) = row.ran(id) {
-            ran.name = name.or_else(|| ran.name.take());
+        if let Some(known) = row.ran(id) {
+            known.name = ran.name.or_else(|| known.name.take());
             return;
         }
+        let goes_on = row.started_at.is_some() && phase::goes_on(row, &ran);
         if row.containers.len() >= CONTAINERS {
             row.containers.remove(0);
         }
-        row.containers.push(Ran { id: id.clone(), name, started_at: at, ended: None });
+        row.containers.push(ran);
+        if goes_on {
+            self.start_goes_on(&sandbox);
+        }
+        self.start_turns(&sandbox);
     }
 
-    pub(super) fn attempt_ended(&mut self, m: Moment, id: &ContainerId, end: Option<&End>) {
-        self.pod_may_be_back(m.at);
+    pub(super) fn attempt_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
+        self.pod_may_be_back(at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
         if let Some(row) = self.attempts.get_mut(&sandbox)
             && let Some(ran) = row.ran(id)
             && ran.ended.is_none()
         {
-            ran.ended = Some(Ended { at: m.at, code: end.map(|end| end.code) });
+            ran.ended = Some(Ended { at, code });
+            self.start_turns(&sandbox);
         }
     }
 

@@ -147,6 +147,7 @@ impl World {
         if pod.is_some() {
             self.sandbox_seen(m, id, pod);
         }
+        self.phase_turns(pod);
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
         sandbox.presence.vouch(Voucher::Kernel, m.at);
         sandbox.add(call.call.ifname.as_deref().unwrap_or(""), &call.call.plugin, Outcome::Open, m.at);
@@ -161,6 +162,7 @@ impl World {
         self.attachment_answered(m, &call, end.as_ref());
         if call.top && call.call.command == "ADD" {
             self.network_tried(m.at, &call, succeeded);
+            self.phase_turns(call.container.as_ref().and_then(|id| self.sandboxes.get(id)?.pod));
         }
         let subject = self.call_subject(&call);
         let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };

@@ -78,6 +78,7 @@ impl World {
         if nested {
             return;
         }
+        self.pod_made(m, key);
         let subject = self.cgroup_subject(key);
         let wait = self.wait_of(&subject);
         self.tell(m, subject, wait, What::CgroupCreated { by: process_of(by) });
@@ -220,6 +221,20 @@ impl World {
         }
         if let Some(id) = id {
             self.container_seen(m, &id, pod, Some(key));
+        }
+    }
+
+    /// A pod's own directory was made, or one in it.
+    fn pod_made(&mut self, m: Moment, key: CgroupKey) {
+        let Some(row) = self.cgroups.get(&key) else { return };
+        let (is_pod, uid) = (row.is_pod(), row.pod.clone());
+        let Some(id) = uid.and_then(|uid| self.pods.by_uid(&uid)) else { return };
+        if is_pod {
+            if let Some(row) = self.pods.rows.get_mut(&id) {
+                row.made_at = Some(row.made_at.map_or(m.at, |at| at.min(m.at)));
+            }
+        } else {
+            self.phase_turns(Some(id));
         }
     }
 

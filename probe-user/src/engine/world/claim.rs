@@ -108,9 +108,15 @@ impl World {
             netns.mounts.push(path);
         }
         let live = netns.is_live();
-        if let Some(robbed) = robbed.and_then(|id| self.sandboxes.get_mut(&id)) {
-            robbed.netns = None;
+        if let Some(robbed) = robbed {
+            if let Some(row) = self.attempts.get_mut(&robbed) {
+                row.netns_at = None;
+            }
+            if let Some(row) = self.sandboxes.get_mut(&robbed) {
+                row.netns = None;
+            }
         }
+        self.attempt_netns(life);
         if let Some(row) = self.sandboxes.get_mut(sandbox) {
             row.netns = Some(life);
             if live {

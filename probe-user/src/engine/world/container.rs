@@ -29,7 +29,17 @@ pub struct Container {
     pub open: bool,
     /// A `sandbox.created` waits in the outbox for its role.
     pub tentative: bool,
+    /// Its program, when it ran, and the exit code that was seen of it.
+    pub began: Option<Began>,
+    pub code: Option<u32>,
     pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Began {
+    pub at: Timestamp,
+    /// It was found running then.
+    pub listed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +121,8 @@ impl World {
             asked: 0,
             open: false,
             tentative: false,
+            began: None,
+            code: None,
             state: State::Created,
         });
         row.pod = row.pod.or(pod);
@@ -239,14 +251,16 @@ impl World {
             return;
         }
         row.role = Some(role);
-        let (first, pod, running) = (m.back_at(row.first_at), row.pod, row.state);
+        let (first, pod, running, code) = (m.back_at(row.first_at), row.pod, row.state, row.code);
         let origin = row.origin;
         match role {
             Role::Sandbox => self.sandbox_seen(Moment { origin, ..first }, id, pod),
             Role::Container => {
                 self.sandbox_of(m, id);
-                if let State::Running { since, .. } = running {
-                    self.attempt_ran(since, id);
+                self.attempt_ran(id);
+                // It may have been quicker than whoever was asked.
+                if let State::Exited { at } = running {
+                    self.attempt_ended(at, id, code);
                 }
             }
         }
@@ -291,6 +305,7 @@ impl World {
             return;
         };
         row.state = running;
+        row.began = Some(Began { at: m.at, listed: false });
         self.started(m, id, process_of(task), bits);
     }
 
@@ -312,6 +327,7 @@ impl World {
             return;
         };
         row.state = running;
+        row.began = Some(Began { at: m.at, listed: true });
         self.started(m, id, process_of(task), bits);
     }
 
@@ -325,12 +341,13 @@ impl World {
         match role {
             Some(Role::Sandbox) => {}
             Some(Role::Container) => {
-                self.attempt_ran(m.at, id);
+                self.attempt_ran(id);
                 self.tell(m, subject, Wait::Name, What::ContainerStarted { process });
             }
             None => self.tell(m, subject, Wait::Role(Role::Container), What::ContainerStarted { process }),
         }
         self.is_up(m, id);
+        self.phase_turns(self.containers.get(id).and_then(|row| row.pod));
     }
 
     pub(super) fn container_exited(&mut self, m: Moment, id: &ContainerId, process: &Process, end: &End) {
@@ -338,6 +355,7 @@ impl World {
         let State::Running { process: top, since, listed } = row.state else { return };
         let Some(ended) = row.state.step(Step::End, m.at).filter(|_| top == process.key) else { return };
         row.state = ended;
+        row.code = Some(end.code);
         let (role, pod) = (row.role, row.pod);
         self.bury(m.at);
         if role == Some(Role::Sandbox) {
@@ -345,7 +363,7 @@ impl World {
             self.stop(m, id, StopReason::PauseExited);
             return;
         }
-        self.attempt_ended(m, id, Some(end));
+        self.attempt_ended(m.at, id, Some(end.code));
         let ran = (!listed).then(|| m.at.since(since));
         let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
         let what = What::ContainerExited { process: process.clone(), end: end.clone(), ran };
@@ -380,7 +398,7 @@ impl World {
         if let Some(ended) = row.state.step(Step::End, m.at) {
             row.state = ended;
             self.bury(m.at);
-            self.attempt_ended(m, id, None);
+            self.attempt_ended(m.at, id, None);
         }
         let pod = self.containers.get(id).and_then(|row| row.pod);
         self.stop(m, id, why);

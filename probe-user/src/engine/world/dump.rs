@@ -7,7 +7,7 @@ impl World {
         let mut rows = Vec::new();
         rows.extend(self.timers.iter().map(|(name, due)| Row::Timer { name, due }));
         rows.extend(self.attached.values().cloned().map(Row::Attached));
-        rows.extend(self.losses.map(Row::Losses));
+        rows.extend(self.losses.clone().map(Row::Losses));
         rows.extend(self.releases.values().cloned().map(Row::Release));
         rows.push(Row::Recovery(Box::new(self.recovery().clone())));
         rows.extend(self.processes.rows.values().cloned().map(Row::Process));
@@ -26,6 +26,9 @@ impl World {
         rows.extend(self.attachments.values().cloned().map(Row::Attachment));
         rows.extend(self.attempts.values().cloned().map(Row::Attempt));
         rows.extend(self.records.dump().map(|(at, record)| Row::Record { at, record }));
+        if !self.starts.rows.is_empty() {
+            rows.push(Row::Starts(self.starts.rows.iter().cloned().collect()));
+        }
         rows.extend(self.gaps.iter().map(|(list, at)| Row::Gap(list::Gap { list: *list, at: *at })));
         rows
     }
@@ -76,6 +79,7 @@ impl World {
             Row::Attempt(row) => {
                 self.attempts.insert(row.id.clone(), row);
             }
+            Row::Starts(rows) => rows.into_iter().for_each(|row| self.starts.push(row)),
             Row::Record { at, record } => self.records.restore(at, record),
             row @ (Row::Clockwork(_) | Row::Pending(_) | Row::Held(_) | Row::Asked(_) | Row::Finding(_)) => {
                 return Some(row);

@@ -1,23 +1,70 @@
 //! How much was lost of late: verdicts on that time are weaker.
 
+use std::time::Duration;
+
 use crate::engine::{
     time::Timestamp,
     world::{World, attachment::LATELY},
 };
 
 /// Losses that follow each other within [`LATELY`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
     pub count: u64,
     pub since: Timestamp,
     pub last_at: Timestamp,
+    /// When, from the first to the last of those that followed each other within a second.
+    pub spans: Vec<(Timestamp, Timestamp)>,
 }
+
+/// So many spans are told apart; of more, the first grow together.
+const SPANS: usize = 32;
+const TOGETHER: Duration = Duration::from_secs(1);
 
 impl World {
     pub(super) fn losses_grow(&mut self, at: Timestamp, count: u64) {
-        let before = self.losses.filter(|it| at < it.last_at + LATELY);
-        let Losses { count: known, since, last_at } =
-            before.unwrap_or(Losses { count: 0, since: at, last_at: at });
-        self.losses = Some(Losses { count: known.saturating_add(count), since, last_at: last_at.max(at) });
+        let before = self.losses.take();
+        let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();
+        let before = before.filter(|it| at < it.last_at + LATELY);
+        let (known, since, last_at) =
+            before.map_or((0, at, at), |it| (it.count, it.since, it.last_at.max(at)));
+        let count = known.saturating_add(count);
+        self.losses = Some(Losses { count, since, last_at, spans: with(spans, at) });
+    }
+}
+
+fn with(mut spans: Vec<(Timestamp, Timestamp)>, at: Timestamp) -> Vec<(Timestamp, Timestamp)> {
+    match spans.last_mut() {
+        Some((first, last)) if *first <= at + TOGETHER && at <= *last + TOGETHER => {
+            (*first, *last) = (at.min(*first), at.max(*last));
+        }
+        Some(_) | None => spans.push((at, at)),
+    }
+    if spans.len() > SPANS {
+        let (first, last) = spans.remove(0);
+        if let Some((next, end)) = spans.first_mut() {
+            (*next, *end) = (first.min(*next), last.max(*end));
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SPANS, Timestamp, with};
+
+    #[test]
+    fn spans_are_bounded_and_cover_every_loss() {
+        let second = |n: u64| Timestamp(n * 1_000_000_000);
+        let mut spans = Vec::new();
+        for n in 0..500 {
+            spans = with(spans, second(3 * n));
+            spans = with(spans, second(3 * n + 1));
+        }
+        assert_eq!(spans.len(), SPANS);
+        assert_eq!(spans.first().map(|(first, _)| *first), Some(second(0)));
+        assert_eq!(spans.last(), Some(&(second(1497), second(1498))));
+        let covers = |at| spans.iter().any(|(first, last)| (*first..=*last).contains(&at));
+        assert!((0..500).all(|n| covers(second(3 * n))));
     }
 }

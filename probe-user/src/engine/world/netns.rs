@@ -28,6 +28,8 @@ pub struct Netns {
     /// A plugin of that sandbox worked in it or its process lives in it; otherwise it is the likeliest guess.
     pub proven: bool,
     pub addresses: Vec<Address>,
+    /// When its last reference went.
+    pub dropped_at: Option<Timestamp>,
     /// A record was lost while it was there, or was being taken apart.
     pub gapped: bool,
     pub state: State,
@@ -171,6 +173,7 @@ impl World {
             row.created_at = Some(m.at);
             row.creator = by.clone();
         }
+        self.attempt_netns(life);
         let subject = Subject { netns: Some(life), ..self.subject_of(&by) };
         let of_pod = process::makes_pods(&by.comm)
             || subject.container.is_some()
@@ -206,6 +209,7 @@ impl World {
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
         let Some(dropped) = row.state.step(Step::Drop, m.at) else { return };
         row.state = dropped;
+        row.dropped_at = Some(m.at);
         let sandbox = row.sandbox.clone();
         // Where nothing tells of its addresses' removal, its end does.
         let heard = m.origin == Origin::Kernel && !by_netlink;

@@ -8,7 +8,7 @@ use crate::engine::{
     id::{CgroupKey, PodUid},
     outbox::{Subject, Wait},
     time::Timestamp,
-    world::{Moment, World},
+    world::{Moment, World, start::Reading},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,12 @@ pub struct Pod {
     pub asked: u32,
     /// When the latest of its sandboxes that had been ready stopped.
     pub left_at: Option<Timestamp>,
+    /// When its cgroup was made.
+    pub made_at: Option<Timestamp>,
+    /// Its start was told of.
+    pub is_started: bool,
+    /// What its cgroup counted while it started.
+    pub readings: Vec<Reading>,
     pub state: State,
 }
 
@@ -75,6 +81,11 @@ impl Pod {
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.state == State::Present
+    }
+
+    #[must_use]
+    pub fn named(&self) -> PodName {
+        PodName { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
     }
 
     /// It has a directory, by its key, or by what lies in it: then it stays until that is removed, seen or not.
@@ -174,6 +185,9 @@ impl World {
                 cgroups: Vec::new(),
                 asked: 0,
                 left_at: None,
+                made_at: None,
+                is_started: false,
+                readings: Vec::new(),
                 state: State::Gone { at: m.at },
             };
             let id = row.id;
@@ -186,6 +200,8 @@ impl World {
             row.state = present;
             row.first_at = m.at;
             row.origin = m.origin;
+            (row.made_at, row.is_started) = (None, false);
+            row.readings.clear();
         }
         if let Some(known) = row.uid.as_ref().and_then(|uid| self.names.get(uid)) {
             let (found, source) = (known.pod_name(), known.source);
@@ -211,12 +227,18 @@ impl World {
         let Some(gone) = self.pods.rows.get(&other).filter(|_| keep != other) else { return };
         let name = PodName { namespace: gone.namespace.clone(), name: gone.name.clone(), uid: None };
         let (first_at, source, cgroups) = (gone.first_at, gone.source, gone.cgroups.clone());
+        let (made_at, is_started, readings) = (gone.made_at, gone.is_started, gone.readings.clone());
         if !self.pods.is(keep, &name) {
             return;
         }
         self.pods.learn(keep, &name, source);
         if let Some(row) = self.pods.rows.get_mut(&keep) {
             row.first_at = first_at.min(row.first_at);
+            row.made_at = row.made_at.into_iter().chain(made_at).min();
+            row.is_started |= is_started;
+            if row.readings.is_empty() {
+                row.readings = readings;
+            }
             row.cgroups
                 .extend(cgroups.into_iter().filter(|key| !row.cgroups.contains(key)).collect::<Vec<_>>());
         }

@@ -170,6 +170,7 @@ impl World {
         if let Some(row) = self.sandboxes.get_mut(&sandbox) {
             row.up_since = Some(row.up_since.map_or(m.at, |since| since.min(m.at)));
             row.host_network |= on_host && row.adds.is_empty();
+            self.attempt_up(m.at, &sandbox);
         }
         if inode != 0
             && !on_host

@@ -17,6 +17,10 @@ mirror! {
         pod: PodName,
         first_at: Time,
         origin: Origin,
+        netns_at: Option<Time>,
+        up_at: Option<Time>,
+        started_at: Option<Time>,
+        revised: bool,
         stop_at: Option<Time>,
         death: Option<Death>,
         netns_gone: Option<NetnsGone>,
@@ -36,7 +40,10 @@ mirror! {
     struct attempt::Ran {
         id: Text<ContainerId>,
         name: Option<String>,
+        first_at: Time,
+        cgroup_at: Option<Time>,
         started_at: Time,
+        listed: bool,
         ended: Option<Ended>,
     }
 }

@@ -22,9 +22,13 @@ mirror! {
         asked: u32,
         open: bool,
         tentative: bool,
+        began: Option<Began>,
+        code: Option<u32>,
         state: State,
     }
 }
+
+mirror! { struct container::Began { at: Time, listed: bool } }
 
 mirror! {
     enum container::State {

@@ -8,4 +8,4 @@ use crate::{
     },
 };
 
-mirror! { struct loss::Losses { count: Decimal, since: Time, last_at: Time } }
+mirror! { struct loss::Losses { count: Decimal, since: Time, last_at: Time, spans: Vec<(Time, Time)> } }

@@ -24,6 +24,7 @@ mirror! {
         sandbox: Option<Text<ContainerId>>,
         proven: bool,
         addresses: Vec<Address>,
+        dropped_at: Option<Time>,
         gapped: bool,
         state: State,
     }

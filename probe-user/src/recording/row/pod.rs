@@ -3,6 +3,7 @@
 use crate::{
     engine::{id::PodUid, world::pod},
     recording::{
+        fact::pressure::Pressure,
         id::{CgroupKey, Decimal, Text, Time},
         kind::{NameSource, Origin},
         mirror::mirror,
@@ -21,6 +22,9 @@ mirror! {
         cgroups: Vec<CgroupKey>,
         asked: u32,
         left_at: Option<Time>,
+        made_at: Option<Time>,
+        is_started: bool,
+        readings: Vec<(Time, Pressure)>,
         state: State,
     }
 }

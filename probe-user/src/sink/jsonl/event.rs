@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use serde::{Serialize, Serializer};
 
-use super::{SCHEMA, finding::Finding};
+use super::{SCHEMA, finding::Finding, start::Start};
 use crate::{
     engine::{
         change::{self, Change, CniCall, End, PodRef, What},
@@ -46,6 +46,8 @@ pub(super) struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<Gap>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<Start<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<Finding<'a>>,
 }
 
@@ -83,10 +85,10 @@ struct Sandbox<'a> {
 }
 
 #[derive(Serialize)]
-struct Container<'a> {
-    id: &'a str,
+pub(super) struct Container<'a> {
+    pub(super) id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
 }
 
 #[derive(Default, Serialize)]
@@ -209,6 +211,7 @@ impl<'a> Event<'a> {
             cni: None,
             address: None,
             gap: None,
+            start: None,
             finding: None,
         };
         event.fill(&change.what, label);
@@ -252,6 +255,7 @@ impl<'a> Event<'a> {
             What::SandboxStopped { why } => {
                 self.sandbox.get_or_insert_default().reason = Some(word::stop_reason(*why));
             }
+            What::PodStarted(start) => self.start = Some(Start::of(start)),
             What::PodGone { lived } => self.pod.get_or_insert_default().lived_ns = Some(nanos(*lived)),
             What::Gap { what, count } => {
                 self.gap = Some(Gap { what: word::loss(*what), count: Text(*count) });

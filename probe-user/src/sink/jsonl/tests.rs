@@ -8,9 +8,10 @@ use super::Jsonl;
 use crate::{
     engine::{
         change::{CgroupRef, Change, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason, What},
-        fact::{Loss, NameSource, Origin},
+        fact::{CpuUse, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
         finding::{Finding, Key, Kind, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+        phase::{Cause, Kind as Part, Phase, Start},
         time::Timestamp,
     },
     sink::{Label, Sink, word},
@@ -62,6 +63,66 @@ fn finding() -> Box<Finding> {
     })
 }
 
+/// With everything that can be known of each phase.
+fn start() -> Start {
+    let stall = Some(Stall { some: Duration::from_millis(2), full: Duration::from_millis(1) });
+    let cause = Cause {
+        adds: 3,
+        failed: 2,
+        wasted: Duration::from_millis(4),
+        took: Duration::from_millis(5),
+        sandboxes: 2,
+        runs: 1,
+        teardown: Duration::from_millis(6),
+        pressure: Pressure {
+            cpu: Some(CpuUse {
+                used: Duration::from_millis(7),
+                throttled: Duration::from_millis(8),
+                periods: 9,
+            }),
+            memory: Some(MemoryEvents { high: 1, max: 2, oom: 3 }),
+            cpu_stall: stall,
+            memory_stall: stall,
+            io_stall: stall,
+        },
+    };
+    let phase = |kind, begin: u64| Phase {
+        kind,
+        container: Some(ContainerRef {
+            id: ContainerId::parse("c0ffee").expect("an id"),
+            name: Some("main".to_owned()),
+        }),
+        begin: Timestamp(begin),
+        end: Timestamp(begin + 10),
+        gapped: true,
+        cause,
+    };
+    let cni = Part::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
+    let kinds = [
+        Part::Prepare,
+        Part::Retry,
+        Part::Netns,
+        cni,
+        Part::Between,
+        Part::Pause,
+        Part::Image,
+        Part::Runtime,
+        Part::Cgroup,
+        Part::Init,
+    ];
+    Start {
+        pod: PodName::default(),
+        sandbox: ContainerId::parse("e6f3").expect("an id"),
+        begin: Timestamp(100),
+        end: Timestamp(200),
+        phases: (10..20).zip(kinds).map(|(tenth, kind)| phase(kind, tenth * 10)).collect(),
+        complete: true,
+        revised: true,
+        rebuilt: true,
+        listed: true,
+    }
+}
+
 fn all() -> Vec<What> {
     let address = Subnet { address: [10, 88, 0, 5].into(), prefix: 16 };
     let ifname = || "eth0".to_owned();
@@ -92,6 +153,7 @@ fn all() -> Vec<What> {
         What::ContainerStarted { process: process(8) },
         What::ContainerExited { process: process(8), end: end(), ran: Some(Duration::from_secs(3)) },
         What::PodFirstSeen,
+        What::PodStarted(Box::new(start())),
         What::PodGone { lived: Duration::from_secs(60) },
         What::Gap { what: Loss::LifecycleRing, count: 12 },
     ]
@@ -173,9 +235,12 @@ fn outside_text_stays_within_its_string() {
     assert_eq!(value["process"]["argv"][0], "a\n{\"x\":1}\u{1b}\"");
 }
 
-/// `docs/events.md` has each name in the first cell of a table's row, in backquotes.
 fn documented(heading: &str) -> BTreeSet<String> {
-    let doc = include_str!("../../../../docs/events.md");
+    documented_in(include_str!("../../../../docs/events.md"), heading)
+}
+
+/// A page has each name in the first cell of a table's row, in backquotes.
+fn documented_in(doc: &str, heading: &str) -> BTreeSet<String> {
     let (_, section) = doc.split_once(&format!("\n## {heading}\n")).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or(section);
     let name = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
@@ -204,6 +269,19 @@ fn the_documentation_has_every_event_and_member_and_no_other() {
     // Those of a finding have a page of their own.
     written.retain(|path| !path.starts_with("finding."));
     assert_eq!(written, documented("Members"));
+}
+
+#[test]
+fn the_documentation_has_every_phase_and_every_member_of_one() {
+    let doc = include_str!("../../../../docs/phases.md");
+    let line: Value = serde_json::from_str(&line(&full(What::PodStarted(Box::new(start()))))).expect("JSON");
+    let phases = line["start"]["phases"].as_array().expect("phases");
+    let mut written = BTreeSet::new();
+    phases.iter().for_each(|phase| members("", phase, &mut written));
+    assert_eq!(written, documented_in(doc, "Members"));
+    let words = phases.iter().map(|phase| phase["phase"].as_str().expect("a word").to_owned());
+    assert_eq!(words.clone().collect::<Vec<_>>(), word::PHASES);
+    assert_eq!(words.collect::<BTreeSet<_>>(), documented_in(doc, "Phases"));
 }
 
 #[test]

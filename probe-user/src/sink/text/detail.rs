@@ -7,7 +7,7 @@ use crate::{
         fact::Origin,
         id::ContainerId,
     },
-    sink::{verdict::summary, word},
+    sink::{phase, verdict::summary, word},
 };
 
 #[must_use]
@@ -73,6 +73,7 @@ fn said(what: &What, context: &Context) -> String {
             Some(uid) => format!("uid {uid}"),
             None => String::new(),
         },
+        What::PodStarted(start) => phase::summary(start),
         What::PodGone { lived } => format!("lived {}", span(*lived)),
         What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => {
             format!("{} ({})", summary(&it.kind), it.key)

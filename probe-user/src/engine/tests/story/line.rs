@@ -21,6 +21,7 @@ pub(super) fn line(output: &Output) -> String {
         Output::Question(Question::Message { container, .. }) => {
             format!("? message {}", &container.as_str()[..1])
         }
+        Output::Question(Question::Pressure { path, .. }) => format!("? pressure {path}"),
         Output::Change(change) => line_of(change),
     }
 }
@@ -57,6 +58,7 @@ fn line_of(change: &Change) -> String {
         What::ContainerExited { end, ran, .. } => {
             format!("{}{} {:?}", end.code, killer(end), ran.map(|ran| ran.as_millis()))
         }
+        What::PodStarted(it) => format!("{} ms", it.total().as_millis()),
         What::PodGone { lived } => format!("{} ms", lived.as_millis()),
         What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => it.key.to_string(),
         What::Gap { what, count } => format!("{what:?} {count}"),

@@ -92,7 +92,8 @@ pub(in crate::engine::tests) fn settle(engine: &mut Engine, at: Timestamp) -> Ve
 }
 
 pub(in crate::engine::tests) fn take(engine: &mut Engine) -> Vec<String> {
-    // Asked after every operation of CNI: it would stand everywhere.
-    let is_told = |output: &Output| *output != Output::Question(Question::Records);
+    // Asked after every operation of CNI and at every turn of a start: they would stand everywhere.
+    let is_told =
+        |output: &Output| !matches!(output, Output::Question(Question::Records | Question::Pressure { .. }));
     std::iter::from_fn(|| engine.poll()).filter(is_told).map(|output| line::line(&output)).collect()
 }

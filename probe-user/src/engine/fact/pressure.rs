@@ -1,0 +1,132 @@
+//! How hard a cgroup's tasks had it: time that they could not run, and memory that they could not have.
+
+use std::time::Duration;
+
+use crate::engine::id::CgroupKey;
+
+/// What a pod's cgroup had counted when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PressureRead {
+    pub cgroup: CgroupKey,
+    pub pressure: Pressure,
+}
+
+/// Counters of a cgroup since it was made, or the difference of two readings. What the kernel does not count, or not
+/// here, is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    pub cpu: Option<CpuUse>,
+    pub memory: Option<MemoryEvents>,
+    pub cpu_stall: Option<Stall>,
+    pub memory_stall: Option<Stall>,
+    pub io_stall: Option<Stall>,
+}
+
+/// `cpu.stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuUse {
+    pub used: Duration,
+    /// Runnable, and held back by the limit; of each CPU's queue.
+    pub throttled: Duration,
+    /// Periods of the limit in which that was so.
+    pub periods: u64,
+}
+
+/// `memory.events`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryEvents {
+    /// Tasks were slowed down beyond `memory.high`.
+    pub high: u64,
+    /// `memory.max` was reached.
+    pub max: u64,
+    /// And nothing could be reclaimed.
+    pub oom: u64,
+}
+
+/// Pressure stall information (`Documentation/accounting/psi.rst`): how long some, and how long all of the tasks that
+/// were not idle waited for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stall {
+    pub some: Duration,
+    pub full: Duration,
+}
+
+impl Pressure {
+    /// What was added since an earlier reading; without one, since the cgroup was made.
+    #[must_use]
+    pub fn since(&self, earlier: Option<&Self>) -> Self {
+        let Some(before) = earlier else { return *self };
+        Self {
+            cpu: self.cpu.zip(before.cpu).map(|(now, before)| now.since(before)),
+            memory: self.memory.zip(before.memory).map(|(now, before)| now.since(before)),
+            cpu_stall: self.cpu_stall.zip(before.cpu_stall).map(|(now, before)| now.since(before)),
+            memory_stall: self.memory_stall.zip(before.memory_stall).map(|(now, before)| now.since(before)),
+            io_stall: self.io_stall.zip(before.io_stall).map(|(now, before)| now.since(before)),
+        }
+    }
+
+    /// Two differences together.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            cpu: both(self.cpu, other.cpu, CpuUse::and),
+            memory: both(self.memory, other.memory, MemoryEvents::and),
+            cpu_stall: both(self.cpu_stall, other.cpu_stall, Stall::and),
+            memory_stall: both(self.memory_stall, other.memory_stall, Stall::and),
+            io_stall: both(self.io_stall, other.io_stall, Stall::and),
+        }
+    }
+}
+
+fn both<T>(one: Option<T>, other: Option<T>, and: fn(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(and(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl CpuUse {
+    fn since(self, before: Self) -> Self {
+        Self {
+            used: self.used.saturating_sub(before.used),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            periods: self.periods.saturating_sub(before.periods),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            used: self.used.saturating_add(other.used),
+            throttled: self.throttled.saturating_add(other.throttled),
+            periods: self.periods.saturating_add(other.periods),
+        }
+    }
+}
+
+impl MemoryEvents {
+    fn since(self, before: Self) -> Self {
+        Self {
+            high: self.high.saturating_sub(before.high),
+            max: self.max.saturating_sub(before.max),
+            oom: self.oom.saturating_sub(before.oom),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            high: self.high.saturating_add(other.high),
+            max: self.max.saturating_add(other.max),
+            oom: self.oom.saturating_add(other.oom),
+        }
+    }
+}
+
+impl Stall {
+    fn since(self, before: Self) -> Self {
+        Self { some: self.some.saturating_sub(before.some), full: self.full.saturating_sub(before.full) }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { some: self.some.saturating_add(other.some), full: self.full.saturating_add(other.full) }
+    }
+}

@@ -1,0 +1,269 @@
+//! Where the time of a pod's start went: phases, each of which begins where the one before ends, so that together they
+//! are the whole. `docs/phases.md` says from which event to which each goes.
+//!
+//! **Invariant:** computed from the world's rows alone, and changes nothing. Whatever those say, the phases lie in a row
+//! from the beginning to the end, none negative, with no gap and no overlap.
+
+mod cause;
+mod cut;
+mod share;
+
+use std::{cmp::Ordering, time::Duration};
+
+pub use share::{Share, shares};
+
+use super::{
+    change::ContainerRef,
+    fact::{Origin, PodName, Pressure},
+    id::ContainerId,
+    time::Timestamp,
+    world::{
+        World,
+        attempt::{Attempt, Ran},
+    },
+};
+use cut::Cut;
+
+/// For so long no further container may have come before a start is held to be complete.
+pub const QUIET: Duration = Duration::from_secs(30);
+
+/// A container that was never seen before still belongs to its pod's start so long after the last one of it.
+pub const LATE: Duration = Duration::from_secs(5 * 60);
+
+/// How a pod came to run in one of its sandboxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub pod: PodName,
+    pub sandbox: ContainerId,
+    pub begin: Timestamp,
+    /// The last of its containers runs; of one that is not complete, when this was told.
+    pub end: Timestamp,
+    pub phases: Vec<Phase>,
+    /// It has been quiet since for [`QUIET`], or the sandbox is over.
+    pub complete: bool,
+    /// It was held to be complete before, and went on.
+    pub revised: bool,
+    /// The pod had run in another sandbox before: this began with the sandbox's own first sign.
+    pub rebuilt: bool,
+    /// Its beginning, or part of it, was only found by a listing.
+    pub listed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    pub kind: Kind,
+    /// Whose part of the start it is; none of the sandbox's own.
+    pub container: Option<ContainerRef>,
+    pub begin: Timestamp,
+    pub end: Timestamp,
+    /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
+    pub gapped: bool,
+    pub cause: Cause,
+}
+
+/// What the node was about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The pod's cgroup is there, and no sandbox yet.
+    Prepare,
+    /// Sandboxes that came to nothing, and the wait for the one that did not.
+    Retry,
+    /// The sandbox's first sign is there, and no plugin was called yet.
+    Netns,
+    /// A plugin's ADD, retries of it included.
+    Cni { plugin: String, ifname: String },
+    /// Between two plugins.
+    Between,
+    /// The network is there, and what holds the sandbox does not run yet.
+    Pause,
+    /// Nothing of the next container is there: its image, its creation, and whoever is in no hurry.
+    Image,
+    /// The container's runtime runs, and has not made its cgroup.
+    Runtime,
+    /// The container's cgroup is there, and its own program does not run.
+    Cgroup,
+    /// An init container runs, as is inferred from its end before the next.
+    Init,
+}
+
+/// What is known of why a phase took as long as it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// Calls of ADD.
+    pub adds: u32,
+    pub failed: u32,
+    /// How long the failed ones took, together.
+    pub wasted: Duration,
+    /// Of a plugin, from exec to exit, also while the phase was another's.
+    pub took: Duration,
+    /// Sandboxes that came to nothing.
+    pub sandboxes: u32,
+    /// How often an init container ran.
+    pub runs: u32,
+    /// So much of it another network namespace was being taken apart.
+    pub teardown: Duration,
+    /// What the pod's cgroup counted.
+    pub pressure: Pressure,
+}
+
+impl Start {
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.end.since(self.begin)
+    }
+
+    /// The first of the longest.
+    #[must_use]
+    pub fn slowest(&self) -> Option<&Phase> {
+        self.phases.iter().rev().max_by_key(|phase| phase.took())
+    }
+
+    #[must_use]
+    pub fn is_gapped(&self) -> bool {
+        self.phases.iter().any(|phase| phase.gapped)
+    }
+
+    /// Whether it is a whole start, seen from its beginning to its end: only those are compared.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.complete && !self.rebuilt && !self.listed && !self.is_gapped()
+    }
+}
+
+impl Phase {
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.end.since(self.begin)
+    }
+}
+
+impl Kind {
+    /// The same of any interface.
+    #[must_use]
+    pub fn of_any(&self) -> Self {
+        let mut kind = self.clone();
+        if let Self::Cni { ifname, .. } = &mut kind {
+            ifname.clear();
+        }
+        kind
+    }
+}
+
+/// The start of the pod in this sandbox, as far as it is known by `now`; none of what was there before us.
+pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
+    let row = world.attempts.get(sandbox)?;
+    let parts = parts(row);
+    let was_there = matches!(row.origin, Origin::Listed | Origin::Cri);
+    if was_there && parts.iter().all(|part| part.listed) {
+        return None;
+    }
+    let pod = world.pod_of_attempt(row);
+    let is_before = |it: &&Attempt| pod.is_some_and(|pod| is_before(world, it, row, pod));
+    let mut before: Vec<&Attempt> = world.attempts.values().filter(is_before).collect();
+    before.sort_by(|one, other| earlier(sign(one), &one.id, sign(other), &other.id));
+    let rebuilt = before.iter().any(|it| !it.containers.is_empty());
+    let failed = if rebuilt { Vec::new() } else { before };
+
+    let made = pod.map_or(Made::Unseen, |pod| made(world, pod));
+    let first = failed.first().map_or(sign(row), |it| sign(it));
+    let begin = match made {
+        Made::At(at) if !rebuilt => at.min(first),
+        Made::At(_) | Made::Never | Made::Unseen => first,
+    };
+    let complete = row.started_at.is_some();
+    // One that waits for quiet is as long as it is by now.
+    let is_waiting = complete || world.announced_at(row).is_none();
+    let last = parts.last().map(|part| part.started_at).filter(|_| is_waiting);
+    let mut cut = Cut::new(begin, last.unwrap_or(now));
+    if let Some(first) = failed.first() {
+        cut.upto(sign(first), Kind::Prepare, None);
+        cut.retries(world, &failed, sign(row));
+    } else {
+        cut.upto(sign(row), Kind::Prepare, None);
+    }
+    cut.sandbox(world, row, parts.first().copied(), now);
+    cut.containers(&row.containers, &parts);
+
+    let mut start = Start {
+        pod: pod.and_then(|pod| world.pods.rows.get(&pod)).map_or_else(|| row.pod.clone(), |pod| pod.named()),
+        sandbox: sandbox.clone(),
+        begin,
+        end: cut.end,
+        phases: cut.phases,
+        complete,
+        revised: row.revised,
+        rebuilt,
+        listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
+    };
+    cause::attribute(world, pod, row, &mut start);
+    Some(start)
+}
+
+/// When a start is complete if nothing more comes: [`QUIET`] after its last container began, or, where none runs, after
+/// the last one ended, for it may have been an init container's; at once when the sandbox is over.
+pub(super) fn settles_at(world: &World, row: &Attempt) -> Option<Timestamp> {
+    let last = parts(row).last()?.started_at;
+    if let Some(over) = row.over_at {
+        return Some(over.max(last));
+    }
+    let runs = row.containers.iter().any(|ran| ran.ended.is_none());
+    let ended = row.containers.iter().filter_map(|ran| ran.ended).map(|ended| ended.at).max();
+    let base = if runs { last } else { last.max(ended.unwrap_or(last)) };
+    Some(base.max(world.announced_at(row).unwrap_or(base)) + QUIET)
+}
+
+/// Whether a container of this name that comes now belongs to the start after all.
+pub(super) fn goes_on(row: &Attempt, next: &Ran) -> bool {
+    let is_new = |name: &String| row.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
+    let runs = row.containers.iter().any(|ran| ran.ended.is_none_or(|ended| ended.at > next.first_at));
+    let last = parts(row).last().map_or(Timestamp::ZERO, |part| part.started_at);
+    next.name.as_ref().is_some_and(is_new) && (!runs || next.first_at <= last + LATE)
+}
+
+/// The containers of a start: of each name the first, for the others are restarts.
+fn parts(row: &Attempt) -> Vec<&Ran> {
+    let mut all: Vec<&Ran> = row.containers.iter().collect();
+    all.sort_by(|one, other| earlier(one.started_at, &one.id, other.started_at, &other.id));
+    let mut parts: Vec<&Ran> = Vec::new();
+    for ran in all {
+        if ran.name.is_none() || parts.iter().all(|part| part.name != ran.name) {
+            parts.push(ran);
+        }
+    }
+    parts
+}
+
+/// Whether an attempt is of the same pod, and began before, within this life of it: a static pod keeps its UID.
+fn is_before(world: &World, it: &Attempt, row: &Attempt, pod: u64) -> bool {
+    it.id != row.id
+        && world.pod_of_attempt(it) == Some(pod)
+        && world.pods.rows.get(&pod).is_some_and(|pod| it.first_at >= pod.first_at)
+        && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
+}
+
+/// Its namespace is made before anything names the sandbox.
+fn sign(row: &Attempt) -> Timestamp {
+    row.netns_at.map_or(row.first_at, |at| at.min(row.first_at))
+}
+
+fn earlier(at: Timestamp, id: &ContainerId, other: Timestamp, other_id: &ContainerId) -> Ordering {
+    (at, id).cmp(&(other, other_id))
+}
+
+/// When a pod's cgroup was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    At(Timestamp),
+    /// Pods have none here, or did not need one.
+    Never,
+    /// It has one, and that was there before us, or was missed.
+    Unseen,
+}
+
+fn made(world: &World, pod: u64) -> Made {
+    let Some(row) = world.pods.rows.get(&pod) else { return Made::Unseen };
+    if let Some(at) = row.made_at {
+        return Made::At(at);
+    }
+    if row.cgroups.is_empty() && row.origin != Origin::Listed { Made::Never } else { Made::Unseen }
+}

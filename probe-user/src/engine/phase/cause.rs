@@ -1,0 +1,90 @@
+//! What befell a start, told of the phase that it hit.
+
+use std::time::Duration;
+
+use crate::engine::{
+    phase::{Kind, Phase, Start},
+    time::Timestamp,
+    world::{World, attempt::Attempt, netns},
+};
+
+/// A loss may be noticed only so long after it happened.
+const NOTICED: Duration = Duration::from_secs(1);
+
+pub(super) fn attribute(world: &World, pod: Option<u64>, row: &Attempt, start: &mut Start) {
+    losses(world, start);
+    teardowns(world, row, start);
+    if let Some(pod) = pod {
+        pressure(world, pod, start);
+    }
+}
+
+fn losses(world: &World, start: &mut Start) {
+    let spans = world.losses.iter().flat_map(|losses| &losses.spans);
+    for (first, last) in spans {
+        let begin = first.saturating_sub(NOTICED);
+        for phase in start.phases.iter_mut().filter(|phase| begin <= phase.end && *last >= phase.begin) {
+            phase.gapped = true;
+        }
+    }
+}
+
+/// The kernel makes and takes apart namespaces under locks that all share (`pernet_ops_rwsem`, and the RTNL that every
+/// plugin needs): that another was taken apart meanwhile is known, that it was waited for is not.
+fn teardowns(world: &World, row: &Attempt, start: &mut Start) {
+    let mut spans: Vec<(Timestamp, Timestamp)> = world
+        .netns
+        .rows
+        .values()
+        .filter(|netns| netns.sandbox.as_ref() != Some(&row.id))
+        .filter_map(|netns| {
+            let dropped = netns.dropped_at?;
+            match netns.state {
+                netns::State::Live => None,
+                netns::State::Dropped { .. } => Some((dropped, start.end)),
+                netns::State::Freed { at } => Some((dropped, at)),
+            }
+        })
+        .collect();
+    spans.sort_unstable();
+    for phase in start.phases.iter_mut().filter(|phase| is_networks(phase)) {
+        phase.cause.teardown = covered(&spans, phase.begin, phase.end);
+    }
+}
+
+fn is_networks(phase: &Phase) -> bool {
+    matches!(phase.kind, Kind::Prepare | Kind::Netns | Kind::Cni { .. } | Kind::Between)
+}
+
+/// How much of a time any of the spans covers; they are in the order of their beginnings.
+fn covered(spans: &[(Timestamp, Timestamp)], begin: Timestamp, end: Timestamp) -> Duration {
+    let mut at = begin;
+    let mut sum = Duration::ZERO;
+    for (from, to) in spans {
+        let (from, to) = ((*from).max(at), (*to).min(end));
+        if to > from {
+            sum += to.since(from);
+            at = to;
+        }
+    }
+    sum
+}
+
+/// What the pod's cgroup counted from one reading to the next hit the phase that had most of the time between.
+fn pressure(world: &World, pod: u64, start: &mut Start) {
+    let Some(row) = world.pods.rows.get(&pod) else { return };
+    let Some(mut from) = row.made_at else { return };
+    let mut before = None;
+    for (at, reading) in &row.readings {
+        if let Some(phase) = longest_within(&mut start.phases, from, *at) {
+            phase.cause.pressure = phase.cause.pressure.and(&reading.since(before));
+        }
+        (from, before) = (*at, Some(reading));
+    }
+}
+
+fn longest_within(phases: &mut [Phase], from: Timestamp, to: Timestamp) -> Option<&mut Phase> {
+    let shared = |phase: &Phase| phase.end.min(to).since(phase.begin.max(from));
+    let hit = phases.iter_mut().rev().max_by_key(|phase| shared(phase))?;
+    (shared(hit) > Duration::ZERO).then_some(hit)
+}

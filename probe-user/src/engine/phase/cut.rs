@@ -1,0 +1,161 @@
+//! Cuts the time from a start's beginning to its end into phases, from the front.
+
+use crate::engine::{
+    change::ContainerRef,
+    phase::{Cause, Kind, Phase},
+    time::Timestamp,
+    world::{
+        World,
+        attachment::Runs,
+        attempt::{Attempt, Ran},
+    },
+};
+
+/// **Invariant:** what was cut off lies in a row, from the beginning to `at`, which is never beyond `end`.
+pub(super) struct Cut {
+    at: Timestamp,
+    pub(super) end: Timestamp,
+    pub(super) phases: Vec<Phase>,
+}
+
+/// What one plugin did for one interface.
+struct Add {
+    kind: Kind,
+    begin: Timestamp,
+    end: Timestamp,
+    cause: Cause,
+}
+
+impl Cut {
+    pub(super) fn new(begin: Timestamp, end: Timestamp) -> Self {
+        Self { at: begin, end: end.max(begin), phases: Vec::new() }
+    }
+
+    /// What is left up to `to` is of this kind. Of nothing there is no phase, but a plugin was called all the same.
+    pub(super) fn upto(&mut self, to: Timestamp, kind: Kind, container: Option<&Ran>) -> Option<&mut Phase> {
+        let to = to.min(self.end).max(self.at);
+        if to == self.at && !matches!(kind, Kind::Cni { .. }) {
+            return None;
+        }
+        let container = container.map(|ran| ContainerRef { id: ran.id.clone(), name: ran.name.clone() });
+        let (begin, cause) = (self.at, Cause::default());
+        self.at = to;
+        self.phases.push(Phase { kind, container, begin, end: to, gapped: false, cause });
+        self.phases.last_mut()
+    }
+
+    /// Sandboxes that came to nothing, up to the first sign of the one that did not.
+    pub(super) fn retries(&mut self, world: &World, failed: &[&Attempt], sign: Timestamp) {
+        let Some(phase) = self.upto(sign, Kind::Retry, None) else { return };
+        phase.cause.sandboxes = u32::try_from(failed.len()).unwrap_or(u32::MAX);
+        let runs = failed.iter().flat_map(|row| world.attachments_of(&row.id)).flat_map(|row| &row.plugins);
+        for runs in runs.map(|plugin| &plugin.add) {
+            phase.cause.adds = phase.cause.adds.saturating_add(runs.begun);
+            phase.cause.failed = phase.cause.failed.saturating_add(runs.failed);
+            phase.cause.wasted = phase.cause.wasted.saturating_add(runs.wasted);
+        }
+    }
+
+    /// From the sandbox's first sign to its being up: its network and what holds it, in whichever order.
+    pub(super) fn sandbox(&mut self, world: &World, row: &Attempt, next: Option<&Ran>, now: Timestamp) {
+        let adds = adds(world, row, next, now);
+        let mut before = Kind::Netns;
+        for Add { kind, begin, end, cause } in adds {
+            self.upto(begin, before, None);
+            before = Kind::Between;
+            if let Some(phase) = self.upto(end, kind, None) {
+                phase.cause = cause;
+            }
+        }
+        match (row.up_at, next) {
+            (Some(up), None) => self.upto(up, Kind::Pause, None),
+            (Some(up), Some(next)) if up < next.started_at => {
+                self.upto(up.min(next.first_at), Kind::Pause, None)
+            }
+            // Nothing holds it but its containers.
+            (Some(_) | None, Some(_)) => None,
+            (None, None) => self.upto(self.end, Kind::Pause, None),
+        };
+    }
+
+    /// Each container's own part, which ends when its program runs, or, of an init container, when that has ended.
+    pub(super) fn containers(&mut self, all: &[Ran], parts: &[&Ran]) {
+        for (place, part) in parts.iter().enumerate() {
+            let cgroup = part.cgroup_at.unwrap_or(part.started_at);
+            self.upto(part.first_at, Kind::Image, Some(part));
+            self.upto(cgroup, Kind::Runtime, Some(part));
+            self.upto(part.started_at, Kind::Cgroup, Some(part));
+            let later = parts.get(place + 1).map(|next| next.first_at);
+            if let Some((ended, runs)) = later.and_then(|next| init(all, part, next))
+                && let Some(phase) = self.upto(ended, Kind::Init, Some(part))
+            {
+                phase.cause.runs = runs;
+            }
+        }
+        // One that is not complete waits for what is to come.
+        self.upto(self.end, Kind::Image, None);
+    }
+}
+
+/// When an init container was done, and how often it had run: it and its restarts had all ended before the first sign
+/// of the next container, the last one well, as far as was seen.
+fn init(all: &[Ran], part: &Ran, next: Timestamp) -> Option<(Timestamp, u32)> {
+    let is_same = |ran: &&Ran| ran.id == part.id || part.name.is_some() && ran.name == part.name;
+    let before = all.iter().filter(is_same).filter(|ran| ran.started_at <= next);
+    let mut runs = 0_u32;
+    let mut last = None;
+    for ran in before {
+        let ended = ran.ended.filter(|ended| ended.at <= next)?;
+        runs = runs.saturating_add(1);
+        last = last.max(Some((ended.at, ended.code)));
+    }
+    let (at, code) = last?;
+    (code.unwrap_or(0) == 0).then_some((at, runs))
+}
+
+/// The plugins that the runtime called before the first container was there, in the order of their calls.
+fn adds(world: &World, row: &Attempt, next: Option<&Ran>, now: Timestamp) -> Vec<Add> {
+    let of = |runs: &Runs| Cause {
+        adds: runs.begun,
+        failed: runs.failed,
+        wasted: runs.wasted,
+        took: if runs.is_open() { now.since(runs.last_at) } else { runs.longest }.saturating_add(runs.wasted),
+        ..Cause::default()
+    };
+    let in_time = |runs: &Runs| runs.begun > 0 && next.is_none_or(|next| runs.first_at < next.first_at);
+    let mut adds: Vec<Add> = world
+        .attachments_of(&row.id)
+        .flat_map(|row| row.plugins.iter().map(move |plugin| (&row.ifname, plugin)))
+        .filter(|(_, plugin)| in_time(&plugin.add))
+        .map(|(ifname, plugin)| Add {
+            kind: Kind::Cni { plugin: plugin.name.clone(), ifname: ifname.clone() },
+            begin: plugin.add.first_at,
+            end: if plugin.add.is_open() { now } else { plugin.add.last_at },
+            cause: of(&plugin.add),
+        })
+        .collect();
+    adds.sort_by(|one, other| (one.begin, &one.kind).cmp(&(other.begin, &other.kind)));
+    side_by_side(&mut adds);
+    adds
+}
+
+/// Runtimes may call plugins side by side: then the time is that of the one that ends last, for without it the others
+/// would have been done.
+fn side_by_side(adds: &mut [Add]) {
+    let mut last: Option<(usize, Timestamp)> = None;
+    for place in 0..adds.len() {
+        let Some((begin, end)) = adds.get(place).map(|add| (add.begin, add.end)) else { return };
+        match last.and_then(|(before, latest)| Some((adds.get_mut(before)?, latest))) {
+            Some((_, latest)) if end <= latest => {
+                if let Some(add) = adds.get_mut(place) {
+                    add.end = begin;
+                }
+            }
+            Some((before, _)) => {
+                before.end = before.end.min(begin);
+                last = Some((place, end));
+            }
+            None => last = Some((place, end)),
+        }
+    }
+}

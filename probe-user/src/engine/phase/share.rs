@@ -1,0 +1,63 @@
+//! How long each phase takes on this node: half of the starts, nine in ten, 99 in a hundred.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::engine::phase::{Kind, Start};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// None: the whole start.
+    pub kind: Option<Kind>,
+    /// So many starts had it.
+    pub starts: u32,
+    pub p50: Duration,
+    pub p90: Duration,
+    pub p99: Duration,
+}
+
+/// Of those that are whole, phase by phase, the whole start last. What several containers, or interfaces, of one pod
+/// take for it counts together.
+#[must_use]
+pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
+    let mut whole = Vec::new();
+    let mut by_kind: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
+    for start in starts.filter(|start| start.is_whole()) {
+        whole.push(start.total());
+        let mut sums: BTreeMap<Kind, Duration> = BTreeMap::new();
+        for phase in &start.phases {
+            *sums.entry(phase.kind.of_any()).or_default() += phase.took();
+        }
+        for (kind, sum) in sums {
+            by_kind.entry(kind).or_default().push(sum);
+        }
+    }
+    let phases = by_kind.into_iter().map(|(kind, spans)| (Some(kind), spans));
+    phases.chain([(None, whole)]).filter_map(|(kind, spans)| share(kind, spans)).collect()
+}
+
+fn share(kind: Option<Kind>, mut spans: Vec<Duration>) -> Option<Share> {
+    spans.sort_unstable();
+    let starts = u32::try_from(spans.len()).unwrap_or(u32::MAX);
+    Some(Share { kind, starts, p50: rank(&spans, 50)?, p90: rank(&spans, 90)?, p99: rank(&spans, 99)? })
+}
+
+/// The nearest rank: the least of them that so many in a hundred do not exceed.
+fn rank(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let rank = sorted.len().saturating_mul(percent).div_ceil(100);
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::rank;
+
+    #[test]
+    fn a_percentile_is_one_of_them() {
+        let all: Vec<Duration> = (1..=10).map(Duration::from_millis).collect();
+        let of = |count: usize, percent| rank(&all[..count], percent).map(|it| it.as_millis());
+        assert_eq!([of(10, 50), of(10, 90), of(10, 99)], [Some(5), Some(9), Some(10)]);
+        assert_eq!([of(1, 50), of(1, 99), of(0, 50)], [Some(1), Some(1), None]);
+    }
+}

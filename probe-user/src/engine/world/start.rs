@@ -1,0 +1,240 @@
+//! When starts are looked at: what the pod's cgroup counts where one phase may end and the next begin, and a start's
+//! being complete.
+
+use std::collections::VecDeque;
+
+use crate::engine::{
+    change::{Question, What},
+    fact::{Origin, Pressure, PressureRead, Role},
+    id::ContainerId,
+    outbox::{Subject, Wait},
+    phase::{self, Start},
+    time::Timestamp,
+    timer,
+    world::{Moment, World, attempt::Attempt, container},
+};
+
+/// A reading of a pod's cgroup, and when.
+pub type Reading = (Timestamp, Pressure);
+
+/// So many readings are kept of one pod. Of more, every second goes: what is counted in between is not lost.
+const READINGS: usize = 64;
+
+/// So many complete starts are remembered, whatever became of their pods.
+pub(in crate::engine) const STARTS: usize = 1024;
+/// And so many phases of all of them together.
+const PHASES: usize = 32 * 1024;
+
+/// Starts that were complete, the latest last.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(in crate::engine) rows: VecDeque<Start>,
+    phases: usize,
+    /// Another number when any row is.
+    pub(in crate::engine) revision: u64,
+}
+
+impl Table {
+    pub(in crate::engine) fn push(&mut self, start: Start) {
+        self.forget(&start.sandbox);
+        self.phases += start.phases.len();
+        self.rows.push_back(start);
+        while self.rows.len() > STARTS || self.phases > PHASES && self.rows.len() > 1 {
+            self.drop_row(0);
+        }
+        self.revision += 1;
+    }
+
+    fn forget(&mut self, sandbox: &ContainerId) {
+        if let Some(place) = self.rows.iter().position(|row| row.sandbox == *sandbox) {
+            self.drop_row(place);
+        }
+    }
+
+    fn drop_row(&mut self, place: usize) {
+        let phases = self.rows.remove(place).map_or(0, |row| row.phases.len());
+        self.phases = self.phases.saturating_sub(phases);
+    }
+
+    pub(in crate::engine) fn of(&self, sandbox: &ContainerId) -> Option<&Start> {
+        self.rows.iter().rev().find(|row| row.sandbox == *sandbox)
+    }
+}
+
+impl World {
+    /// The start in this sandbox: as it was told, or else as it is by now.
+    pub(in crate::engine) fn start_of(&self, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
+        self.starts.of(sandbox).cloned().or_else(|| phase::of(self, sandbox, now))
+    }
+
+    /// A phase may have ended: the pod's cgroup is to be read, as long as the pod starts.
+    pub(super) fn phase_turns(&mut self, pod: Option<u64>) {
+        let Some(row) = pod.and_then(|pod| self.pods.rows.get(&pod)) else { return };
+        if row.made_at.is_none() || row.is_started || !row.is_present() {
+            return;
+        }
+        let made = |key| self.cgroups.get(key).filter(|row| row.is_live() && row.created_at.is_some());
+        let Some(cgroup) = row.cgroups.iter().find_map(made) else { return };
+        let question = Question::Pressure { cgroup: cgroup.key, path: cgroup.path.clone() };
+        self.ask(question);
+    }
+
+    pub(super) fn pressure_read(&mut self, m: Moment, it: PressureRead) {
+        let pod = self.cgroups.get(&it.cgroup).and_then(|row| self.pods.by_uid(row.pod.as_ref()?));
+        let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) else { return };
+        if row.readings.last().is_some_and(|(at, _)| *at >= m.at) {
+            return;
+        }
+        row.readings.push((m.at, it.pressure));
+        thin(&mut row.readings);
+    }
+
+    /// Another container of a sandbox runs, or ended: its start may be complete after a while.
+    pub(super) fn start_turns(&mut self, id: &ContainerId) {
+        let due = self.attempts.get(id).filter(|row| row.started_at.is_none());
+        if let Some(due) = due.and_then(|row| phase::settles_at(self, row)) {
+            self.timers.hurry(timer::Name::Starts, due);
+        }
+    }
+
+    /// Tells of the starts that are complete by now.
+    pub(super) fn starts_due(&mut self, now: Timestamp) {
+        let open = self.attempts.values().filter(|row| row.started_at.is_none());
+        let mut due: Vec<(Timestamp, ContainerId)> =
+            open.filter_map(|row| Some((phase::settles_at(self, row)?, row.id.clone()))).collect();
+        due.sort_unstable();
+        for (at, id) in due {
+            if at > now {
+                self.timers.hurry(timer::Name::Starts, at);
+                break;
+            }
+            self.started_in(Moment { at, origin: Origin::Agent, late: false }, &id);
+        }
+    }
+
+    /// The sandbox is over: no container can come.
+    pub(super) fn start_over(&mut self, m: Moment, id: &ContainerId) {
+        let is_open = |row: &&Attempt| row.started_at.is_none() && !row.containers.is_empty();
+        if self.attempts.get(id).filter(is_open).is_some() {
+            self.started_in(Moment { origin: Origin::Agent, ..m }, id);
+        }
+    }
+
+    fn started_in(&mut self, m: Moment, id: &ContainerId) {
+        let Some(row) = self.attempts.get_mut(id) else { return };
+        row.started_at = Some(m.at);
+        let Some(start) = phase::of(self, id, m.at) else { return };
+        let pod = self.attempts.get(id).and_then(|row| self.pod_of_attempt(row));
+        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
+            row.is_started = true;
+        }
+        self.starts.push(start.clone());
+        let subject = Subject { pod, ..self.sandbox_subject(id) };
+        self.tell(m, subject, Wait::Name, What::PodStarted(Box::new(start)));
+    }
+
+    /// A container came that belongs to a start which was held to be complete.
+    pub(super) fn start_goes_on(&mut self, id: &ContainerId) {
+        let Some(row) = self.attempts.get_mut(id) else { return };
+        (row.started_at, row.revised) = (None, true);
+        self.starts.forget(id);
+        let pod = self.attempts.get(id).and_then(|row| self.pod_of_attempt(row));
+        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
+            row.is_started = false;
+        }
+    }
+
+    pub(in crate::engine) fn pod_of_attempt(&self, row: &Attempt) -> Option<u64> {
+        let known = self.sandboxes.get(&row.id).and_then(|row| row.pod);
+        known.or_else(|| self.pods.by_uid(row.pod.uid.as_ref()?))
+    }
+
+    /// When a container of this sandbox was announced that has not run yet, and is no restart as far as is known.
+    pub(in crate::engine) fn announced_at(&self, attempt: &Attempt) -> Option<Timestamp> {
+        let pod = self.pod_of_attempt(attempt);
+        let is_of = |row: &&container::Container| {
+            row.state == container::State::Created
+                && row.role != Some(Role::Sandbox)
+                && row.id != attempt.id
+                && (row.name.is_none() || attempt.containers.iter().all(|ran| ran.name != row.name))
+                && match &row.sandbox {
+                    Some(sandbox) => *sandbox == attempt.id,
+                    None => pod.is_some() && row.pod == pod,
+                }
+        };
+        self.containers.values().filter(is_of).map(|row| row.first_at).max()
+    }
+}
+
+fn thin(readings: &mut Vec<Reading>) {
+    if readings.len() > READINGS {
+        // The latest stays.
+        let mut left = readings.len();
+        readings.retain(|_| {
+            left -= 1;
+            left.is_multiple_of(2)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PHASES, READINGS, Reading, STARTS, Table, thin};
+    use crate::engine::{
+        fact::{PodName, Pressure},
+        id::ContainerId,
+        phase::{Cause, Kind, Phase, Start},
+        time::Timestamp,
+    };
+
+    fn start(number: u64, phases: usize) -> Start {
+        let phase = Phase {
+            kind: Kind::Image,
+            container: None,
+            begin: Timestamp(1),
+            end: Timestamp(1),
+            gapped: false,
+            cause: Cause::default(),
+        };
+        Start {
+            pod: PodName::default(),
+            sandbox: ContainerId::parse(&format!("{number:064x}")).expect("an id"),
+            begin: Timestamp(1),
+            end: Timestamp(1),
+            phases: vec![phase; phases],
+            complete: true,
+            revised: false,
+            rebuilt: false,
+            listed: false,
+        }
+    }
+
+    #[test]
+    fn the_latest_starts_are_kept_each_once() {
+        let mut table = Table::default();
+        for number in 0..2_000 {
+            table.push(start(number, 9));
+            table.push(start(number, 9));
+        }
+        assert_eq!(table.rows.len(), STARTS);
+        assert_eq!(table.rows.back(), Some(&start(1_999, 9)));
+        assert_eq!(table.of(&start(0, 9).sandbox), None);
+        for number in 0..10 {
+            table.push(start(number, PHASES / 4));
+        }
+        assert_eq!(table.rows.len(), 4, "large ones take the place of many");
+        table.push(start(11, 2 * PHASES));
+        assert_eq!(table.rows.len(), 1, "one is always kept");
+    }
+
+    #[test]
+    fn of_many_readings_the_latest_stays() {
+        let mut readings: Vec<Reading> = Vec::new();
+        for at in 0..10_000 {
+            readings.push((Timestamp(at), Pressure::default()));
+            thin(&mut readings);
+            assert!(readings.len() <= READINGS);
+            assert_eq!(readings.last().map(|(last, _)| last.0), Some(at));
+        }
+    }
+}

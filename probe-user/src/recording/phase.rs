@@ -1,0 +1,62 @@
+//! Starts of pods and their phases, as they stand in the file.
+
+use super::{
+    change::ContainerRef,
+    fact::{PodName, pressure::Pressure},
+    id::{Span, Text, Time},
+    mirror::mirror,
+};
+use crate::engine::{id::ContainerId, phase};
+
+mirror! {
+    struct phase::Start {
+        pod: PodName,
+        sandbox: Text<ContainerId>,
+        begin: Time,
+        end: Time,
+        phases: Vec<Phase>,
+        complete: bool,
+        revised: bool,
+        rebuilt: bool,
+        listed: bool,
+    }
+}
+
+mirror! {
+    struct phase::Phase {
+        kind: Kind,
+        container: Option<ContainerRef>,
+        begin: Time,
+        end: Time,
+        gapped: bool,
+        cause: Cause,
+    }
+}
+
+mirror! {
+    enum phase::Kind {
+        Prepare,
+        Retry,
+        Netns,
+        Cni { plugin: String, ifname: String },
+        Between,
+        Pause,
+        Image,
+        Runtime,
+        Cgroup,
+        Init,
+    }
+}
+
+mirror! {
+    struct phase::Cause {
+        adds: u32,
+        failed: u32,
+        wasted: Span,
+        took: Span,
+        sandboxes: u32,
+        runs: u32,
+        teardown: Span,
+        pressure: Pressure,
+    }
+}

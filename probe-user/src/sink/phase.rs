@@ -1,0 +1,106 @@
+//! What is said of a phase of a start, in words.
+
+use std::time::Duration;
+
+use super::{
+    text::{escaped, span},
+    word,
+};
+use crate::engine::phase::{Cause, Kind, Phase, Start};
+
+/// `cni bridge`, `image`; with the container's name where it is one's.
+#[must_use]
+pub fn title(phase: &Phase) -> String {
+    let of = phase.container.as_ref().map(|it| match &it.name {
+        Some(name) => format!(" {}", escaped(name)),
+        None => format!(" {}", it.id.short()),
+    });
+    name(&phase.kind) + &of.unwrap_or_default()
+}
+
+#[must_use]
+pub fn name(kind: &Kind) -> String {
+    match kind {
+        Kind::Cni { plugin, .. } => format!("{} {}", word::phase(kind), escaped(plugin)),
+        Kind::Prepare
+        | Kind::Retry
+        | Kind::Netns
+        | Kind::Between
+        | Kind::Pause
+        | Kind::Image
+        | Kind::Runtime
+        | Kind::Cgroup
+        | Kind::Init => word::phase(kind).to_owned(),
+    }
+}
+
+/// What makes a start less than whole, a word each.
+#[must_use]
+pub fn marks(start: &Start) -> Vec<&'static str> {
+    let marks = [
+        (!start.complete, "not complete"),
+        (start.revised, "revised"),
+        (start.rebuilt, "rebuilt"),
+        (start.listed, "listed"),
+        (start.is_gapped(), "gapped"),
+    ];
+    marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
+}
+
+/// What is known of why it took so long, a sentence each.
+#[must_use]
+pub fn causes(phase: &Phase) -> Vec<String> {
+    let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = &phase.cause;
+    let whole = phase.took();
+    let mut said = Vec::new();
+    if *sandboxes > 0 {
+        said.push(format!("{sandboxes} sandbox{} came to nothing", if *sandboxes == 1 { "" } else { "es" }));
+    }
+    if *failed > 0 {
+        said.push(format!("{failed} of {adds} ADDs failed, which took {}", span(*wasted)));
+    }
+    if matches!(phase.kind, Kind::Cni { .. }) && *took > whole {
+        said.push(format!("the plugin itself took {}, beside others", span(*took)));
+    }
+    if *runs > 1 {
+        said.push(format!("ran {runs} times"));
+    }
+    if matches!(phase.kind, Kind::Init) {
+        said.push("inferred to be an init container".to_owned());
+    }
+    let of = |part: Duration| format!("{} of {}", span(part), span(whole));
+    if !teardown.is_zero() {
+        said.push(format!("other network namespaces were taken apart for {}", of(*teardown)));
+    }
+    if let Some(cpu) = pressure.cpu.filter(|cpu| cpu.periods > 0 || !cpu.throttled.is_zero()) {
+        said.push(format!("throttled {} of {} ({} periods)", span(cpu.throttled), span(whole), cpu.periods));
+    }
+    if let Some(memory) = pressure.memory.filter(|it| it.high + it.max + it.oom > 0) {
+        let counts = [(memory.high, "high"), (memory.max, "max"), (memory.oom, "oom")];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, name)| format!("{name} {count} times")).collect();
+        said.push(format!("memory limit reached: {}", counts.join(", ")));
+    }
+    let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
+    for (stall, name) in stalls {
+        // Everything waits a little for everything.
+        if let Some(stall) = stall.filter(|stall| stall.some * 10 >= whole && !stall.some.is_zero()) {
+            said.push(format!("waited for {name} {}", of(stall.some)));
+        }
+    }
+    if phase.gapped {
+        said.push("something was lost meanwhile".to_owned());
+    }
+    said
+}
+
+/// `3.21 s, slowest cni bridge 2.00 s`, and what makes it less than whole.
+#[must_use]
+pub fn summary(start: &Start) -> String {
+    let mut said = format!("in {}", span(start.total()));
+    if let Some(slowest) = start.slowest() {
+        said += &format!(", slowest {} {}", title(slowest), span(slowest.took()));
+    }
+    let marks = marks(start);
+    if marks.is_empty() { said } else { format!("{said} ({})", marks.join(", ")) }
+}

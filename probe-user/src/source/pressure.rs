@@ -1,0 +1,189 @@
+//! What a pod's cgroup has counted: CPU time and throttling, memory events, and pressure stall information.
+//!
+//! cgroup v2 has all of it (`Documentation/admin-guide/cgroup-v2.rst`). A v1 hierarchy has less, under other names and
+//! in other units (`Documentation/admin-guide/cgroup-v1`, `Documentation/scheduler/sched-bwc.rst`); on a hybrid node
+//! the two stand beside each other, with the same paths.
+
+use std::time::Duration;
+
+use super::{
+    cgroup::Layout,
+    host::{Folder, HostRoot, lines},
+};
+use crate::engine::fact::{CpuUse, MemoryEvents, Pressure, Stall};
+
+/// Each of these files has a few lines.
+const FILE: usize = 16 << 10;
+
+/// `path` is from the root of its hierarchy. None if no hierarchy has anything of it.
+#[must_use]
+pub fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
+    let below = path.trim_start_matches('/');
+    let folder = |mount: &str| root.folder(format!("{mount}/{below}")).ok();
+    let unified = layout.unified().and_then(|it| folder(&it.mount));
+    let legacy = |name: &str| layout.controller(name).and_then(|it| folder(&it.mount));
+    let pressure = Pressure {
+        cpu: unified.as_ref().and_then(cpu).or_else(|| legacy_cpu(&legacy("cpu")?, &legacy("cpuacct")?)),
+        memory: unified.as_ref().and_then(memory).or_else(|| legacy_memory(&legacy("memory")?)),
+        cpu_stall: unified.as_ref().and_then(|it| stall(it, "cpu.pressure")),
+        memory_stall: unified.as_ref().and_then(|it| stall(it, "memory.pressure")),
+        io_stall: unified.as_ref().and_then(|it| stall(it, "io.pressure")),
+    };
+    (pressure != Pressure::default()).then_some(pressure)
+}
+
+/// Microseconds. Without the cpu controller the file has the usage alone, and nothing throttles.
+fn cpu(folder: &Folder) -> Option<CpuUse> {
+    let text = folder.read("cpu.stat", FILE).ok()?;
+    Some(CpuUse {
+        used: Duration::from_micros(member(&text, "usage_usec")?),
+        throttled: Duration::from_micros(member(&text, "throttled_usec").unwrap_or(0)),
+        periods: member(&text, "nr_throttled").unwrap_or(0),
+    })
+}
+
+/// Nanoseconds.
+fn legacy_cpu(cpu: &Folder, cpuacct: &Folder) -> Option<CpuUse> {
+    let text = cpu.read("cpu.stat", FILE).ok()?;
+    Some(CpuUse {
+        used: Duration::from_nanos(number(&cpuacct.read("cpuacct.usage", FILE).ok()?)?),
+        throttled: Duration::from_nanos(member(&text, "throttled_time")?),
+        periods: member(&text, "nr_throttled")?,
+    })
+}
+
+fn memory(folder: &Folder) -> Option<MemoryEvents> {
+    let text = folder.read("memory.events", FILE).ok()?;
+    let [high, max, oom] = ["high", "max", "oom"].map(|name| member(&text, name));
+    Some(MemoryEvents { high: high?, max: max?, oom: oom? })
+}
+
+/// `oom_kill` came with Linux 4.13.
+fn legacy_memory(folder: &Folder) -> Option<MemoryEvents> {
+    let max = number(&folder.read("memory.failcnt", FILE).ok()?)?;
+    let oom = folder.read("memory.oom_control", FILE).ok().and_then(|text| member(&text, "oom_kill"));
+    Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0) })
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`, in microseconds, and the same for `full`.
+fn stall(folder: &Folder, file: &str) -> Option<Stall> {
+    let text = folder.read(file, FILE).ok()?;
+    let total = |name: &str| {
+        let micros = lines(&text).find_map(|line| {
+            let fields = line.strip_prefix(name)?.strip_prefix(' ')?;
+            fields.split(' ').find_map(|field| field.strip_prefix("total="))?.parse().ok()
+        })?;
+        Some(Duration::from_micros(micros))
+    };
+    Some(Stall { some: total("some")?, full: total("full").unwrap_or_default() })
+}
+
+/// The number on the line of this name.
+fn member(text: &[u8], name: &str) -> Option<u64> {
+    lines(text).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    lines(text).next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, time::Duration};
+
+    use super::{CpuUse, HostRoot, Layout, MemoryEvents, Pressure, Stall, read};
+    use crate::source::cgroup::Hierarchy;
+
+    fn hierarchy(id: u32, controllers: &[&str], mount: &str) -> Hierarchy {
+        let controllers = controllers.iter().map(|name| (*name).to_owned()).collect();
+        Hierarchy { id, controllers, mount: mount.to_owned() }
+    }
+
+    fn write(root: &Path, folder: &str, files: &[(&str, &str)]) {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        for (name, text) in files {
+            fs::write(folder.join(name), text).expect("a file");
+        }
+    }
+
+    #[test]
+    fn v2_counts_in_microseconds() {
+        let root = tempfile::tempdir().expect("a folder");
+        let psi = "some avg10=0.00 avg60=0.10 avg300=0.00 total=2500\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1500\n";
+        write(
+            root.path(),
+            "sys/fs/cgroup/kubepods/pod1",
+            &[
+                (
+                    "cpu.stat",
+                    "usage_usec 3000\nuser_usec 1\nnr_periods 40\nnr_throttled 12\nthrottled_usec 1200000\n",
+                ),
+                ("memory.events", "low 0\nhigh 4\nmax 5\noom 6\noom_kill 7\n"),
+                ("io.pressure", psi),
+                ("cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"),
+            ],
+        );
+        let host = HostRoot::open(root.path()).expect("the root");
+        let layout = Layout { hierarchies: vec![hierarchy(0, &[], "/sys/fs/cgroup")] };
+        let micros = Duration::from_micros;
+        let expected = Pressure {
+            cpu: Some(CpuUse { used: micros(3000), throttled: micros(1_200_000), periods: 12 }),
+            memory: Some(MemoryEvents { high: 4, max: 5, oom: 6 }),
+            cpu_stall: Some(Stall { some: micros(7), full: Duration::ZERO }),
+            memory_stall: None,
+            io_stall: Some(Stall { some: micros(2500), full: micros(1500) }),
+        };
+        assert_eq!(read(&host, &layout, "/kubepods/pod1"), Some(expected));
+        assert_eq!(read(&host, &layout, "/kubepods/pod2"), None);
+        assert_eq!(read(&host, &layout, "/../../etc"), None);
+    }
+
+    #[test]
+    fn v1_counts_in_nanoseconds_and_a_hybrid_node_has_what_either_has() {
+        let root = tempfile::tempdir().expect("a folder");
+        let cpu = ("cpu.stat", "nr_periods 40\nnr_throttled 3\nthrottled_time 5000\n");
+        write(root.path(), "cg/cpu,cpuacct/pod1", &[cpu, ("cpuacct.usage", "9000\n")]);
+        let oom = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+        write(root.path(), "cg/memory/pod1", &[("memory.failcnt", "8\n"), ("memory.oom_control", oom)]);
+        write(root.path(), "cg/unified/pod1", &[("memory.pressure", "some avg10=0.00 total=1\n")]);
+        let host = HostRoot::open(root.path()).expect("the root");
+        let layout = Layout {
+            hierarchies: vec![
+                hierarchy(0, &[], "/cg/unified"),
+                hierarchy(4, &["cpu", "cpuacct"], "/cg/cpu,cpuacct"),
+                hierarchy(12, &["memory"], "/cg/memory"),
+            ],
+        };
+        let nanos = Duration::from_nanos;
+        let expected = Pressure {
+            cpu: Some(CpuUse { used: nanos(9000), throttled: nanos(5000), periods: 3 }),
+            memory: Some(MemoryEvents { high: 0, max: 8, oom: 2 }),
+            memory_stall: Some(Stall { some: nanos(1000), full: Duration::ZERO }),
+            ..Pressure::default()
+        };
+        assert_eq!(read(&host, &layout, "/pod1"), Some(expected));
+    }
+
+    #[test]
+    fn no_text_is_too_strange() {
+        let root = tempfile::tempdir().expect("a folder");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let layout = Layout { hierarchies: vec![hierarchy(0, &[], "/cg")] };
+        for text in [
+            "",
+            "usage_usec",
+            "usage_usec -1",
+            "usage_usec 99999999999999999999",
+            "some total=x",
+            "\u{0}\n\n",
+        ] {
+            write(
+                root.path(),
+                "cg/p",
+                &[("cpu.stat", text), ("memory.events", text), ("cpu.pressure", text)],
+            );
+            assert_eq!(read(&host, &layout, "/p"), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Starts over histories by the dice: whatever happens, in whatever order it is told and whatever of it is lost, the
+//! phases are the whole.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use probe_user::engine::{
+    fact::{Fact, Observation},
+    phase::{Kind, Phase, Start},
+    time::Timestamp,
+    world::path::Place,
+};
+use proptest::{prelude::*, test_runner::TestCaseError};
+
+use crate::model::{AddTurn, History, Turn, shaken, torn, turns};
+
+/// When what a start is measured by happened.
+#[derive(Debug, Default)]
+struct Truth {
+    /// By the container's id.
+    ran: BTreeMap<String, Timestamp>,
+    /// Pods' cgroups and namespaces.
+    made: Vec<Timestamp>,
+    /// The container of each cgroup.
+    cgroups: BTreeMap<u64, String>,
+}
+
+impl Truth {
+    fn see(&mut self, seen: &Observation) {
+        match &seen.fact {
+            Fact::CgroupCreated { cgroup, .. } => match Place::read(&cgroup.path).container {
+                Some(id) => {
+                    self.cgroups.insert(cgroup.key.id, id.as_str().to_owned());
+                }
+                None => self.made.push(seen.at),
+            },
+            Fact::NetnsCreated { .. } => self.made.push(seen.at),
+            Fact::Executed(it) if it.argv.first().is_some_and(|program| program == "/main") => {
+                if let Some(id) = self.cgroups.get(&it.task.cgroup.id) {
+                    self.ran.insert(id.clone(), seen.at);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// No gap, no overlap, nothing negative, and the sum is the whole.
+fn is_partition(start: &Start) -> Result<(), TestCaseError> {
+    let mut at = start.begin;
+    for phase in &start.phases {
+        prop_assert_eq!(phase.begin, at, "{:#?}", start);
+        prop_assert!(phase.end >= phase.begin, "{:#?}", start);
+        prop_assert!(phase.cause.teardown <= phase.took(), "{:#?}", start);
+        at = phase.end;
+    }
+    prop_assert_eq!(at, start.end, "{:#?}", start);
+    let sum: Duration = start.phases.iter().map(Phase::took).sum();
+    prop_assert_eq!(sum, start.total());
+    Ok(())
+}
+
+fn all_are_partitions(history: &History) -> Result<(), TestCaseError> {
+    history.drive.engine.starts().iter().try_for_each(is_partition)
+}
+
+fn play(history: &mut History, turns: &[Turn]) -> Result<(), TestCaseError> {
+    for turn in turns {
+        history.play(&[*turn]);
+        all_are_partitions(history)?;
+    }
+    history.end();
+    all_are_partitions(history)
+}
+
+/// The histories have something to say.
+#[test]
+fn a_pod_that_runs_has_started() {
+    let mut history = History::new();
+    let add = AddTurn::Succeeds;
+    history.play(&[Turn::Begin { pod: 0, network: 0, add }, Turn::Start { which: 0 }]);
+    history.end();
+    let starts = history.drive.engine.starts();
+    assert!(matches!(starts.as_slice(), [start] if start.is_whole()), "{starts:#?}");
+    assert_eq!(starts[0].slowest().map(|phase| phase.kind.clone()), Some(Kind::Image));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn phases_are_the_whole_and_begin_and_end_when_it_happened(turns in turns(), seed: u64) {
+        let truth = Rc::new(RefCell::new(Truth::default()));
+        let mut history = History::new();
+        let (to, mut way) = (Rc::clone(&truth), shaken(seed));
+        history.drive.way = Box::new(move |facts| {
+            facts.iter().for_each(|seen| to.borrow_mut().see(seen));
+            way(facts)
+        });
+        play(&mut history, &turns)?;
+        let truth = truth.borrow();
+        let complete = history.drive.engine.starts().into_iter().filter(|start| start.complete);
+        for start in complete {
+            prop_assert!(!start.listed && !start.is_gapped(), "{:#?}", start);
+            prop_assert!(truth.made.contains(&start.begin), "{:#?}", start);
+            let last = start.phases.last().and_then(|phase| phase.container.as_ref());
+            let ran = last.and_then(|last| truth.ran.get(last.id.as_str()));
+            prop_assert_eq!(ran, Some(&start.end), "{:#?}", start);
+            // A hundredth of the time, and what was read last may have been so a moment later.
+            let throttled = |phase: &Phase| phase.cause.pressure.cpu.map(|cpu| cpu.throttled);
+            let throttled: Duration = start.phases.iter().filter_map(throttled).sum();
+            prop_assert!(throttled <= Duration::from_nanos(start.end.0 / 100) + Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn phases_are_the_whole_whatever_was_lost(turns in turns(), seed: u64) {
+        let mut history = History::new();
+        history.drive.way = Box::new(torn(seed));
+        play(&mut history, &turns)?;
+    }
+
+    #[test]
+    fn neither_order_nor_a_restart_changes_a_start(turns in turns(), seed: u64) {
+        let starts = |turns: &[Turn], shake: bool| {
+            let mut history = History::new();
+            if shake {
+                history.drive.way = Box::new(shaken(seed));
+            }
+            history.play(turns);
+            history.end();
+            let starts = history.drive.engine.starts();
+            // What is asked is answered when it is asked, which an agent's end may put off.
+            starts.into_iter().map(|start| (start.pod.clone(), start.begin, start.end)).collect::<Vec<_>>()
+        };
+        let steady = |turn: &Turn| if matches!(turn, Turn::RestartAgent) { Turn::Wait { seconds: 0 } } else { *turn };
+        let calm: Vec<Turn> = turns.iter().map(steady).collect();
+        prop_assert_eq!(starts(&turns, true), starts(&calm, false));
+    }
+}
