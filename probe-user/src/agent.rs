@@ -95,7 +95,8 @@ impl Agent {
         // A source that still sends learns that nobody takes it.
         self.batches.close();
         if let Some(shelf) = self.shelf {
-            let kept = shelf.finish(clock::now(), self.session.findings());
+            let known = self.session.known();
+            let kept = shelf.finish(clock::now(), &known);
             // Who keeps them has warned already.
             time::timeout(GRACE, kept).await.ok();
         }
@@ -114,7 +115,7 @@ impl Agent {
         loop {
             let due = until(self.session.deadline());
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
-            let kept = until(self.shelf.as_ref().map(|it| it.due(self.session.findings_revision())));
+            let kept = until(self.shelf.as_ref().map(|it| it.due(self.session.revision())));
             tokio::select! {
                 () = &mut end => return Ok(()),
                 batch = self.batches.recv() => match batch {
@@ -196,7 +197,7 @@ impl Agent {
     fn keep(&mut self, now: Timestamp) {
         if let Some(shelf) = &mut self.shelf {
             let session = &self.session;
-            shelf.keep(now, session.boot_wall_ns(), session.findings_revision(), session.findings());
+            shelf.keep(now, session.boot_wall_ns(), session.revision(), || session.known());
         }
         if let Some(history) = &mut self.history {
             let session = &self.session;

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an error is one line on standard error; the exit code says which kind it is.
 
+mod account;
 mod args;
 mod boot;
 #[cfg(feature = "live")]
@@ -12,9 +13,9 @@ mod leaks;
 #[cfg(feature = "live")]
 mod live;
 mod output;
-#[cfg(feature = "live")]
 mod pods;
 mod replay;
+mod start;
 mod table;
 
 use std::{
@@ -54,10 +55,9 @@ enum Command {
     Replay(replay::Replay),
     /// List what is wrong on this node, as the running agent has found it
     Findings(finding::Findings),
-    /// Explain one finding: the evidence in order, the cause, how to repair it
+    /// Explain one finding: the evidence in order, the cause, how to repair it; or one pod's start
     Explain(finding::Explain),
-    /// List the pods of this node from its files; needs no hooks
-    #[cfg(feature = "live")]
+    /// List the pods of this node from its files, and how they started as the running agent has seen it
     Pods(pods::Pods),
     /// Look once for addresses that no sandbox has, on a node where sandprobe never ran; needs no hooks
     #[cfg(feature = "live")]
@@ -77,9 +77,9 @@ impl Command {
             Self::Run(live::Run { probe, .. })
             | Self::Watch(live::Watch { probe, .. })
             | Self::Record(live::Record { probe, .. }) => probe.verbose(),
-            Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Boot(_) => 0,
+            Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
             #[cfg(feature = "live")]
-            Self::Pods(_) | Self::Leaks(_) | Self::Doctor(_) => 0,
+            Self::Leaks(_) | Self::Doctor(_) => 0,
         }
     }
 }
@@ -120,7 +120,6 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Findings(findings) => findings.run(),
         Command::Explain(explain) => explain.run(),
         Command::Boot(boot) => boot.run(cli.verbose > 0),
-        #[cfg(feature = "live")]
         Command::Pods(pods) => pods.run(),
         #[cfg(feature = "live")]
         Command::Leaks(leaks) => leaks.run(),

@@ -11,12 +11,14 @@ use crate::{
         boot::{Pod, Recovery},
         change::{Output, Question},
         fact::Fact,
-        finding::Finding,
         time::Timestamp,
     },
-    recording::{Call, Header, WriteError, Writer},
+    recording::{Call, Header, WriteError, Writer, state::Known},
     sink::{Label, Sink, filter::Filter, summary::Summary},
 };
+
+/// So many starts are told to other commands beside those of the pods that are here.
+const STARTS: usize = 64;
 
 pub struct Session {
     engine: Engine,
@@ -122,15 +124,21 @@ impl Session {
         self.questions.drain(..)
     }
 
-    /// What is wrong on the node, and what was.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.engine.findings()
+    /// What is wrong on the node, and what was; and how its pods started.
+    #[must_use]
+    pub fn known(&self) -> Known<'_> {
+        Known {
+            findings: self.engine.findings().collect(),
+            starts: self.engine.late_starts(STARTS),
+            shares: self.engine.shares(),
+        }
     }
 
-    /// A number that is another one when any finding is.
+    /// A number that is another one when any of that is.
     #[must_use]
-    pub fn findings_revision(&self) -> u64 {
-        self.engine.findings_revision()
+    pub fn revision(&self) -> u64 {
+        // Both count upwards.
+        self.engine.findings_revision().wrapping_add(self.engine.starts_revision())
     }
 
     /// What is known of the node's recovery.

@@ -13,7 +13,6 @@ use probe_user::{
             Fact, Holder, Observation, Origin, ProcessFound, Reservation, RuntimeKind, RuntimeRead, Store,
             StoreKind, StoreRead, Task,
         },
-        finding::Finding,
         id::{ContainerId, TaskKey},
         time::Timestamp,
     },
@@ -109,17 +108,13 @@ fn recording(dir: &Path) -> String {
     path.to_str().expect("a name").to_owned()
 }
 
-/// As an agent that saw the same has it.
-fn findings() -> Vec<Finding> {
-    let mut session = Session::new(&header(), Filter::default(), Box::new(Jsonl));
-    calls().into_iter().for_each(|call| session.call(call).expect("no recording"));
-    session.findings().cloned().collect()
-}
-
 fn keep(dir: &Path, ended: bool) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at: seconds(203), ended };
-    let bytes = state::write(&about, findings().iter()).expect("JSON");
+    // As an agent that saw the same has it.
+    let mut session = Session::new(&header(), Filter::default(), Box::new(Jsonl));
+    calls().into_iter().for_each(|call| session.call(call).expect("no recording"));
+    let bytes = state::write(&about, &session.known()).expect("JSON");
     fs::write(dir.join("findings.json"), bytes).expect("a file");
     dir.to_str().expect("a name").to_owned()
 }

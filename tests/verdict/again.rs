@@ -5,7 +5,7 @@ use probe_user::{
     engine::{Engine, Settings, change::Output},
     recording::{
         Call, Header, Reader, Writer,
-        state::{self, About},
+        state::{self, About, Known},
     },
 };
 use proptest::prelude::*;
@@ -47,12 +47,14 @@ fn play(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
     said
 }
 
-/// The findings as they are kept for whoever asks.
+/// The findings and starts as they are kept for whoever asks.
 fn findings(engine: &Engine) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
     let written_at = engine.dump().first().map(|row| row.at).unwrap_or_default();
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };
-    let bytes = state::write(&about, engine.findings()).expect("JSON");
+    let known =
+        Known { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
+    let bytes = state::write(&about, &known).expect("JSON");
     String::from_utf8(bytes).expect("JSON is text")
 }
 

@@ -11,7 +11,7 @@ use probe_user::engine::{
 };
 use proptest::{prelude::*, test_runner::TestCaseError};
 
-use crate::model::{AddTurn, History, Turn, shaken, torn, turns};
+use crate::model::{AddTurn, History, Turn, shaken, steady, torn, turns};
 
 /// When what a start is measured by happened.
 #[derive(Debug, Default)]
@@ -132,8 +132,6 @@ proptest! {
             // What is asked is answered when it is asked, which an agent's end may put off.
             starts.into_iter().map(|start| (start.pod.clone(), start.begin, start.end)).collect::<Vec<_>>()
         };
-        let steady = |turn: &Turn| if matches!(turn, Turn::RestartAgent) { Turn::Wait { seconds: 0 } } else { *turn };
-        let calm: Vec<Turn> = turns.iter().map(steady).collect();
-        prop_assert_eq!(starts(&turns, true), starts(&calm, false));
+        prop_assert_eq!(starts(&turns, true), starts(&steady(&turns), false));
     }
 }

@@ -139,7 +139,7 @@ pub(super) const STATE_DIR: &str = "/var/lib/sandprobe";
 /// Where an agent and who asks it for its findings meet.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
-    /// The directory in which "run" keeps its findings and the history of boots, for "findings", "explain" and "boot"; "none" for nowhere
+    /// The directory in which "run" keeps what it finds out for "findings", "explain", "pods" and "boot"; "none" for nowhere
     #[arg(long, value_name = "DIR", default_value = STATE_DIR, value_parser = state_dir)]
     state_dir: StateDir,
 }

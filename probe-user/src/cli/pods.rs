@@ -1,74 +1,142 @@
-//! `sandprobe pods`: the pods of this node, once, from its files alone.
+//! `sandprobe pods`: the pods of this node and how they started: from its files, once, and from what a running agent has
+//! seen; or all of it from a recording.
 
+#[cfg(feature = "live")]
+mod look;
+mod share;
 mod table;
 
-use clap::Args;
+use std::time::Duration;
 
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+
+#[cfg(feature = "live")]
+use super::args::{ConfigArgs, HostArgs};
 use super::{
     Done,
-    args::{ConfigArgs, Form, HostArgs, warn_of_absent},
-    live::{answer::answer, place::Place},
+    account::{Account, From},
+    args::Form,
     output, say,
 };
-use crate::{
-    engine::{Engine, Settings},
-    source::{
-        backfill::{self, Node},
-        clock,
-        host::HostRoot,
-    },
-};
+use crate::engine::{phase::Start, time::Timestamp, view::PodView};
 
 #[derive(Debug, Args)]
 pub(super) struct Pods {
+    /// The order of the rows
+    #[arg(long, value_name = "BY", default_value = "name")]
+    sort: Sort,
+
+    /// List only pods whose start took more than 5 s, which 99 in a hundred are not to, image pulls aside
+    #[arg(long)]
+    slow: bool,
+
+    /// Instead of pods, list how long each phase of a start takes on this node: p50, p90 and p99
+    #[arg(long, conflicts_with_all = ["sort", "slow"])]
+    phases: bool,
+
     /// The form of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
     #[command(flatten)]
+    from: From,
+
+    #[cfg(feature = "live")]
+    #[command(flatten)]
     host: HostArgs,
 
+    #[cfg(feature = "live")]
     #[command(flatten)]
     config: ConfigArgs,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// By namespace and name
+    Name,
+    /// The slowest start first; those of which none was seen last
+    Start,
+}
+
+/// `pod_startup_latency` of the scalability SLOs of Kubernetes (kubernetes/community, sig-scalability/slos).
+const SLOW: Duration = Duration::from_secs(5);
+
+/// What is to be listed.
+struct Seen {
+    pods: Vec<PodView>,
+    now: Timestamp,
+    done: Done,
+}
+
 impl Pods {
     pub(super) fn run(&self) -> anyhow::Result<Done> {
-        let (_, stores) = self.config.load()?;
-        let place = Place::find(HostRoot::open(&self.host.host_root)?)?;
-        warn_of_absent(&stores, &place.root);
-        let mut engine = Engine::new(Settings::default());
-        let node = Node {
-            root: &place.root,
-            hierarchy: &place.hierarchy,
-            clock: &clock::now,
-            boot_wall_ns: clock::boot_wall_ns(),
-            stores: &stores,
-        };
-        let mut skipped = backfill::read(node, &mut |batch| {
-            batch.into_iter().for_each(|seen| engine.observe(seen));
-            Ok(())
-        })
-        .unwrap_or_default();
-        skipped.append(answer(&mut engine, &place.root));
-
-        let now = clock::now();
-        let pods = engine.pods();
-        let mut text = match self.output {
+        if self.phases {
+            let account = self.account()?;
+            return self.write(share::write(&account.shares, self.output), Done::Whole);
+        }
+        let Seen { mut pods, now, done } = self.see()?;
+        if self.slow {
+            pods.retain(|pod| pod.start.as_ref().is_some_and(|start| start.total() > SLOW));
+        }
+        if self.sort == Sort::Start {
+            // The sort is stable: those that took as long stay in the order of their names.
+            pods.sort_by_key(|pod| std::cmp::Reverse(pod.start.as_ref().map(Start::total)));
+        }
+        let bytes = match self.output {
             Form::Text => table::text(&pods, now),
             Form::Json => table::json(&pods)?,
         };
-        output::write(&mut text)?;
-        match skipped.first {
-            None => Ok(Done::Whole),
-            Some((path, why)) => {
-                say(&format!(
-                    "{} of the node's files could not be read, the list may lack something: first {}: {why}",
-                    skipped.count,
-                    path.display()
-                ));
-                Ok(Done::Part)
-            }
+        self.write(bytes, done)
+    }
+
+    fn write(&self, mut bytes: Vec<u8>, done: Done) -> anyhow::Result<Done> {
+        output::write(&mut bytes)?;
+        Ok(done)
+    }
+
+    fn account(&self) -> anyhow::Result<Account> {
+        let account = self.from.read()?;
+        for caveat in &account.caveats {
+            say(caveat);
         }
+        Ok(account)
+    }
+
+    fn see(&self) -> anyhow::Result<Seen> {
+        if self.from.is_recording() {
+            let Account { pods, now, .. } = self.account()?;
+            return Ok(Seen { pods, now, done: Done::Whole });
+        }
+        self.look()
+    }
+
+    /// Without the readers of a node's files.
+    #[cfg(not(feature = "live"))]
+    fn look(&self) -> anyhow::Result<Seen> {
+        Err(anyhow!("built without what reads this node: give --recording"))
+    }
+
+    #[cfg(feature = "live")]
+    fn look(&self) -> anyhow::Result<Seen> {
+        let Seen { mut pods, now, done } = look::look(&self.host, &self.config)?;
+        // Starts are the agent's to tell; without one there are pods all the same.
+        let wanted = self.slow || self.sort == Sort::Start;
+        match self.from.read() {
+            Ok(account) if account.label.boot_id == look::boot_id() => give(&mut pods, &account.starts),
+            Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
+            Err(error) if wanted => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        Ok(Seen { pods, now, done })
+    }
+}
+
+/// Each pod's latest start: by its UID, which the file names and the agent too.
+#[cfg(feature = "live")]
+fn give(pods: &mut [PodView], starts: &[Start]) {
+    for pod in pods {
+        let is_of = |start: &&Start| pod.uid.is_some() && start.pod.uid == pod.uid;
+        pod.start = starts.iter().filter(is_of).max_by_key(|start| start.begin).cloned();
     }
 }

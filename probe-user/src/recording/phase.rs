@@ -60,3 +60,5 @@ mirror! {
         pressure: Pressure,
     }
 }
+
+mirror! { struct phase::Share { kind: Option<Kind>, starts: u32, p50: Span, p90: Span, p99: Span } }

@@ -1,4 +1,5 @@
-//! The findings of a node as a running agent keeps them for whoever asks: one JSON object, replaced as a whole.
+//! The findings of a node, and the starts of its pods, as a running agent keeps them for whoever asks: one JSON object,
+//! replaced as a whole.
 //!
 //! **Invariant:** it holds all that an explanation needs: who reads it needs neither the node nor the agent.
 
@@ -8,8 +9,13 @@ use super::{
     finding,
     id::{Text, Time},
     mirror::Mirror,
+    phase,
 };
-use crate::engine::{finding::Finding, time::Timestamp};
+use crate::engine::{
+    finding::Finding,
+    phase::{Share, Start},
+    time::Timestamp,
+};
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
 pub const SCHEMA: u32 = 1;
@@ -28,6 +34,22 @@ pub struct About {
     pub written_at: Timestamp,
     /// The agent ended in order: nothing newer will come of it.
     pub ended: bool,
+}
+
+/// What an agent knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known<'a> {
+    pub findings: Vec<&'a Finding>,
+    pub starts: Vec<Start>,
+    pub shares: Vec<Share>,
+}
+
+/// The same, read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub findings: Vec<Finding>,
+    pub starts: Vec<Start>,
+    pub shares: Vec<Share>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,10 +77,14 @@ struct File {
     written_at: Time,
     ended: bool,
     findings: Vec<finding::Finding>,
+    #[serde(default)]
+    starts: Vec<phase::Start>,
+    #[serde(default)]
+    shares: Vec<phase::Share>,
 }
 
 /// The file's contents.
-pub fn write<'a>(about: &About, findings: impl Iterator<Item = &'a Finding>) -> serde_json::Result<Vec<u8>> {
+pub fn write(about: &About, known: &Known<'_>) -> serde_json::Result<Vec<u8>> {
     let About { made_by, node, boot_id, boot_wall_ns, pid, written_at, ended } = about;
     let file = File {
         schema: SCHEMA,
@@ -69,20 +95,34 @@ pub fn write<'a>(about: &About, findings: impl Iterator<Item = &'a Finding>) -> 
         pid: *pid,
         written_at: Time::of(written_at),
         ended: *ended,
-        findings: findings.map(finding::Finding::of).collect(),
+        findings: known.findings.iter().map(|it| finding::Finding::of(it)).collect(),
+        starts: known.starts.iter().map(phase::Start::of).collect(),
+        shares: known.shares.iter().map(phase::Share::of).collect(),
     };
     let mut bytes = serde_json::to_vec(&file)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-pub fn read(bytes: &[u8]) -> Result<(About, Vec<Finding>), StateError> {
+pub fn read(bytes: &[u8]) -> Result<(About, Kept), StateError> {
     let Mark { schema } = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
     if schema > SCHEMA {
         return Err(StateError::Newer(schema));
     }
     let file: File = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
-    let File { schema: _, made_by, node, boot_id, boot_wall_ns, pid, written_at, ended, findings } = file;
+    let File {
+        schema: _,
+        made_by,
+        node,
+        boot_id,
+        boot_wall_ns,
+        pid,
+        written_at,
+        ended,
+        findings,
+        starts,
+        shares,
+    } = file;
     let about = About {
         made_by,
         node,
@@ -92,15 +132,15 @@ pub fn read(bytes: &[u8]) -> Result<(About, Vec<Finding>), StateError> {
         written_at: written_at.back(),
         ended,
     };
-    Ok((about, findings.back()))
+    Ok((about, Kept { findings: findings.back(), starts: starts.back(), shares: shares.back() }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{About, StateError, read, write};
+    use super::{About, Kept, Known, StateError, read, write};
     use crate::{
         engine::time::Timestamp,
-        recording::{finding::Finding, mirror::Mirror, sample::Dice},
+        recording::{finding::Finding, mirror::Mirror, phase, sample::Dice},
     };
 
     fn about() -> About {
@@ -119,8 +159,21 @@ mod tests {
     fn what_is_kept_is_read_back_the_same() {
         let dice = &mut Dice::seeded(7);
         let findings: Vec<_> = (0..200).map(|_| Finding::sample(dice)).collect();
-        let bytes = write(&about(), findings.iter()).expect("JSON");
-        assert_eq!(read(&bytes).expect("a state"), (about(), findings));
+        let starts: Vec<_> = (0..20).map(|_| phase::Start::sample(dice)).collect();
+        let shares: Vec<_> = (0..20).map(|_| phase::Share::sample(dice)).collect();
+        let known =
+            Known { findings: findings.iter().collect(), starts: starts.clone(), shares: shares.clone() };
+        let bytes = write(&about(), &known).expect("JSON");
+        assert_eq!(read(&bytes).expect("a state"), (about(), Kept { findings, starts, shares }));
+    }
+
+    #[test]
+    fn what_was_kept_before_starts_were_is_read() {
+        let bytes = write(&about(), &Known::default()).expect("JSON");
+        let text = String::from_utf8(bytes).expect("JSON is UTF-8");
+        let before = text.replace(r#","starts":[],"shares":[]"#, "");
+        assert_ne!(before, text);
+        assert_eq!(read(before.as_bytes()).expect("a state"), (about(), Kept::default()));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Where the findings lie for whoever asks: a file, replaced as a whole by a thread of its own when a finding changed.
+//! Where the findings, and the starts of pods, lie for whoever asks: a file, replaced as a whole by a thread of its own
+//! when one changed.
 //!
 //! Who reads it learns two things beside it: the directory is locked (`flock(2)`) as long as an agent lives, in
 //! whatever namespace; and the file's time of modification is the last at which that agent was at work.
@@ -22,10 +23,10 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::{
-    engine::{finding::Finding, time::Timestamp},
+    engine::time::Timestamp,
     recording::{
         Header,
-        state::{self, About},
+        state::{self, About, Known},
     },
 };
 
@@ -95,7 +96,7 @@ impl Shelf {
         now: Timestamp,
         boot_wall_ns: i64,
         revision: u64,
-        findings: impl Iterator<Item = &'a Finding>,
+        known: impl FnOnce() -> Known<'a>,
     ) {
         if now < self.due(revision) {
             return;
@@ -107,17 +108,17 @@ impl Shelf {
         let Ok(room) = self.jobs.try_reserve() else { return };
         if self.kept == Some(revision) && !self.failed.swap(false, Ordering::Relaxed) {
             room.send(Job::Beat);
-        } else if let Ok(bytes) = state::write(&self.about, findings) {
+        } else if let Ok(bytes) = state::write(&self.about, &known()) {
             self.kept = Some(revision);
             room.send(Job::Put(bytes));
         }
     }
 
     /// Puts down the last of it; returns when it lies there, or cannot.
-    pub async fn finish<'a>(mut self, now: Timestamp, findings: impl Iterator<Item = &'a Finding>) {
+    pub async fn finish(mut self, now: Timestamp, known: &Known<'_>) {
         self.about.written_at = now;
         self.about.ended = true;
-        if let Ok(bytes) = state::write(&self.about, findings) {
+        if let Ok(bytes) = state::write(&self.about, known) {
             self.jobs.send(Job::Put(bytes)).await.ok();
         }
         // The thread ends when the last sender is gone.
@@ -198,7 +199,10 @@ mod tests {
     use super::{FILE, Shelf};
     use crate::{
         engine::{Settings, time::Timestamp},
-        recording::{Header, state},
+        recording::{
+            Header,
+            state::{self, Known},
+        },
     };
 
     fn header() -> Header {
@@ -214,7 +218,7 @@ mod tests {
 
     fn finish(shelf: Shelf) {
         let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(shelf.finish(Timestamp(9), [].into_iter()));
+        runtime.block_on(shelf.finish(Timestamp(9), &Known::default()));
     }
 
     fn open(dir: &Path) -> Shelf {
@@ -226,12 +230,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("deep/er");
         let mut shelf = open(&dir);
-        shelf.keep(Timestamp(1), 5, 0, [].into_iter());
+        shelf.keep(Timestamp(1), 5, 0, Known::default);
         assert_eq!(shelf.due(0), Timestamp(1) + Duration::from_secs(15));
         assert_eq!(shelf.due(1), Timestamp(1) + Duration::from_secs(1));
         finish(shelf);
-        let (about, findings) = state::read(&fs::read(dir.join(FILE)).expect("a file")).expect("a state");
-        assert!(about.ended && about.pid == 7 && about.boot_wall_ns == 5 && findings.is_empty());
+        let (about, kept) = state::read(&fs::read(dir.join(FILE)).expect("a file")).expect("a state");
+        assert!(about.ended && about.pid == 7 && about.boot_wall_ns == 5 && kept.findings.is_empty());
         assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 1, "nothing else is left");
     }
 

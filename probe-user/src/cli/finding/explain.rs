@@ -3,14 +3,17 @@
 mod text;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::{
-    account::{Account, From},
-    select,
-};
+use super::select;
 use crate::{
-    cli::{Done, args::Form, output, say},
+    cli::{
+        Done,
+        account::{Account, From},
+        args::Form,
+        output, say,
+        start::PodStart,
+    },
     engine::finding::Finding,
     sink::{
         evidence::changes,
@@ -22,9 +25,14 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(in crate::cli) struct Explain {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// The finding's key, or any part of it that no other has
-    key: String,
+    #[arg(required = true)]
+    key: Option<String>,
 
     /// The form of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
@@ -34,25 +42,33 @@ pub(in crate::cli) struct Explain {
     from: From,
 }
 
+/// What else can be explained.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Explain where the time of one pod's start went
+    Pod(PodStart),
+}
+
 /// So many keys are listed when more than one is meant.
 const LISTED: usize = 10;
 
 impl Explain {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<Done> {
+        if let Some(Other::Pod(pod)) = &self.other {
+            return pod.run();
+        }
+        let asked = self.key.as_deref().unwrap_or_default();
         let account = self.from.read()?;
         for caveat in &account.caveats {
             say(caveat);
         }
-        let matching = select::matching(&account.findings, &self.key);
+        let matching = select::matching(&account.findings, asked);
         let finding = match matching.as_slice() {
             [finding] => finding,
             [] => {
-                return Err(anyhow!(
-                    "no finding has {:?} in its key: see sandprobe findings --all",
-                    self.key
-                ));
+                return Err(anyhow!("no finding has {asked:?} in its key: see sandprobe findings --all"));
             }
-            many => return Err(ambiguous(&self.key, many)),
+            many => return Err(ambiguous(asked, many)),
         };
         let mut bytes = match self.output {
             Form::Text => text::text(finding, &account).into_bytes(),

@@ -2,12 +2,15 @@
 
 use clap::Args;
 
-use super::{
-    account::{Account, From},
-    select::{self, Select},
-};
+use super::select::{self, Select};
 use crate::{
-    cli::{Done, args::Form, output, say, table::aligned},
+    cli::{
+        Done,
+        account::{Account, From},
+        args::Form,
+        output, say,
+        table::aligned,
+    },
     engine::{fact::PodName, finding::Finding, time::Timestamp},
     sink::{
         jsonl,

@@ -5,24 +5,27 @@ use serde::Serialize;
 use crate::{
     cli::table::aligned,
     engine::{
+        phase::Start,
         time::Timestamp,
         view::{ContainerView, PodView, SandboxView},
         world::{container, sandbox},
     },
     sink::{
+        jsonl, phase,
         text::{escaped, span},
         word,
     },
 };
 
-const HEADINGS: [&str; 8] = ["NAMESPACE", "NAME", "UID", "STATE", "CONTAINERS", "IP", "AGE", "SOURCE"];
+const HEADINGS: [&str; 10] =
+    ["NAMESPACE", "NAME", "UID", "STATE", "CONTAINERS", "IP", "AGE", "START", "SLOWEST", "SOURCE"];
 
 pub(super) fn text(pods: &[PodView], now: Timestamp) -> Vec<u8> {
-    let rows: Vec<[String; 8]> = pods.iter().map(|pod| cells(pod, now)).collect();
+    let rows: Vec<[String; 10]> = pods.iter().map(|pod| cells(pod, now)).collect();
     aligned(HEADINGS, &rows).into_bytes()
 }
 
-fn cells(pod: &PodView, now: Timestamp) -> [String; 8] {
+fn cells(pod: &PodView, now: Timestamp) -> [String; 10] {
     let name =
         |name: &Option<String>| name.as_deref().map_or_else(|| "-".to_owned(), |it| escaped(it).into_owned());
     let running =
@@ -38,8 +41,23 @@ fn cells(pod: &PodView, now: Timestamp) -> [String; 8] {
         format!("{running}/{}", pod.containers.len()),
         ip,
         began(pod).map_or_else(|| "-".to_owned(), |start| span(now.since(start))),
+        pod.start.as_ref().map_or_else(|| "-".to_owned(), took),
+        pod.start.as_ref().and_then(slowest).unwrap_or_else(|| "-".to_owned()),
         word::name_source(pod.source).to_owned(),
     ]
+}
+
+/// Marked, if it cannot be compared as it is.
+fn took(start: &Start) -> String {
+    match phase::marks(start).first() {
+        Some(mark) => format!("{} ({mark})", span(start.total())),
+        None => span(start.total()),
+    }
+}
+
+fn slowest(start: &Start) -> Option<String> {
+    let slowest = start.slowest()?;
+    Some(format!("{} {}", phase::title(slowest), span(slowest.took())))
 }
 
 /// That of its newest sandbox.
@@ -75,7 +93,7 @@ fn began(pod: &PodView) -> Option<Timestamp> {
 }
 
 #[derive(Serialize)]
-struct Pod<'a> {
+struct Pod<'a, S> {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,6 +102,9 @@ struct Pod<'a> {
     uid: Option<&'a str>,
     source: &'static str,
     state: &'static str,
+    /// As in the event stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<S>,
     sandboxes: Vec<Sandbox<'a>>,
     containers: Vec<Container<'a>>,
 }
@@ -134,13 +155,14 @@ pub(super) fn json(pods: &[PodView]) -> anyhow::Result<Vec<u8>> {
     Ok(lines)
 }
 
-fn object(pod: &PodView) -> Pod<'_> {
+fn object(pod: &PodView) -> impl Serialize {
     Pod {
         namespace: pod.namespace.as_deref(),
         name: pod.name.as_deref(),
         uid: pod.uid.as_ref().map(|uid| uid.as_str()),
         source: word::name_source(pod.source),
         state: state(pod),
+        start: pod.start.as_ref().map(jsonl::start),
         sandboxes: pod.sandboxes.iter().map(sandbox_object).collect(),
         containers: pod
             .containers
@@ -180,12 +202,36 @@ fn sandbox_object(sandbox: &SandboxView) -> Sandbox<'_> {
 mod tests {
     use super::{json, text};
     use crate::engine::{
-        fact::NameSource,
+        fact::{NameSource, PodName},
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+        phase::{Cause, Kind, Phase, Start},
         time::Timestamp,
         view::{AddressView, ContainerView, PodView, SandboxView},
         world::{container, sandbox},
     };
+
+    fn start() -> Start {
+        let phase = |kind, begin: u64, end: u64| Phase {
+            kind,
+            container: None,
+            begin: Timestamp(begin * 1_000_000_000),
+            end: Timestamp(end * 1_000_000_000),
+            gapped: false,
+            cause: Cause::default(),
+        };
+        let slow = Kind::Cni { plugin: "slow".to_owned(), ifname: "eth0".to_owned() };
+        Start {
+            pod: PodName::default(),
+            sandbox: ContainerId::parse("e6f3").expect("an id"),
+            begin: Timestamp(1_000_000_000),
+            end: Timestamp(4_000_000_000),
+            phases: vec![phase(Kind::Prepare, 1, 2), phase(slow, 2, 4)],
+            complete: true,
+            revised: false,
+            rebuilt: false,
+            listed: true,
+        }
+    }
 
     fn pods() -> Vec<PodView> {
         let id = |text| ContainerId::parse(text).expect("an id");
@@ -198,7 +244,7 @@ mod tests {
             source: NameSource::Bundle,
             since: at,
             listed: true,
-            start: None,
+            start: Some(start()),
             sandboxes: vec![SandboxView {
                 id: id("e6f3"),
                 state: sandbox::State::Ready { at },
@@ -235,6 +281,7 @@ mod tests {
             name: None,
             sandboxes: Vec::new(),
             containers: Vec::new(),
+            start: None,
             source: NameSource::CgroupPath,
             ..full.clone()
         };
@@ -246,9 +293,9 @@ mod tests {
         assert_eq!(
             String::from_utf8(text(&pods(), Timestamp(100_000_000_000))).expect("text"),
             "\
-NAMESPACE  NAME            UID                                   STATE       CONTAINERS  IP         AGE    SOURCE
-default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m00s  bundle
--          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      cgroup_path
+NAMESPACE  NAME            UID                                   STATE       CONTAINERS  IP         AGE    START            SLOWEST          SOURCE
+default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m00s  3.00 s (listed)  cni slow 2.00 s  bundle
+-          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      -                -                cgroup_path
 "
         );
     }
@@ -268,5 +315,6 @@ default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/
         assert_eq!(first["sandboxes"][0]["netns"]["inode"], 4_026_532_301_u32);
         assert_eq!(first["sandboxes"][0]["netns"]["cookie"], "7");
         assert_eq!(first["containers"][0]["state"], "running");
+        assert_eq!(first["start"]["phases"][1]["plugin"], "slow");
     }
 }

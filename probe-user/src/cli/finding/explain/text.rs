@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::super::{account::Account, list::pod};
+use super::super::list::pod;
 use crate::{
+    cli::account::Account,
     engine::{
         change::{Change, CniCall, End, Process, What},
         finding::Finding,
@@ -223,7 +224,7 @@ mod tests {
 
     use super::text;
     use crate::{
-        cli::finding::account::Account,
+        cli::account::Account,
         engine::{
             change::{CniCall, End, Process, What},
             fact::{Origin, PodName},
@@ -241,7 +242,15 @@ mod tests {
 
     fn account() -> Account {
         let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
-        Account { label, findings: Vec::new(), now: Timestamp(63_000_000_000), caveats: Vec::new() }
+        Account {
+            label,
+            findings: Vec::new(),
+            starts: Vec::new(),
+            shares: Vec::new(),
+            pods: Vec::new(),
+            now: Timestamp(63_000_000_000),
+            caveats: Vec::new(),
+        }
     }
 
     fn finding() -> Finding {

@@ -1,4 +1,4 @@
-//! Where findings are read from. The one way in: who lists or explains them does not know how they came.
+//! Where findings and starts are read from. The one way in: who lists or explains them does not know how they came.
 
 use std::{
     convert::Infallible,
@@ -11,22 +11,29 @@ use std::{
 use anyhow::{Context, anyhow};
 use clap::Args;
 
+use super::{
+    args::StateArgs,
+    replay::{open, unreadable},
+};
 use crate::{
-    cli::{
-        args::StateArgs,
-        replay::{open, unreadable},
+    engine::{
+        Engine,
+        fact::Fact,
+        finding::Finding,
+        phase::{Share, Start},
+        time::Timestamp,
+        view::PodView,
     },
-    engine::{Engine, fact::Fact, finding::Finding, time::Timestamp},
     recording::{
         Call, ReadError, Reader,
-        state::{self, About},
+        state::{self, About, Kept},
     },
     sink::{Label, text::span},
     source::replay::{Pace, ReplayError, replay},
 };
 
 #[derive(Debug, Args)]
-pub(super) struct From {
+pub(in crate::cli) struct From {
     #[command(flatten)]
     state: StateArgs,
 
@@ -35,26 +42,35 @@ pub(super) struct From {
     recording: Option<PathBuf>,
 }
 
-/// All findings, and what the times in them mean.
+/// All that an agent has found out, and what the times in it mean.
 #[derive(Debug)]
-pub(super) struct Account {
-    pub(super) label: Label,
-    pub(super) findings: Vec<Finding>,
+pub(in crate::cli) struct Account {
+    pub(in crate::cli) label: Label,
+    pub(in crate::cli) findings: Vec<Finding>,
+    /// In the order in which they were complete.
+    pub(in crate::cli) starts: Vec<Start>,
+    pub(in crate::cli) shares: Vec<Share>,
+    /// Those that are there at a recording's end; an agent does not keep them.
+    pub(in crate::cli) pods: Vec<PodView>,
     /// In boot time, by which ages are told.
-    pub(super) now: Timestamp,
-    /// What makes them less than the whole truth of this moment, a line each.
-    pub(super) caveats: Vec<String>,
+    pub(in crate::cli) now: Timestamp,
+    /// What makes it less than the whole truth of this moment, a line each.
+    pub(in crate::cli) caveats: Vec<String>,
 }
 
 /// An agent that has shown nothing for so long is not at work.
 const STALE: Duration = Duration::from_secs(60);
 
 impl From {
-    pub(super) fn read(&self) -> anyhow::Result<Account> {
+    pub(in crate::cli) fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    pub(in crate::cli) fn read(&self) -> anyhow::Result<Account> {
         match (&self.recording, self.state.dir()) {
             (Some(file), _) => recorded(file),
             (None, Some(dir)) => kept(dir),
-            (None, None) => Err(anyhow!("nowhere to read findings from: give --state-dir or --recording")),
+            (None, None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
         }
     }
 }
@@ -75,7 +91,8 @@ fn kept(dir: &Path) -> anyhow::Result<Account> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
     };
-    let (about, findings) = state::read(&bytes).with_context(|| file.display().to_string())?;
+    let (about, Kept { findings, starts, shares }) =
+        state::read(&bytes).with_context(|| file.display().to_string())?;
     let wall = SystemTime::now();
     let touched = fs::metadata(&file).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
     let quiet = wall.duration_since(touched).unwrap_or_default();
@@ -86,6 +103,9 @@ fn kept(dir: &Path) -> anyhow::Result<Account> {
         caveats: caveat(&about, is_running(dir), quiet).into_iter().collect(),
         label,
         findings,
+        starts,
+        shares,
+        pods: Vec::new(),
     })
 }
 
@@ -144,5 +164,7 @@ fn recorded(file: &Path) -> anyhow::Result<Account> {
         Err(ReplayError::Read(error)) => return Err(unreadable(file, &error)),
         Err(ReplayError::Make(never)) => match never {},
     };
-    Ok(Account { label, findings: engine.findings().cloned().collect(), now, caveats })
+    let findings = engine.findings().cloned().collect();
+    let (starts, shares, pods) = (engine.starts(), engine.shares(), engine.pods());
+    Ok(Account { label, findings, starts, shares, pods, now, caveats })
 }

@@ -1,0 +1,78 @@
+//! `sandprobe explain pod`: where the time of one pod's start went.
+
+mod waterfall;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use super::{
+    Done,
+    account::{Account, From},
+    args::Form,
+    finding::pod,
+    output, say,
+};
+use crate::{engine::phase::Start, sink::jsonl};
+
+#[derive(Debug, Args)]
+pub(super) struct PodStart {
+    /// The pod's name, or its UID
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pod: String,
+
+    /// The form of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    from: From,
+}
+
+impl PodStart {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let account = self.from.read()?;
+        for caveat in &account.caveats {
+            say(caveat);
+        }
+        let starts = matching(&account, &self.pod)?;
+        let mut bytes = match self.output {
+            Form::Text => {
+                let all: Vec<String> =
+                    starts.iter().map(|start| waterfall::text(start, &account.label)).collect();
+                all.join("\n").into_bytes()
+            }
+            Form::Json => {
+                let mut bytes = Vec::new();
+                starts.iter().for_each(|start| jsonl::started(start, &account.label, &mut bytes));
+                bytes
+            }
+        };
+        output::write(&mut bytes)?;
+        Ok(Done::Whole)
+    }
+}
+
+/// The starts of the one pod that is meant: one in each sandbox that it ran in.
+fn matching<'a>(account: &'a Account, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
+    let starts: Vec<&Start> = account.starts.iter().filter(|it| is_meant(it, asked)).collect();
+    let Some(first) = starts.first() else {
+        return Err(anyhow!(
+            "no start of a pod {asked:?} was seen: the agent must run before the pod does; see sandprobe pods"
+        ));
+    };
+    if let Some(other) = starts.iter().find(|it| it.pod.namespace != first.pod.namespace) {
+        let (one, other) = (pod(&first.pod), pod(&other.pod));
+        return Err(anyhow!("{asked:?} may be {one} or {other}: give the namespace too"));
+    }
+    Ok(starts)
+}
+
+fn is_meant(start: &Start, asked: &str) -> bool {
+    let of = &start.pod;
+    let is_named = |name: &str| of.name.as_deref() == Some(name);
+    of.uid.as_ref().is_some_and(|uid| uid.as_str() == asked)
+        || is_named(asked)
+        || asked
+            .split_once('/')
+            .is_some_and(|(namespace, name)| of.namespace.as_deref() == Some(namespace) && is_named(name))
+}

@@ -1,0 +1,137 @@
+//! A start for people: each phase a line, with a bar where it lies in the whole, and what it is put down to below.
+
+use std::{fmt::Write as _, time::Duration};
+
+use crate::{
+    cli::finding::pod,
+    engine::{phase::Start, time::Timestamp},
+    sink::{
+        Label,
+        phase::{causes, marks, title},
+        text::{cut, span},
+        wall::Rfc3339,
+    },
+};
+
+/// Columns of the bars.
+const WIDTH: u32 = 40;
+/// A phase's name may be as long as a plugin's and a container's are.
+const TITLE: usize = 32;
+
+pub(super) fn text(start: &Start, label: &Label) -> String {
+    let mut text = format!("{} started in {}", pod(&start.pod), span(start.total()));
+    if let Some(slowest) = start.slowest() {
+        _ = write!(text, ", slowest {} ({})", title(slowest), span(slowest.took()));
+    }
+    let mut line = |name: &str, what: &str| _ = write!(text, "\n  {name:8} {what}");
+    line("began", &Rfc3339(label.wall_ns(start.begin)).to_string());
+    line("sandbox", start.sandbox.as_str());
+    let marks = marks(start);
+    if !marks.is_empty() {
+        line("marks", &format!("{} (docs/phases.md)", marks.join(", ")));
+    }
+    text += "\n\n";
+    let titles: Vec<String> = start.phases.iter().map(|phase| cut(&title(phase), TITLE)).collect();
+    let width = titles.iter().map(|title| title.chars().count()).max().unwrap_or(0).max("PHASE".len());
+    let head = format!("  {:width$}  {:>8}  {:>8}", "PHASE", "AT", "TOOK");
+    text += head.trim_end();
+    text.push('\n');
+    for (phase, title) in start.phases.iter().zip(titles) {
+        let at = format!("+{}", span(phase.begin.since(start.begin)));
+        let bar = bar(start, phase.begin, phase.end);
+        let row = format!("  {title:width$}  {at:>8}  {:>8}  {bar}", span(phase.took()));
+        text += row.trim_end();
+        text.push('\n');
+        for cause in causes(phase) {
+            _ = writeln!(text, "  {:width$}  {cause}", "");
+        }
+    }
+    text
+}
+
+/// Where a phase lies in the whole; of one that took any time at least a mark is seen.
+fn bar(start: &Start, begin: Timestamp, end: Timestamp) -> String {
+    let column = |at: Timestamp| columns(at.since(start.begin), start.total());
+    let (from, to) = (column(begin), column(end));
+    let (from, to) =
+        if from == to && end > begin { (from.min(WIDTH - 1), from.min(WIDTH - 1) + 1) } else { (from, to) };
+    let mut bar = " ".repeat(usize::try_from(from).unwrap_or(0));
+    bar.extend((from..to).map(|_| '█'));
+    bar
+}
+
+fn columns(part: Duration, whole: Duration) -> u32 {
+    let scaled = part.as_nanos().saturating_mul(u128::from(WIDTH)).checked_div(whole.as_nanos());
+    u32::try_from(scaled.unwrap_or(0)).map_or(WIDTH, |columns| columns.min(WIDTH))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::text;
+    use crate::{
+        engine::{
+            change::ContainerRef,
+            fact::{CpuUse, PodName, Pressure},
+            id::ContainerId,
+            phase::{Cause, Kind, Phase, Start},
+            time::Timestamp,
+        },
+        sink::Label,
+    };
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_waterfall_shows_where_each_phase_lies_and_why() {
+        let id = |text| ContainerId::parse(text).expect("an id");
+        let main = ContainerRef { id: id("c0ffee"), name: Some("main\x1b[2J".to_owned()) };
+        let cpu = CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12 };
+        let pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
+        let phase = |kind, begin, end, container: Option<&ContainerRef>, cause| Phase {
+            kind,
+            container: container.cloned(),
+            begin: at(begin),
+            end: at(end),
+            gapped: false,
+            cause,
+        };
+        let bridge = Kind::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
+        let failed = Cause { adds: 3, failed: 2, wasted: Duration::from_millis(200), ..Cause::default() };
+        let start = Start {
+            pod: PodName { namespace: Some("default".to_owned()), name: Some("web-0".to_owned()), uid: None },
+            sandbox: id("e6f3"),
+            begin: at(1000),
+            end: at(5000),
+            phases: vec![
+                phase(Kind::Prepare, 1000, 1001, None, Cause::default()),
+                phase(bridge, 1001, 2000, None, failed),
+                phase(Kind::Cgroup, 2000, 5000, Some(&main), Cause { pressure, ..Cause::default() }),
+            ],
+            complete: true,
+            revised: false,
+            rebuilt: false,
+            listed: true,
+        };
+        let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
+        assert_eq!(
+            text(&start, &label),
+            "\
+default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
+  began    1970-01-01T00:00:01.000000000Z
+  sandbox  e6f3
+  marks    listed (docs/phases.md)
+
+  PHASE                       AT      TOOK
+  prepare                  +0 µs    1.0 ms  █
+  cni bridge             +1.0 ms    999 ms  ██████████
+                        2 of 3 ADDs failed, which took 200 ms
+  cgroup main\\u{1b}[2J   +1.00 s    3.00 s            ██████████████████████████████
+                        throttled 1.20 s of 3.00 s (12 periods)
+"
+        );
+    }
+}
