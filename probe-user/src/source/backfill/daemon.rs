@@ -17,6 +17,9 @@ const CONFIGURATION: &str = "/etc/containerd/config.toml";
 /// The processes that are a kubelet or have one in them, as they name themselves.
 const KUBELETS: [&[u8]; 7] = [b"kubelet", b"k3s", b"k3s-server", b"k3s-agent", b"k0s", b"rke2", b"kubelite"];
 
+/// With these containerd does not serve.
+const ELSE: [&str; 8] = ["config", "publish", "oci-hook", "help", "--help", "-h", "--version", "-v"];
+
 /// What one of them keeps where, as far as that is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Daemon {
@@ -96,6 +99,9 @@ fn daemon(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<Option<Daemo
         return Ok(None);
     }
     let arguments = proc::arguments(&process.head("cmdline", 4096)?);
+    if !serves(kind, &arguments) {
+        return Ok(None);
+    }
     Ok(Some(match kind {
         Kind::Containerd => {
             let file = path(&arguments, &["--config", "-config", "-c"]);
@@ -116,6 +122,13 @@ fn daemon(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<Option<Daemo
             Daemon { kind, root: own.unwrap_or_else(|| kind.root()), networks: None, socket }
         }
     }))
+}
+
+/// Whether it is the daemon itself. One that has ended and is waited for has no arguments any more, one that is about to
+/// be executed has none yet; shims and administrators run containerd's program for a moment, to do something else.
+fn serves(kind: Kind, arguments: &[String]) -> bool {
+    let Some((_program, given)) = arguments.split_first() else { return false };
+    kind != Kind::Containerd || !given.iter().any(|argument| ELSE.contains(&argument.as_str()))
 }
 
 /// What containerd was told; its imports are not followed.
@@ -158,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use toml::Table;
 
-    use super::{at, networks, path};
+    use super::{Kind, at, networks, path, serves};
 
     #[test]
     fn an_option_is_told_in_either_form() {
@@ -169,6 +182,21 @@ mod tests {
         for none in ["containerd", "containerd --root", "containerd --root x", "containerd --rootless=/x"] {
             assert_eq!(root(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn who_runs_for_a_moment_is_no_daemon() {
+        let serves =
+            |kind, text: &str| serves(kind, &text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        for daemon in ["containerd", "/usr/bin/containerd --config /etc/x -l debug"] {
+            assert!(serves(Kind::Containerd, daemon), "{daemon}");
+        }
+        let publish = "containerd --address /run/containerd/containerd.sock publish --topic /tasks/exit";
+        for other in ["", publish, "containerd config dump", "containerd -v"] {
+            assert!(!serves(Kind::Containerd, other), "{other}");
+        }
+        assert!(serves(Kind::Kubelet, "kubelet -v 4"));
+        assert!(!serves(Kind::Kubelet, ""));
     }
 
     #[test]
