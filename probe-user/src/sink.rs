@@ -13,6 +13,7 @@ pub mod meaning;
 #[cfg(feature = "live")]
 pub mod outlet;
 pub mod phase;
+pub mod recovery;
 pub mod repair;
 #[cfg(feature = "live")]
 pub mod shelf;

@@ -5,7 +5,6 @@ mod replayed;
 mod table;
 #[cfg(feature = "live")]
 mod this;
-mod word;
 
 use std::{path::PathBuf, time::Duration};
 

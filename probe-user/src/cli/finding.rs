@@ -6,4 +6,3 @@ mod select;
 
 pub(super) use explain::Explain;
 pub(super) use list::Findings;
-pub(super) use list::pod;

@@ -9,10 +9,12 @@ use super::{
     Done,
     account::{Account, From},
     args::Form,
-    finding::pod,
     output, say,
 };
-use crate::{engine::phase::Start, sink::jsonl};
+use crate::{
+    engine::phase::Start,
+    sink::{jsonl, phase::pod},
+};
 
 #[derive(Debug, Args)]
 pub(super) struct PodStart {

@@ -6,7 +6,22 @@ use super::{
     text::{escaped, span},
     word,
 };
-use crate::engine::phase::{Cause, Kind, Phase, Start};
+use crate::engine::{
+    fact::PodName,
+    phase::{Cause, Kind, Phase, Start},
+};
+
+/// `namespace/name`, or what there is of it.
+#[must_use]
+pub fn pod(pod: &PodName) -> String {
+    match (&pod.namespace, &pod.name, &pod.uid) {
+        (Some(namespace), Some(name), _) => format!("{}/{}", escaped(namespace), escaped(name)),
+        (None, Some(name), _) => format!("?/{}", escaped(name)),
+        (_, None, Some(uid)) => uid.to_string(),
+        (Some(namespace), None, None) => format!("{}/?", escaped(namespace)),
+        (None, None, None) => "-".to_owned(),
+    }
+}
 
 /// `cni bridge`, `image`; with the container's name where it is one's.
 #[must_use]

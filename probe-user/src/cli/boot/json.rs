@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Row, word};
+use super::Row;
 use crate::engine::{
     boot::{
         Back, Kind, Mark, Ordered, Pod, Source,
@@ -11,6 +11,7 @@ use crate::engine::{
     },
     time::Timestamp,
 };
+use crate::sink::recovery;
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -175,7 +176,7 @@ fn boot(row: &Row) -> Boot<'_> {
         periods: Periods::of(study.periods),
         whole_ns: ns(study.whole),
         close,
-        missing: missing.map(|pods: &[Pod]| pods.iter().map(word::name).collect()),
+        missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
         cni: Cni {
             failed: study.cni.failed,
             plugin: study.cni.plugin.as_deref(),
@@ -209,7 +210,7 @@ fn zero(study: &Study) -> (&'static str, Option<&'static str>, Option<Order<'_>>
 }
 
 fn milestones(study: &Study) -> Vec<Milestone> {
-    let back = |back: &Option<Back>| back.as_ref().map(|back| (back.mark, Some(word::name(&back.pod))));
+    let back = |back: &Option<Back>| back.as_ref().map(|back| (back.mark, Some(recovery::name(&back.pod))));
     let bare = |mark: Option<Mark>| mark.map(|mark| (mark, None));
     let all = [
         ("kernel_start", bare(Some(Mark { at: Timestamp::ZERO, source: Source::Boot }))),
@@ -235,7 +236,7 @@ fn milestones(study: &Study) -> Vec<Milestone> {
 
 fn pod(back: &Back) -> PodLine {
     PodLine {
-        pod: word::name(&back.pod),
+        pod: recovery::name(&back.pod),
         kind: match back.pod.kind {
             Kind::Static => "static",
             Kind::System => "system",

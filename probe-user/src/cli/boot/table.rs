@@ -1,18 +1,16 @@
 //! The recovery study's table: a row a boot, then the mean and the difference of each column to the one before.
 
-use super::{
-    Row,
-    word::{self, rounded_ms},
-};
+use super::Row;
 use crate::{
     cli::table::aligned,
-    engine::{
-        boot::{
-            Mark, Pod, Source,
-            average::average,
-            study::{COLUMNS, Study, Zero},
-        },
-        time::Timestamp,
+    engine::boot::{
+        Source,
+        average::average,
+        study::{COLUMNS, Study, Zero},
+    },
+    sink::{
+        recovery::{self, Milestone, rounded_ms},
+        text::escaped,
     },
 };
 
@@ -44,9 +42,9 @@ pub(super) fn text(rows: &[Row], verbose: bool) -> String {
     }
     let mut text = CAPTION.to_owned() + &aligned(HEADINGS, &cells);
     for row in rows {
-        text += &format!("\n{}\n", title(row));
-        for line in notes(row) {
-            text += &format!("  {line}\n");
+        text += &format!("\n{}\n", escaped(&title(row)));
+        for line in recovery::notes(&row.recovery, &row.study) {
+            text += &format!("  {}\n", escaped(&line));
         }
         if verbose {
             let listed = aligned(["MILESTONE", "AFTER BOOT", "PRECISION", "SOURCE", ""], &milestones(row));
@@ -62,14 +60,11 @@ fn is_from_order(study: &Study) -> bool {
     matches!(study.zero, Zero::Order { .. })
 }
 
-fn began(row: &Row) -> String {
-    row.recovery.boot.as_ref().map_or_else(|| "unknown".to_owned(), |boot| word::wall(boot.boot_wall_ns))
-}
-
 fn cells(row: &Row) -> [String; CELLS] {
     let star = if is_from_order(&row.study) { "" } else { " *" };
-    let mut cells = line(began(row) + star, &row.study.columns, &row.study.periods, row.study.whole);
-    cells[1] = row.recovery.boot.as_ref().map(|boot| boot.kernel.clone()).unwrap_or_default();
+    let mut cells =
+        line(recovery::began(&row.recovery) + star, &row.study.columns, &row.study.periods, row.study.whole);
+    cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
     cells
 }
 
@@ -81,79 +76,34 @@ fn line(
 ) -> [String; CELLS] {
     let told = |ns: Option<i64>, form: fn(i64) -> String| ns.map_or_else(|| "-".to_owned(), form);
     let [kubelet, of_static, first, last] = columns.map(|ns| told(ns, |ns| rounded_ms(ns).to_string()));
-    let [one, two, three, four] = periods.map(|ns| told(ns, word::hundredths));
-    let whole = told(whole, word::hundredths);
+    let [one, two, three, four] = periods.map(|ns| told(ns, recovery::hundredths));
+    let whole = told(whole, recovery::hundredths);
     [name, String::new(), kubelet, of_static, first, last, one, two, three, four, whole]
 }
 
 fn title(row: &Row) -> String {
     let boot = row.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default();
-    format!("{} {} {boot}", began(row), row.node).trim_end().to_owned()
-}
-
-fn notes(row: &Row) -> Vec<String> {
-    let study = &row.study;
-    let mut lines = vec![word::zero(&study.zero, row.recovery.boot.as_ref())];
-    if study.cni.failed > 0 {
-        let by = study.cni.plugin.as_deref().unwrap_or("a plugin");
-        let until =
-            if study.cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
-        lines.push(format!(
-            "CNI: ADD failed {} times {until} ({by}): {} lost",
-            study.cni.failed,
-            word::span(study.cni.lost)
-        ));
-    }
-    lines.push(word::close(&study.close));
-    if study.is_late {
-        let since = row.recovery.watched_since.unwrap_or_default();
-        lines.push(format!(
-            "the agent began to look {} after the boot: what was before is known from files, if at all",
-            after(since)
-        ));
-    }
-    lines
-}
-
-fn after(at: Timestamp) -> String {
-    word::seconds(i64::try_from(at.0).unwrap_or(i64::MAX))
+    format!("{} {} {boot}", recovery::began(&row.recovery), row.node).trim_end().to_owned()
 }
 
 /// In the order of their times; the restart's order is before all.
 fn milestones(row: &Row) -> Vec<[String; 5]> {
-    let study = &row.study;
     let cells = |name: &str, when: String, source: Source, detail: String| {
-        [name.to_owned(), when, word::precision(source).to_owned(), word::source(source).to_owned(), detail]
+        let (precision, source) = (recovery::precision(source), recovery::source(source));
+        [name.to_owned(), when, precision.to_owned(), source.to_owned(), escaped(&detail).into_owned()]
     };
-    let mut marks: Vec<(Mark, [String; 5])> = Vec::new();
-    let mut tell = |name: &str, mark: Option<Mark>, pod: Option<&Pod>| {
-        if let Some(mark) = mark {
-            let pod = pod.map(|pod| format!("{} ({})", word::name(pod), word::kind(pod))).unwrap_or_default();
-            marks.push((mark, cells(name, after(mark.at), mark.source, pod)));
-        }
-    };
-    tell("kernel start", Some(Mark { at: Timestamp::ZERO, source: Source::Boot }), None);
-    tell("init started", study.init, None);
-    tell("runtime started", study.runtime, None);
-    tell("kubelet started", study.kubelet, None);
-    tell("first CNI success", study.cni.first, None);
-    for (name, back) in [
-        ("first static pod", &study.first_static),
-        ("first service pod", &study.first_service),
-        ("last service pod", &study.last_service),
-    ] {
-        let back = back.as_ref();
-        tell(name, back.map(|back| back.mark), back.map(|back| &back.pod));
-    }
-    marks.sort_by_key(|(mark, _)| mark.at);
-    let order = match &study.zero {
+    let order = match &row.study.zero {
         Zero::Order { ordered, before_ns } => {
-            let when = word::seconds(before_ns.saturating_neg());
+            let when = recovery::seconds(before_ns.saturating_neg());
             Some(cells("reboot ordered", when, ordered.source, ordered.by.clone()))
         }
         Zero::Kernel(_) => None,
     };
-    order.into_iter().chain(marks.into_iter().map(|(_, cells)| cells)).collect()
+    let milestones = recovery::milestones(&row.study).into_iter().map(|Milestone { name, mark, pod }| {
+        let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
+        cells(name, recovery::after(mark.at), mark.source, pod.unwrap_or_default())
+    });
+    order.into_iter().chain(milestones).collect()
 }
 
 #[cfg(test)]
@@ -295,6 +245,19 @@ Diff                             23500    9620        9608           794        
   last service pod   28.581 s    exact      a hook            default/nginx-2 (service, assumed)
 "
         );
+    }
+
+    #[test]
+    fn no_name_moves_the_cursor() {
+        let Row { mut recovery, now, .. } = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
+        recovery.pods[1].pod.name = Some("web\x1b[2J".to_owned());
+        let boot = recovery.boot.as_mut().expect("a boot");
+        boot.kernel = "6\x1b[2J".to_owned();
+        boot.before.ordered.as_mut().expect("an order").by = "reboot \x1b[2J\r".to_owned();
+        boot.before.pods = None;
+        let told = text(&[Row::new("edge\x1b[2J".to_owned(), recovery, now)], true);
+        assert!(told.contains("web\\u{1b}[2J") && told.contains("reboot \\u{1b}"), "{told}");
+        assert!(!told.contains(|c: char| c.is_control() && c != '\n'), "{told}");
     }
 
     #[test]

@@ -11,10 +11,11 @@ use crate::{
         output, say,
         table::aligned,
     },
-    engine::{fact::PodName, finding::Finding, time::Timestamp},
+    engine::{finding::Finding, time::Timestamp},
     sink::{
         jsonl,
-        text::{brief, escaped, short_key, span},
+        phase::pod,
+        text::{brief, short_key, span},
         verdict::summary,
         word,
     },
@@ -75,15 +76,4 @@ fn text(findings: &[&Finding], account: &Account) -> String {
     };
     let rows: Vec<_> = findings.iter().map(row).collect();
     aligned(["STAGE", "SEVERITY", "KIND", "POD", "SINCE", "SUMMARY", "KEY"], &rows)
-}
-
-/// `namespace/name`, or what there is of it.
-pub(in crate::cli) fn pod(pod: &PodName) -> String {
-    match (&pod.namespace, &pod.name, &pod.uid) {
-        (Some(namespace), Some(name), _) => format!("{}/{}", escaped(namespace), escaped(name)),
-        (None, Some(name), _) => format!("?/{}", escaped(name)),
-        (_, None, Some(uid)) => uid.to_string(),
-        (Some(namespace), None, None) => format!("{}/?", escaped(namespace)),
-        (None, None, None) => "-".to_owned(),
-    }
 }

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use super::look::Sight;
 use crate::{
-    cli::{finding::pod, table::aligned},
+    cli::table::aligned,
     engine::{
         fact::{Network, Pool, StoreKind},
         finding::{Finding, Kind, LeakedAddress, Stage},
         time::Timestamp,
     },
+    sink::phase::pod,
     sink::{
         repair,
         text::{brief, escaped, short_key, span},

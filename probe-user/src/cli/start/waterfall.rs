@@ -3,11 +3,10 @@
 use std::{fmt::Write as _, time::Duration};
 
 use crate::{
-    cli::finding::pod,
     engine::{phase::Start, time::Timestamp},
     sink::{
         Label,
-        phase::{causes, marks, title},
+        phase::{causes, marks, pod, title},
         text::{cut, span},
         wall::Rfc3339,
     },

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::list::pod;
+use crate::sink::phase::pod;
 use crate::{
     cli::account::Account,
     engine::{

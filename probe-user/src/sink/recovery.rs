@@ -1,22 +1,60 @@
-//! Words for what a row is made of.
+//! What is said of a node's recovery, in words.
 
 use std::time::Duration;
 
-use crate::{
-    engine::boot::{
-        BootRead, Kind, Pod, Source,
-        study::{Close, NoOrder, Zero},
+use super::wall::Rfc3339;
+use crate::engine::{
+    boot::{
+        Back, BootRead, Kind, Mark, Pod, Recovery, Source,
+        study::{Close, NoOrder, Study, Zero},
     },
-    sink::wall::Rfc3339,
+    time::Timestamp,
 };
 
+/// What a recovery was made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Milestone<'a> {
+    pub name: &'static str,
+    pub mark: Mark,
+    pub pod: Option<&'a Pod>,
+}
+
+/// Those that are known, in the order of their times.
+#[must_use]
+pub fn milestones(study: &Study) -> Vec<Milestone<'_>> {
+    let alone = |mark: Option<Mark>| mark.map(|mark| (mark, None));
+    let back = |back| Option::map(back, |it: &Back| (it.mark, Some(&it.pod)));
+    let all = [
+        ("kernel start", alone(Some(Mark { at: Timestamp::ZERO, source: Source::Boot }))),
+        ("init started", alone(study.init)),
+        ("runtime started", alone(study.runtime)),
+        ("kubelet started", alone(study.kubelet)),
+        ("first CNI success", alone(study.cni.first)),
+        ("first static pod", back(study.first_static.as_ref())),
+        ("first service pod", back(study.first_service.as_ref())),
+        ("last service pod", back(study.last_service.as_ref())),
+    ];
+    let known = all.into_iter().filter_map(|(name, it)| it.map(|(mark, pod)| Milestone { name, mark, pod }));
+    let mut known: Vec<Milestone<'_>> = known.collect();
+    known.sort_by_key(|it| it.mark.at);
+    known
+}
+
 /// A time on the wall clock, to the second.
-pub(super) fn wall(ns: i64) -> String {
+#[must_use]
+pub fn wall(ns: i64) -> String {
     let text = Rfc3339(i128::from(ns)).to_string();
     text.get(..19).map_or_else(|| text.clone(), |seconds| seconds.replace('T', " "))
 }
 
-pub(super) fn name(pod: &Pod) -> String {
+/// When the boot did, to the second.
+#[must_use]
+pub fn began(recovery: &Recovery) -> String {
+    recovery.boot.as_ref().map_or_else(|| "unknown".to_owned(), |boot| wall(boot.boot_wall_ns))
+}
+
+#[must_use]
+pub fn name(pod: &Pod) -> String {
     match (&pod.namespace, &pod.name, &pod.uid) {
         (Some(namespace), Some(name), _) => format!("{namespace}/{name}"),
         (None, Some(name), _) => name.clone(),
@@ -25,7 +63,8 @@ pub(super) fn name(pod: &Pod) -> String {
     }
 }
 
-pub(super) fn source(source: Source) -> &'static str {
+#[must_use]
+pub fn source(source: Source) -> &'static str {
     match source {
         Source::Boot => "the clock's zero",
         Source::Hook => "a hook",
@@ -37,7 +76,8 @@ pub(super) fn source(source: Source) -> &'static str {
 }
 
 /// How well such a time is known.
-pub(super) fn precision(source: Source) -> &'static str {
+#[must_use]
+pub fn precision(source: Source) -> &'static str {
     match source {
         Source::Boot | Source::Hook => "exact",
         Source::ProcStart => "10 ms",
@@ -48,7 +88,8 @@ pub(super) fn precision(source: Source) -> &'static str {
 }
 
 /// Seconds with three decimals.
-pub(super) fn seconds(ns: i64) -> String {
+#[must_use]
+pub fn seconds(ns: i64) -> String {
     let millis = rounded_ms(ns);
     let sign = if millis < 0 { "-" } else { "" };
     let millis = millis.unsigned_abs();
@@ -56,7 +97,8 @@ pub(super) fn seconds(ns: i64) -> String {
 }
 
 /// Seconds with two decimals, as the study has its periods.
-pub(super) fn hundredths(ns: i64) -> String {
+#[must_use]
+pub fn hundredths(ns: i64) -> String {
     let hundredths = ns.saturating_add(5_000_000).div_euclid(10_000_000);
     let sign = if hundredths < 0 { "-" } else { "" };
     let hundredths = hundredths.unsigned_abs();
@@ -64,7 +106,8 @@ pub(super) fn hundredths(ns: i64) -> String {
 }
 
 /// What a pod is to the node, and what tells so.
-pub(super) fn kind(pod: &Pod) -> String {
+#[must_use]
+pub fn kind(pod: &Pod) -> String {
     let kind = match pod.kind {
         Kind::Static => "static",
         Kind::System => "system",
@@ -78,17 +121,20 @@ pub(super) fn kind(pod: &Pod) -> String {
     format!("{kind}, {by}")
 }
 
-pub(super) fn span(span: Duration) -> String {
+#[must_use]
+pub fn span(span: Duration) -> String {
     seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// To the nearest millisecond.
-pub(super) fn rounded_ms(ns: i64) -> i64 {
+#[must_use]
+pub fn rounded_ms(ns: i64) -> i64 {
     ns.saturating_add(500_000).div_euclid(1_000_000)
 }
 
 /// From where the columns count, and why.
-pub(super) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
+#[must_use]
+pub fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     let from_kernel = "times count from the kernel's start";
     match zero {
         Zero::Order { ordered, before_ns } => {
@@ -116,7 +162,8 @@ pub(super) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
 }
 
 /// Whether the last pod was the last.
-pub(super) fn close(close: &Close) -> String {
+#[must_use]
+pub fn close(close: &Close) -> String {
     match close {
         Close::All { pods } => format!("all {pods} service pods of before are back"),
         Close::Quiet { quiet, missing: None } => format!(
@@ -137,10 +184,44 @@ pub(super) fn close(close: &Close) -> String {
 /// So many are named.
 const NAMED: usize = 5;
 
-fn names(pods: &[Pod]) -> String {
+/// The first of them, and how many more there are.
+#[must_use]
+pub fn names(pods: &[Pod]) -> String {
     let mut text = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
     if let Some(more) = pods.len().checked_sub(NAMED).filter(|more| *more > 0) {
         text += &format!(" and {more} more");
     }
     text
+}
+
+/// What the network cost before its first success, if it cost anything.
+#[must_use]
+pub fn network(study: &Study) -> Option<String> {
+    let cni = &study.cni;
+    let by = cni.plugin.as_deref().unwrap_or("a plugin");
+    let until = if cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
+    (cni.failed > 0)
+        .then(|| format!("CNI: ADD failed {} times {until} ({by}): {} lost", cni.failed, span(cni.lost)))
+}
+
+/// What is to be known of a boot beside its numbers, a sentence each.
+#[must_use]
+pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
+    let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
+    lines.extend(network(study));
+    lines.push(close(&study.close));
+    if study.is_late {
+        let since = recovery.watched_since.unwrap_or_default();
+        lines.push(format!(
+            "the agent began to look {} after the boot: what was before is known from files, if at all",
+            after(since)
+        ));
+    }
+    lines
+}
+
+/// So long after the kernel's start.
+#[must_use]
+pub fn after(at: Timestamp) -> String {
+    seconds(i64::try_from(at.0).unwrap_or(i64::MAX))
 }
