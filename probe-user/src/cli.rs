@@ -13,6 +13,7 @@ mod leaks;
 #[cfg(feature = "live")]
 mod live;
 mod output;
+mod picture;
 mod pods;
 mod replay;
 mod start;

@@ -5,6 +5,7 @@
 //!
 //! **Invariant:** sinks know neither each other nor any source.
 
+pub mod chart;
 pub mod evidence;
 pub mod filter;
 pub mod history;
@@ -12,6 +13,8 @@ pub mod jsonl;
 pub mod meaning;
 #[cfg(feature = "live")]
 pub mod outlet;
+pub mod page;
+pub mod perfetto;
 pub mod phase;
 pub mod recovery;
 pub mod repair;

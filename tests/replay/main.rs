@@ -1,6 +1,8 @@
 //! Recordings of real runs: each file of `data/recordings` is replayed, and what is told is compared with the
 //! `.expect` beside it. A bug met in the field becomes its recording here.
 
+mod picture;
+
 use std::{
     fs::{self, File},
     io::BufReader,

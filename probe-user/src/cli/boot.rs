@@ -16,14 +16,19 @@ use super::args::{ConfigArgs, HostArgs};
 use super::{
     Done,
     args::{Form, StateArgs},
-    output, say,
+    output,
+    picture::Pictures,
+    say,
 };
 use crate::{
     engine::{
         boot::{Recovery, study::Study},
         time::Timestamp,
     },
-    sink::history,
+    sink::{
+        chart::{self, Chart},
+        history,
+    },
 };
 
 #[derive(Debug, Args)]
@@ -35,6 +40,9 @@ pub(super) struct Boot {
     /// The form of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
+
+    #[command(flatten)]
+    pictures: Pictures,
 
     #[command(flatten)]
     state: StateArgs,
@@ -69,6 +77,12 @@ impl Row {
     }
 }
 
+fn chart(rows: &[Row]) -> Chart {
+    let boots =
+        rows.iter().map(|Row { node, recovery, study, .. }| chart::boot::Boot { node, recovery, study });
+    chart::boot::chart(&boots.collect::<Vec<_>>())
+}
+
 impl Boot {
     pub(super) fn run(&self, verbose: bool) -> anyhow::Result<Done> {
         let (rows, is_whole) =
@@ -77,12 +91,17 @@ impl Boot {
             Some(quiet) => rows.into_iter().map(|row| row.by(quiet)).collect(),
             None => rows,
         };
+        let done = if is_whole { Done::Whole } else { Done::Part };
+        if self.pictures.are_wanted() {
+            self.pictures.draw(&chart(&rows))?;
+            return Ok(done);
+        }
         let mut bytes = match self.output {
             Form::Text => table::text(&rows, verbose).into_bytes(),
             Form::Json => json::lines(&rows)?,
         };
         output::write(&mut bytes)?;
-        Ok(if is_whole { Done::Whole } else { Done::Part })
+        Ok(done)
     }
 
     /// The quiet time that was asked for, if one was.

@@ -1,8 +1,12 @@
-//! Standard output: what form it takes, and what its being closed means.
+//! Standard output: what form it takes, and what its being closed means; and files in its place.
 
 use std::{
     env,
+    ffi::OsString,
+    fs::{self, File},
     io::{self, IsTerminal, Write},
+    path::Path,
+    process,
 };
 
 use anyhow::Context;
@@ -56,4 +60,36 @@ pub(super) fn reader(written: io::Result<()>) -> anyhow::Result<Reader> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => Err(error).context("cannot write to standard output"),
     }
+}
+
+/// Puts `bytes` where `file` is, or is to be: who reads it meanwhile has the old ones or the new ones, all of them.
+pub(super) fn replace(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    put(file, bytes).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    // What a link leads to is replaced, not the link.
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let old = fs::metadata(&file).ok();
+    // A device, a pipe: nothing may take its place.
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return File::options().write(true).open(&file)?.write_all(bytes);
+    }
+    let name = file.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}", process::id()));
+    let new = file.with_file_name(hidden);
+    // Whatever lies there by that name is somebody else's.
+    let mut made = File::options().write(true).create_new(true).open(&new)?;
+    let done = old
+        .map_or(Ok(()), |old| made.set_permissions(old.permissions()))
+        .and_then(|()| made.write_all(bytes))
+        .and_then(|()| made.sync_all())
+        .and_then(|()| fs::rename(&new, &file));
+    if done.is_err() {
+        // It is this one's own, and of no use.
+        fs::remove_file(&new).ok();
+    }
+    done
 }

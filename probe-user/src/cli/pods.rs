@@ -6,7 +6,7 @@ mod look;
 mod share;
 mod table;
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -17,9 +17,14 @@ use super::{
     Done,
     account::{Account, From},
     args::Form,
-    output, say,
+    output,
+    picture::Pictures,
+    say,
 };
-use crate::engine::{phase::Start, time::Timestamp, view::PodView};
+use crate::{
+    engine::{phase::Start, time::Timestamp, view::PodView},
+    sink::chart::{self, Chart},
+};
 
 #[derive(Debug, Args)]
 pub(super) struct Pods {
@@ -32,12 +37,15 @@ pub(super) struct Pods {
     slow: bool,
 
     /// Instead of pods, list how long each phase of a start takes on this node: p50, p90 and p99
-    #[arg(long, conflicts_with_all = ["sort", "slow"])]
+    #[arg(long, conflicts_with_all = ["sort", "slow", "html", "perfetto"])]
     phases: bool,
 
     /// The form of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
+
+    #[command(flatten)]
+    pictures: Pictures,
 
     #[command(flatten)]
     from: From,
@@ -65,6 +73,8 @@ const SLOW: Duration = Duration::from_secs(5);
 /// What is to be listed.
 struct Seen {
     pods: Vec<PodView>,
+    /// What an agent or a recording tells; of files alone, nothing.
+    told: Option<Account>,
     now: Timestamp,
     done: Done,
 }
@@ -75,19 +85,40 @@ impl Pods {
             let account = self.account()?;
             return self.write(share::write(&account.shares, self.output), Done::Whole);
         }
-        let Seen { mut pods, now, done } = self.see()?;
+        let Seen { mut pods, told, now, done } = self.see()?;
+        if self.pictures.are_wanted() {
+            let told = told.ok_or_else(|| anyhow!("no start was seen: start sandprobe run"))?;
+            self.pictures.draw(&self.chart(told, &pods))?;
+            return Ok(done);
+        }
         if self.slow {
             pods.retain(|pod| pod.start.as_ref().is_some_and(|start| start.total() > SLOW));
         }
         if self.sort == Sort::Start {
             // The sort is stable: those that took as long stay in the order of their names.
-            pods.sort_by_key(|pod| std::cmp::Reverse(pod.start.as_ref().map(Start::total)));
+            pods.sort_by_key(|pod| Reverse(pod.start.as_ref().map(Start::total)));
         }
         let bytes = match self.output {
             Form::Text => table::text(&pods, now),
             Form::Json => table::json(&pods)?,
         };
         self.write(bytes, done)
+    }
+
+    /// Starts of pods that are gone are drawn too.
+    fn chart(&self, told: Account, pods: &[PodView]) -> Chart {
+        let Account { label, mut starts, shares, caveats, .. } = told;
+        if self.slow {
+            starts.retain(|start| start.total() > SLOW);
+        }
+        let name = |it: &Start| (it.pod.namespace.clone(), it.pod.name.clone());
+        match self.sort {
+            Sort::Name => starts.sort_by_cached_key(|it| (name(it), it.begin)),
+            Sort::Start => starts.sort_by_cached_key(|it| (Reverse(it.total()), name(it), it.begin)),
+        }
+        let mut chart = chart::pod::chart(&label, &starts, &shares, pods);
+        chart.notes.extend(caveats);
+        chart
     }
 
     fn write(&self, mut bytes: Vec<u8>, done: Done) -> anyhow::Result<Done> {
@@ -105,8 +136,9 @@ impl Pods {
 
     fn see(&self) -> anyhow::Result<Seen> {
         if self.from.is_recording() {
-            let Account { pods, now, .. } = self.account()?;
-            return Ok(Seen { pods, now, done: Done::Whole });
+            let mut account = self.account()?;
+            let (pods, now) = (std::mem::take(&mut account.pods), account.now);
+            return Ok(Seen { pods, told: Some(account), now, done: Done::Whole });
         }
         self.look()
     }
@@ -119,16 +151,20 @@ impl Pods {
 
     #[cfg(feature = "live")]
     fn look(&self) -> anyhow::Result<Seen> {
-        let Seen { mut pods, now, done } = look::look(&self.host, &self.config)?;
+        let Seen { mut pods, now, done, .. } = look::look(&self.host, &self.config)?;
         // Starts are the agent's to tell; without one there are pods all the same.
-        let wanted = self.slow || self.sort == Sort::Start;
+        let wanted = self.slow || self.sort == Sort::Start || self.pictures.are_wanted();
+        let mut told = None;
         match self.from.read() {
-            Ok(account) if account.label.boot_id == look::boot_id() => give(&mut pods, &account.starts),
+            Ok(account) if account.label.boot_id == look::boot_id() => {
+                give(&mut pods, &account.starts);
+                told = Some(account);
+            }
             Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
             Err(error) if wanted => return Err(error),
             Ok(_) | Err(_) => {}
         }
-        Ok(Seen { pods, now, done })
+        Ok(Seen { pods, told, now, done })
     }
 }
 

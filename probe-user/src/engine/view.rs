@@ -1,7 +1,7 @@
 //! The world as people ask for it: the pods of this node, each with what belongs to it.
 
 use super::{
-    fact::{NameSource, Origin},
+    fact::{NameSource, Origin, PodName},
     id::{ContainerId, NetnsKey, PodUid, Subnet},
     phase::{self, Start},
     time::Timestamp,
@@ -49,6 +49,13 @@ pub struct ContainerView {
     pub sandbox: Option<ContainerId>,
     pub state: container::State,
     pub pid: Option<u32>,
+}
+
+impl PodView {
+    #[must_use]
+    pub fn named(&self) -> PodName {
+        PodName { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
+    }
 }
 
 /// A range of addresses for pods, and who has them.

@@ -47,7 +47,7 @@ pub(super) fn look(host: &HostArgs, config: &ConfigArgs) -> anyhow::Result<Seen>
             Done::Part
         }
     };
-    Ok(Seen { pods: engine.pods(), now: clock::now(), done })
+    Ok(Seen { pods: engine.pods(), told: None, now: clock::now(), done })
 }
 
 /// The kernel's, which all of its namespaces share.

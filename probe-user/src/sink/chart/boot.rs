@@ -1,0 +1,265 @@
+//! What restarts cost as a picture: a row a boot, its periods, and what happened meanwhile.
+
+use std::time::Duration;
+
+use super::{Bar, Chart, Row, Table, Tone};
+use crate::{
+    engine::{
+        boot::{
+            Kind, Pod, Recovery, Source, Try,
+            average::{Average, average},
+            study::{COLUMNS, Study, Zero},
+        },
+        time::Timestamp,
+    },
+    sink::recovery::{self, Milestone, hundredths, rounded_ms},
+};
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot<'a> {
+    pub node: &'a str,
+    pub recovery: &'a Recovery,
+    pub study: &'a Study,
+}
+
+/// So many are shown at once.
+const OPEN: usize = 5;
+
+#[must_use]
+pub fn chart(boots: &[Boot<'_>]) -> Chart {
+    let first_open = boots.len().saturating_sub(OPEN);
+    let row = |(n, boot): (usize, &Boot<'_>)| Row { is_open: n >= first_open, ..row(boot) };
+    let mut nodes: Vec<&str> = boots.iter().map(|boot| boot.node).collect();
+    nodes.dedup();
+    Chart {
+        title: "What each restart cost",
+        noun: "boot",
+        about: vec![
+            ("node", nodes.join(", ")),
+            ("boots", boots.len().to_string()),
+            (
+                "times",
+                "from the order of the restart; with a star (*) from the kernel's start (docs/boot.md)"
+                    .to_owned(),
+            ),
+        ],
+        tables: vec![table(boots)],
+        rows: boots.iter().enumerate().map(row).collect(),
+        notes: Vec::new(),
+    }
+}
+
+fn name(boot: &Boot<'_>) -> String {
+    let star = if matches!(boot.study.zero, Zero::Order { .. }) { "" } else { " *" };
+    recovery::began(boot.recovery) + star
+}
+
+fn table(boots: &[Boot<'_>]) -> Table {
+    let told = |ns: Option<i64>, form: fn(i64) -> String| ns.map_or_else(|| "-".to_owned(), form);
+    let line = |name: String, columns: &[Option<i64>; COLUMNS], periods: &[Option<i64>; COLUMNS], whole| {
+        let columns = columns.iter().map(|ns| told(*ns, |ns| rounded_ms(ns).to_string()));
+        let periods = periods.iter().map(|ns| told(*ns, hundredths));
+        [name].into_iter().chain(columns).chain(periods).chain([told(whole, hundredths)]).collect()
+    };
+    let of = |it: &Boot<'_>| line(name(it), &it.study.columns, &it.study.periods, it.study.whole);
+    let mut rows: Vec<Vec<String>> = boots.iter().map(of).collect();
+    let Average { boots: counted, columns, differences, whole } =
+        average(boots.iter().map(|boot| boot.study));
+    if counted > 1 {
+        rows.push(line(format!("Avg of {counted}"), &columns, &differences, whole));
+        rows.push(line("Diff".to_owned(), &differences, &[None; COLUMNS], None));
+    }
+    Table {
+        title: "Columns in ms, periods 1 to 4 and the whole in s",
+        headings: vec![
+            "boot (UTC)",
+            "kubelet",
+            "static pod",
+            "first service",
+            "last service",
+            "1",
+            "2",
+            "3",
+            "4",
+            "whole",
+        ],
+        rows,
+    }
+}
+
+fn row(boot: &Boot<'_>) -> Row {
+    let Boot { recovery, study, .. } = boot;
+    let before = match &study.zero {
+        Zero::Order { before_ns, .. } => from_ns(*before_ns),
+        Zero::Kernel(_) => Duration::ZERO,
+    };
+    let zero = Zeroed { before };
+    let mut bars = periods(study);
+    let took = bars.iter().filter_map(|bar| bar.took).sum();
+    bars.extend(restart(study, zero));
+    bars.extend(network(recovery, study, zero));
+    let (pods, later) = pods(recovery, study, zero);
+    bars.extend(pods);
+    let mut notes = recovery::notes(recovery, study);
+    if !later.is_empty() {
+        notes.push(format!("came later, and are not drawn: {}", recovery::names(&later)));
+    }
+    let mut facts = vec![("node", boot.node.to_owned())];
+    if let Some(read) = &recovery.boot {
+        facts.push(("boot", read.boot_id.clone()));
+        facts.push(("kernel", read.kernel.clone()));
+    }
+    Row { name: name(boot), marks: marks(study), facts, notes, took, bars, ..Row::default() }
+}
+
+fn marks(study: &Study) -> Vec<&'static str> {
+    let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
+    let marks =
+        [(is_from_kernel, "order not known"), (!study.is_closed(), "not complete"), (study.is_late, "late")];
+    marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
+}
+
+/// From times of boot to those of the row.
+#[derive(Clone, Copy)]
+struct Zeroed {
+    /// How long before the kernel's start the row begins.
+    before: Duration,
+}
+
+impl Zeroed {
+    fn at(self, at: Timestamp) -> Duration {
+        self.before.saturating_add(Duration::from_nanos(at.0))
+    }
+}
+
+fn from_ns(ns: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(0))
+}
+
+/// One from each column that is known to the next: without static pods there is no boundary between periods 2 and 3.
+fn periods(study: &Study) -> Vec<Bar> {
+    const NAMES: [(&str, Tone); COLUMNS] = [
+        ("kubelet", Tone::First),
+        ("first static pod", Tone::Second),
+        ("first service pod", Tone::Third),
+        ("last service pod", Tone::Fourth),
+    ];
+    let (mut from, mut last) = (Duration::ZERO, start(study));
+    let mut bars = Vec::new();
+    for (column, (name, tone)) in study.columns.iter().zip(NAMES) {
+        let Some(at) = column.map(from_ns) else { continue };
+        // What came before what it follows takes no time.
+        let to = at.max(from);
+        bars.push(Bar {
+            lane: "periods".to_owned(),
+            name: format!("{last} to {name}"),
+            tone,
+            at: from,
+            took: Some(to.saturating_sub(from)),
+            is_part: true,
+            marks: Vec::new(),
+            notes: Vec::new(),
+        });
+        (from, last) = (to, name);
+    }
+    bars
+}
+
+fn start(study: &Study) -> &'static str {
+    match study.zero {
+        Zero::Order { .. } => "order",
+        Zero::Kernel(_) => "kernel start",
+    }
+}
+
+fn bar(lane: &str, name: String, tone: Tone, at: Duration, took: Option<Duration>) -> Bar {
+    Bar { lane: lane.to_owned(), name, tone, at, took, is_part: false, marks: Vec::new(), notes: Vec::new() }
+}
+
+fn restart(study: &Study, zero: Zeroed) -> Vec<Bar> {
+    let down = match &study.zero {
+        Zero::Order { ordered, .. } => {
+            let down = bar("restart", "going down".to_owned(), Tone::Down, Duration::ZERO, Some(zero.before));
+            let notes = vec![format!("ordered by \"{}\"", ordered.by)];
+            Some(Bar { notes, ..down })
+        }
+        Zero::Kernel(_) => None,
+    };
+    let moments = recovery::milestones(study).into_iter().map(|Milestone { name, mark, pod }| {
+        let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
+        let known = known(mark.source);
+        let moment = bar("milestones", name.to_owned(), Tone::Moment, zero.at(mark.at), None);
+        Bar {
+            notes: vec![match pod {
+                Some(pod) => format!("{pod}; {known}"),
+                None => known,
+            }],
+            ..moment
+        }
+    });
+    down.into_iter().chain(moments).collect()
+}
+
+/// What was lost, and each ADD; those of several sandboxes at once in lanes of their own.
+fn network(recovery: &Recovery, study: &Study, zero: Zeroed) -> Vec<Bar> {
+    let mut tries: Vec<&Try> = recovery.tries.iter().filter(|it| is_within(study, it.began)).collect();
+    tries.sort_by_key(|it| (it.began, it.ended));
+    let mut bars = Vec::new();
+    let failed = tries.iter().find(|it| it.failed.is_some()).filter(|_| study.cni.failed > 0);
+    if let Some(first) = failed {
+        let at = zero.at(first.began);
+        let lost = bar("network", "network missing".to_owned(), Tone::Lost, at, Some(study.cni.lost));
+        bars.push(Bar { notes: recovery::network(study).into_iter().collect(), ..lost });
+    }
+    let mut lanes: Vec<Timestamp> = Vec::new();
+    let mut adds: Vec<(usize, Bar)> = Vec::new();
+    for it in tries {
+        let free = lanes.iter().position(|until| *until <= it.began).unwrap_or(lanes.len());
+        match lanes.get_mut(free) {
+            Some(until) => *until = it.ended,
+            None => lanes.push(it.ended),
+        }
+        let of = it.sandbox.short();
+        let (name, tone) = match &it.failed {
+            Some(plugin) => (format!("ADD of {of} failed ({plugin})"), Tone::Failed),
+            None => (format!("ADD of {of}"), Tone::Done),
+        };
+        let took = Some(it.ended.since(it.began));
+        adds.push((free, bar(&format!("cni {}", free + 1), name, tone, zero.at(it.began), took)));
+    }
+    adds.sort_by_key(|(lane, _)| *lane);
+    bars.extend(adds.into_iter().map(|(_, add)| add));
+    bars
+}
+
+/// Those up to the last of the recovery, and who came later.
+fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>) {
+    let mut all: Vec<_> = recovery.pods.iter().collect();
+    all.sort_by_key(|back| (back.pod.kind, back.mark.at));
+    let (drawn, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|back| is_within(study, back.mark.at));
+    let bars = drawn.into_iter().map(|back| {
+        let lane = match back.pod.kind {
+            Kind::Static => "static pods",
+            Kind::System => "system pods",
+            Kind::Service => "service pods",
+        };
+        let moment = bar(lane, recovery::name(&back.pod), Tone::Moment, zero.at(back.mark.at), None);
+        // What a hook saw is as exact as all else.
+        let notes = match back.mark.source {
+            Source::Hook => Vec::new(),
+            other => vec![known(other)],
+        };
+        Bar { notes, ..moment }
+    });
+    (bars.collect(), later.into_iter().map(|back| back.pod.clone()).collect())
+}
+
+/// What is after the last pod of the recovery is no part of it, and may be a month later.
+fn is_within(study: &Study, at: Timestamp) -> bool {
+    study.last_service.as_ref().is_none_or(|last| at <= last.mark.at)
+}
+
+fn known(source: Source) -> String {
+    format!("{}, from {}", recovery::precision(source), recovery::source(source))
+}

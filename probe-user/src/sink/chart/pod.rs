@@ -1,0 +1,121 @@
+//! Starts of pods as a picture: a row a start, a bar a phase.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{Bar, Chart, Row, Table, Tone};
+use crate::{
+    engine::{
+        phase::{Kind, Phase, Share, Start},
+        view::PodView,
+    },
+    sink::{
+        Label,
+        phase::{causes, marks, name, pod, title},
+        text::span,
+        wall::Rfc3339,
+    },
+};
+
+/// Each start in that order; `pods` that have none are named.
+#[must_use]
+pub fn chart(label: &Label, starts: &[Start], shares: &[Share], pods: &[PodView]) -> Chart {
+    let slowest = starts.iter().map(Start::total).max();
+    let mut rows: Vec<Row> = starts.iter().map(row).collect();
+    if let Some(row) = rows.iter_mut().find(|row| Some(row.took) == slowest) {
+        row.is_open = true;
+    }
+    Chart {
+        title: "How pods started",
+        noun: "pod",
+        about: vec![
+            ("node", label.node.clone()),
+            ("boot", label.boot_id.clone()),
+            ("booted", Rfc3339(i128::from(label.boot_wall_ns)).to_string()),
+            ("starts", starts.len().to_string()),
+            ("times", "of kernel events, from each start's beginning (docs/phases.md)".to_owned()),
+        ],
+        tables: table(shares).into_iter().collect(),
+        rows: rows.into_iter().zip(starts).map(|(row, start)| dated(row, start, label)).collect(),
+        notes: unseen(pods, starts).into_iter().collect(),
+    }
+}
+
+fn row(start: &Start) -> Row {
+    Row {
+        name: pod(&start.pod),
+        marks: marks(start),
+        begin: Duration::from_nanos(start.begin.0),
+        took: start.total(),
+        bars: start.phases.iter().map(|phase| bar(start, phase)).collect(),
+        ..Row::default()
+    }
+}
+
+fn dated(mut row: Row, start: &Start, label: &Label) -> Row {
+    row.facts.push(("began", Rfc3339(label.wall_ns(start.begin)).to_string()));
+    row.facts.push(("sandbox", start.sandbox.to_string()));
+    if let Some(uid) = &start.pod.uid {
+        row.facts.push(("uid", uid.to_string()));
+    }
+    row
+}
+
+fn bar(start: &Start, phase: &Phase) -> Bar {
+    let lane = phase.container.as_ref().map_or_else(
+        || "sandbox".to_owned(),
+        |it| it.name.as_ref().map_or_else(|| it.id.short().to_owned(), |name| format!("container {name}")),
+    );
+    let mut marks = Vec::new();
+    if matches!(phase.kind, Kind::Init) {
+        marks.push("inferred");
+    }
+    if phase.gapped {
+        marks.push("gapped");
+    }
+    Bar {
+        lane,
+        name: title(phase),
+        tone: tone(&phase.kind),
+        at: phase.begin.since(start.begin),
+        took: Some(phase.took()),
+        is_part: true,
+        marks,
+        notes: causes(phase),
+    }
+}
+
+fn tone(kind: &Kind) -> Tone {
+    match kind {
+        Kind::Prepare => Tone::Prepare,
+        Kind::Retry => Tone::Retry,
+        Kind::Netns => Tone::Netns,
+        Kind::Cni { .. } => Tone::Cni,
+        Kind::Between => Tone::Between,
+        Kind::Pause => Tone::Pause,
+        Kind::Image => Tone::Image,
+        Kind::Runtime => Tone::Runtime,
+        Kind::Cgroup => Tone::Cgroup,
+        Kind::Init => Tone::Init,
+    }
+}
+
+fn table(shares: &[Share]) -> Option<Table> {
+    let row = |it: &Share| {
+        let phase = it.kind.as_ref().map_or_else(|| "whole start".to_owned(), name);
+        vec![phase, it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)]
+    };
+    (!shares.is_empty()).then(|| Table {
+        title: "Each phase on this node, of the starts that were seen whole",
+        headings: vec!["phase", "starts", "p50", "p90", "p99"],
+        rows: shares.iter().map(row).collect(),
+    })
+}
+
+/// Pods that were there before anybody looked.
+fn unseen(pods: &[PodView], starts: &[Start]) -> Option<String> {
+    let seen: BTreeSet<_> = starts.iter().filter_map(|start| start.pod.uid.as_ref()).collect();
+    let is_unseen =
+        |pod: &&PodView| pod.start.is_none() && !pod.uid.as_ref().is_some_and(|uid| seen.contains(uid));
+    let names: Vec<String> = pods.iter().filter(is_unseen).map(|it| pod(&it.named())).collect();
+    (!names.is_empty()).then(|| format!("No start was seen of {}: {}", names.len(), names.join(", ")))
+}
