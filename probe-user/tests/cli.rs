@@ -196,7 +196,11 @@ mod live {
             // The program may lie where nobody has no access.
             let copy = super::folder();
             let path = copy.path().join("sandprobe");
-            std::fs::copy(env!("CARGO_BIN_EXE_sandprobe"), &path).expect("a copy");
+            // By another process: a program that we had open for writing would stay so in whatever another test is
+            // starting meanwhile, and could not be executed.
+            let copied =
+                std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_sandprobe")).arg(&path).status();
+            assert!(copied.expect("cp").success());
             let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(copy.path(), open).expect("an own folder");
             command = std::process::Command::new(path);
