@@ -82,7 +82,7 @@ fn kept(dir: &Path) -> anyhow::Result<Account> {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(anyhow!(
-                "no findings in {}: start sandprobe run on this node, or look once with sandprobe leaks",
+                "nothing is kept in {}: start sandprobe run on this node; leaks alone can be looked for once with sandprobe leaks",
                 dir.display()
             ));
         }
