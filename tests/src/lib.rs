@@ -21,6 +21,8 @@ pub mod guard;
 pub mod keyed;
 pub mod machine;
 pub mod program;
+
+#[cfg(any(feature = "kernel", feature = "node"))]
 pub mod skipped;
 
 #[cfg(feature = "kernel")]
