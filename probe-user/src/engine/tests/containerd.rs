@@ -95,6 +95,42 @@ pub(super) fn remove(story: &mut Story) {
     story.cni_done(815, "/usr/lib/cni/bridge", "DEL", "");
 }
 
+/// What is told of `start` and `run`.
+pub(super) const RAN: &str = "
+    ? container c
+    10 netns.created 4026532177 [default/web-0 a]
+    20 pod.first_seen [default/web-0]
+    20 sandbox.created [default/web-0 a]
+    20 cni.started ADD loopback [default/web-0 a]
+    21 cni.started ADD bridge [default/web-0 a]
+    22 address.added 127.0.0.1/8 lo 4026532177 [default/web-0 a]
+    23 cni.finished ADD loopback -> 0 in 3 ms [default/web-0 a]
+    24 cni.started ADD host-local by bridge [default/web-0 a]
+    25 cni.finished ADD host-local -> 0 in 1 ms [default/web-0 a]
+    26 address.added 10.88.0.1/24 cni0 4026531833
+    27 address.added 10.88.0.5/24 eth0 4026532177 [default/web-0 a]
+    30 cni.finished ADD bridge -> 0 in 9 ms [default/web-0 a]
+    31 cni.started ADD portmap [default/web-0 a]
+    32 cni.finished ADD portmap -> 0 in 1 ms [default/web-0 a]
+    50 process.exec /usr/bin/containerd-shim-runc-v2 [default/web-0 a]
+    51 process.exec containerd-shim-runc-v2 [default/web-0 a]
+    52 process.exit containerd-shim 0 [default/web-0 a]
+    53 process.exec runc [default/web-0 a]
+    54 process.exec runc [default/web-0 a]
+    60 cgroup.created pod11111 [default/web-0]
+    61 cgroup.created aaaaaaaa [default/web-0 a]
+    62 process.exit runc:[0:PARENT] 0 [default/web-0 a]
+    63 process.exit runc 0 [default/web-0 a]
+    70 process.exec /bin/pause [default/web-0 a]
+    70 sandbox.ready 50 ms [default/web-0 a]
+    100 process.exec runc [default/web-0 a c=main]
+    102 cgroup.created cccccccc [default/web-0 a c=main]
+    103 process.exec runc [default/web-0 a c=main]
+    110 process.exec /bin/sleep [default/web-0 a c=main]
+    110 container.started sleep [default/web-0 a c=main]
+    111 process.exec /bin/sleep [default/web-0 a c=main]
+";
+
 #[test]
 fn a_pods_life() {
     let mut story = Story::new();
@@ -103,40 +139,8 @@ fn a_pods_life() {
     end(&mut story);
     remove(story.at(250));
     story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
-    story.check(
-        "
-            ? container c
-            10 netns.created 4026532177 [default/web-0 a]
-            20 pod.first_seen [default/web-0]
-            20 sandbox.created [default/web-0 a]
-            20 cni.started ADD loopback [default/web-0 a]
-            21 cni.started ADD bridge [default/web-0 a]
-            22 address.added 127.0.0.1/8 lo 4026532177 [default/web-0 a]
-            23 cni.finished ADD loopback -> 0 in 3 ms [default/web-0 a]
-            24 cni.started ADD host-local by bridge [default/web-0 a]
-            25 cni.finished ADD host-local -> 0 in 1 ms [default/web-0 a]
-            26 address.added 10.88.0.1/24 cni0 4026531833
-            27 address.added 10.88.0.5/24 eth0 4026532177 [default/web-0 a]
-            30 cni.finished ADD bridge -> 0 in 9 ms [default/web-0 a]
-            31 cni.started ADD portmap [default/web-0 a]
-            32 cni.finished ADD portmap -> 0 in 1 ms [default/web-0 a]
-            50 process.exec /usr/bin/containerd-shim-runc-v2 [default/web-0 a]
-            51 process.exec containerd-shim-runc-v2 [default/web-0 a]
-            52 process.exit containerd-shim 0 [default/web-0 a]
-            53 process.exec runc [default/web-0 a]
-            54 process.exec runc [default/web-0 a]
-            60 cgroup.created pod11111 [default/web-0]
-            61 cgroup.created aaaaaaaa [default/web-0 a]
-            62 process.exit runc:[0:PARENT] 0 [default/web-0 a]
-            63 process.exit runc 0 [default/web-0 a]
-            70 process.exec /bin/pause [default/web-0 a]
-            70 sandbox.ready 50 ms [default/web-0 a]
-            100 process.exec runc [default/web-0 a c=main]
-            102 cgroup.created cccccccc [default/web-0 a c=main]
-            103 process.exec runc [default/web-0 a c=main]
-            110 process.exec /bin/sleep [default/web-0 a c=main]
-            110 container.started sleep [default/web-0 a c=main]
-            111 process.exec /bin/sleep [default/web-0 a c=main]
+    story.check(&format!(
+        "{RAN}
             200 process.exec runc [default/web-0 a c=main]
             202 process.exit sleep 137 killed by runc [default/web-0 a c=main]
             202 container.exited 137 killed by runc Some(92) [default/web-0 a c=main]
@@ -163,7 +167,7 @@ fn a_pods_life() {
             254 cgroup.removed pod11111 [default/web-0]
             254 pod.gone 234 ms [default/web-0]
         ",
-    );
+    ));
 }
 
 /// A wrapper that logs runs the real plugin, which is from no folder of `CNI_PATH` then, and it calls the IPAM's.
