@@ -8,6 +8,8 @@
 pub mod chart;
 pub mod evidence;
 pub mod filter;
+#[cfg(feature = "live")]
+mod folder;
 pub mod history;
 pub mod jsonl;
 pub mod meaning;

@@ -7,9 +7,8 @@
 //! **Invariant:** a directory that cannot be written costs a warning, never the agent.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::File,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -28,6 +27,7 @@ use crate::{
         Header,
         state::{self, About, Known},
     },
+    sink::folder,
 };
 
 /// The file below the state directory.
@@ -144,7 +144,7 @@ impl Place {
     fn work(mut self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(job) = jobs.blocking_recv() {
             let done = self.lock().and_then(|()| match &job {
-                Job::Put(bytes) => self.put(bytes),
+                Job::Put(bytes) => folder::replace(&self.dir, FILE, bytes),
                 Job::Beat => self.beat(),
             });
             self.failed.store(done.is_err(), Ordering::Relaxed);
@@ -160,29 +160,12 @@ impl Place {
         }
     }
 
-    /// Of two agents the second keeps nothing.
     fn lock(&mut self) -> io::Result<()> {
-        if self.lock.is_some() {
-            return Ok(());
+        if self.lock.is_none() {
+            folder::make(&self.dir)?;
+            self.lock = Some(folder::lock(File::open(&self.dir)?)?);
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let dir = File::open(&self.dir)?;
-        dir.try_lock().map_err(|error| match error {
-            TryLockError::Error(error) => error,
-            TryLockError::WouldBlock => io::Error::other("another sandprobe keeps its findings there"),
-        })?;
-        self.lock = Some(dir);
         Ok(())
-    }
-
-    fn put(&self, bytes: &[u8]) -> io::Result<()> {
-        let new = self.dir.join(format!(".{FILE}.new"));
-        // For its owner alone: the evidence has the arguments of processes.
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, self.dir.join(FILE))?;
-        self.lock.as_ref().map_or(Ok(()), File::sync_all)
     }
 
     fn beat(&self) -> io::Result<()> {

@@ -4,9 +4,8 @@
 //! **Invariant:** a directory that cannot be written costs a warning, never the agent.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::File,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -29,6 +28,7 @@ use crate::{
         Header,
         history::{self, Heartbeat, Record},
     },
+    sink::folder,
 };
 
 /// Lines are not written more often, but for the order of a restart, which cannot wait.
@@ -186,7 +186,7 @@ impl Place {
             if line.is_some() {
                 self.failed.store(kept.is_err(), Ordering::Relaxed);
             }
-            let done = kept.and_then(|()| self.replace(HEARTBEAT, &beat));
+            let done = kept.and_then(|()| folder::replace(&self.dir, HEARTBEAT, &beat));
             match done {
                 Ok(()) => self.warned = false,
                 Err(_) if self.warned => {}
@@ -199,7 +199,6 @@ impl Place {
         }
     }
 
-    /// Of two agents the second keeps nothing.
     fn open(&mut self) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|open| open.n < LINES) {
             return Ok(());
@@ -207,13 +206,8 @@ impl Place {
         let lock = match self.open.take() {
             Some(open) => open.lock,
             None => {
-                DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-                let lock = ours(File::options().write(true).create(true)).open(self.dir.join(LOCK))?;
-                lock.try_lock().map_err(|error| match error {
-                    TryLockError::Error(error) => error,
-                    TryLockError::WouldBlock => io::Error::other("another sandprobe keeps it there"),
-                })?;
-                lock
+                folder::make(&self.dir)?;
+                folder::lock(folder::own(File::options().write(true)).open(self.dir.join(LOCK))?)?
             }
         };
         let path = self.dir.join(BOOTS);
@@ -224,11 +218,11 @@ impl Place {
         };
         if let Some(less) = history::compact(&bytes, self.boots) {
             // With no room for the shorter one the longer one serves.
-            if self.replace(BOOTS, &less).is_ok() {
+            if folder::replace(&self.dir, BOOTS, &less).is_ok() {
                 bytes = less;
             }
         }
-        let file = ours(File::options().append(true).create(true)).open(&path)?;
+        let file = folder::own(File::options().append(true)).open(&path)?;
         let torn = bytes.last().is_some_and(|byte| *byte != b'\n');
         self.open = Some(Open { lines: Lines::new(file, bytes.len() as u64, torn), n: 0, lock });
         Ok(())
@@ -239,20 +233,6 @@ impl Place {
         open.n += 1;
         open.lines.append(line)
     }
-
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = self.dir.join(format!(".{name}.new"));
-        let mut file = ours(File::options().write(true).create(true).truncate(true)).open(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, self.dir.join(name))?;
-        File::open(&self.dir)?.sync_all()
-    }
-}
-
-/// For its owner alone: it names what ran on the node.
-fn ours(options: &mut fs::OpenOptions) -> &fs::OpenOptions {
-    options.mode(0o600)
 }
 
 #[cfg(test)]
