@@ -1,5 +1,6 @@
 //! The stories under the eyes of `sandprobe`: what it finds wrong, and that it finds nothing else.
 
+mod crowded;
 mod losses;
 mod rarer;
 

@@ -67,6 +67,9 @@ pub struct Options {
     /// Of that plugin.
     #[arg(skip)]
     pub faults: Faults,
+    /// Length of the prefix from which pods get their IPv4 addresses, of 22 bits or more
+    #[arg(skip)]
+    pub prefix: Option<u32>,
 }
 
 /// Where one containerd keeps its things. Everything follows from the name, so that a dead run's can be found.
@@ -158,8 +161,8 @@ impl Containerd {
     }
 
     fn start_in(place: &Place, options: &Options) -> Result<(Child, Network)> {
-        let dual_stack = options.dual_stack;
-        let mut network = Network::private(place.network_name(), place.bridge(), dual_stack)?;
+        let prefix = options.prefix.unwrap_or(network::PREFIX);
+        let mut network = Network::private(place.network_name(), place.bridge(), prefix, options.dual_stack)?;
         let mut plugins = config::plugins();
         if options.keyed {
             plugins = plugin::gather(&plugins, place.plugins())?;

@@ -34,8 +34,9 @@ pub struct Keyed {
 }
 
 impl Network {
-    /// A network with a subnet no route of this machine touches; `dual_stack` adds one of IPv6.
-    pub(super) fn private(name: String, bridge: String, dual_stack: bool) -> Result<Self> {
+    /// A network with a subnet no route of this machine touches, of which pods get `prefix`; `dual_stack` adds one of
+    /// IPv6.
+    pub(super) fn private(name: String, bridge: String, prefix: u32, dual_stack: bool) -> Result<Self> {
         let routes = fs::read_to_string("/proc/net/route").context("read /proc/net/route")?;
         // Different runs begin the search at different places, and so do not race for the same subnet.
         let first = std::process::id();
@@ -43,7 +44,7 @@ impl Network {
             .map(|step| subnet(first.wrapping_add(step)))
             .find(|start| !is_routed(*start, &routes));
         let free = free.ok_or_else(|| anyhow!("every subnet of 10.231.0.0/16 is in use on this machine"))?;
-        let mut subnets = vec![format!("{free}/{PREFIX}")];
+        let mut subnets = vec![format!("{free}/{prefix}")];
         if dual_stack {
             let [_, _, high, low] = free.octets();
             subnets.push(format!("fd5a:{high:x}{low:02x}::/64"));
@@ -99,7 +100,7 @@ impl Network {
 }
 
 /// Room for a thousand pods at once.
-const PREFIX: u32 = 22;
+pub(super) const PREFIX: u32 = 22;
 const SUBNETS: u32 = 64;
 
 /// One of the /22 of 10.231.0.0/16.
