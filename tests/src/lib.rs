@@ -8,9 +8,10 @@
 //! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
 //! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one.
 //! * [`storm`] starts programs as fast as the machine can.
+//! * [`browser`] is a real one, and [`site`] what it is served.
 //! * [`live`] attaches the hooks and gives what they tell; [`skipped`] knows what the kernel kept from them.
 //!
-//! The last three need the feature `kernel`, the three before them `node`.
+//! What a feature is needed for says so below.
 
 pub mod cgroupfs;
 pub mod clock;
@@ -21,6 +22,11 @@ pub mod guard;
 pub mod keyed;
 pub mod machine;
 pub mod program;
+
+#[cfg(feature = "browser")]
+pub mod browser;
+#[cfg(feature = "browser")]
+pub mod site;
 
 #[cfg(any(feature = "kernel", feature = "node"))]
 pub mod skipped;

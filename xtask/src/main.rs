@@ -12,6 +12,7 @@ mod demo;
 mod mirrors;
 mod mounts;
 mod package;
+mod perfetto;
 mod program;
 mod root;
 mod run;
@@ -44,7 +45,7 @@ enum Verb {
     Vm(vm::Args),
     /// Show pods from start to end under live hooks, or from a recording
     Demo(demo::Args),
-    /// Run the tests: the fast ones, this machine's kernel, the VMs
+    /// Run the tests: the fast ones, pages in a browser, this machine's kernel, the VMs
     Test(test::Args),
     /// Check what the compiler does not: who uses whom, and style
     Tidy,

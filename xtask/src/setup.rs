@@ -3,7 +3,7 @@
 //! Invariant: when everything is there it only looks, and that takes well under a second.
 
 use crate::package::{self, Need};
-use crate::{vm, workspace};
+use crate::{perfetto, vm, workspace};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,18 +29,22 @@ const NODE: &[Need] = &[
     Need::any(&["iptables"], "iptables"),
     Need::package("busybox-static"),
 ];
+const BROWSER: &[Need] =
+    &[Need::any(&["chromium", "google-chrome"], "chromium"), Need::any(&["chromedriver"], "chromium-driver")];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to make ready; each includes the ones before it
+    /// What to make ready; each includes building, and vm includes node
     #[arg(value_enum, default_value_t = Level::Build)]
     level: Level,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Level {
     /// Building and running the agent
     Build,
+    /// Tests of pages: chromium, its driver, and Perfetto's viewer
+    Browser,
     /// Tests and the demo with real pods on this machine: containerd, runc, CNI plugins
     Node,
     /// Tests in virtual machines: QEMU and what makes their images
@@ -59,13 +63,12 @@ pub(crate) fn ensure(level: Level) -> Result<()> {
     rust_src(&sysroot)?;
     musl(&sysroot)?;
     bpf_linker()?;
-    if level >= Level::Node {
-        package::ensure(NODE)?;
+    match level {
+        Level::Build => Ok(()),
+        Level::Browser => package::ensure(BROWSER).and_then(|()| perfetto::ensure()),
+        Level::Node => package::ensure(NODE),
+        Level::Vm => package::ensure(NODE).and_then(|()| package::ensure(vm::NEEDS)),
     }
-    if level >= Level::Vm {
-        package::ensure(vm::NEEDS)?;
-    }
-    Ok(())
 }
 
 fn rust_src(sysroot: &Path) -> Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a tier runs or fails; none is skipped in silence, and a failed one keeps no other from running.
 
+mod browser;
 mod fast;
 mod machine;
 mod native;
@@ -50,6 +51,11 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         report.tier("fast", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
                 fast::tier(tier);
+            }
+        });
+        report.tier("browser", |tier| {
+            if tier.attempt("setup", || setup::ensure(Level::Browser)).is_some() {
+                browser::tier(tier);
             }
         });
     }

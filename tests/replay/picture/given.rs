@@ -17,7 +17,7 @@ use probe_user::{
     sink::Label,
 };
 
-const HOSTILE: &str = "<script>alert(\"1\")</script>'&\u{1b}[2J\u{202e}\n";
+const HOSTILE: &str = "<script>alert(\"1\")</script>'&\u{1b}[2J\u{202e}\n<img src=x onerror=\"alert(2)\">";
 const WALL: i64 = 1_795_237_053_000_000_000;
 
 pub(super) fn label() -> Label {

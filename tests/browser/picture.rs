@@ -1,0 +1,157 @@
+//! The pictures of `pods --html` and `boot --html`: the files that `replay` compares with what is drawn.
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use probe_user::sink::{
+    chart::{self, Chart},
+    page,
+};
+use serde_json::{Value, json};
+use tests::browser::{Browser, Scheme, key};
+
+use crate::{given, look};
+
+const BARS: &str = include_str!("picture/bars.js");
+
+fn pods() -> Chart {
+    let starts = given::starts();
+    chart::pod::chart(&given::label(), &starts, &given::shares(&starts), &given::pods())
+}
+
+pub(crate) fn boots() -> Chart {
+    let rows = given::boots();
+    let rows: Vec<_> =
+        rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
+    chart::boot::chart(&rows)
+}
+
+pub(crate) fn charts() -> [(&'static str, Chart); 2] {
+    [("pods", pods()), ("boots", boots())]
+}
+
+fn file(name: &str) -> String {
+    let path =
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/pictures")).join(format!("{name}.html"));
+    format!("file://{}", path.display())
+}
+
+#[test]
+fn pictures_are_seen_by_day_by_night_and_on_little_room() {
+    let browser = Browser::start().expect("a browser");
+    for (name, _) in charts() {
+        for (form, scheme, width) in
+            [("light", Scheme::Light, 1280), ("dark", Scheme::Dark, 1280), ("narrow", Scheme::Light, 380)]
+        {
+            browser.prefer(scheme).expect("a scheme");
+            browser.resize(width, 1000).expect("a size");
+            browser.open(&file(name)).expect("a page");
+            // With all that is in them.
+            browser
+                .run("for (const it of document.querySelectorAll('details')) it.open = true", &[])
+                .expect("rows");
+            browser.screenshot(&format!("{name}-{form}")).expect("a picture");
+            look::is_legible(&browser);
+            look::fits(&browser);
+            look::is_quiet(&browser, "file:///");
+            let ground =
+                browser.run("return getComputedStyle(document.body).backgroundColor", &[]).expect("a color");
+            assert_eq!(ground == "rgb(255, 255, 255)", scheme == Scheme::Light, "{ground}");
+        }
+    }
+}
+
+/// A bar too short to be seen is drawn as long as can be seen: so much may be more than it is.
+const LEAST: f64 = 1.0 / 500.0;
+
+#[test]
+fn bars_lie_in_their_row_and_are_together_as_long_as_it_took() {
+    let browser = Browser::start().expect("a browser");
+    browser.resize(1280, 1000).expect("a size");
+    for (name, chart) in charts() {
+        browser.open(&file(name)).expect("a page");
+        browser
+            .run("for (const it of document.querySelectorAll('details')) it.open = true", &[])
+            .expect("rows");
+        let rows = browser.run(BARS, &[]).expect("rows");
+        let rows = rows.as_array().expect("rows");
+        assert_eq!(rows.len(), chart.rows.len());
+        for (drawn, row) in rows.iter().zip(&chart.rows) {
+            assert!(drawn["out"].as_f64() < Some(0.6), "a bar lies outside: {drawn:#}");
+            let number = |value: &Value| value.as_f64().expect("a number");
+            let (scale, wide) = (number(&drawn["scale"]), number(&drawn["wide"]));
+            let pixels = |ms: f64| ms / scale * wide;
+            let bars = drawn["bars"].as_array().expect("bars");
+            let parts: Vec<_> =
+                row.parts().filter(|it| it.took.is_some_and(|took| !took.is_zero())).collect();
+            assert_eq!(bars.len(), parts.len(), "{drawn:#}");
+            for (bar, part) in bars.iter().zip(&parts) {
+                let (at, took) =
+                    (part.at.as_secs_f64() * 1e3, part.took.unwrap_or_default().as_secs_f64() * 1e3);
+                assert!((number(&bar["at"]) - pixels(at)).abs() < 0.6, "{} at {bar}", part.name);
+                let expected = pixels(took).max(wide * LEAST);
+                assert!(
+                    (number(&bar["wide"]) - expected).abs() < 0.6,
+                    "{} is {bar}, not {expected}",
+                    part.name
+                );
+            }
+            let sum: f64 = bars.iter().map(|bar| number(&bar["wide"])).sum();
+            let whole = pixels(row.took.as_secs_f64() * 1e3);
+            #[expect(clippy::cast_precision_loss, reason = "a handful of bars")]
+            let more = bars.len() as f64 * (wide * LEAST);
+            assert!(sum >= whole - 1.0 && sum <= whole + more, "{}: {sum} pixels of {whole}", row.name);
+        }
+    }
+}
+
+#[test]
+fn rows_open_by_the_keyboard_and_where_it_is_can_be_seen() {
+    let browser = Browser::start().expect("a browser");
+    browser.open(&file("pods")).expect("a page");
+    let open = "return [...document.querySelectorAll('details')].map((it) => it.open)";
+    let before = browser.run(open, &[]).expect("rows");
+    for n in 0..3 {
+        browser.press(&[], &[key::TAB]).expect("a key");
+        let focus = look::focus(&browser);
+        assert_eq!((&focus["tag"], &focus["isSeen"]), (&json!("summary"), &json!(true)), "{focus}");
+        browser.press(&[], &[key::ENTER]).expect("a key");
+        let after = browser.run(open, &[]).expect("rows");
+        assert_ne!(before[n], after[n], "row {n} by Enter");
+    }
+}
+
+/// Names with markup in them, and with what turns the direction of writing.
+#[test]
+fn hostile_names_are_shown_and_are_nothing_more() {
+    let browser = Browser::start().expect("a browser");
+    for (name, _) in charts() {
+        browser.open(&file(name)).expect("a page");
+        let told = browser.run(
+            "const text = document.body.textContent;
+             return [document.querySelectorAll('script, img, iframe, a, object, link, base').length,
+               ['<script>alert(\"1\")</script>', '<img src=x onerror=\"alert(2)\">', '\\\\u{202e}'].map((it) => text.includes(it)),
+               /[\\u202a-\\u202e\\u2066-\\u2069]/.test(text),
+               [...document.querySelectorAll('*')].flatMap((it) => it.getAttributeNames()).filter((it) => it.startsWith('on'))]",
+            &[],
+        );
+        assert_eq!(told.expect("what is there"), json!([0, [true, true, true], false, []]), "{name}");
+        look::is_quiet(&browser, "file:///");
+    }
+}
+
+#[test]
+fn five_hundred_pods_are_drawn_at_once() {
+    let one = given::starts();
+    let starts: Vec<_> = (0..500_u64).map(|n| given::named(&one[0], &format!("web-{n}"))).collect();
+    let page = page::page(&chart::pod::chart(&given::label(), &starts, &given::shares(&starts), &[]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("many.html");
+    fs::write(&path, page).expect("a page");
+    let browser = Browser::start().expect("a browser");
+    let begun = Instant::now();
+    browser.open(&format!("file://{}", path.display())).expect("a page");
+    let shown = browser.until("all rows", "return document.querySelectorAll('details').length === 500", &[]);
+    shown.expect("rows");
+    let took = begun.elapsed();
+    assert!(took.as_secs() < 10, "{took:?}");
+}

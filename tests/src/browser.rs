@@ -1,0 +1,186 @@
+//! A real browser without a window: chromium, driven through WebDriver (W3C, "WebDriver") and, for what that has no
+//! words for, through chromium's own protocol of its developer tools.
+//!
+//! Each has a profile of its own, in a folder that goes with it. Every command has a deadline, and every wait is for a
+//! condition that the page itself looks at.
+
+mod driver;
+mod wire;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use driver::Driver;
+
+/// For a command, and for what is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Over what a script may take by itself.
+const MARGIN: Duration = Duration::from_secs(15);
+
+pub struct Browser(Driver);
+
+/// What the user prefers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    Light,
+    Dark,
+}
+
+/// Keys by their code points ("WebDriver", section 17.4.2, Keyboard actions).
+pub mod key {
+    pub const TAB: char = '\u{e004}';
+    pub const ENTER: char = '\u{e007}';
+    pub const SHIFT: char = '\u{e008}';
+    pub const ESCAPE: char = '\u{e00c}';
+    pub const END: char = '\u{e010}';
+    pub const UP: char = '\u{e013}';
+    pub const DOWN: char = '\u{e015}';
+}
+
+impl Browser {
+    pub fn start() -> Result<Self> {
+        let browser = Self(Driver::start()?);
+        let limits = json!({ "script": millis(PATIENCE), "pageLoad": millis(PATIENCE) });
+        browser.post("/timeouts", &limits)?;
+        // Its own first page has much to ask for.
+        browser.open("about:blank")?;
+        browser.requests()?;
+        browser.complaints()?;
+        Ok(browser)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        self.0.ask("POST", path, Some(body), PATIENCE + MARGIN)
+    }
+
+    /// Gives when the page and all that it asks for at once is loaded.
+    pub fn open(&self, url: &str) -> Result<()> {
+        self.post("/url", &json!({ "url": url })).map(drop)
+    }
+
+    /// Runs a function's body in the page; `arguments` has what it is given.
+    pub fn run(&self, script: &str, arguments: &[Value]) -> Result<Value> {
+        self.post("/execute/sync", &json!({ "script": script, "args": arguments }))
+    }
+
+    /// The same for one that calls its last argument with what it has to give.
+    pub fn run_async(&self, script: &str, arguments: &[Value]) -> Result<Value> {
+        self.post("/execute/async", &json!({ "script": script, "args": arguments }))
+    }
+
+    /// Waits until this function's body, which is run before each frame, gives something true, and gives that.
+    pub fn until(&self, what: &str, script: &str, arguments: &[Value]) -> Result<Value> {
+        let waiting = format!(
+            "const args = [...arguments], done = args.pop(), limit = performance.now() + {};
+             const met = function () {{ {script} }};
+             const look = () => {{
+               let it; try {{ it = met(...args); }} catch (error) {{ done({{ error: String(error) }}); return; }}
+               if (it) done({{ it }});
+               else if (performance.now() > limit) done({{ error: 'not within the time' }});
+               else requestAnimationFrame(look);
+             }};
+             look();",
+            millis(PATIENCE - Duration::from_secs(2))
+        );
+        let told = self.run_async(&waiting, arguments)?;
+        match told["error"].as_str() {
+            Some(error) => bail!("waiting for {what}: {error}"),
+            None => Ok(told["it"].clone()),
+        }
+    }
+
+    /// Presses and releases keys, one after the other; those of `held` are held meanwhile.
+    pub fn press(&self, held: &[char], keys: &[char]) -> Result<()> {
+        let act = |kind: &'static str| move |key: &char| json!({ "type": kind, "value": key });
+        let mut acts: Vec<Value> = held.iter().map(act("keyDown")).collect();
+        acts.extend(keys.iter().flat_map(|key| [act("keyDown")(key), act("keyUp")(key)]));
+        acts.extend(held.iter().map(act("keyUp")));
+        self.post("/actions", &json!({ "actions": [{ "type": "key", "id": "keys", "actions": acts }] }))
+            .map(drop)
+    }
+
+    /// Types text, as with the keyboard.
+    pub fn write(&self, text: &str) -> Result<()> {
+        self.press(&[], &text.chars().collect::<Vec<_>>())
+    }
+
+    /// A command of the developer tools' protocol.
+    pub fn tool(&self, command: &str, parameters: &Value) -> Result<Value> {
+        self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+    }
+
+    pub fn prefer(&self, scheme: Scheme) -> Result<()> {
+        let scheme = match scheme {
+            Scheme::Light => "light",
+            Scheme::Dark => "dark",
+        };
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ]);
+        self.tool("Emulation.setEmulatedMedia", &json!({ "features": features })).map(drop)
+    }
+
+    /// The page's own size, in CSS pixels.
+    pub fn resize(&self, width: u32, height: u32) -> Result<()> {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.tool("Emulation.setDeviceMetricsOverride", &size).map(drop)
+    }
+
+    /// What the browser had to say since it was last asked: errors and warnings of scripts, refused requests,
+    /// violations of the page's policy.
+    pub fn complaints(&self) -> Result<Vec<String>> {
+        let told = self.post("/se/log", &json!({ "type": "browser" }))?;
+        let entries = told.as_array().context("a log that is no list")?;
+        let is_one = |it: &&Value| matches!(it["level"].as_str(), Some("SEVERE" | "WARNING"));
+        Ok(entries.iter().filter(is_one).map(|it| it["message"].to_string()).collect())
+    }
+
+    /// Where it asked for anything since it was last asked, in that order; `data:` asks nobody.
+    pub fn requests(&self) -> Result<Vec<String>> {
+        let told = self.post("/se/log", &json!({ "type": "performance" }))?;
+        let mut urls = Vec::new();
+        for entry in told.as_array().context("a log that is no list")? {
+            let message = entry["message"].as_str().context("an entry that is no text")?;
+            let message: Value = serde_json::from_str(message).context("an entry that is no JSON")?;
+            let message = &message["message"];
+            if message["method"] == "Network.requestWillBeSent" {
+                let url = message["params"]["request"]["url"].as_str().context("a request to nowhere")?;
+                if !url.starts_with("data:") {
+                    urls.push(url.to_owned());
+                }
+            }
+        }
+        Ok(urls)
+    }
+
+    /// A picture of what is seen, for somebody to look at: `target/screens/NAME.png`.
+    pub fn screenshot(&self, name: &str) -> Result<PathBuf> {
+        let picture = self.0.ask("GET", "/screenshot", None, PATIENCE + MARGIN)?;
+        let bytes = BASE64_STANDARD.decode(picture.as_str().context("a picture that is no text")?)?;
+        let folder = target()?.join("screens");
+        fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let path = folder.join(format!("{name}.png"));
+        fs::write(&path, bytes).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Cargo's folder of what is built, which holds this program.
+pub fn target() -> Result<PathBuf> {
+    let own = env::current_exe().context("cannot tell where this program is")?;
+    let is_it = |it: &&Path| it.join("CACHEDIR.TAG").is_file();
+    let found = own.ancestors().find(is_it).map(Path::to_owned);
+    found.with_context(|| format!("{} is in no folder of cargo's", own.display()))
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
