@@ -5,6 +5,11 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "metrics")]
+use crate::{
+    engine::finding::Finding,
+    sink::metrics::{Metrics, Views, own::Own},
+};
 use crate::{
     engine::{
         Engine,
@@ -27,6 +32,8 @@ pub struct Session {
     sink: Box<dyn Sink>,
     summary: Summary,
     recording: Option<Writer>,
+    #[cfg(feature = "metrics")]
+    metrics: Option<Metrics>,
     told: Vec<u8>,
     questions: Vec<Question>,
 }
@@ -46,6 +53,8 @@ impl Session {
             sink,
             summary: Summary::default(),
             recording: None,
+            #[cfg(feature = "metrics")]
+            metrics: None,
             told: Vec::new(),
             questions: Vec::new(),
         }
@@ -55,6 +64,19 @@ impl Session {
     pub fn record(&mut self, header: &Header) -> Result<(), WriteError> {
         self.recording = Some(Writer::start(header)?);
         Ok(())
+    }
+
+    /// Counts every change from here on, whether it is told or not.
+    #[cfg(feature = "metrics")]
+    pub fn measure(&mut self, metrics: Metrics) {
+        self.metrics = Some(metrics);
+    }
+
+    /// What every change is counted by.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn metrics(&self) -> Option<&Metrics> {
+        self.metrics.as_ref()
     }
 
     /// An error is one of the recording, which has then ended; the call was made.
@@ -76,6 +98,10 @@ impl Session {
             match output {
                 Output::Change(change) => {
                     self.summary.add(&change);
+                    #[cfg(feature = "metrics")]
+                    if let Some(metrics) = &self.metrics {
+                        metrics.tell(&change);
+                    }
                     if self.filter.keeps(&change) {
                         self.sink.tell(&change, &self.label, &mut self.told);
                     }
@@ -151,6 +177,21 @@ impl Session {
     #[must_use]
     pub fn standing(&self) -> Vec<Pod> {
         self.engine.standing()
+    }
+
+    /// Sets what is so now on the node, and of the agent, for a scrape.
+    #[cfg(feature = "metrics")]
+    pub fn look(&self, now: Timestamp, own: &Own) {
+        let Some(metrics) = &self.metrics else { return };
+        let findings: Vec<&Finding> = self.engine.findings().collect();
+        metrics.look(&Views {
+            now,
+            pods: &self.engine.pods(),
+            pools: &self.engine.pools(),
+            findings: &findings,
+            recovery: self.engine.recovery(),
+            own,
+        });
     }
 
     #[must_use]

@@ -13,6 +13,8 @@ mod folder;
 pub mod history;
 pub mod jsonl;
 pub mod meaning;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "live")]
 pub mod outlet;
 pub mod page;

@@ -1,5 +1,7 @@
 //! The words of closed sets, as users read them in the JSON stream and in the text.
 
+use probe_common::event::KINDS as KINDS_OF_RECORDS;
+
 use crate::engine::{
     change::StopReason,
     fact::{Loss, NameSource, Origin, StoreKind},
@@ -57,6 +59,25 @@ pub const KINDS: [&str; 15] = [
 /// The names of all phases of a start, in the order in which they come.
 pub const PHASES: [&str; 10] =
     ["prepare", "retry", "netns", "cni", "between", "pause", "image", "runtime", "cgroup", "init"];
+
+/// The names of all kinds of the hooks' records, by the numbers of `probe_common::event::kind`.
+pub const RECORDS: [&str; KINDS_OF_RECORDS] = [
+    "exec",
+    "cni_call",
+    "exit",
+    "signal",
+    "oom_kill",
+    "netns_created",
+    "netns_dropped",
+    "netns_freed",
+    "address_added",
+    "address_removed",
+    "cgroup_created",
+    "cgroup_removed",
+    "cgroup_released",
+    "cgroup_attached",
+    "cgroup_emptied",
+];
 
 #[must_use]
 pub fn phase(kind: &Kind) -> &'static str {

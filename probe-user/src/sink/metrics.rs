@@ -1,0 +1,114 @@
+//! What is counted and measured, in Prometheus' text format. `docs/metrics.md` has every family.
+//!
+//! Counters and histograms are fed by each change, as it is told; gauges are set from the engine's views and from the
+//! agent's own figures when somebody asks. Reading the text needs neither.
+//!
+//! **Invariant:** no family has more series than its cap, whatever the node does.
+
+mod bucket;
+pub mod family;
+pub mod label;
+mod now;
+pub mod own;
+mod owner;
+pub mod page;
+mod series;
+mod set;
+#[cfg(test)]
+mod tests;
+mod told;
+mod workload;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::{Registry, TextEncoder};
+
+use self::{family::FOLDED, label::PodLabel, now::Now, own::Own, series::Vector as _, told::Told};
+use super::word;
+use crate::engine::{
+    boot::Recovery,
+    change::Change,
+    finding::Finding,
+    time::Timestamp,
+    view::{PodView, PoolView},
+};
+
+pub use prometheus::TEXT_FORMAT;
+
+/// All metrics of one agent; a clone is the same ones.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    tables: Mutex<Tables>,
+}
+
+struct Tables {
+    told: Told,
+    now: Now,
+}
+
+/// What is so on the node, and of the agent.
+pub struct Views<'a> {
+    pub now: Timestamp,
+    pub pods: &'a [PodView],
+    pub pools: &'a [PoolView],
+    pub findings: &'a [&'a Finding],
+    pub recovery: &'a Recovery,
+    pub own: &'a Own,
+}
+
+impl Metrics {
+    /// With these labels of pods, each once, beside the families' own.
+    #[must_use]
+    pub fn new(labels: &[PodLabel]) -> Self {
+        Self::register(labels)
+            .expect("names and labels of the table are those of Prometheus, and each is there once")
+    }
+
+    fn register(labels: &[PodLabel]) -> prometheus::Result<Self> {
+        let mut labels = labels.to_vec();
+        labels.sort_unstable();
+        labels.dedup();
+        let registry = Registry::new();
+        let folded = prometheus::CounterVec::make(&FOLDED, FOLDED.labels)?;
+        registry.register(Box::new(folded.clone()))?;
+        let told = Told::new(&registry, &labels, &folded)?;
+        let now = Now::new(&registry, &labels, &folded)?;
+        Ok(Self(Arc::new(Inner { registry, tables: Mutex::new(Tables { told, now }) })))
+    }
+
+    /// Counts a change.
+    pub fn tell(&self, change: &Change) {
+        self.with(|tables| tables.told.tell(change));
+    }
+
+    /// All that was told before has now been told: so late it was.
+    pub fn timed(&self, now: Timestamp) {
+        self.with(|tables| tables.told.timed(now));
+    }
+
+    /// Sets what is so now.
+    pub fn look(&self, views: &Views<'_>) {
+        self.with(|tables| {
+            tables.told.sweep(views.now);
+            for ring in &views.own.rings {
+                for (kind, lost) in word::RECORDS.iter().zip(&ring.lost) {
+                    tables.told.lost(ring.name, kind, *lost);
+                }
+            }
+            tables.now.look(views);
+        });
+    }
+
+    /// The text of a scrape, in [`TEXT_FORMAT`].
+    pub fn text(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.0.registry.gather())
+    }
+
+    fn with(&self, work: impl FnOnce(&mut Tables)) {
+        // What a panic left is still a set of counters.
+        work(&mut self.0.tables.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,367 @@
+//! The table of what is exported: each family's name, labels, unit, meaning and source. The registry is made from it,
+//! and so is `docs/metrics.md`.
+
+use super::label::PodLabel;
+
+/// One family of series.
+#[derive(Debug)]
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Its own labels; those of pods come behind them.
+    pub labels: &'static [&'static str],
+    pub pods: Pods,
+    pub unit: &'static str,
+    /// The `HELP` line.
+    pub help: &'static str,
+    /// Kernel event or file that it comes from; empty: sandprobe's own figure or verdict.
+    pub source: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Which of the labels that tell pods apart a family can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    None,
+    /// A pod starts once: a histogram of one pod's starts says nothing.
+    Workloads,
+    All,
+}
+
+/// Labels whose values come from the node, and can be any number.
+pub(super) const OPEN: [&str; 4] = ["plugin", "pool", "program", "boot_id"];
+
+impl Kind {
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+
+    /// So many series of one family, whatever comes. One of a histogram is a line for each bucket.
+    #[must_use]
+    pub fn cap(self) -> usize {
+        match self {
+            Self::Counter | Self::Gauge => 1000,
+            Self::Histogram => 250,
+        }
+    }
+}
+
+impl Pods {
+    #[must_use]
+    pub fn takes(self, label: PodLabel) -> bool {
+        match self {
+            Self::None => false,
+            Self::Workloads => label != PodLabel::Pod,
+            Self::All => true,
+        }
+    }
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, kind: Kind::Counter, labels, pods: Pods::None, unit: "", help, source: "" }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { kind: Kind::Gauge, ..counter(name, labels, help) }
+}
+
+const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { kind: Kind::Histogram, unit: "seconds", ..counter(name, labels, help) }
+}
+
+impl Family {
+    const fn of_pods(self) -> Self {
+        Self { pods: Pods::All, ..self }
+    }
+
+    const fn of_workloads(self) -> Self {
+        Self { pods: Pods::Workloads, ..self }
+    }
+
+    const fn unit(self, unit: &'static str) -> Self {
+        Self { unit, ..self }
+    }
+
+    const fn from(self, source: &'static str) -> Self {
+        Self { source, ..self }
+    }
+}
+
+pub const EVENTS: Family =
+    counter("sandprobe_events_total", &["kind"], "Events of the stream, before any filter (docs/events.md).");
+pub const LATE: Family = counter(
+    "sandprobe_events_late_total",
+    &[],
+    "Events that became known only after later ones had been told.",
+);
+pub const LATENCY: Family = histogram(
+    "sandprobe_event_latency_seconds",
+    &[],
+    "From an event in the kernel to its being counted here; with the wait for the pod's name.",
+)
+.from("bpf_ktime_get_boot_ns in the hook");
+
+pub const PODS: Family = gauge("sandprobe_pods", &[], "Pods that are on the node.");
+pub const SANDBOXES: Family = gauge("sandprobe_sandboxes", &["state"], "Sandboxes of those pods, by state.");
+pub const STOPPED: Family = counter(
+    "sandprobe_sandboxes_stopped_total",
+    &["reason"],
+    "Sandboxes that ended, by the first sign of it.",
+)
+.of_pods();
+pub const SANDBOX_READY: Family = histogram(
+    "sandprobe_sandbox_create_duration_seconds",
+    &[],
+    "From a sandbox's first sign until its network is set up and what holds it runs.",
+)
+.of_workloads()
+.from("copy_net_ns to sched_process_exec");
+pub const DUPLICATES: Family = counter(
+    "sandprobe_sandbox_duplicates_total",
+    &["reason"],
+    "Sandboxes confirmed to have been made without need, by form.",
+)
+.of_pods();
+pub const EXITS: Family = counter(
+    "sandprobe_container_exits_total",
+    &["result"],
+    "Containers that ended, by how their program did.",
+)
+.of_pods()
+.from("sched_process_exit");
+
+pub const STARTS: Family = counter(
+    "sandprobe_pod_starts_total",
+    &["comparable"],
+    "Starts of pods that are complete. Only those that are comparable, seen whole from the beginning to the end, are in \
+     the histograms.",
+)
+.of_pods();
+pub const START: Family = histogram(
+    "sandprobe_pod_start_duration_seconds",
+    &[],
+    "From the pod's cgroup to the last of its containers' programs; comparable starts only.",
+)
+.of_workloads()
+.from("cgroup_mkdir to sched_process_exec");
+pub const PHASE: Family = histogram(
+    "sandprobe_pod_start_phase_duration_seconds",
+    &["phase"],
+    "Time that a pod's start spent in a phase, all of that phase together (docs/phases.md); comparable starts only.",
+)
+.of_workloads()
+.from("see docs/phases.md");
+
+pub const CNI: Family = counter(
+    "sandprobe_cni_operations_total",
+    &["operation_type", "plugin", "result"],
+    "Calls of CNI plugins that ended, made by the node's runtime.",
+)
+.of_pods()
+.from("sched_process_exit");
+pub const CNI_TIME: Family = histogram(
+    "sandprobe_cni_operation_duration_seconds",
+    &["operation_type", "plugin", "result"],
+    "From exec to exit of a CNI plugin, with the plugins that it calls itself.",
+)
+.from("sched_process_exec to sched_process_exit");
+pub const BLIND_DEL: Family = counter(
+    "sandprobe_cni_del_empty_netns_total",
+    &["plugin"],
+    "DELs that were called without a network namespace: a plugin that finds the address through it frees nothing.",
+)
+.of_pods()
+.from("CNI_NETNS at sched_process_exec");
+
+pub const ALLOCATIONS: Family = gauge(
+    "sandprobe_ip_allocations",
+    &["pool", "state"],
+    "Addresses of a pool that are given out, by what has become of them.",
+)
+.unit("addresses")
+.from("the IPAM stores, the runtimes' records");
+pub const POOL_SIZE: Family =
+    gauge("sandprobe_ip_pool_size", &["pool"], "Addresses that a pool has for pods.")
+        .unit("addresses")
+        .from("the networks' configuration");
+pub const POOL_FREE: Family =
+    gauge("sandprobe_ip_pool_free", &["pool"], "Addresses of a pool that are not given out.")
+        .unit("addresses");
+pub const LEAKS: Family =
+    counter("sandprobe_ip_leaks_total", &["reason"], "Addresses confirmed to be leaked, by cause.").of_pods();
+
+pub const FINDINGS: Family =
+    gauge("sandprobe_findings", &["kind", "severity", "stage"], "Findings that are open (docs/findings.md).");
+pub const OPENED: Family =
+    counter("sandprobe_findings_opened_total", &["kind", "severity"], "Findings that were opened.").of_pods();
+pub const CONFIRMED: Family =
+    counter("sandprobe_findings_confirmed_total", &["kind", "severity"], "Findings that were confirmed.")
+        .of_pods();
+
+pub const NETNS_TEARDOWN: Family = histogram(
+    "sandprobe_netns_teardown_duration_seconds",
+    &[],
+    "From the last reference to a network namespace to the end of its teardown.",
+)
+.from("netns_put or __put_net to proc_free_inum");
+pub const CGROUP_TEARDOWN: Family = histogram(
+    "sandprobe_cgroup_teardown_duration_seconds",
+    &[],
+    "From the end of the last process in a cgroup to the removal of its directory.",
+)
+.from("cgroup_notify_populated to cgroup_rmdir");
+
+pub const MILESTONE: Family = gauge(
+    "sandprobe_node_boot_milestone_seconds",
+    &["milestone"],
+    "When this boot reached a milestone, from the kernel's start on; below zero: before it. Absent: not reached, or not \
+     known.",
+)
+.unit("seconds")
+.from("see docs/boot.md");
+pub const PERIOD: Family = gauge(
+    "sandprobe_node_boot_period_seconds",
+    &["period"],
+    "The periods of this boot, from the order of the restart on where that is known (docs/boot.md).",
+)
+.unit("seconds")
+.from("see docs/boot.md");
+pub const BOOT_CNI_LOST: Family = gauge(
+    "sandprobe_node_boot_cni_lost_seconds",
+    &[],
+    "From the first CNI ADD of this boot that failed to the first that did not, or until now.",
+)
+.unit("seconds");
+pub const BOOT_CLOSED: Family = gauge(
+    "sandprobe_node_boot_recovered",
+    &[],
+    "Whether this boot's recovery is over: the last pod is back, or none came for long enough.",
+)
+.unit("0 or 1");
+pub const BOOT_INFO: Family =
+    gauge("sandprobe_node_boot_info", &["boot_id"], "Which boot this is; always 1.")
+        .from("/proc/sys/kernel/random/boot_id");
+
+pub const BUILD: Family = gauge("sandprobe_build_info", &["version"], "Which sandprobe this is; always 1.");
+pub const READY: Family = gauge(
+    "sandprobe_ready",
+    &[],
+    "Whether what is told can be relied on, as /readyz says: hooks attached, node listed, nothing being lost.",
+)
+.unit("0 or 1");
+pub const HOOKS: Family = gauge(
+    "sandprobe_hook_attached",
+    &["signal", "mechanism"],
+    "How a signal is seen: 1 with the mechanism in use, 0 with mechanism none where nothing could be attached.",
+)
+.unit("0 or 1");
+pub const RECORDS: Family = counter(
+    "sandprobe_records_total",
+    &["ring", "kind"],
+    "Records that the hooks have written into a ring, by kind.",
+)
+.from("per-CPU counters of the eBPF programs");
+pub const LOST: Family = counter(
+    "sandprobe_events_lost_total",
+    &["ring", "kind"],
+    "What was lost, by where: in a ring by kind of record; elsewhere (netlink_socket, record, channel, skipped_run) with \
+     kind unknown.",
+)
+.from("per-CPU counters of the eBPF programs, bpf_prog_info.recursion_misses");
+pub const PROGRAM_TIME: Family = counter(
+    "sandprobe_program_run_seconds_total",
+    &["program"],
+    "Time that an eBPF program ran on all CPUs; counted only with --bpf-stats, or kernel.bpf_stats_enabled=1.",
+)
+.unit("seconds")
+.from("bpf_prog_info.run_time_ns");
+pub const PROGRAM_RUNS: Family = counter(
+    "sandprobe_program_runs_total",
+    &["program"],
+    "Runs of an eBPF program; counted only with --bpf-stats, or kernel.bpf_stats_enabled=1.",
+)
+.from("bpf_prog_info.run_cnt");
+pub const PROGRAM_MISSED: Family = counter(
+    "sandprobe_program_missed_total",
+    &["program"],
+    "Runs of an eBPF program that the kernel skipped, for it was running on that CPU already.",
+)
+.from("bpf_prog_info.recursion_misses");
+pub const QUEUE: Family =
+    gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
+pub const QUEUE_CAPACITY: Family =
+    gauge("sandprobe_queue_capacity", &["queue"], "What finds room in a queue of sandprobe's.");
+pub const FOLDED: Family = counter(
+    "sandprobe_metric_series_folded_total",
+    &["metric"],
+    "Values that went to the series `other`, because their family has all the series that it may have.",
+);
+
+pub const CPU: Family = counter(
+    "process_cpu_seconds_total",
+    &[],
+    "CPU time of sandprobe, user and system, without that of its eBPF programs.",
+)
+.unit("seconds")
+.from("/proc/self/stat");
+pub const RESIDENT: Family = gauge("process_resident_memory_bytes", &[], "Resident memory of sandprobe.")
+    .unit("bytes")
+    .from("/proc/self/statm");
+pub const VIRTUAL: Family = gauge("process_virtual_memory_bytes", &[], "Virtual memory of sandprobe.")
+    .unit("bytes")
+    .from("/proc/self/statm");
+pub const OPEN_FDS: Family =
+    gauge("process_open_fds", &[], "Open file descriptors of sandprobe.").from("/proc/self/fd");
+pub const MAX_FDS: Family =
+    gauge("process_max_fds", &[], "File descriptors that sandprobe may have open.").from("RLIMIT_NOFILE");
+pub const THREADS: Family = gauge("process_threads", &[], "Threads of sandprobe.").from("/proc/self/stat");
+pub const STARTED: Family =
+    gauge("process_start_time_seconds", &[], "When sandprobe started, since the epoch.")
+        .unit("seconds")
+        .from("/proc/self/stat");
+
+/// All of them, in the order of the reference, under its headings.
+pub const ALL: &[(&str, &[&Family])] = &[
+    ("Events", &[&EVENTS, &LATE, &LATENCY]),
+    ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
+    ("Pod starts", &[&STARTS, &START, &PHASE]),
+    ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL]),
+    ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS]),
+    ("Findings", &[&FINDINGS, &OPENED, &CONFIRMED]),
+    ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
+    ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO]),
+    (
+        "sandprobe itself",
+        &[
+            &BUILD,
+            &READY,
+            &HOOKS,
+            &RECORDS,
+            &LOST,
+            &PROGRAM_TIME,
+            &PROGRAM_RUNS,
+            &PROGRAM_MISSED,
+            &QUEUE,
+            &QUEUE_CAPACITY,
+            &FOLDED,
+            &CPU,
+            &RESIDENT,
+            &VIRTUAL,
+            &OPEN_FDS,
+            &MAX_FDS,
+            &THREADS,
+            &STARTED,
+        ],
+    ),
+];

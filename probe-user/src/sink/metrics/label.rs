@@ -1,0 +1,78 @@
+//! The labels that tell pods apart, which are there only where somebody asked for them; and what values may look like.
+
+use super::workload;
+
+/// A label of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodLabel {
+    Namespace,
+    Pod,
+    /// Derived from the pod's name, for no API server is asked.
+    Workload,
+}
+
+/// What stands for all that found no series of its own.
+pub const OTHER: &str = "other";
+
+/// Longest value, characters: that of a Kubernetes label.
+const LONGEST: usize = 63;
+
+impl PodLabel {
+    pub const ALL: [Self; 3] = [Self::Namespace, Self::Pod, Self::Workload];
+
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Pod => "pod",
+            Self::Workload => "workload",
+        }
+    }
+
+    /// As it is typed.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|label| label.word() == text);
+        known.ok_or_else(|| format!("{text:?} is no label of a pod: namespace, pod or workload"))
+    }
+
+    /// Its value for a pod; empty, which is no label at all, where that is not known.
+    pub(super) fn of(self, namespace: Option<&str>, name: Option<&str>) -> String {
+        match self {
+            Self::Namespace => clean(namespace.unwrap_or_default()),
+            Self::Pod => clean(name.unwrap_or_default()),
+            Self::Workload => clean(workload::of(name.unwrap_or_default())),
+        }
+    }
+}
+
+/// A name from the node as a label's value: of one line, with nothing that a terminal or a query would stumble over.
+pub(super) fn clean(text: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "-_.:/@+".contains(c) { c } else { '_' };
+    text.chars().take(LONGEST).map(plain).collect()
+}
+
+/// The same, where there must be one.
+pub(super) fn name(text: &str) -> String {
+    if text.is_empty() { "unknown".to_owned() } else { clean(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PodLabel, clean, name};
+
+    #[test]
+    fn a_value_is_short_and_of_plain_characters() {
+        assert_eq!(clean("calico-ipam"), "calico-ipam");
+        assert_eq!(clean("a\"b\\c\nd\u{1b}[31m{}"), "a_b_c_d__31m__");
+        assert_eq!(clean(&"é".repeat(200)), "é".repeat(63));
+        assert_eq!(name(""), "unknown");
+    }
+
+    #[test]
+    fn labels_are_those_three() {
+        for label in PodLabel::ALL {
+            assert_eq!(PodLabel::parse(label.word()), Ok(label));
+        }
+        assert!(PodLabel::parse("Pod").is_err() && PodLabel::parse("").is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! What is so at the time of a scrape.
+
+use prometheus::{CounterVec, GaugeVec, Registry};
+
+use super::{
+    Views, family as f,
+    label::{self, PodLabel},
+    own::Own,
+    series::Series,
+    set,
+    told::real,
+};
+use crate::{
+    engine::{
+        boot::{
+            Back,
+            study::{Study, Zero},
+        },
+        finding::Stage,
+        time::Timestamp,
+        view::PoolView,
+        world::sandbox::State,
+    },
+    sink::word,
+};
+
+pub(super) struct Now {
+    pods: Series<GaugeVec>,
+    sandboxes: Series<GaugeVec>,
+    allocations: Series<GaugeVec>,
+    pool_size: Series<GaugeVec>,
+    pool_free: Series<GaugeVec>,
+    findings: Series<GaugeVec>,
+    milestone: Series<GaugeVec>,
+    period: Series<GaugeVec>,
+    cni_lost: Series<GaugeVec>,
+    closed: Series<GaugeVec>,
+    boot: Series<GaugeVec>,
+    ready: Series<GaugeVec>,
+    hooks: Series<GaugeVec>,
+    records: Series<CounterVec>,
+    program_time: Series<CounterVec>,
+    program_runs: Series<CounterVec>,
+    program_missed: Series<CounterVec>,
+    queue: Series<GaugeVec>,
+    queue_capacity: Series<GaugeVec>,
+    cpu: Series<CounterVec>,
+    resident: Series<GaugeVec>,
+    virtual_size: Series<GaugeVec>,
+    open_fds: Series<GaugeVec>,
+    max_fds: Series<GaugeVec>,
+    threads: Series<GaugeVec>,
+    started: Series<GaugeVec>,
+}
+
+/// Values of labels, and what is so of them.
+type Row = (Vec<String>, f64);
+
+impl Now {
+    pub(super) fn new(
+        registry: &Registry,
+        labels: &[PodLabel],
+        folded: &CounterVec,
+    ) -> prometheus::Result<Self> {
+        macro_rules! series {
+            ($family:ident) => {
+                Series::new(registry, &f::$family, labels, folded)?
+            };
+        }
+        let mut build: Series<GaugeVec> = series!(BUILD);
+        build.set([row(&[env!("CARGO_PKG_VERSION")], 1.0)]);
+        let mut now = Self {
+            pods: series!(PODS),
+            sandboxes: series!(SANDBOXES),
+            allocations: series!(ALLOCATIONS),
+            pool_size: series!(POOL_SIZE),
+            pool_free: series!(POOL_FREE),
+            findings: series!(FINDINGS),
+            milestone: series!(MILESTONE),
+            period: series!(PERIOD),
+            cni_lost: series!(BOOT_CNI_LOST),
+            closed: series!(BOOT_CLOSED),
+            boot: series!(BOOT_INFO),
+            ready: series!(READY),
+            hooks: series!(HOOKS),
+            records: series!(RECORDS),
+            program_time: series!(PROGRAM_TIME),
+            program_runs: series!(PROGRAM_RUNS),
+            program_missed: series!(PROGRAM_MISSED),
+            queue: series!(QUEUE),
+            queue_capacity: series!(QUEUE_CAPACITY),
+            cpu: series!(CPU),
+            resident: series!(RESIDENT),
+            virtual_size: series!(VIRTUAL),
+            open_fds: series!(OPEN_FDS),
+            max_fds: series!(MAX_FDS),
+            threads: series!(THREADS),
+            started: series!(STARTED),
+        };
+        for values in set::all(&[&set::RINGS, &word::RECORDS]) {
+            now.records.at(&values, &[]);
+        }
+        now.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]));
+        now.sandboxes.set(zeros(&[&set::SANDBOX_STATES]));
+        Ok(now)
+    }
+
+    pub(super) fn look(&mut self, views: &Views<'_>) {
+        self.pods.set_one(Some(length(views.pods.len())));
+        let sandboxes = views.pods.iter().flat_map(|pod| &pod.sandboxes);
+        let states = sandboxes.map(|sandbox| row(&[state(sandbox.state)], 1.0));
+        self.sandboxes.set(zeros(&[&set::SANDBOX_STATES]).into_iter().chain(states));
+        let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
+        let open =
+            open.map(|it| row(&[it.kind.name(), word::severity(it.severity), word::stage(it.stage)], 1.0));
+        self.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]).into_iter().chain(open));
+        self.pools(views.pools);
+        self.boots(views);
+        self.own(views.own);
+    }
+
+    fn pools(&mut self, pools: &[PoolView]) {
+        let states = |pool: &PoolView| [pool.in_use, pool.pending_cleanup, pool.leak_candidate, pool.leaked];
+        let taken = pools.iter().flat_map(|pool| {
+            let rows = set::ALLOCATION_STATES.into_iter().zip(states(pool));
+            rows.map(|(state, count)| (vec![name(pool), state.to_owned()], real(count))).collect::<Vec<_>>()
+        });
+        self.allocations.set(taken);
+        self.pool_size.set(pools.iter().map(|pool| (vec![name(pool)], real(pool.size))));
+        self.pool_free.set(pools.iter().map(|pool| (vec![name(pool)], real(pool.free))));
+    }
+
+    fn boots(&mut self, views: &Views<'_>) {
+        let Some(boot) = &views.recovery.boot else { return };
+        let study = Study::of(views.recovery, views.now);
+        let before = match &study.zero {
+            Zero::Order { before_ns, .. } => Some(-seconds(*before_ns)),
+            Zero::Kernel(_) => None,
+        };
+        let mark = |mark: Option<Timestamp>| mark.map(|at| at.since(Timestamp::ZERO).as_secs_f64());
+        let pod = |back: &Option<_>| mark(back.as_ref().map(|back: &Back| back.mark.at));
+        let times = [
+            before,
+            mark(study.init.map(|it| it.at)),
+            mark(study.runtime.map(|it| it.at)),
+            mark(study.kubelet.map(|it| it.at)),
+            pod(&study.first_static),
+            mark(study.cni.first.map(|it| it.at)),
+            pod(&study.first_service),
+            pod(&study.last_service),
+        ];
+        self.milestone.set(known(&set::MILESTONES, times));
+        let periods = study.periods.into_iter().chain([study.whole]).map(|it| it.map(seconds));
+        self.period.set(known(&set::PERIODS, periods));
+        self.cni_lost.set_one(Some(study.cni.lost.as_secs_f64()));
+        self.closed.set_one(Some(flag(study.is_closed())));
+        self.boot.set([(vec![label::name(&boot.boot_id)], 1.0)]);
+    }
+
+    fn own(&mut self, own: &Own) {
+        self.ready.set_one(own.ready.map(flag));
+        self.hooks.set(own.hooks.iter().map(|(signal, mechanism)| {
+            let mechanism = mechanism.map(|it| it.word().replace(' ', "_"));
+            let seen = flag(mechanism.is_some());
+            (vec![signal.word().replace(' ', "_"), mechanism.unwrap_or_else(|| "none".to_owned())], seen)
+        }));
+        for ring in &own.rings {
+            for (kind, sent) in word::RECORDS.iter().zip(&ring.sent) {
+                self.records.raise(&[ring.name, kind], real(*sent));
+            }
+        }
+        for program in &own.programs {
+            let name = label::name(&program.name);
+            self.program_time.raise(&[&name], program.time.as_secs_f64());
+            self.program_runs.raise(&[&name], real(program.runs));
+            self.program_missed.raise(&[&name], real(program.missed));
+        }
+        self.queue.set(own.queues.iter().map(|it| row(&[it.name], real(it.length))));
+        let bounded = own.queues.iter().filter_map(|it| Some((it.name, it.capacity?)));
+        self.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
+        let Some(process) = &own.process else { return };
+        self.cpu.raise(&[], process.cpu.as_secs_f64());
+        self.resident.set_one(Some(real(process.resident)));
+        self.virtual_size.set_one(Some(real(process.virtual_size)));
+        self.threads.set_one(Some(real(process.threads)));
+        self.open_fds.set_one(process.open_fds.map(real));
+        self.max_fds.set_one(process.max_fds.map(real));
+        self.started.set_one(Some(process.started));
+    }
+}
+
+/// A pool by its network's name and its range: neither is enough alone.
+fn name(pool: &PoolView) -> String {
+    label::clean(&format!("{}/{}", pool.network, pool.subnet))
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Created => "created",
+        State::Ready { .. } => "ready",
+        State::Stopped { .. } => "stopped",
+    }
+}
+
+fn row(values: &[&str], value: f64) -> Row {
+    (values.iter().map(|value| (*value).to_owned()).collect(), value)
+}
+
+fn zeros(sets: &[&[&'static str]]) -> Vec<Row> {
+    set::all(sets).into_iter().map(|values| row(&values, 0.0)).collect()
+}
+
+/// Those that there are.
+fn known(names: &[&str], values: impl IntoIterator<Item = Option<f64>>) -> Vec<Row> {
+    names.iter().zip(values).filter_map(|(name, value)| Some(row(&[name], value?))).collect()
+}
+
+fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+fn length(count: usize) -> f64 {
+    real(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a double has microseconds for centuries")]
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}

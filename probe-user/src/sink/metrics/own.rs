@@ -1,0 +1,55 @@
+//! What the agent knows of itself, as it is handed over for a scrape.
+
+use std::time::Duration;
+
+use crate::engine::fact::{Mechanism, Signal};
+
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// As `/readyz` says; `None`: nobody can tell yet.
+    pub ready: Option<bool>,
+    /// How each signal is seen; `None`: not at all.
+    pub hooks: Vec<(Signal, Option<Mechanism>)>,
+    pub rings: Vec<Ring>,
+    pub programs: Vec<Program>,
+    pub queues: Vec<Queue>,
+    pub process: Option<Process>,
+}
+
+/// A ring's counters since the programs were loaded, by kind of record: places as in `word::RECORDS`.
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
+    pub name: &'static str,
+    pub sent: Vec<u64>,
+    pub lost: Vec<u64>,
+}
+
+/// What the kernel counts of an eBPF program since it was loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub name: String,
+    /// Zero, and so are the runs, unless the kernel was asked to count them.
+    pub time: Duration,
+    pub runs: u64,
+    pub missed: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    pub name: &'static str,
+    pub length: u64,
+    /// `None`: it has no bound.
+    pub capacity: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process {
+    pub cpu: Duration,
+    pub resident: u64,
+    pub virtual_size: u64,
+    pub threads: u64,
+    pub open_fds: Option<u64>,
+    pub max_fds: Option<u64>,
+    /// Seconds since the epoch.
+    pub started: f64,
+}

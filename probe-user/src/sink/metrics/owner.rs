@@ -1,0 +1,81 @@
+//! Whose series there are, where labels of pods were asked for, and when they are dropped.
+//!
+//! A pod's last values are counted when it goes, or after it, as a leak is: its series stay for a while, so that they
+//! are still scraped.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::label::{OTHER, PodLabel};
+use crate::engine::{id::PodUid, time::Timestamp};
+
+/// So long series stay after their last pod has gone and nothing more was counted: several scrapes.
+pub(super) const STAY: Duration = Duration::from_secs(5 * 60);
+
+/// So many of them there are at most; and so many pods are known to be there.
+const CAP: usize = 900;
+
+/// A pod as a change names it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pod<'a> {
+    pub(super) namespace: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    pub(super) uid: Option<&'a PodUid>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    asked: Vec<PodLabel>,
+    /// The labels' values, and when something was last counted with them.
+    rows: BTreeMap<Vec<String>, Timestamp>,
+    /// The pods that are there.
+    present: BTreeMap<PodUid, Vec<String>>,
+}
+
+impl Owners {
+    pub(super) fn new(asked: &[PodLabel]) -> Self {
+        Self { asked: asked.to_vec(), ..Self::default() }
+    }
+
+    /// The values of the labels that were asked for.
+    pub(super) fn of(&mut self, pod: Pod<'_>, at: Timestamp) -> Vec<String> {
+        let values: Vec<String> = self.asked.iter().map(|label| label.of(pod.namespace, pod.name)).collect();
+        if values.iter().all(String::is_empty) {
+            return values;
+        }
+        if !self.rows.contains_key(&values) && self.rows.len() >= CAP {
+            return vec![OTHER.to_owned(); values.len()];
+        }
+        let touched = self.rows.entry(values.clone()).or_default();
+        *touched = (*touched).max(at);
+        if let Some(uid) = pod.uid
+            && (self.present.contains_key(uid) || self.present.len() < CAP)
+        {
+            self.present.insert(uid.clone(), values.clone());
+        }
+        values
+    }
+
+    /// It is there no longer.
+    pub(super) fn gone(&mut self, pod: &PodUid) {
+        self.present.remove(pod);
+    }
+
+    /// Those whose time is over.
+    pub(super) fn expire(&mut self, now: Timestamp) -> Vec<Vec<String>> {
+        let held: BTreeSet<&Vec<String>> = self.present.values().collect();
+        let is_over =
+            |values: &Vec<String>, touched: Timestamp| !held.contains(values) && now >= touched + STAY;
+        let over = self.rows.iter().filter(|(values, touched)| is_over(values, **touched));
+        let over: Vec<Vec<String>> = over.map(|(values, _)| values.clone()).collect();
+        self.rows.retain(|values, _| !over.contains(values));
+        over
+    }
+
+    /// Those that stay.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Vec<String>> {
+        self.rows.keys()
+    }
+}

@@ -1,0 +1,54 @@
+//! The closed sets of labels' values.
+
+use crate::{engine::fact::Loss, sink::word};
+
+/// For what is not told.
+pub(super) const UNKNOWN: &str = "unknown";
+
+pub(super) const STOP_REASONS: [&str; 5] =
+    ["pause_exited", "emptied", "network_removed", "netns_gone", "not_listed"];
+pub(super) const DUPLICATES: [&str; 3] = ["concurrent", "after_completion", "unused_rebuild"];
+pub(super) const CAUSES: [&str; 5] = ["del_missing", "del_blind", "del_failed", "add_failed", "stale_record"];
+pub(super) const SEVERITIES: [&str; 3] = ["info", "warning", "critical"];
+pub(super) const STAGES: [&str; 2] = ["candidate", "confirmed"];
+pub(super) const EXITS: [&str; 4] = ["success", "error", "signal", "oom"];
+pub(super) const COMPARABLE: [&str; 2] = ["true", "false"];
+pub(super) const OPERATIONS: [&str; 5] = ["ADD", "DEL", "CHECK", "GC", "other"];
+pub(super) const SANDBOX_STATES: [&str; 3] = ["created", "ready", "stopped"];
+pub(super) const ALLOCATION_STATES: [&str; 4] = ["in_use", "pending_cleanup", "leak_candidate", "leaked"];
+/// The rings, of which it is known what was lost by kind of record.
+pub(super) const RINGS: [&str; 2] = ["lifecycle", "bulk"];
+/// Where else something is lost.
+pub(super) const LOSSES: [&str; 4] = ["netlink_socket", "record", "channel", "skipped_run"];
+pub(super) const MILESTONES: [&str; 8] =
+    ["order", "init", "runtime", "kubelet", "static_pod", "cni_ready", "first_pod", "last_pod"];
+/// Each from the one before on; the first from the order, as the whole.
+pub(super) const PERIODS: [&str; 5] = ["kubelet_start", "static_pod", "first_pod", "last_pod", "whole"];
+
+/// Every choice of one value from each set, in their order.
+pub(super) fn all(sets: &[&[&'static str]]) -> Vec<Vec<&'static str>> {
+    let mut rows = vec![Vec::new()];
+    for set in sets {
+        let with = |row: &Vec<&'static str>, value: &'static str| {
+            row.iter().copied().chain([value]).collect::<Vec<_>>()
+        };
+        rows = rows.iter().flat_map(|row| set.iter().map(move |value| with(row, value))).collect();
+    }
+    rows
+}
+
+pub(super) fn operation(command: &str) -> &'static str {
+    OPERATIONS.into_iter().find(|known| *known == command).unwrap_or("other")
+}
+
+pub(super) fn lost_in(what: Loss) -> &'static str {
+    match what {
+        Loss::LifecycleRing => "lifecycle",
+        Loss::BulkRing => "bulk",
+        Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::SkippedRun => word::loss(what),
+    }
+}
+
+pub(super) fn yes(is_so: bool) -> &'static str {
+    if is_so { "true" } else { "false" }
+}

@@ -1,0 +1,393 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+
+use super::{
+    Metrics, Views,
+    family::{ALL, Kind},
+    label::PodLabel,
+    own::{Own, Program, Ring},
+    owner::STAY,
+};
+use crate::{
+    engine::{
+        boot::Recovery,
+        change::{CgroupRef, Change, CniCall, Context, End, PodRef, Process, StopReason, What},
+        fact::{Loss, Mechanism, Origin, PodName, Signal},
+        finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Severity, Stage},
+        id::{CgroupKey, ContainerId, PodUid},
+        phase::{self, Phase, Start},
+        time::Timestamp,
+        view::PoolView,
+    },
+    sink::word,
+};
+
+const S: u64 = 1_000_000_000;
+
+fn uid(number: u32) -> PodUid {
+    PodUid::parse(&format!("{number:08}-2222-3333-4444-555555555555")).expect("a UUID")
+}
+
+fn pod(name: &str, number: u32) -> PodRef {
+    let namespace = Some("shop".to_owned());
+    PodRef { namespace, name: Some(name.to_owned()), uid: Some(uid(number)), source: None }
+}
+
+fn of(pod: Option<PodRef>, at: u64, what: What) -> Change {
+    let context = Context { pod, ..Context::default() };
+    Change { seq: 1, at: Timestamp(at), origin: Origin::Kernel, late: false, context, what }
+}
+
+fn call(command: &str, plugin: &str, netns: Option<&str>) -> CniCall {
+    CniCall {
+        command: command.to_owned(),
+        plugin: plugin.to_owned(),
+        netns: netns.map(str::to_owned),
+        ifname: None,
+        process: Process::default(),
+        called_by: None,
+        delegated: false,
+    }
+}
+
+fn finished(plugin: &str, code: u32) -> What {
+    let end = Some(End { code, ..End::default() });
+    What::CniFinished { call: call("ADD", plugin, Some("/x")), end, duration: Duration::from_millis(300) }
+}
+
+fn leak(name: &str) -> Box<Finding> {
+    Box::new(Finding {
+        key: Key::parse("leaked_address/x").expect("a key"),
+        kind: Wrong::LeakedAddress(LeakedAddress {
+            address: "10.0.0.1".parse().expect("an address"),
+            network: None,
+            inferred: false,
+            ifname: "eth0".to_owned(),
+            plugin: None,
+            cause: Cause::DelBlind,
+            stores: Vec::new(),
+        }),
+        severity: Severity::Warning,
+        stage: Stage::Confirmed,
+        since: Timestamp(1),
+        opened_at: Timestamp(1),
+        confirmed_at: None,
+        closed_at: None,
+        pod: Some(PodName { namespace: Some("shop".to_owned()), name: Some(name.to_owned()), uid: None }),
+        sandboxes: Vec::new(),
+        gapped: false,
+        evidence: Vec::new(),
+        programs: Vec::new(),
+    })
+}
+
+fn start(revised: bool, listed: bool) -> What {
+    let phase = |kind, begin, end| Phase {
+        kind,
+        container: None,
+        begin: Timestamp(begin * S),
+        end: Timestamp(end * S),
+        gapped: false,
+        cause: phase::Cause::default(),
+    };
+    let cni = |plugin: &str| phase::Kind::Cni { plugin: plugin.to_owned(), ifname: "eth0".to_owned() };
+    What::PodStarted(Box::new(Start {
+        pod: PodName::default(),
+        sandbox: ContainerId::parse("a").expect("an id"),
+        begin: Timestamp(S),
+        end: Timestamp(10 * S),
+        phases: vec![phase(cni("a"), 1, 3), phase(phase::Kind::Between, 3, 4), phase(cni("b"), 4, 10)],
+        complete: true,
+        revised,
+        rebuilt: false,
+        listed,
+    }))
+}
+
+/// The samples of a scrape: the value of each name with its labels.
+fn scrape(metrics: &Metrics) -> BTreeMap<String, f64> {
+    let text = metrics.text().expect("a text");
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').expect("a sample");
+        (name.to_owned(), value.parse().expect("a number"))
+    };
+    samples.map(sample).collect()
+}
+
+fn look(metrics: &Metrics, now: u64, own: &Own, pools: &[PoolView]) {
+    let recovery = Recovery::default();
+    metrics.look(&Views { now: Timestamp(now), pods: &[], pools, findings: &[], recovery: &recovery, own });
+}
+
+#[test]
+fn each_change_is_counted_where_it_belongs() {
+    let metrics = Metrics::new(&[]);
+    let cgroup = CgroupRef { key: CgroupKey::new(0, 7), path: "/a".to_owned() };
+    let in_cgroup = |at, what| {
+        let context = Context { cgroup: Some(cgroup.clone()), ..Context::default() };
+        Change { context, ..of(None, at, what) }
+    };
+    let delegated = CniCall { delegated: true, ..call("ADD", "bridge", None) };
+    let end = |code, signal, oom| End { code, signal, killer: None, oom };
+    let exited =
+        |end| What::ContainerExited { process: Process::default(), end, ran: Some(Duration::from_secs(1)) };
+    for change in [
+        of(None, S, finished("bridge", 0)),
+        of(None, S, finished("bridge", 1)),
+        of(None, S, What::CniFinished { call: delegated, end: None, duration: Duration::ZERO }),
+        of(None, S, What::CniStarted { call: call("DEL", "bridge", Some("")) }),
+        of(None, S, What::CniStarted { call: call("DEL", "bridge", None) }),
+        of(None, S, What::CniStarted { call: call("DEL", "bridge", Some("/x")) }),
+        of(None, S, exited(end(0, None, false))),
+        of(None, S, exited(end(137, Some(9), false))),
+        of(None, S, exited(end(137, Some(9), true))),
+        of(None, S, What::SandboxStopped { why: StopReason::Emptied }),
+        of(None, S, What::SandboxReady { since_created: Duration::from_millis(20) }),
+        Change {
+            origin: Origin::Listed,
+            ..of(None, S, What::SandboxReady { since_created: Duration::ZERO })
+        },
+        of(None, S, start(false, false)),
+        of(None, S, start(true, false)),
+        of(None, S, start(false, true)),
+        of(None, S, What::NetnsFreed { teardown: Some(Duration::from_secs(2)) }),
+        of(None, S, What::NetnsFreed { teardown: None }),
+        in_cgroup(S, What::CgroupEmptied),
+        in_cgroup(4 * S, What::CgroupRemoved { by: Process::default() }),
+        in_cgroup(9 * S, What::CgroupRemoved { by: Process::default() }),
+        of(None, S, What::Gap { what: Loss::Record, count: 3 }),
+        of(None, S, What::Gap { what: Loss::BulkRing, count: 3 }),
+        of(None, S, What::FindingOpened(leak("web"))),
+        of(None, S, What::FindingConfirmed(leak("web"))),
+        Change { late: true, ..of(None, S, What::PodFirstSeen) },
+    ] {
+        metrics.tell(&change);
+    }
+    metrics.timed(Timestamp(10 * S));
+    let found = scrape(&metrics);
+    for (sample, value) in [
+        ("sandprobe_events_total{kind=\"cni.finished\"}", 3.0),
+        ("sandprobe_events_total{kind=\"address.added\"}", 0.0),
+        ("sandprobe_events_late_total", 1.0),
+        ("sandprobe_cni_operations_total{operation_type=\"ADD\",plugin=\"bridge\",result=\"success\"}", 1.0),
+        ("sandprobe_cni_operations_total{operation_type=\"ADD\",plugin=\"bridge\",result=\"error\"}", 1.0),
+        ("sandprobe_cni_del_empty_netns_total{plugin=\"bridge\"}", 2.0),
+        ("sandprobe_container_exits_total{result=\"success\"}", 1.0),
+        ("sandprobe_container_exits_total{result=\"signal\"}", 1.0),
+        ("sandprobe_container_exits_total{result=\"oom\"}", 1.0),
+        ("sandprobe_sandboxes_stopped_total{reason=\"emptied\"}", 1.0),
+        ("sandprobe_sandbox_create_duration_seconds_count", 1.0),
+        ("sandprobe_pod_starts_total{comparable=\"true\"}", 1.0),
+        ("sandprobe_pod_starts_total{comparable=\"false\"}", 1.0),
+        ("sandprobe_pod_start_duration_seconds_sum", 9.0),
+        ("sandprobe_pod_start_phase_duration_seconds_sum{phase=\"cni\"}", 8.0),
+        ("sandprobe_pod_start_phase_duration_seconds_count{phase=\"cni\"}", 1.0),
+        ("sandprobe_pod_start_phase_duration_seconds_sum{phase=\"between\"}", 1.0),
+        ("sandprobe_netns_teardown_duration_seconds_sum", 2.0),
+        ("sandprobe_cgroup_teardown_duration_seconds_sum", 3.0),
+        ("sandprobe_cgroup_teardown_duration_seconds_count", 1.0),
+        ("sandprobe_events_lost_total{kind=\"unknown\",ring=\"record\"}", 3.0),
+        ("sandprobe_events_lost_total{kind=\"exec\",ring=\"bulk\"}", 0.0),
+        ("sandprobe_findings_opened_total{kind=\"leaked_address\",severity=\"warning\"}", 1.0),
+        ("sandprobe_ip_leaks_total{reason=\"del_blind\"}", 1.0),
+        ("sandprobe_ip_leaks_total{reason=\"del_missing\"}", 0.0),
+        // All but the listed one and the starts.
+        ("sandprobe_event_latency_seconds_count", 21.0),
+        ("sandprobe_event_latency_seconds_bucket{le=\"10\"}", 21.0),
+    ] {
+        assert_eq!(found.get(sample), Some(&value), "{sample} of {found:#?}");
+    }
+}
+
+#[test]
+fn what_others_count_only_grows() {
+    let metrics = Metrics::new(&[]);
+    let mut own = Own {
+        hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
+        rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
+        programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
+        ready: Some(true),
+        ..Own::default()
+    };
+    look(&metrics, S, &own, &[]);
+    let lost = "sandprobe_events_lost_total{kind=\"exec\",ring=\"bulk\"}";
+    assert_eq!(scrape(&metrics)[lost], 2.0);
+    own.rings[0].lost[0] = 6;
+    own.hooks.pop();
+    own.ready = None;
+    look(&metrics, 2 * S, &own, &[]);
+    let found = scrape(&metrics);
+    assert_eq!(found[lost], 6.0);
+    assert_eq!(found["sandprobe_program_runs_total{program=\"exec\"}"], 7.0);
+    assert_eq!(found["sandprobe_hook_attached{mechanism=\"raw_tracepoint\",signal=\"netns_freed\"}"], 1.0);
+    assert_eq!(
+        found.get("sandprobe_hook_attached{mechanism=\"none\",signal=\"exec\"}"),
+        None,
+        "told no more"
+    );
+    assert_eq!(found.get("sandprobe_ready"), None, "nobody can tell");
+}
+
+#[test]
+fn a_pool_that_is_gone_has_no_series() {
+    let metrics = Metrics::new(&[]);
+    let pool = PoolView {
+        network: "pod\"net".to_owned(),
+        subnet: crate::engine::id::Subnet { address: "10.1.0.0".parse().expect("an address"), prefix: 24 },
+        size: 253,
+        in_use: 3,
+        pending_cleanup: 2,
+        leak_candidate: 1,
+        leaked: 4,
+        free: 243,
+    };
+    look(&metrics, S, &Own::default(), &[pool]);
+    let found = scrape(&metrics);
+    assert_eq!(found["sandprobe_ip_allocations{pool=\"pod_net/10.1.0.0/24\",state=\"leaked\"}"], 4.0);
+    assert_eq!(found["sandprobe_ip_pool_free{pool=\"pod_net/10.1.0.0/24\"}"], 243.0);
+    look(&metrics, S, &Own::default(), &[]);
+    assert!(scrape(&metrics).keys().all(|name| !name.contains("pod_net")));
+}
+
+#[test]
+fn a_pod_s_series_outlive_it_for_some_scrapes() {
+    let metrics = Metrics::new(&[PodLabel::Workload, PodLabel::Namespace, PodLabel::Pod]);
+    let (one, two) = ("web-6d4cf56db6-x7kzp", "web-6d4cf56db6-zzzzz");
+    for (name, number) in [(one, 1), (two, 2)] {
+        let pod = || Some(pod(name, number));
+        metrics.tell(&of(pod(), S, What::PodFirstSeen));
+        metrics.tell(&of(pod(), S, finished("bridge", 0)));
+        metrics.tell(&of(pod(), S, start(false, false)));
+    }
+    let added = |name: &str| {
+        format!(
+            "sandprobe_cni_operations_total{{namespace=\"shop\",operation_type=\"ADD\",plugin=\"bridge\",\
+             pod=\"{name}\",result=\"success\",workload=\"web\"}}"
+        )
+    };
+    let started = "sandprobe_pod_start_duration_seconds_count{namespace=\"shop\",workload=\"web\"}";
+    let after = |metrics: &Metrics, at| {
+        look(metrics, at, &Own::default(), &[]);
+        let found = scrape(metrics);
+        (found.get(&added(one)).copied(), found.get(&added(two)).copied(), found.get(started).copied())
+    };
+    let stay = u64::try_from(STAY.as_nanos()).expect("minutes");
+    assert_eq!(after(&metrics, 10 * stay), (Some(1.0), Some(1.0), Some(2.0)), "they are there");
+    let gone = 10 * stay;
+    metrics.tell(&of(Some(pod(one, 1)), gone, What::PodGone { lived: Duration::ZERO }));
+    // The leak of a pod is found when it is long gone.
+    metrics.tell(&of(None, gone, What::FindingConfirmed(leak(one))));
+    assert_eq!(after(&metrics, gone + stay - 1), (Some(1.0), Some(1.0), Some(2.0)));
+    assert_eq!(
+        after(&metrics, gone + stay),
+        (None, Some(1.0), Some(2.0)),
+        "one is over, its workload is not"
+    );
+    metrics.tell(&of(Some(pod(two, 2)), gone + stay, What::PodGone { lived: Duration::ZERO }));
+    assert_eq!(after(&metrics, gone + stay), (None, None, None));
+    let found = scrape(&metrics);
+    assert!(found.keys().all(|name| !name.contains("web")), "{found:#?}");
+}
+
+#[test]
+fn what_finds_no_room_is_folded_and_counted() {
+    let metrics = Metrics::new(&[]);
+    for number in 0..3000 {
+        metrics.tell(&of(None, S, finished(&format!("plugin-{number}"), 0)));
+    }
+    let found = scrape(&metrics);
+    let all = found.iter().filter(|(name, _)| name.starts_with("sandprobe_cni_operations_total"));
+    assert_eq!(all.map(|(_, value)| value).sum::<f64>(), 3000.0, "each is counted somewhere");
+    let other = "sandprobe_cni_operations_total{operation_type=\"ADD\",plugin=\"other\",result=\"success\"}";
+    let folded = "sandprobe_metric_series_folded_total{metric=\"sandprobe_cni_operations_total\"}";
+    assert_eq!(found[other], found[folded]);
+    assert!(found[other] > 2000.0);
+}
+
+fn what() -> impl Strategy<Value = What> {
+    prop_oneof![
+        any::<(u16, u32)>().prop_map(|(plugin, code)| finished(&format!("p{plugin}"), code % 3)),
+        any::<u16>().prop_map(|plugin| What::CniStarted { call: call("DEL", &format!("p{plugin}"), None) }),
+        any::<bool>().prop_map(|listed| start(false, listed)),
+        any::<u16>().prop_map(|name| What::FindingConfirmed(leak(&format!("pod-{name}-x7kzp")))),
+        Just(What::PodFirstSeen),
+        Just(What::PodGone { lived: Duration::ZERO }),
+        Just(What::SandboxReady { since_created: Duration::from_secs(1) }),
+        Just(What::SandboxStopped { why: StopReason::PauseExited }),
+    ]
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let change = (what(), any::<u16>(), 0_u64..3_600).prop_map(|(what, number, at)| {
+        of(Some(pod(&format!("w{number}-x7kzp"), u32::from(number))), at * S, what)
+    });
+    prop::collection::vec(change, 0..3000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn no_family_has_more_series_than_its_cap(changes in changes(), labels in prop::sample::subsequence(PodLabel::ALL.to_vec(), 0..=3)) {
+        let metrics = Metrics::new(&labels);
+        changes.iter().for_each(|change| metrics.tell(change));
+        look(&metrics, 3_600 * S, &Own::default(), &[]);
+        let found = scrape(&metrics);
+        for family in ALL.iter().flat_map(|(_, families)| families.iter()) {
+            let name = match family.kind {
+                Kind::Histogram => format!("{}_count", family.name),
+                Kind::Counter | Kind::Gauge => family.name.to_owned(),
+            };
+            let series = found.keys().filter(|it| it.split('{').next() == Some(name.as_str())).count();
+            prop_assert!(series <= family.kind.cap(), "{name}: {series}");
+        }
+        // What was counted is there, whatever became of its labels, but for the pods that are over.
+        if labels.is_empty() {
+            let told = changes.iter().filter(|it| matches!(it.what, What::CniFinished { .. })).count();
+            let all = found.iter().filter(|(name, _)| name.starts_with("sandprobe_cni_operations_total"));
+            prop_assert_eq!(all.map(|(_, value)| value).sum::<f64>(), f64::from(u32::try_from(told).expect("few")));
+        }
+    }
+}
+
+/// Closed sets are there before anything happens, so that the first of it is an increase.
+#[test]
+fn every_family_of_closed_labels_begins_with_zero() {
+    let found = scrape(&Metrics::new(&[]));
+    let of = |family: &str| found.keys().filter(|name| name.split('{').next() == Some(family)).count();
+    assert_eq!(of("sandprobe_events_total"), word::EVENTS.len());
+    assert_eq!(of("sandprobe_findings"), word::KINDS.len() * 6);
+    assert_eq!(of("sandprobe_findings_confirmed_total"), word::KINDS.len() * 3);
+    assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), word::PHASES.len());
+    assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * word::RECORDS.len());
+    assert_eq!(of("sandprobe_records_total"), 2 * word::RECORDS.len());
+    assert_eq!(of("sandprobe_ip_leaks_total"), 5);
+    assert!(found.values().all(|value| *value == 0.0 || *value == 1.0), "{found:#?}");
+}
+
+/// The words of the closed sets are those by which everybody else calls the same.
+#[test]
+fn the_sets_have_every_word() {
+    use super::set;
+    use crate::engine::finding::Duplicate;
+    let reasons = [
+        StopReason::PauseExited,
+        StopReason::Emptied,
+        StopReason::NetworkRemoved,
+        StopReason::NetnsGone,
+        StopReason::NotListed,
+    ];
+    assert_eq!(reasons.map(word::stop_reason), set::STOP_REASONS);
+    let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];
+    assert_eq!(forms.map(word::duplicate), set::DUPLICATES);
+    let causes = [Cause::DelMissing, Cause::DelBlind, Cause::DelFailed, Cause::AddFailed, Cause::StaleRecord];
+    assert_eq!(causes.map(word::cause), set::CAUSES);
+    assert_eq!([Severity::Info, Severity::Warning, Severity::Critical].map(word::severity), set::SEVERITIES);
+    assert_eq!([Stage::Candidate, Stage::Confirmed].map(word::stage), set::STAGES);
+    let rings = [Loss::LifecycleRing, Loss::BulkRing];
+    assert_eq!(rings.map(set::lost_in), set::RINGS);
+    let elsewhere = [Loss::NetlinkSocket, Loss::Record, Loss::Channel, Loss::SkippedRun];
+    assert_eq!(elsewhere.map(set::lost_in), set::LOSSES);
+}

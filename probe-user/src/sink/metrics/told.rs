@@ -1,0 +1,380 @@
+//! What is counted of each change.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use prometheus::{CounterVec, HistogramVec, Registry};
+
+use super::{
+    family as f,
+    label::{self, PodLabel},
+    owner::{Owners, Pod},
+    series::Series,
+    set,
+};
+use crate::{
+    engine::{
+        change::{Change, CniCall, End, What},
+        fact::Origin,
+        finding::{Finding, Kind},
+        id::CgroupKey,
+        phase::Start,
+        time::Timestamp,
+    },
+    sink::word,
+};
+
+/// So many cgroups are known to be empty and not yet removed; beyond it the oldest is forgotten.
+const EMPTY: usize = 4096;
+
+/// So many changes wait to be timed; more come only where nobody asks for the time, as in a replay.
+const WAITING: usize = 8192;
+
+/// How often it is looked which pods' series are over.
+const SWEEP: Duration = Duration::from_secs(10);
+
+pub(super) struct Told {
+    events: Series<CounterVec>,
+    late: Series<CounterVec>,
+    latency: Series<HistogramVec>,
+    stopped: Series<CounterVec>,
+    sandbox_ready: Series<HistogramVec>,
+    duplicates: Series<CounterVec>,
+    exits: Series<CounterVec>,
+    starts: Series<CounterVec>,
+    start: Series<HistogramVec>,
+    phase: Series<HistogramVec>,
+    cni: Series<CounterVec>,
+    cni_time: Series<HistogramVec>,
+    blind_del: Series<CounterVec>,
+    leaks: Series<CounterVec>,
+    opened: Series<CounterVec>,
+    confirmed: Series<CounterVec>,
+    netns_teardown: Series<HistogramVec>,
+    cgroup_teardown: Series<HistogramVec>,
+    lost: Series<CounterVec>,
+
+    owners: Owners,
+    swept_at: Timestamp,
+    /// Since when a cgroup has been empty.
+    empty: BTreeMap<CgroupKey, Timestamp>,
+    /// Times of events that were counted and not yet timed.
+    waiting: Vec<Timestamp>,
+}
+
+impl Told {
+    pub(super) fn new(
+        registry: &Registry,
+        labels: &[PodLabel],
+        folded: &CounterVec,
+    ) -> prometheus::Result<Self> {
+        macro_rules! series {
+            ($family:ident) => {
+                Series::new(registry, &f::$family, labels, folded)?
+            };
+        }
+        let mut told = Self {
+            events: series!(EVENTS),
+            late: series!(LATE),
+            latency: series!(LATENCY),
+            stopped: series!(STOPPED),
+            sandbox_ready: series!(SANDBOX_READY),
+            duplicates: series!(DUPLICATES),
+            exits: series!(EXITS),
+            starts: series!(STARTS),
+            start: series!(START),
+            phase: series!(PHASE),
+            cni: series!(CNI),
+            cni_time: series!(CNI_TIME),
+            blind_del: series!(BLIND_DEL),
+            leaks: series!(LEAKS),
+            opened: series!(OPENED),
+            confirmed: series!(CONFIRMED),
+            netns_teardown: series!(NETNS_TEARDOWN),
+            cgroup_teardown: series!(CGROUP_TEARDOWN),
+            lost: series!(LOST),
+            owners: Owners::new(labels),
+            swept_at: Timestamp::ZERO,
+            empty: BTreeMap::new(),
+            waiting: Vec::new(),
+        };
+        told.begin(&vec![String::new(); labels.len()]);
+        Ok(told)
+    }
+
+    /// Everything whose labels are known beforehand begins with zero, so that the first of it is seen as one more.
+    fn begin(&mut self, nobody: &[String]) {
+        for values in set::all(&[&word::EVENTS]) {
+            self.events.at(&values, &[]);
+        }
+        for values in set::all(&[&set::STOP_REASONS]) {
+            self.stopped.at(&values, nobody);
+        }
+        for values in set::all(&[&set::DUPLICATES]) {
+            self.duplicates.at(&values, nobody);
+        }
+        for values in set::all(&[&set::EXITS]) {
+            self.exits.at(&values, nobody);
+        }
+        for values in set::all(&[&set::COMPARABLE]) {
+            self.starts.at(&values, nobody);
+        }
+        for values in set::all(&[&word::PHASES]) {
+            self.phase.at(&values, nobody);
+        }
+        for values in set::all(&[&set::CAUSES]) {
+            self.leaks.at(&values, nobody);
+        }
+        for values in set::all(&[&word::KINDS, &set::SEVERITIES]) {
+            self.opened.at(&values, nobody);
+            self.confirmed.at(&values, nobody);
+        }
+        for values in set::all(&[&set::LOSSES, &[set::UNKNOWN]]) {
+            self.lost.at(&values, &[]);
+        }
+        for values in set::all(&[&set::RINGS, &word::RECORDS]) {
+            self.lost.at(&values, &[]);
+        }
+        self.late.at(&[], &[]);
+        self.latency.at(&[], &[]);
+        self.netns_teardown.at(&[], &[]);
+        self.cgroup_teardown.at(&[], &[]);
+        self.sandbox_ready.at(&[], nobody);
+        self.start.at(&[], nobody);
+    }
+
+    pub(super) fn tell(&mut self, change: &Change) {
+        self.events.add(&[change.what.name()], &[], 1.0);
+        if change.late {
+            self.late.add(&[], &[], 1.0);
+        }
+        if change.origin == Origin::Kernel
+            && !matches!(change.what, What::PodStarted(_))
+            && self.waiting.len() < WAITING
+        {
+            self.waiting.push(change.at);
+        }
+        self.count(change);
+        if let (What::PodGone { .. }, Some(uid)) =
+            (&change.what, change.context.pod.as_ref().and_then(|pod| pod.uid.as_ref()))
+        {
+            self.owners.gone(uid);
+        }
+        if change.at.since(self.swept_at) >= SWEEP {
+            self.sweep(change.at);
+        }
+    }
+
+    fn count(&mut self, change: &Change) {
+        match &change.what {
+            What::SandboxReady { since_created } if change.origin != Origin::Listed => {
+                let pod = self.pod(change);
+                self.sandbox_ready.observe(&[], &pod, since_created.as_secs_f64());
+            }
+            What::SandboxStopped { why } => {
+                let pod = self.pod(change);
+                self.stopped.add(&[word::stop_reason(*why)], &pod, 1.0);
+            }
+            What::ContainerExited { end, .. } => {
+                let pod = self.pod(change);
+                self.exits.add(&[exit(end)], &pod, 1.0);
+            }
+            What::PodStarted(start) => self.started(change, start),
+            What::CniStarted { call } if counts(call) && call.command == "DEL" => {
+                if call.netns.as_deref().unwrap_or_default().is_empty() {
+                    let pod = self.pod(change);
+                    self.blind_del.add(&[&label::name(&call.plugin)], &pod, 1.0);
+                }
+            }
+            What::CniFinished { call, end, duration } if counts(call) => {
+                let pod = self.pod(change);
+                let plugin = label::name(&call.plugin);
+                let values = [set::operation(&call.command), plugin.as_str(), result(end.as_ref())];
+                self.cni.add(&values, &pod, 1.0);
+                if end.is_some() {
+                    self.cni_time.observe(&values, &[], duration.as_secs_f64());
+                }
+            }
+            What::NetnsFreed { teardown: Some(teardown) } => {
+                self.netns_teardown.observe(&[], &[], teardown.as_secs_f64());
+            }
+            What::CgroupEmptied => {
+                if let Some(cgroup) = &change.context.cgroup {
+                    self.emptied(cgroup.key, change.at);
+                }
+            }
+            What::CgroupRemoved { .. } => {
+                let cgroup = change.context.cgroup.as_ref();
+                if let Some(since) = cgroup.and_then(|cgroup| self.empty.remove(&cgroup.key)) {
+                    self.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
+                }
+            }
+            // What a ring lost is known by kind from its own counters.
+            What::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
+                self.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
+            }
+            What::FindingOpened(it) => {
+                let pod = self.pod_of(it, change.at);
+                self.opened.add(&[it.kind.name(), word::severity(it.severity)], &pod, 1.0);
+            }
+            What::FindingConfirmed(it) => self.confirmed(it, change.at),
+            What::PodFirstSeen => drop(self.pod(change)),
+            What::ProcessExec { .. }
+            | What::ProcessExit { .. }
+            | What::CniStarted { .. }
+            | What::CniFinished { .. }
+            | What::NetnsCreated { .. }
+            | What::NetnsDestroyed { .. }
+            | What::NetnsFreed { teardown: None }
+            | What::CgroupCreated { .. }
+            | What::AddressAdded { .. }
+            | What::AddressRemoved { .. }
+            | What::SandboxCreated
+            | What::SandboxReady { .. }
+            | What::ContainerStarted { .. }
+            | What::PodGone { .. }
+            | What::Gap { .. }
+            | What::FindingClosed(_) => {}
+        }
+    }
+
+    /// A start that goes on after it was told counts once, as it was told first.
+    fn started(&mut self, change: &Change, start: &Start) {
+        if start.revised {
+            return;
+        }
+        let pod = self.pod(change);
+        self.starts.add(&[set::yes(start.is_whole())], &pod, 1.0);
+        if !start.is_whole() {
+            return;
+        }
+        self.start.observe(&[], &pod, start.total().as_secs_f64());
+        let mut phases: BTreeMap<&str, Duration> = BTreeMap::new();
+        for phase in &start.phases {
+            *phases.entry(word::phase(&phase.kind)).or_default() += phase.took();
+        }
+        for (phase, took) in phases {
+            self.phase.observe(&[phase], &pod, took.as_secs_f64());
+        }
+    }
+
+    fn confirmed(&mut self, it: &Finding, at: Timestamp) {
+        let pod = self.pod_of(it, at);
+        self.confirmed.add(&[it.kind.name(), word::severity(it.severity)], &pod, 1.0);
+        match &it.kind {
+            Kind::LeakedAddress(leak) => self.leaks.add(&[word::cause(leak.cause)], &pod, 1.0),
+            Kind::DuplicateSandbox { form, .. } => {
+                self.duplicates.add(&[word::duplicate(*form)], &pod, 1.0);
+            }
+            Kind::UnverifiedRelease { .. }
+            | Kind::TeardownOutOfOrder { .. }
+            | Kind::OrphanNetns { .. }
+            | Kind::StuckNetnsTeardown { .. }
+            | Kind::StuckCgroup { .. }
+            | Kind::OrphanSandbox { .. }
+            | Kind::DuplicateContainer { .. }
+            | Kind::DuplicateAddress { .. }
+            | Kind::CniFailing(_)
+            | Kind::CniSlow { .. }
+            | Kind::CniQueue { .. }
+            | Kind::PoolExhaustion(_)
+            | Kind::BlindSpot { .. } => {}
+        }
+    }
+
+    fn emptied(&mut self, cgroup: CgroupKey, at: Timestamp) {
+        self.empty.insert(cgroup, at);
+        if self.empty.len() > EMPTY {
+            let oldest = self.empty.iter().min_by_key(|(_, at)| **at).map(|(key, _)| *key);
+            oldest.map(|key| self.empty.remove(&key));
+        }
+    }
+
+    fn pod(&mut self, change: &Change) -> Vec<String> {
+        let pod = change.context.pod.as_ref();
+        let pod = Pod {
+            namespace: pod.and_then(|pod| pod.namespace.as_deref()),
+            name: pod.and_then(|pod| pod.name.as_deref()),
+            // What is told when it has gone does not bring it back.
+            uid: pod.and_then(|pod| pod.uid.as_ref()).filter(|_| brings(&change.what)),
+        };
+        self.owners.of(pod, change.at)
+    }
+
+    fn pod_of(&mut self, it: &Finding, at: Timestamp) -> Vec<String> {
+        let pod = it.pod.as_ref();
+        let (namespace, name) =
+            (pod.and_then(|pod| pod.namespace.as_deref()), pod.and_then(|pod| pod.name.as_deref()));
+        self.owners.of(Pod { namespace, name, uid: None }, at)
+    }
+
+    /// Drops the series of pods that have been gone for long enough.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        self.swept_at = self.swept_at.max(now);
+        let gone = self.owners.expire(now);
+        if gone.is_empty() {
+            return;
+        }
+        let stay: Vec<&Vec<String>> = self.owners.iter().collect();
+        for counters in [
+            &mut self.stopped,
+            &mut self.duplicates,
+            &mut self.exits,
+            &mut self.starts,
+            &mut self.cni,
+            &mut self.blind_del,
+            &mut self.leaks,
+            &mut self.opened,
+            &mut self.confirmed,
+        ] {
+            counters.drop_pods(&gone, &stay);
+        }
+        for histograms in [&mut self.sandbox_ready, &mut self.start, &mut self.phase] {
+            histograms.drop_pods(&gone, &stay);
+        }
+    }
+
+    /// What was told has been told by now.
+    pub(super) fn timed(&mut self, now: Timestamp) {
+        for at in self.waiting.drain(..) {
+            self.latency.observe(&[], &[], now.since(at).as_secs_f64());
+        }
+    }
+
+    /// What the rings' own counters say was lost.
+    pub(super) fn lost(&mut self, ring: &str, kind: &str, total: u64) {
+        self.lost.raise(&[ring, kind], real(total));
+    }
+}
+
+/// Whether a pod of which this is told is there.
+fn brings(what: &What) -> bool {
+    matches!(what, What::PodFirstSeen | What::SandboxReady { .. } | What::PodStarted(_))
+}
+
+/// What a container says of itself is not believed alone.
+fn counts(call: &CniCall) -> bool {
+    !call.delegated
+}
+
+fn exit(end: &End) -> &'static str {
+    match end {
+        End { oom: true, .. } => "oom",
+        End { signal: Some(_), .. } => "signal",
+        End { code: 0, .. } => "success",
+        End { .. } => "error",
+    }
+}
+
+fn result(end: Option<&End>) -> &'static str {
+    match end {
+        Some(End { code: 0, signal: None, .. }) => "success",
+        Some(_) => "error",
+        None => set::UNKNOWN,
+    }
+}
+
+/// Counts beyond 2^53 lose their last digits, as with Prometheus itself.
+#[expect(clippy::cast_precision_loss, reason = "samples are of 64 bits floating")]
+pub(super) fn real(count: u64) -> f64 {
+    count as f64
+}
