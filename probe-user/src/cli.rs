@@ -12,6 +12,7 @@ mod finding;
 mod leaks;
 #[cfg(feature = "live")]
 mod live;
+mod manual;
 mod output;
 mod picture;
 mod pods;
@@ -68,6 +69,10 @@ enum Command {
     /// Say what sandprobe can see on this node, how, and what to change to see more
     #[cfg(feature = "live")]
     Doctor(doctor::Doctor),
+    /// Print what completes commands and flags in a shell
+    Completions(manual::Completions),
+    /// Print a page of the manual, or write all of it into a directory
+    Man(manual::Man),
 }
 
 impl Command {
@@ -79,6 +84,7 @@ impl Command {
             | Self::Watch(live::Watch { probe, .. })
             | Self::Record(live::Record { probe, .. }) => probe.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
+            Self::Completions(_) | Self::Man(_) => 0,
             #[cfg(feature = "live")]
             Self::Leaks(_) | Self::Doctor(_) => 0,
         }
@@ -126,6 +132,8 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Leaks(leaks) => leaks.run(),
         #[cfg(feature = "live")]
         Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     match done {
         Ok(Done::Whole) => ExitCode::SUCCESS,

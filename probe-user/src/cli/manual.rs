@@ -1,0 +1,91 @@
+//! The program's own description of itself, for shells and for man(1).
+//!
+//! **Invariant:** all of it is made from the same definitions as `--help`, and says nothing of the machine or the day.
+
+#[cfg(test)]
+mod reference;
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Cli, Done, output};
+
+const NAME: &str = "sandprobe";
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// For which shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// The page of this command; without it that of sandprobe itself
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+
+    /// Write every page into this directory instead, as sandprobe.1, sandprobe-run.1 and so on
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    dir: Option<PathBuf>,
+}
+
+impl Completions {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), NAME, &mut script);
+        output::write(&mut script)?;
+        Ok(Done::Whole)
+    }
+}
+
+impl Man {
+    pub(super) fn run(&self) -> anyhow::Result<Done> {
+        let pages = pages();
+        if let Some(dir) = &self.dir {
+            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            for page in &pages {
+                let path = dir.join(format!("{}.1", page.name));
+                fs::write(&path, page.roff()?).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            return Ok(Done::Whole);
+        }
+        let name =
+            self.command.as_ref().map_or_else(|| NAME.to_owned(), |command| format!("{NAME}-{command}"));
+        let Some(page) = pages.iter().find(|page| page.name == name) else {
+            bail!("there is no page {name}; sandprobe man prints the one that lists all commands");
+        };
+        output::write(&mut page.roff()?)?;
+        Ok(Done::Whole)
+    }
+}
+
+/// One page of section 1.
+struct Page {
+    /// As man(1) is asked for it.
+    name: String,
+    command: Command,
+}
+
+impl Page {
+    fn roff(&self) -> anyhow::Result<Vec<u8>> {
+        let mut roff = Vec::new();
+        clap_mangen::Man::new(self.command.clone()).render(&mut roff)?;
+        Ok(roff)
+    }
+}
+
+/// Of the program and of each of its commands.
+fn pages() -> Vec<Page> {
+    let mut whole = Cli::command();
+    // Gives each command the flags that all have, and its name as man(1) is asked for it.
+    whole.build();
+    let of =
+        |command: &Command| Page { name: format!("{NAME}-{}", command.get_name()), command: command.clone() };
+    let commands: Vec<Page> =
+        whole.get_subcommands().filter(|command| command.get_name() != "help").map(of).collect();
+    std::iter::once(Page { name: NAME.to_owned(), command: whole }).chain(commands).collect()
+}

@@ -1,0 +1,243 @@
+//! Holds the documents to the commands: docs/cli.md is made from them, the manual has every flag, and no document
+//! tells of a flag that is not there.
+//!
+//! Only of the program with all its features, which is the one that is documented.
+#![cfg(all(feature = "live", feature = "cri"))]
+
+use std::{
+    collections::BTreeSet,
+    env,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Arg, Command, CommandFactory};
+
+use super::{super::Cli, Page, pages};
+
+/// Flags in the documents that are other programs': cargo's and our xtask's, kubectl's and helm's, and the like.
+const OTHERS: &[&str] = &[
+    "--create-namespace",
+    "--fast",
+    "--from-file",
+    "--full",
+    "--id",
+    "--kernel",
+    "--name",
+    "--namespace",
+    "--no-trunc",
+    "--reuse-values",
+    "--root",
+    "--runtime",
+    "--set",
+    "--set-file",
+    "--since",
+    "--version",
+];
+
+const TOP: &str = "\
+# Commands and flags
+
+Each command with all that it takes, as `--help` and the manual (`sandprobe man COMMAND`) have it. What the commands are
+for is told in [commands.md](commands.md). A test makes this page from the program and holds it to it.
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The program, then its commands, with what each takes.
+fn whole() -> Command {
+    let mut whole = Cli::command();
+    whole.build();
+    whole
+}
+
+fn commands(whole: &Command) -> impl Iterator<Item = &Command> {
+    whole.get_subcommands().filter(|command| command.get_name() != "help")
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Arg> {
+    let ours = |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
+    command.get_arguments().filter(ours)
+}
+
+/// As it is typed: `-o, --output FORM`.
+fn typed(arg: &Arg) -> String {
+    let names =
+        arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect::<Vec<_>>();
+    let takes = arg.get_num_args().is_some_and(|number| number.takes_values());
+    let value = if takes { names.join(" ") } else { String::new() };
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let flags = [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    [flags, value].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn meaning(arg: &Arg) -> String {
+    let mut text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let values = arg.get_possible_values();
+    let takes = arg.get_num_args().is_some_and(|number| number.takes_values());
+    if takes && (1..=8).contains(&values.len()) {
+        let each = values.iter().map(|value| format!("`{}`", value.get_name())).collect::<Vec<_>>();
+        write!(text, ": {}", each.join(", ")).expect("text");
+    }
+    let defaults = arg.get_default_values().iter().map(|value| value.to_string_lossy());
+    let defaults = defaults.collect::<Vec<_>>().join(", ");
+    if takes && !defaults.is_empty() {
+        write!(text, " [default: `{defaults}`]").expect("text");
+    }
+    if let Some(variable) = arg.get_env() {
+        write!(text, " [variable: `{}`]", variable.to_string_lossy()).expect("text");
+    }
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn section(text: &mut String, title: &str, command: &Command) {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    write!(text, "\n## {title}\n\n{about}.\n").expect("text");
+    let rows: Vec<_> = shown(command).filter(|arg| !arg.is_global_set()).collect();
+    if !rows.is_empty() {
+        text.push_str("\n| | |\n|---|---|\n");
+    }
+    for arg in rows {
+        writeln!(text, "| `{}` | {} |", typed(arg), meaning(arg)).expect("text");
+    }
+}
+
+fn page() -> String {
+    let whole = whole();
+    let mut text = TOP.to_owned();
+    for command in commands(&whole) {
+        section(&mut text, &format!("sandprobe {}", command.get_name()), command);
+    }
+    text.push_str("\n## All of them\n\n| | |\n|---|---|\n");
+    for arg in shown(&whole).filter(|arg| arg.is_global_set()) {
+        writeln!(text, "| `{}` | {} |", typed(arg), meaning(arg)).expect("text");
+    }
+    text.push_str(
+        "| `-h, --help` | Print help |\n| `-V, --version` | Print version; of sandprobe itself |\n",
+    );
+    text
+}
+
+#[test]
+fn the_page_of_commands_is_the_program_s_own() {
+    let file = root().join("docs/cli.md");
+    let told = page();
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&file, &told).expect("docs/cli.md");
+    }
+    let expected = fs::read_to_string(&file).expect("docs/cli.md");
+    let differs = expected.lines().zip(told.lines()).position(|(expected, told)| expected != told);
+    assert!(expected == told, "docs/cli.md differs from line {differs:?} on: UPDATE_EXPECT=1 writes it");
+}
+
+fn flags_of(command: &Command) -> BTreeSet<String> {
+    shown(command).filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
+}
+
+/// `--like-this` in a text, whole.
+fn flags_in(text: &str) -> BTreeSet<String> {
+    let starts = text.match_indices("--").map(|(at, _)| at);
+    let begins = |at: &usize| !text[..*at].ends_with(|c: char| c == '-' || c.is_alphanumeric());
+    let flag = |at: usize| {
+        let rest = &text[at + 2..];
+        let end = rest
+            .find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'))
+            .unwrap_or(rest.len());
+        let name = rest[..end].trim_end_matches('-');
+        name.starts_with(|c: char| c.is_ascii_lowercase()).then(|| format!("--{name}"))
+    };
+    starts.filter(begins).filter_map(flag).collect()
+}
+
+/// A page's text without the escapes of roff.
+fn plain(page: &Page) -> String {
+    let text = String::from_utf8(page.roff().expect("a page")).expect("text").replace("\\-", "-");
+    ["\\fB", "\\fI", "\\fR"].iter().fold(text, |text, font| text.replace(font, ""))
+}
+
+#[test]
+fn each_page_of_the_manual_has_the_flags_of_its_help() {
+    for page in pages() {
+        let mut help = page.command.clone();
+        let help = flags_in(&help.render_long_help().to_string());
+        let own = flags_of(&page.command);
+        let told = flags_in(&plain(&page));
+        assert!(own.is_subset(&help), "{}: --help lacks {:?}", page.name, own.difference(&help));
+        assert!(own.is_subset(&told), "{}: the page lacks {:?}", page.name, own.difference(&told));
+    }
+}
+
+#[test]
+fn the_manual_names_every_command() {
+    let whole = whole();
+    let pages = pages();
+    let first = plain(&pages[0]);
+    for command in commands(&whole) {
+        let name = format!("sandprobe-{}", command.get_name());
+        assert!(pages.iter().any(|page| page.name == name), "no page {name}");
+        assert!(first.contains(&name), "sandprobe(1) does not lead to {name}");
+    }
+}
+
+#[test]
+fn completions_know_every_command() {
+    for shell in <clap_complete::Shell as clap::ValueEnum>::value_variants() {
+        let mut script = Vec::new();
+        clap_complete::generate(*shell, &mut Cli::command(), super::NAME, &mut script);
+        let script = String::from_utf8(script).expect("text");
+        for command in commands(&whole()) {
+            assert!(script.contains(command.get_name()), "{shell} lacks {}", command.get_name());
+        }
+    }
+}
+
+/// README.md and each page of docs/, by name.
+fn documents() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("docs") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.push(root().join("README.md"));
+    found.sort();
+    found.iter().map(|path| (path.display().to_string(), fs::read_to_string(path).expect("a page"))).collect()
+}
+
+#[test]
+fn no_document_tells_of_a_flag_that_is_not_there() {
+    let whole = whole();
+    let mut known: BTreeSet<String> = commands(&whole).chain([&whole]).flat_map(flags_of).collect();
+    known.extend(["--help".to_owned()]);
+    known.extend(OTHERS.iter().map(|flag| (*flag).to_owned()));
+    for (name, text) in documents() {
+        let told = flags_in(&text);
+        let wrong: Vec<_> = told.difference(&known).collect();
+        assert!(wrong.is_empty(), "{name} tells of {wrong:?}");
+    }
+}
+
+#[test]
+fn the_readme_has_every_command() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
+    for command in commands(&whole()) {
+        let row = format!("| `sandprobe {}", command.get_name());
+        assert!(readme.contains(&row), "README.md has no row of {}", command.get_name());
+    }
+}
+
+#[test]
+fn flags_are_found_whole() {
+    let found = flags_in("`--leak-grace TIME`, x--y, ---, (--all), |---|, --event=x, `--`");
+    assert_eq!(found, ["--all", "--event", "--leak-grace"].map(str::to_owned).into());
+}
