@@ -42,7 +42,7 @@ mod ebpf {
             .args(["-Z", "build-std=core", "--target-dir"])
             .arg(&target_dir)
             .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&arch))
+            .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&arch, &remapped()))
             // clippy's, when clippy runs us: it cannot link.
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
         let out = cargo.output().map_err(|error| format!("cannot run cargo for {PACKAGE}: {error}"))?;
@@ -63,10 +63,19 @@ mod ebpf {
         outer.unwrap_or(out_dir).join("bpf")
     }
 
-    fn rustflags(arch: &str) -> String {
+    /// Lines of source are named in the object: where this machine keeps them would make other bytes of the same
+    /// sources. Only where the whole program is built so.
+    fn remapped() -> Vec<String> {
+        let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+        let remaps = flags.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
+        remaps.map(ToOwned::to_owned).collect()
+    }
+
+    fn rustflags(arch: &str, remapped: &[String]) -> String {
         let arch = if arch.starts_with("riscv64") { "riscv64" } else { arch };
         let bpf_target_arch = format!("--cfg=bpf_target_arch=\"{arch}\"");
-        [bpf_target_arch.as_str(), "-Cdebuginfo=2", "-Clink-arg=--btf"].join("\x1f")
+        let ours = [bpf_target_arch.as_str(), "-Cdebuginfo=2", "-Clink-arg=--btf"];
+        ours.into_iter().chain(remapped.iter().map(String::as_str)).collect::<Vec<_>>().join("\x1f")
     }
 
     fn check_tools() -> Result<(), String> {

@@ -9,6 +9,8 @@
 
 mod build;
 mod demo;
+mod dist;
+mod helm;
 mod mirrors;
 mod mounts;
 mod package;
@@ -39,6 +41,8 @@ enum Verb {
     Setup(setup::Args),
     /// Build the static agent, eBPF object inside, as target/dist/sandprobe
     Build(build::Args),
+    /// Make what is given to others: static agents, images, SBOMs, papers
+    Dist(dist::Args),
     /// Build the agent and watch this node live
     Run(run::Args),
     /// Run a command in a VM of a chosen kernel, container runtime and init
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
     let result = match verb {
         Verb::Setup(args) => setup::run(&args).map(done),
         Verb::Build(args) => build::run(&args).map(done),
+        Verb::Dist(args) => dist::run(&args).map(done),
         Verb::Run(args) => run::run(&args).map(done),
         Verb::Vm(args) => vm::main(args),
         Verb::Demo(args) => demo::run(&args).map(done),

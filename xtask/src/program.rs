@@ -2,7 +2,7 @@
 //!
 //! All static, so that one build serves this machine and every VM.
 
-use crate::{build, mounts, vm, workspace};
+use crate::{build, dist, mounts, vm, workspace};
 use anyhow::Result;
 use std::env;
 use std::process::Command;
@@ -10,9 +10,16 @@ use std::process::Command;
 /// Test programs that need root: hooks in a kernel, and then pods of a real container runtime.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
 
+/// The agent as a container's image, for those who run it as a pod.
+const IMAGE: &str = "sandprobe-image.tar";
+
 /// Builds the agent and what the tests, the demo and VMs start.
 pub(crate) fn build() -> Result<()> {
-    vm::add("sandprobe", &build::agent(&build::Args::default())?)?;
+    let agent = build::agent(&build::Args::default())?;
+    vm::add("sandprobe", &agent)?;
+    let image = agent.with_file_name(IMAGE);
+    dist::image_of(&agent, &image)?;
+    vm::add(IMAGE, &image)?;
     gather(cargo("build").arg("--bins"))
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn ensure(level: Level) -> Result<()> {
     package::ensure(COMPILER)?;
     let sysroot = PathBuf::from(workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?);
     rust_src(&sysroot)?;
-    musl(&sysroot)?;
+    target(&workspace::static_target())?;
     bpf_linker()?;
     match level {
         Level::Build => Ok(()),
@@ -85,14 +85,15 @@ fn rust_src(sysroot: &Path) -> Result<()> {
     })
 }
 
-fn musl(sysroot: &Path) -> Result<()> {
-    let target = workspace::static_target();
-    if sysroot.join("lib/rustlib").join(&target).join("lib").is_dir() {
+/// The standard library for a machine.
+pub(crate) fn target(triple: &str) -> Result<()> {
+    let sysroot = PathBuf::from(workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?);
+    if sysroot.join("lib/rustlib").join(triple).join("lib").is_dir() {
         return Ok(());
     }
-    println!("setup: adding the target {target}");
-    workspace::run(Command::new("rustup").args(["target", "add", &target]))
-        .with_context(|| format!("the standard library for {target} is missing and rustup could not add it"))
+    println!("setup: adding the target {triple}");
+    workspace::run(Command::new("rustup").args(["target", "add", triple]))
+        .with_context(|| format!("the standard library for {triple} is missing and rustup could not add it"))
 }
 
 fn bpf_linker() -> Result<()> {

@@ -1,7 +1,7 @@
 //! What needs neither root nor a VM: style, lints, the pure core apart, and every plain test.
 
 use super::report::Tier;
-use crate::workspace;
+use crate::{helm, workspace};
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +22,11 @@ pub(super) fn tier(tier: &mut Tier) {
         LIMIT,
     );
     tier.tests("tests", &mut cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
+    // Apart: what they deserialize takes a while to build, and helm renders it.
+    if let Some(tools) = tier.attempt("helm", helm::ensure) {
+        let mut deploy = cargo("test --package tests --features deploy --test deploy");
+        tier.tests("chart and manifests", deploy.env(helm::VARIABLE, tools), LIMIT, 1);
+    }
 }
 
 fn ebpf_clippy() -> Command {

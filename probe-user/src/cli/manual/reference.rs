@@ -18,6 +18,9 @@ use super::{super::Cli, Page, pages};
 
 /// Flags in the documents that are other programs': cargo's and our xtask's, kubectl's and helm's, and the like.
 const OTHERS: &[&str] = &[
+    "--arch",
+    "--check",
+    "--copy",
     "--create-namespace",
     "--fast",
     "--from-file",
@@ -27,6 +30,7 @@ const OTHERS: &[&str] = &[
     "--name",
     "--namespace",
     "--no-trunc",
+    "--now",
     "--reuse-values",
     "--root",
     "--runtime",

@@ -1,0 +1,87 @@
+{{- define "sandprobe.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandprobe.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "sandprobe.labels" -}}
+{{ include "sandprobe.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "sandprobe.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "sandprobe.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sandprobe.secret" -}}
+{{- default (printf "%s-server" (include "sandprobe.fullname" .)) .Values.server.existingSecret -}}
+{{- end -}}
+
+{{- define "sandprobe.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Where it listens: the node's network has the port on every node, a network of its own only in the pod. */ -}}
+{{- define "sandprobe.listen" -}}
+{{- if eq .Values.server.mode "local" -}}127.0.0.1{{- else -}}{{ .Values.server.address }}{{- end -}}:{{ .Values.server.port }}
+{{- end -}}
+
+{{- define "sandprobe.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: {{ .root.Values.server.port }}
+  scheme: {{ ternary "HTTPS" "HTTP" (eq .root.Values.server.mode "tls") }}
+  {{- if .root.Values.hostNetwork }}
+  host: 127.0.0.1
+  {{- end }}
+{{- end -}}
+
+{{- /* How Prometheus reaches and knows it. */ -}}
+{{- define "sandprobe.endpoint" -}}
+port: http
+path: /metrics
+{{- if eq .Values.server.mode "tls" }}
+scheme: https
+authorization:
+  credentials:
+    name: {{ include "sandprobe.secret" . }}
+    key: token
+tlsConfig:
+  serverName: sandprobe
+  ca:
+    secret:
+      name: {{ include "sandprobe.secret" . }}
+      key: ca.crt
+{{- end }}
+{{- end -}}
+
+{{- define "sandprobe.relabelings" -}}
+relabelings:
+  - sourceLabels: [__meta_kubernetes_pod_node_name]
+    targetLabel: node
+{{- end -}}
+
+{{- /* A volume's name for a directory of the node. */ -}}
+{{- define "sandprobe.volume" -}}
+host{{ regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 58 | trimSuffix "-" }}
+{{- end -}}

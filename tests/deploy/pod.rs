@@ -1,0 +1,224 @@
+//! What the agent's pod may do, and what it may not.
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Container, PodSpec, Service, Volume},
+    networking::v1::NetworkPolicy,
+};
+use serde::de::DeserializeOwned;
+
+use crate::render;
+
+fn of<T: DeserializeOwned>(kind: &str, sets: &[&str]) -> Result<T> {
+    Ok(serde_json::from_value(render::only(&render::rendered(sets)?, kind)?.clone())?)
+}
+
+fn pod(sets: &[&str]) -> Result<PodSpec> {
+    let set: DaemonSet = of("DaemonSet", sets)?;
+    set.spec.and_then(|spec| spec.template.spec).context("a pod")
+}
+
+fn agent(pod: &PodSpec) -> Result<&Container> {
+    let [only] = &pod.containers[..] else { anyhow::bail!("{} containers", pod.containers.len()) };
+    ensure!(pod.init_containers.is_none(), "the agent alone");
+    Ok(only)
+}
+
+fn args(sets: &[&str]) -> Result<Vec<String>> {
+    agent(&pod(sets)?)?.args.clone().context("arguments")
+}
+
+fn has(args: &[String], prefix: &str) -> bool {
+    args.iter().any(|arg| arg.starts_with(prefix))
+}
+
+#[test]
+fn it_is_not_privileged() -> Result<()> {
+    let pod = pod(&[])?;
+    let context = agent(&pod)?.security_context.clone().context("a security context")?;
+    ensure!(context.privileged == Some(false), "privileged");
+    ensure!(context.allow_privilege_escalation == Some(false), "it could gain more");
+    ensure!(context.read_only_root_filesystem == Some(true), "its root can be written");
+    ensure!(context.run_as_user == Some(0), "files of the node are root's");
+    let capabilities = context.capabilities.context("capabilities")?;
+    ensure!(capabilities.drop == Some(vec!["ALL".to_owned()]), "it keeps what the runtime gives");
+    let held = ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_RESOURCE", "SYS_ADMIN"];
+    ensure!(capabilities.add == Some(held.map(str::to_owned).to_vec()), "{:?}", capabilities.add);
+    let seccomp = context.seccomp_profile.context("a seccomp profile")?;
+    ensure!(seccomp.type_ == "RuntimeDefault", "{}", seccomp.type_);
+    Ok(())
+}
+
+#[test]
+fn it_is_privileged_where_that_is_asked_for() -> Result<()> {
+    let pod = pod(&["privileged=true"])?;
+    let context = agent(&pod)?.security_context.clone().context("a security context")?;
+    ensure!(context.privileged == Some(true), "not privileged");
+    // The API server refuses one beside the other.
+    ensure!(context.allow_privilege_escalation.is_none() && context.capabilities.is_none(), "{context:?}");
+    Ok(())
+}
+
+#[test]
+fn it_has_no_rights_in_the_cluster() -> Result<()> {
+    let pod = pod(&[])?;
+    ensure!(pod.automount_service_account_token == Some(false), "it has a token");
+    let objects = render::rendered(&["podMonitor.enabled=true"])?;
+    let rights = ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+    ensure!(!objects.iter().any(|object| rights.iter().any(|kind| object["kind"] == *kind)), "it has rights");
+    Ok(())
+}
+
+#[test]
+fn of_the_node_it_may_write_two_directories() -> Result<()> {
+    let pod = pod(&["extraHostPaths={/mnt/data}"])?;
+    let volumes = pod.volumes.clone().context("volumes")?;
+    let host = |volume: &Volume| volume.host_path.as_ref().map(|host| host.path.clone());
+    let mounts = agent(&pod)?.volume_mounts.clone().context("mounts")?;
+    let mut written = Vec::new();
+    for mount in &mounts {
+        let volume = volumes.iter().find(|volume| volume.name == mount.name).context("a volume")?;
+        let Some(path) = host(volume) else { continue };
+        if mount.read_only != Some(true) {
+            ensure!(mount.mount_path == path, "{path} is at {}", mount.mount_path);
+            written.push(path);
+        } else if mount.mount_path != "/sys" {
+            ensure!(mount.mount_path == format!("/host{path}"), "{path} is at {}", mount.mount_path);
+            // Without it no network namespace of a pod that starts later is seen.
+            ensure!(mount.mount_propagation.as_deref() == Some("HostToContainer"), "{path} stands still");
+        }
+    }
+    ensure!(written == ["/var/lib/sandprobe", "/run/sandprobe"], "{written:?}");
+    ensure!(mounts.iter().any(|mount| mount.mount_path == "/host/mnt/data"), "the added one is not there");
+    // Each volume is used, and the names of all are apart.
+    let mut names: Vec<_> = volumes.iter().map(|volume| volume.name.clone()).collect();
+    ensure!(names.iter().all(|name| mounts.iter().any(|mount| mount.name == *name)), "{names:?}");
+    names.sort();
+    names.dedup();
+    ensure!(names.len() == volumes.len(), "two volumes of one name");
+    Ok(())
+}
+
+#[test]
+fn it_runs_on_every_node_and_is_not_evicted() -> Result<()> {
+    let pod = pod(&[])?;
+    ensure!(pod.host_pid == Some(true), "hooks tell the machine's pids");
+    ensure!(pod.host_network == Some(true), "it would need the network that it tells about");
+    ensure!(
+        pod.priority_class_name.as_deref() == Some("system-node-critical"),
+        "{:?}",
+        pod.priority_class_name
+    );
+    let all = pod.tolerations.clone().unwrap_or_default().iter().any(|toleration| {
+        toleration.operator.as_deref() == Some("Exists")
+            && toleration.key.is_none()
+            && toleration.effect.is_none()
+    });
+    ensure!(all, "some taints keep it away");
+    let agent = agent(&pod)?;
+    let limits = agent.resources.clone().and_then(|resources| resources.limits).context("limits")?;
+    ensure!(limits["memory"].0 == "128Mi" && !limits.contains_key("cpu"), "{limits:?}");
+    let node = agent.env.clone().unwrap_or_default();
+    let from = node.iter().find(|it| it.name == "NODE_NAME").and_then(|it| it.value_from.clone());
+    let field = from.and_then(|from| from.field_ref).context("its node's name")?;
+    ensure!(field.field_path == "spec.nodeName", "{}", field.field_path);
+    Ok(())
+}
+
+#[test]
+fn it_is_asked_for_its_health_where_it_listens() -> Result<()> {
+    for (mode, scheme) in [("tls", "HTTPS"), ("local", "HTTP"), ("insecure", "HTTP")] {
+        let mode = format!("server.mode={mode}");
+        for host_network in [true, false] {
+            let network = format!("hostNetwork={host_network}");
+            let pod = pod(&[&mode, &network, "server.port=9999"])?;
+            let agent = agent(&pod)?;
+            let probes = [
+                (&agent.startup_probe, "/healthz"),
+                (&agent.liveness_probe, "/healthz"),
+                (&agent.readiness_probe, "/readyz"),
+            ];
+            for (probe, path) in probes {
+                let get = probe.clone().and_then(|probe| probe.http_get).context("a probe by HTTP")?;
+                ensure!(get.path.as_deref() == Some(path), "{:?}", get.path);
+                ensure!(get.scheme.as_deref() == Some(scheme), "{:?} with {mode}", get.scheme);
+                ensure!(get.host.is_some() == host_network, "{:?} with {network}", get.host);
+                ensure!(serde_json::to_value(get.port)? == 9999, "another port");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn beyond_the_node_it_needs_a_token_or_says_that_it_does_not() -> Result<()> {
+    let tls = args(&[])?;
+    ensure!(
+        has(&tls, "--listen=0.0.0.0:9477") && has(&tls, "--token-file=") && has(&tls, "--tls-cert="),
+        "{tls:?}"
+    );
+    ensure!(!has(&tls, "--insecure-listen"), "{tls:?}");
+    let local = args(&["server.mode=local"])?;
+    ensure!(has(&local, "--listen=127.0.0.1:9477"), "{local:?}");
+    ensure!(!has(&local, "--tls") && !has(&local, "--token-file") && !has(&local, "--insecure"), "{local:?}");
+    let insecure = args(&["server.mode=insecure", "server.address=[::]"])?;
+    ensure!(has(&insecure, "--listen=[::]:9477") && has(&insecure, "--insecure-listen"), "{insecure:?}");
+    Ok(())
+}
+
+#[test]
+fn the_secret_is_read_by_root_alone_and_not_made_where_one_is_named() -> Result<()> {
+    let named = render::rendered(&["server.existingSecret=own"])?;
+    ensure!(render::only(&named, "Secret").is_err(), "another one is made");
+    let pod = pod(&["server.existingSecret=own"])?;
+    let secret =
+        pod.volumes.unwrap_or_default().into_iter().find_map(|volume| volume.secret).context("a secret")?;
+    ensure!(secret.secret_name.as_deref() == Some("own") && secret.default_mode == Some(0o400), "{secret:?}");
+    let made = render::rendered(&[])?;
+    let data = &render::only(&made, "Secret")?["data"];
+    for key in ["ca.crt", "tls.crt", "tls.key", "token"] {
+        ensure!(data[key].as_str().is_some_and(|text| text.len() > 40), "no {key}");
+    }
+    Ok(())
+}
+
+#[test]
+fn in_a_network_of_its_own_only_monitoring_reaches_it() -> Result<()> {
+    let policy: NetworkPolicy = of("NetworkPolicy", &["hostNetwork=false"])?;
+    let spec = policy.spec.context("a policy")?;
+    ensure!(
+        spec.policy_types == Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
+        "{:?}",
+        spec.policy_types
+    );
+    ensure!(spec.egress.is_none(), "it may ask others");
+    let [ingress] = &spec.ingress.unwrap_or_default()[..] else { anyhow::bail!("one way in") };
+    let from = ingress.from.clone().unwrap_or_default();
+    ensure!(from.len() == 1 && from[0].namespace_selector.is_some(), "{from:?}");
+    ensure!(ingress.ports.as_ref().is_some_and(|ports| ports.len() == 1), "{:?}", ingress.ports);
+    // On the node's network it would hold nobody off, and seem to.
+    ensure!(render::only(&render::rendered(&[])?, "NetworkPolicy").is_err(), "a policy that does nothing");
+    Ok(())
+}
+
+#[test]
+fn the_service_has_no_address() -> Result<()> {
+    let service: Service = of("Service", &[])?;
+    let spec = service.spec.context("a service")?;
+    ensure!(spec.cluster_ip.as_deref() == Some("None"), "{:?}", spec.cluster_ip);
+    Ok(())
+}
+
+#[test]
+fn where_apparmor_is_not_known_it_is_not_named() -> Result<()> {
+    let of = |kubernetes| -> Result<_> {
+        let objects = render::objects(&render::template_for(kubernetes, &[])?)?;
+        let set: DaemonSet = serde_json::from_value(render::only(&objects, "DaemonSet")?.clone())?;
+        let pod = set.spec.and_then(|spec| spec.template.spec).context("a pod")?;
+        Ok(agent(&pod)?.security_context.clone().and_then(|context| context.app_armor_profile))
+    };
+    ensure!(of("1.29.4")?.is_none(), "1.29 refuses it");
+    ensure!(of("1.30.0")?.is_some_and(|profile| profile.type_ == "Unconfined"), "1.30 confines it");
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Calls helm and kubectl, the real ones: `cargo xtask test` fetches them.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize as _;
+use serde_json::Value;
+use tests::command;
+
+/// Renders as for this Kubernetes, whatever helm was built with.
+const KUBERNETES: &str = "1.33.0";
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+pub(crate) fn chart() -> PathBuf {
+    root().join("deploy/helm/sandprobe")
+}
+
+/// Where `cargo xtask test` put it, else as it is in the PATH.
+fn tool(name: &str) -> String {
+    let tools = env::var_os("SANDPROBE_TOOLS").map(PathBuf::from);
+    let tools = tools.unwrap_or_else(|| root().join("target/tools"));
+    let fetched = tools.join(name);
+    if fetched.exists() { fetched.display().to_string() } else { name.to_owned() }
+}
+
+pub(crate) fn helm(arguments: &[&str]) -> Result<String> {
+    command::output(&tool("helm"), arguments).context("cargo xtask test --fast fetches helm")
+}
+
+/// The text of all that the chart makes with these `--set`s.
+pub(crate) fn template(sets: &[&str]) -> Result<String> {
+    template_for(KUBERNETES, sets)
+}
+
+pub(crate) fn template_for(kubernetes: &str, sets: &[&str]) -> Result<String> {
+    let chart = chart().display().to_string();
+    let mut arguments = vec!["template", "sandprobe", &chart, "--namespace", "sandprobe"];
+    arguments.extend(["--kube-version", kubernetes]);
+    arguments.extend(sets.iter().flat_map(|set| ["--set", *set]));
+    helm(&arguments)
+}
+
+/// The objects of a text of YAML documents.
+pub(crate) fn objects(yaml: &str) -> Result<Vec<Value>> {
+    let documents = serde_yaml_ng::Deserializer::from_str(yaml);
+    let objects = documents.map(|document| Ok(Value::deserialize(document)?));
+    let objects: Vec<Value> = objects.collect::<Result<_>>().context("what was rendered is no YAML")?;
+    Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
+}
+
+pub(crate) fn rendered(sets: &[&str]) -> Result<Vec<Value>> {
+    objects(&template(sets)?)
+}
+
+/// The only object of a kind.
+pub(crate) fn only<'a>(objects: &'a [Value], kind: &str) -> Result<&'a Value> {
+    let found: Vec<_> = objects.iter().filter(|object| object["kind"] == kind).collect();
+    match found[..] {
+        [only] => Ok(only),
+        _ => bail!("{} objects of kind {kind}", found.len()),
+    }
+}
+
+pub(crate) fn kustomize(folder: &str) -> Result<String> {
+    let folder = root().join(folder).display().to_string();
+    command::output(&tool("kubectl"), &["kustomize", &folder])
+        .context("cargo xtask test --fast fetches kubectl")
+}

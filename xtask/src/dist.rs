@@ -1,0 +1,207 @@
+//! `cargo xtask dist`: what is given to others, for each machine: the static agent with its papers, an image, an SBOM.
+//!
+//! Invariant: the same commit gives the same bytes: no time but the commit's (`SOURCE_DATE_EPOCH`), no path of this
+//! machine, no order but that of names.
+
+mod archive;
+mod binary;
+mod image;
+mod papers;
+mod sbom;
+
+use crate::workspace;
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use sha2::{Digest as _, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, iter};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// For this kind of machine alone; may be repeated
+    #[arg(long, value_enum)]
+    arch: Vec<Arch>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Arch {
+    #[value(name = "x86_64")]
+    X86_64,
+    Aarch64,
+}
+
+impl Arch {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        }
+    }
+
+    fn target(self) -> String {
+        format!("{}-unknown-linux-musl", self.name())
+    }
+
+    /// As images and Go call it.
+    fn oci(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Aarch64 => "arm64",
+        }
+    }
+
+    pub(crate) fn is_ours(self) -> bool {
+        self.name() == env::consts::ARCH
+    }
+}
+
+/// What is told of a release in its papers.
+pub(crate) struct Release {
+    pub(crate) version: &'static str,
+    /// Seconds since the epoch.
+    pub(crate) made: u64,
+    /// The commit; empty where there is no git.
+    pub(crate) revision: String,
+}
+
+impl Release {
+    pub(crate) fn find() -> Result<Self> {
+        let git = |format: &str| {
+            let mut git = Command::new("git");
+            workspace::output(git.args(["log", "-1", format]).current_dir(workspace::root())).ok()
+        };
+        let made = match env::var("SOURCE_DATE_EPOCH") {
+            Ok(text) => text,
+            Err(_) => git("--format=%ct").unwrap_or_else(|| "0".to_owned()),
+        };
+        let made = made.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number: {made}"))?;
+        // xtask has the version of the workspace.
+        let revision = git("--format=%H").unwrap_or_default();
+        Ok(Self { version: env!("CARGO_PKG_VERSION"), made, revision })
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut machines = args.arch.clone();
+    if machines.is_empty() {
+        machines = Arch::value_variants().to_vec();
+    }
+    machines.sort_unstable();
+    machines.dedup();
+    let release = Release::find()?;
+    let name = format!("sandprobe-{}", release.version);
+    let dir = workspace::target_dir().join("dist").join(&name);
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+    }
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+
+    let mut images = Vec::new();
+    for arch in machines {
+        let binary = binary::build(arch)?;
+        let bytes = fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
+        let sbom = sbom::of(arch, &release)?;
+        let papers = papers::of(arch, &binary)?;
+        let base = format!("{name}-{}", arch.name());
+        write(&dir, &format!("{base}.cdx.json"), &sbom)?;
+        write(&dir, &format!("{base}.tar.gz"), &archive::of_program(&base, &bytes, &papers, &release)?)?;
+        let image = image::Image::new(arch, &bytes, &release)?;
+        write(&dir, &format!("{name}-image-{}.tar", arch.oci()), &image::archive(&[&image], &release)?)?;
+        images.push(image);
+    }
+    if images.len() > 1 {
+        let images: Vec<_> = images.iter().collect();
+        write(&dir, &format!("{name}-image.tar"), &image::archive(&images, &release)?)?;
+    }
+    let deploy = workspace::root().join("deploy");
+    let chart = archive::of_folder("sandprobe", &deploy.join("helm/sandprobe"), &release)?;
+    write(&dir, &format!("{name}-chart.tgz"), &chart)?;
+    let manifests = archive::of_folder("manifests", &deploy.join("manifests"), &release)?;
+    write(&dir, &format!("{name}-manifests.tar.gz"), &manifests)?;
+    let sums = sums(&dir)?;
+    write(&dir, "SHA256SUMS", sums.as_bytes())?;
+    print!("{sums}");
+    println!("{}", dir.display());
+    Ok(())
+}
+
+/// The image of a program that is there already, for a test.
+pub(crate) fn image_of(binary: &Path, to: &Path) -> Result<()> {
+    let ours = Arch::value_variants().iter().copied().find(|arch| arch.is_ours());
+    let arch = ours.context("no image is made for this kind of machine")?;
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    let release = Release { version: env!("CARGO_PKG_VERSION"), made: 0, revision: String::new() };
+    let image = image::Image::new(arch, &bytes, &release)?;
+    fs::write(to, image::archive(&[&image], &release)?)
+        .with_context(|| format!("cannot write {}", to.display()))
+}
+
+fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = dir.join(name);
+    fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// As `sha256sum --check` reads it.
+fn sums(dir: &Path) -> Result<String> {
+    let mut files: Vec<PathBuf> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.sort();
+    let line = |path: &PathBuf| {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(format!("{}  {name}\n", digest(&bytes)))
+    };
+    files.iter().map(line).collect()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `2026-11-21T22:52:44Z`, by Howard Hinnant's `civil_from_days`.
+fn date(seconds: u64) -> String {
+    let days = seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The files below a folder by their paths in it, links to files as what they lead to, in the order of names.
+fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = iter::once(folder.to_owned()).collect();
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(&at).with_context(|| format!("cannot read {}", at.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
+            found.push((name, bytes));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates_of_all_kinds_of_years() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_795_301_564), "2026-11-21T22:52:44Z");
+    }
+}

@@ -1,0 +1,92 @@
+//! The static agent for a machine of either kind, built on one of either kind, and seen to run.
+
+use super::Arch;
+use crate::package::{self, Need};
+use crate::setup::{self, Level};
+use crate::workspace;
+use anyhow::{Context as _, Result, ensure};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A compiler of C for the other kind of machine, which links too, and an emulator to see its programs run.
+const FOREIGN: [(Arch, &str, &[Need]); 2] = [
+    (
+        Arch::X86_64,
+        "x86_64-linux-gnu-gcc",
+        &[
+            Need::any(&["x86_64-linux-gnu-gcc"], "gcc-x86-64-linux-gnu"),
+            Need::any(&["/usr/x86_64-linux-gnu/include/stdio.h"], "libc6-dev-amd64-cross"),
+            Need::any(&["qemu-x86_64-static"], "qemu-user-static"),
+        ],
+    ),
+    (
+        Arch::Aarch64,
+        "aarch64-linux-gnu-gcc",
+        &[
+            Need::any(&["aarch64-linux-gnu-gcc"], "gcc-aarch64-linux-gnu"),
+            Need::any(&["/usr/aarch64-linux-gnu/include/stdio.h"], "libc6-dev-arm64-cross"),
+            Need::any(&["qemu-aarch64-static"], "qemu-user-static"),
+        ],
+    ),
+];
+
+/// Of a folder of its own: its flags are not those of other builds, which would be thrown away each time.
+pub(super) fn build(arch: Arch) -> Result<PathBuf> {
+    setup::ensure(Level::Build)?;
+    setup::target(&arch.target())?;
+    println!("dist: building for {}", arch.name());
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--locked", "--release", "--package", "probe-user", "--bin", "sandprobe"]);
+    cargo.args(["--target", &arch.target(), "--target-dir"]).arg(workspace::target_dir().join("dist/build"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped()?.join("\x1f"));
+    if !arch.is_ours() {
+        let (_, compiler, needs) =
+            FOREIGN.iter().find(|(of, _, _)| *of == arch).context("an unknown machine")?;
+        package::ensure(needs)?;
+        let target = arch.target().replace('-', "_");
+        cargo.env(format!("CARGO_TARGET_{}_LINKER", target.to_uppercase()), compiler);
+        cargo.env(format!("CC_{target}"), compiler);
+    }
+    let built = workspace::executables(&mut cargo)?
+        .into_iter()
+        .find(|built| built.name == "sandprobe")
+        .context("cargo built no sandprobe")?;
+    check(arch, &built.path)?;
+    Ok(built.path)
+}
+
+/// Where this machine keeps sources is nobody's business, and would make other bytes of the same sources.
+fn remapped() -> Result<Vec<String>> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).context("no home folder")?;
+    let sysroot = workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let places = [(workspace::root(), "sandprobe"), (&home, "cargo"), (Path::new(&sysroot), "rust")];
+    Ok(places.map(|(from, to)| format!("--remap-path-prefix={}=/{to}", from.display())).to_vec())
+}
+
+/// The program, such that this machine runs it.
+pub(super) fn command(arch: Arch, binary: &Path) -> Command {
+    if arch.is_ours() {
+        return Command::new(binary);
+    }
+    let mut command = Command::new(format!("qemu-{}-static", arch.name()));
+    command.arg(binary);
+    command
+}
+
+/// It knows its version, and tells a recording as it is expected to be told.
+fn check(arch: Arch, binary: &Path) -> Result<()> {
+    let version = workspace::output(command(arch, binary).arg("--version"))?;
+    ensure!(
+        version == format!("sandprobe {}", env!("CARGO_PKG_VERSION")),
+        "{} says {version:?}",
+        binary.display()
+    );
+    let recordings = workspace::root().join("tests/data/recordings");
+    let told = workspace::output(command(arch, binary).arg("replay").arg(recordings.join("demo.jsonl")))?;
+    let expected = fs::read_to_string(recordings.join("demo.expect")).context("cannot read demo.expect")?;
+    ensure!(told == expected.trim_end(), "{} does not tell the demo as expected", binary.display());
+    Ok(())
+}
