@@ -4,6 +4,8 @@
 //! the engine is given that and then the time, so that it holds nothing back; the outlets write the rest. Each has
 //! until a deadline.
 
+pub mod served;
+
 use std::{future, io, time::Duration};
 
 use tokio::{
@@ -11,6 +13,7 @@ use tokio::{
     time::{self, Instant},
 };
 
+use self::served::Served;
 use crate::{
     engine::{
         change::Question,
@@ -56,6 +59,8 @@ pub struct Agent {
     pub shelf: Option<Shelf>,
     /// Where the history of boots is kept, if it is.
     pub history: Option<Keeper>,
+    /// Who serves what is known, if anybody does.
+    pub served: Served,
 }
 
 /// Who answers which question. Whose way is gone has no more to answer, and may end.
@@ -104,6 +109,7 @@ impl Agent {
             let kept = history.finish(clock::now(), seen(&self.session));
             time::timeout(GRACE, kept).await.ok();
         }
+        time::timeout(GRACE, self.served.finish()).await.ok();
         let closed = close(&mut self.session, self.stream, self.recording).await;
         (self.session, result.and(closed))
     }
@@ -131,6 +137,7 @@ impl Agent {
                 }
                 () = kept => {}
                 () = shown => {}
+                () = self.served.answer(&self.session) => {}
             }
             let now = clock::now();
             self.keep(now);

@@ -6,7 +6,9 @@
 use std::{
     fs::File,
     io::{self, Read as _},
+    net::SocketAddr,
     path::{Path, PathBuf},
+    str::FromStr,
     time::Duration,
 };
 
@@ -47,6 +49,40 @@ pub struct Config {
     pub boot_system: Option<Vec<String>>,
     /// So many boots are kept.
     pub boot_keep: Option<u32>,
+    /// Where metrics, the API and the page are served over HTTP.
+    pub listen: Option<Listen>,
+    /// Where the same is served to other commands; `none` for nowhere.
+    pub socket: Option<PathBuf>,
+}
+
+/// An address to listen on, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Listen {
+    Nowhere,
+    At(SocketAddr),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::Nowhere);
+        }
+        let address = text.parse().map(Self::At);
+        address.map_err(|_none| {
+            format!("{text:?} is no ADDRESS:PORT, as 127.0.0.1:9477 or [::]:9477, and not \"none\"")
+        })
+    }
+}
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** no I/O and no clock: bytes are left for the caller to write.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 #[cfg(feature = "metrics")]
 use crate::{
@@ -15,11 +15,11 @@ use crate::{
         Engine,
         boot::{Pod, Recovery},
         change::{Output, Question},
-        fact::Fact,
+        fact::{Fact, List},
         time::Timestamp,
     },
     recording::{Call, Header, WriteError, Writer, state::Known},
-    sink::{Label, Sink, filter::Filter, summary::Summary},
+    sink::{Label, Listener, Sink, filter::Filter, summary::Summary},
 };
 
 /// So many starts are told to other commands beside those of the pods that are here.
@@ -30,6 +30,9 @@ pub struct Session {
     label: Label,
     filter: Filter,
     sink: Box<dyn Sink>,
+    listeners: Vec<Box<dyn Listener>>,
+    /// The lists of the node that have been read to their end.
+    listed: BTreeSet<List>,
     summary: Summary,
     recording: Option<Writer>,
     #[cfg(feature = "metrics")]
@@ -51,6 +54,8 @@ impl Session {
             label,
             filter,
             sink,
+            listeners: Vec::new(),
+            listed: BTreeSet::new(),
             summary: Summary::default(),
             recording: None,
             #[cfg(feature = "metrics")]
@@ -58,6 +63,11 @@ impl Session {
             told: Vec::new(),
             questions: Vec::new(),
         }
+    }
+
+    /// Has `listener` hear of every change from here on.
+    pub fn listen(&mut self, listener: Box<dyn Listener>) {
+        self.listeners.push(listener);
     }
 
     /// Writes down every call from here on; to be asked before the first.
@@ -87,8 +97,12 @@ impl Session {
         };
         match call {
             Call::Observe(seen) => {
-                if let Fact::Clock { boot_wall_ns } = seen.fact {
-                    self.label.boot_wall_ns = boot_wall_ns;
+                match seen.fact {
+                    Fact::Clock { boot_wall_ns } => self.label.boot_wall_ns = boot_wall_ns,
+                    Fact::ListEnded { list, .. } => {
+                        self.listed.insert(list);
+                    }
+                    _ => {}
                 }
                 self.engine.observe(seen);
             }
@@ -102,6 +116,7 @@ impl Session {
                     if let Some(metrics) = &self.metrics {
                         metrics.tell(&change);
                     }
+                    self.listeners.iter_mut().for_each(|it| it.hear(&change, &self.label));
                     if self.filter.keeps(&change) {
                         self.sink.tell(&change, &self.label, &mut self.told);
                     }
@@ -165,6 +180,23 @@ impl Session {
     pub fn revision(&self) -> u64 {
         // Both count upwards.
         self.engine.findings_revision().wrapping_add(self.engine.starts_revision())
+    }
+
+    /// For whoever only looks.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    #[must_use]
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// All that was on the node at the start has been looked at.
+    #[must_use]
+    pub fn has_listed(&self) -> bool {
+        List::ALL.iter().all(|list| self.listed.contains(list))
     }
 
     /// What is known of the node's recovery.

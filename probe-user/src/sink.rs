@@ -6,6 +6,7 @@
 //! **Invariant:** sinks know neither each other nor any source.
 
 pub mod chart;
+pub mod doctor;
 pub mod evidence;
 pub mod filter;
 #[cfg(feature = "live")]
@@ -22,6 +23,9 @@ pub mod perfetto;
 pub mod phase;
 pub mod recovery;
 pub mod repair;
+pub mod select;
+#[cfg(feature = "serve")]
+pub mod serve;
 #[cfg(feature = "live")]
 pub mod shelf;
 pub mod summary;
@@ -40,6 +44,11 @@ pub struct Label {
     pub boot_id: String,
     /// The wall clock's time at boot, nanoseconds since the epoch.
     pub boot_wall_ns: i64,
+}
+
+/// Who takes note of every change, whatever is asked for of the stream. It must not wait for anything.
+pub trait Listener {
+    fn hear(&mut self, change: &Change, label: &Label);
 }
 
 /// A form in which changes are told.

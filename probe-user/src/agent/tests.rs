@@ -9,7 +9,7 @@ use std::{
 use probe_common::event::class;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{Agent, AgentError, Routes};
+use super::{Agent, AgentError, Routes, Served};
 use crate::{
     engine::{
         Settings,
@@ -117,6 +117,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             recording: Some(Outlet::spawn("recording", copy(&recording)).expect("a thread")),
             shelf: None,
             history: None,
+            served: Served::default(),
         };
         let (told, end) = oneshot::channel();
         tokio::spawn(async move {
@@ -167,6 +168,7 @@ fn the_history_has_the_order_that_ended_the_run() {
             recording: None,
             shelf: None,
             history: Some(Keeper::open(dir.path(), &header(), 9).expect("a thread")),
+            served: Served::default(),
         };
         let now = clock::now();
         let boot =
@@ -224,6 +226,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             recording: None,
             shelf: None,
             history: None,
+            served: Served::default(),
         };
         let watermark = Observation { at: clock::now(), origin: Origin::Agent, fact: Fact::Watermark };
         feed.send(vec![watermark]).await.expect("the agent is there");
@@ -251,8 +254,17 @@ fn run_with(stream: Outlet, recording: Option<Outlet>) -> Result<(), AgentError>
             }
         });
         let (session, routes) = (session(), Routes::default());
-        let agent =
-            Agent { session, batches, stopper, routes, stream, recording, shelf: None, history: None };
+        let agent = Agent {
+            session,
+            batches,
+            stopper,
+            routes,
+            stream,
+            recording,
+            shelf: None,
+            history: None,
+            served: Served::default(),
+        };
         agent.run(std::future::pending()).await.1
     })
 }
@@ -299,8 +311,17 @@ fn who_does_not_read_is_told_to_be_the_one() {
         });
         let stream = Outlet::spawn("stream", writer).expect("a thread");
         let (session, routes) = (session(), Routes::default());
-        let agent =
-            Agent { session, batches, stopper, routes, stream, recording: None, shelf: None, history: None };
+        let agent = Agent {
+            session,
+            batches,
+            stopper,
+            routes,
+            stream,
+            recording: None,
+            shelf: None,
+            history: None,
+            served: Served::default(),
+        };
         agent.run(async { end.await.expect("told") }).await.1
     });
     drop(unread);

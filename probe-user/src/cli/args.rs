@@ -136,6 +136,9 @@ pub(super) fn warn_of_absent(stores: &[Declared], root: &HostRoot) {
 /// Where an agent keeps what others ask it for, unless it is told otherwise.
 pub(super) const STATE_DIR: &str = "/var/lib/sandprobe";
 
+/// Where an agent answers other commands, unless it is told otherwise.
+pub(super) const SOCKET: &str = "/run/sandprobe/sandprobe.sock";
+
 /// Where an agent and who asks it for its findings meet.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {

@@ -1,6 +1,5 @@
 //! `sandprobe boot`: what each restart of this node cost.
 
-mod json;
 mod replayed;
 mod table;
 #[cfg(feature = "live")]
@@ -27,7 +26,7 @@ use crate::{
     },
     sink::{
         chart::{self, Chart},
-        history,
+        history, jsonl,
     },
 };
 
@@ -71,6 +70,10 @@ impl Row {
         Self { node, recovery, study, now }
     }
 
+    fn told(&self) -> jsonl::boot::Told<'_> {
+        jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.study }
+    }
+
     /// The same by another quiet time than the agent's.
     fn by(self, quiet: Duration) -> Self {
         Self::new(self.node, Recovery { quiet, ..self.recovery }, self.now)
@@ -98,7 +101,7 @@ impl Boot {
         }
         let mut bytes = match self.output {
             Form::Text => table::text(&rows, verbose).into_bytes(),
-            Form::Json => json::lines(&rows)?,
+            Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>())?,
         };
         output::write(&mut bytes)?;
         Ok(done)

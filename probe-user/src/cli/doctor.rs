@@ -1,6 +1,5 @@
 //! `sandprobe doctor`: what can be seen on this node, how, and what to change to see more.
 
-mod check;
 mod cost;
 mod node;
 mod object;
@@ -12,19 +11,18 @@ use std::path::Path;
 use clap::Args;
 use tokio::runtime;
 
-use self::{
-    check::{Check, Grade},
-    report::Report,
-};
 use super::{
     Done,
     args::{Form, HostArgs},
     live::{hooks::Hooks, place::Place},
     output,
 };
-use crate::source::{
-    host::HostRoot,
-    live::attach::{OBJECT, Options, Probe},
+use crate::{
+    sink::doctor::{Check, Grade, Report},
+    source::{
+        host::HostRoot,
+        live::attach::{OBJECT, Options, Probe},
+    },
 };
 
 #[derive(Debug, Args)]
@@ -41,8 +39,8 @@ impl Doctor {
     pub(super) fn run(&self) -> anyhow::Result<Done> {
         let report = examine(&self.host.host_root);
         let mut text = match self.output {
-            Form::Text => report.text(),
-            Form::Json => report.json()?,
+            Form::Text => report::text(&report),
+            Form::Json => report::json(&report)?,
         };
         output::write(&mut text)?;
         match report.grade() {
@@ -55,15 +53,8 @@ impl Doctor {
 
 /// Attaches the hooks for a moment, since that alone shows what this kernel allows.
 fn examine(host_root: &Path) -> Report {
-    let mut checks = vec![
-        node::privilege(),
-        node::btf(),
-        node::lockdown(),
-        node::ftrace(),
-        node::tracefs(),
-        node::pid_namespace(),
-        object::object(OBJECT),
-    ];
+    let mut checks = machine();
+    checks.push(object::object(OBJECT));
     let mut signals = Vec::new();
     match HostRoot::open(host_root) {
         Err(error) => checks.push(Check::cannot("host root", error.to_string())),
@@ -77,13 +68,34 @@ fn examine(host_root: &Path) -> Report {
                     Ok(hooks) => {
                         checks.push(signal::check(&hooks));
                         checks.extend(cost::check(&hooks.reports, before));
-                        signals = hooks.reports.iter().map(signal::Row::of).collect();
+                        signals = hooks.reports.iter().map(signal::row).collect();
                     }
                 }
             }
         },
     }
     Report { checks, signals }
+}
+
+/// What needs no hooks.
+fn machine() -> Vec<Check> {
+    vec![
+        node::privilege(),
+        node::btf(),
+        node::lockdown(),
+        node::ftrace(),
+        node::tracefs(),
+        node::pid_namespace(),
+    ]
+}
+
+/// The same for hooks that stay.
+#[cfg(feature = "serve")]
+pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
+    let mut checks = machine();
+    checks.push(node::cgroup(&place.layout, &place.hierarchy));
+    checks.push(signal::check(hooks));
+    Report { checks, signals: hooks.reports.iter().map(signal::row).collect() }
 }
 
 fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<Hooks> {

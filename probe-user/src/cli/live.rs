@@ -6,6 +6,8 @@ pub(super) mod boot;
 pub(super) mod hooks;
 pub(super) mod identity;
 pub(super) mod place;
+#[cfg(feature = "serve")]
+mod serve;
 mod start;
 
 use std::{path::PathBuf, time::Duration};
@@ -25,6 +27,10 @@ pub(super) struct Run {
 
     #[command(flatten)]
     state: StateArgs,
+
+    #[cfg(feature = "serve")]
+    #[command(flatten)]
+    serve: serve::ServeArgs,
 
     #[command(flatten)]
     shown: Shown,
@@ -112,6 +118,8 @@ impl Run {
             file: None,
             state_dir: self.state.dir(),
             past: self.state.dir(),
+            #[cfg(feature = "serve")]
+            serve: Some(&self.serve),
             banner: true,
         }
         .run()
@@ -126,6 +134,8 @@ impl Watch {
             file: None,
             state_dir: None,
             past: Some(STATE_DIR.as_ref()),
+            #[cfg(feature = "serve")]
+            serve: None,
             banner: false,
         }
         .run()
@@ -140,6 +150,8 @@ impl Record {
             file: Some(&self.file),
             state_dir: None,
             past: Some(STATE_DIR.as_ref()),
+            #[cfg(feature = "serve")]
+            serve: None,
             banner: false,
         }
         .run()

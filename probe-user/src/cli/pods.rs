@@ -100,7 +100,7 @@ impl Pods {
         }
         let bytes = match self.output {
             Form::Text => table::text(&pods, now),
-            Form::Json => table::json(&pods)?,
+            Form::Json => table::json(&pods),
         };
         self.write(bytes, done)
     }

@@ -266,6 +266,20 @@ pub enum List {
     Runtimes,
 }
 
+impl List {
+    pub const ALL: [Self; 9] = [
+        Self::Processes,
+        Self::Netns,
+        Self::Addresses,
+        Self::Cgroups,
+        Self::Containers,
+        Self::Pods,
+        Self::CniCache,
+        Self::Ipam,
+        Self::Runtimes,
+    ];
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessFound {
     pub task: Task,

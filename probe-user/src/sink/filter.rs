@@ -11,22 +11,48 @@ pub struct Filter {
     pub events: Vec<String>,
 }
 
+/// What a filter looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks<'a> {
+    pub event: &'a str,
+    /// It may be about any pod.
+    pub is_everyone_s: bool,
+    pub namespace: Option<&'a str>,
+    pub pod: Option<&'a str>,
+    pub container: Option<&'a str>,
+}
+
+impl<'a> Marks<'a> {
+    #[must_use]
+    pub fn of(change: &'a Change) -> Self {
+        let pod = change.context.pod.as_ref();
+        let part = |part: fn(&PodRef) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
+        Self {
+            event: change.what.name(),
+            is_everyone_s: is_everyone_s(&change.what),
+            namespace: part(|pod| &pod.namespace),
+            pod: part(|pod| &pod.name),
+            container: change.context.container.as_ref().and_then(|it| it.name.as_deref()),
+        }
+    }
+}
+
 impl Filter {
     #[must_use]
     pub fn keeps(&self, change: &Change) -> bool {
-        if !has(&self.events, Some(change.what.name())) {
+        self.matches(&Marks::of(change))
+    }
+
+    #[must_use]
+    pub fn matches(&self, marks: &Marks<'_>) -> bool {
+        if !has(&self.events, Some(marks.event)) {
             return false;
         }
         // What was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
-        if is_everyone_s(&change.what) {
-            return true;
-        }
-        let pod = change.context.pod.as_ref();
-        let part = |part: fn(&PodRef) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
-        let container = change.context.container.as_ref().and_then(|container| container.name.as_deref());
-        has(&self.namespaces, part(|pod| &pod.namespace))
-            && has(&self.pods, part(|pod| &pod.name))
-            && has(&self.containers, container)
+        marks.is_everyone_s
+            || (has(&self.namespaces, marks.namespace)
+                && has(&self.pods, marks.pod)
+                && has(&self.containers, marks.container))
     }
 }
 

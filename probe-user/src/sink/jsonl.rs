@@ -3,18 +3,21 @@
 //! **Invariant:** members always come in the same order; one that is not known is absent, never null; a number that
 //! may pass 2^53 (ids of 64 bits, nanoseconds) is a decimal string.
 
+pub mod boot;
 mod event;
 pub(crate) mod finding;
+pub mod pod;
 mod start;
 
 use event::Event;
 use serde::Serialize;
 
-use super::{Label, Sink};
+use super::{Label, Sink, evidence, meaning, repair};
 use crate::engine::{
     change::Change,
     finding::Finding,
     phase::{self, Share},
+    view::PodView,
 };
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
@@ -34,6 +37,12 @@ pub fn finding(it: &Finding, label: &Label, out: &mut Vec<u8>) {
     line(&finding::Finding::of(it, label), out);
 }
 
+/// One finding as it stands in an event, as a value to be put into another object.
+#[must_use]
+pub fn found<'a>(it: &'a Finding, label: &Label) -> impl Serialize + use<'a> {
+    finding::Finding::of(it, label)
+}
+
 /// One finding with all that explains it.
 #[derive(Serialize)]
 struct Explained<'a> {
@@ -46,34 +55,34 @@ struct Explained<'a> {
     documentation: &'a str,
 }
 
-/// What is said of a finding beyond itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Explanation<'a> {
-    /// As it is told in a stream.
-    pub evidence: &'a [Change],
-    pub cause: &'a str,
-    pub known: &'a [&'a str],
-    pub repair: &'a [String],
-    pub documentation: &'a str,
+/// One finding and all that explains it, as a whole line.
+pub fn explained(it: &Finding, label: &Label, out: &mut Vec<u8>) {
+    let evidence = evidence::changes(it);
+    let explained = Explained {
+        finding: finding::Finding::of(it, label),
+        evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
+        cause: meaning::cause(&it.kind),
+        known: meaning::known(&it.kind),
+        repair: &repair::repair(it),
+        documentation: &meaning::page(&it.kind),
+    };
+    line(&explained, out);
 }
 
-/// One finding and its explanation, as a whole line.
-pub fn explained(it: &Finding, said: Explanation<'_>, label: &Label, out: &mut Vec<u8>) {
-    let Explanation { evidence, cause, known, repair, documentation } = said;
-    let evidence = evidence.iter().map(|change| Event::of(change, label)).collect();
-    let finding = finding::Finding::of(it, label);
-    line(&Explained { finding, evidence, cause, known, repair, documentation }, out);
-}
-
-/// A start as it stands in an event, as a value to be put into another object.
-#[must_use]
-pub fn start(it: &phase::Start) -> impl Serialize {
-    start::Start::of(it)
+/// One pod, as a whole line.
+pub fn pod(it: &PodView, out: &mut Vec<u8>) {
+    line(&pod::object(it), out);
 }
 
 /// One start, as a whole line.
 pub fn started(it: &phase::Start, label: &Label, out: &mut Vec<u8>) {
     line(&start::Line::of(it, label), out);
+}
+
+/// How long a phase takes on the node, as a value to be put into another object.
+#[must_use]
+pub fn shared(it: &Share) -> impl Serialize + '_ {
+    start::Shared::of(it)
 }
 
 /// How long a phase takes on the node, as a whole line.

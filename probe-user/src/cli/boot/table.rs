@@ -112,12 +112,12 @@ mod tests {
 
     use super::{Row, text};
     use crate::{
-        cli::boot::json,
         engine::{
             boot::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try},
             id::ContainerId,
             time::Timestamp,
         },
+        sink::jsonl::boot as json,
     };
 
     const WALL: i64 = 1_795_237_053_000_000_000;
@@ -262,7 +262,7 @@ Diff                             23500    9620        9608           794        
 
     #[test]
     fn json_has_a_line_for_each_boot_and_one_for_the_mean() {
-        let bytes = json::lines(&rows()).expect("JSON");
+        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>()).expect("JSON");
         let lines: Vec<serde_json::Value> =
             bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
         assert_eq!(lines.len(), 4);
@@ -281,7 +281,7 @@ Diff                             23500    9620        9608           794        
         let told = text(&rows(), false);
         let (table, _) = told.split_once("\n\n").expect("a table");
         assert!(page.contains(table), "{table}");
-        let bytes = json::lines(&rows()).expect("JSON");
+        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>()).expect("JSON");
         for line in String::from_utf8(bytes).expect("text").lines() {
             check(&serde_json::from_str(line).expect("JSON"), page);
         }

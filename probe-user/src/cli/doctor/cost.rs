@@ -8,7 +8,7 @@ use std::{
 
 use nix::unistd;
 
-use super::check::Check;
+use crate::sink::doctor::Check;
 use crate::{engine::fact::Mechanism, source::live::attach::HookReport};
 
 const CALLS: u32 = 20_000;

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use super::check::Check;
+use crate::sink::doctor::Check;
 use crate::source::{
     cgroup::{Hierarchy, Layout, Mode},
     live::attach::BTF,
@@ -140,7 +140,7 @@ pub(super) fn cgroup(layout: &Layout, chosen: &Hierarchy) -> Check {
 #[cfg(test)]
 mod tests {
     use super::{capabilities, ftrace_enabled, locked, own_pid_namespace};
-    use crate::cli::doctor::check::Grade;
+    use crate::sink::doctor::Grade;
 
     #[test]
     fn capabilities_decide() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use object::{Architecture, BinaryFormat, File, Object, ObjectSection, ObjectSymbol, SymbolSection};
 
-use super::check::Check;
+use crate::sink::doctor::Check;
 use crate::{
     engine::fact::Mechanism,
     source::live::plan::{HOOKS, Program},
@@ -115,7 +115,7 @@ fn expected(mechanism: Mechanism, program: &Program) -> String {
 #[cfg(test)]
 mod tests {
     use super::object;
-    use crate::{cli::doctor::check::Grade, source::live::attach::OBJECT};
+    use crate::{sink::doctor::Grade, source::live::attach::OBJECT};
 
     #[test]
     fn the_object_that_is_built_in_is_as_planned() {

@@ -1,74 +1,38 @@
 //! The whole report, for people and for programs.
 
-use serde::Serialize;
+use crate::sink::doctor::{Grade, Report};
 
-use super::{
-    check::{Check, Grade},
-    signal::Row,
-};
-
-/// The version of the JSON form.
-const SCHEMA: u32 = 1;
-
-#[derive(Debug)]
-pub(super) struct Report {
-    pub(super) checks: Vec<Check>,
-    pub(super) signals: Vec<Row>,
+pub(super) fn json(report: &Report) -> serde_json::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(&report.object())?;
+    text.push(b'\n');
+    Ok(text)
 }
 
-#[derive(Serialize)]
-struct Json<'a> {
-    schema: u32,
-    version: &'static str,
-    grade: Grade,
-    checks: &'a [Check],
-    signals: &'a [Row],
-}
-
-impl Report {
-    pub(super) fn grade(&self) -> Grade {
-        let checks = self.checks.iter().map(|check| check.grade);
-        checks.chain(self.signals.iter().map(|row| row.grade)).max().unwrap_or(Grade::Full)
-    }
-
-    pub(super) fn json(&self) -> anyhow::Result<Vec<u8>> {
-        let mut text = serde_json::to_vec_pretty(&Json {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            grade: self.grade(),
-            checks: &self.checks,
-            signals: &self.signals,
-        })?;
-        text.push(b'\n');
-        Ok(text)
-    }
-
-    pub(super) fn text(&self) -> Vec<u8> {
-        let mut text = String::new();
-        for check in &self.checks {
-            text += &line(check.grade, check.name, &check.found);
-            if let Some(advice) = &check.advice {
-                text += &more(advice);
-            }
+pub(super) fn text(report: &Report) -> Vec<u8> {
+    let mut text = String::new();
+    for check in &report.checks {
+        text += &line(check.grade, check.name, &check.found);
+        if let Some(advice) = &check.advice {
+            text += &more(advice);
         }
-        for row in &self.signals {
-            let found = match (row.mechanism, row.note.as_str()) {
-                (Some(mechanism), "") => mechanism.to_owned(),
-                (Some(mechanism), note) => format!("{mechanism}: {note}"),
-                (None, note) => note.to_owned(),
-            };
-            text += &line(row.grade, row.signal, &found);
-            for missed in &row.missed {
-                text += &more(&format!("not {}: {}", missed.mechanism, missed.why));
-            }
-        }
-        text += match self.grade() {
-            Grade::Full => "\nEverything can be seen here.\n",
-            Grade::Degraded => "\nsandprobe runs here and sees less than it could.\n",
-            Grade::Cannot => "\nsandprobe cannot run here.\n",
+    }
+    for row in &report.signals {
+        let found = match (row.mechanism, row.note.as_str()) {
+            (Some(mechanism), "") => mechanism.to_owned(),
+            (Some(mechanism), note) => format!("{mechanism}: {note}"),
+            (None, note) => note.to_owned(),
         };
-        text.into_bytes()
+        text += &line(row.grade, row.signal, &found);
+        for missed in &row.missed {
+            text += &more(&format!("not {}: {}", missed.mechanism, missed.why));
+        }
     }
+    text += match report.grade() {
+        Grade::Full => "\nEverything can be seen here.\n",
+        Grade::Degraded => "\nsandprobe runs here and sees less than it could.\n",
+        Grade::Cannot => "\nsandprobe cannot run here.\n",
+    };
+    text.into_bytes()
 }
 
 fn line(grade: Grade, name: &str, found: &str) -> String {
@@ -86,11 +50,8 @@ fn more(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Report, Row};
-    use crate::cli::doctor::{
-        check::{Check, Grade},
-        signal::Missed,
-    };
+    use super::{json, text};
+    use crate::sink::doctor::{Check, Grade, Missed, Report, Row};
 
     #[test]
     fn the_worst_check_is_the_report_s_grade() {
@@ -105,7 +66,7 @@ mod tests {
         let mut report = Report { checks: vec![Check::full("lockdown", "none")], signals: vec![row] };
         assert_eq!(report.grade(), Grade::Degraded);
         assert_eq!(
-            String::from_utf8(report.text()).expect("text"),
+            String::from_utf8(text(&report)).expect("text"),
             "\
 ok    lockdown        none
 less  netns created   tracepoint: slower
@@ -116,7 +77,7 @@ sandprobe runs here and sees less than it could.
         );
         report.checks.push(Check::cannot("privilege", "x").advised("y"));
         assert_eq!(report.grade(), Grade::Cannot);
-        let json: serde_json::Value = serde_json::from_slice(&report.json().expect("JSON")).expect("JSON");
+        let json: serde_json::Value = serde_json::from_slice(&json(&report).expect("JSON")).expect("JSON");
         assert_eq!(json["grade"], "cannot");
         assert_eq!(json["signals"][0]["missed"][0]["mechanism"], "fexit");
     }

@@ -1,16 +1,16 @@
 //! One signal: how it is seen here, what is lost by that, and what would be better.
 
-use serde::Serialize;
-
-use super::check::{Check, Grade};
 use crate::{
     cli::live::hooks::Hooks,
-    sink::text::span,
+    sink::{
+        doctor::{Check, Grade, Missed, Row},
+        text::span,
+    },
     source::live::{attach::HookReport, plan::Need, selftest::Outcome},
 };
 
 /// Whether those hooks fire for which that can be made to happen.
-pub(super) fn check(hooks: &Hooks) -> Check {
+pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
     let attached = format!("attached in {}", span(hooks.took));
     let untested = hooks.test.outcomes.iter().find_map(|(signal, outcome)| match outcome {
         Outcome::Untested(why) => Some(format!("{} not tested: {why}", signal.word())),
@@ -28,47 +28,25 @@ pub(super) fn check(hooks: &Hooks) -> Check {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Row {
-    pub(super) signal: &'static str,
-    pub(super) grade: Grade,
-    /// `None`: not seen at all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) mechanism: Option<&'static str>,
-    pub(super) programs: Vec<&'static str>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) note: String,
-    pub(super) missed: Vec<Missed>,
-}
-
-/// A better mechanism, and what stands against it here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Missed {
-    pub(super) mechanism: &'static str,
-    pub(super) why: String,
-}
-
-impl Row {
-    pub(super) fn of(report: &HookReport) -> Self {
-        let mechanism = report.mechanism.map(|mechanism| mechanism.word());
-        let note = if mechanism.is_some() { report.note } else { "not seen" };
-        let grade = match (mechanism, report.need) {
-            (None, Need::Core) => Grade::Cannot,
-            _ if note.is_empty() => Grade::Full,
-            _ => Grade::Degraded,
-        };
-        let missed = report
-            .missed
-            .iter()
-            .map(|(mechanism, why)| Missed { mechanism: mechanism.word(), why: why.clone() })
-            .collect();
-        Self {
-            signal: report.signal.word(),
-            grade,
-            mechanism,
-            programs: report.programs.clone(),
-            note: note.to_owned(),
-            missed,
-        }
+pub(in crate::cli) fn row(report: &HookReport) -> Row {
+    let mechanism = report.mechanism.map(|mechanism| mechanism.word());
+    let note = if mechanism.is_some() { report.note } else { "not seen" };
+    let grade = match (mechanism, report.need) {
+        (None, Need::Core) => Grade::Cannot,
+        _ if note.is_empty() => Grade::Full,
+        _ => Grade::Degraded,
+    };
+    let missed = report
+        .missed
+        .iter()
+        .map(|(mechanism, why)| Missed { mechanism: mechanism.word(), why: why.clone() })
+        .collect();
+    Row {
+        signal: report.signal.word(),
+        grade,
+        mechanism,
+        programs: report.programs.clone(),
+        note: note.to_owned(),
+        missed,
     }
 }

@@ -5,23 +5,10 @@ mod text;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::select;
 use crate::{
-    cli::{
-        Done,
-        account::{Account, From},
-        args::Form,
-        output, say,
-        start::PodStart,
-    },
+    cli::{Done, account::From, args::Form, output, say, start::PodStart},
     engine::finding::Finding,
-    sink::{
-        evidence::changes,
-        jsonl::{self, Explanation},
-        meaning,
-        repair::repair,
-        text::short_key,
-    },
+    sink::{jsonl, select, text::short_key},
 };
 
 #[derive(Debug, Args)]
@@ -72,7 +59,11 @@ impl Explain {
         };
         let mut bytes = match self.output {
             Form::Text => text::text(finding, &account).into_bytes(),
-            Form::Json => json(finding, &account),
+            Form::Json => {
+                let mut bytes = Vec::new();
+                jsonl::explained(finding, &account.label, &mut bytes);
+                bytes
+            }
         };
         output::write(&mut bytes)?;
         Ok(Done::Whole)
@@ -86,17 +77,4 @@ fn ambiguous(asked: &str, many: &[&Finding]) -> anyhow::Error {
         n => format!(" and {n} more"),
     };
     anyhow!("{} findings have {asked:?} in their key: {}{more}", many.len(), keys.join(", "))
-}
-
-fn json(finding: &Finding, account: &Account) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let explanation = Explanation {
-        evidence: &changes(finding),
-        cause: meaning::cause(&finding.kind),
-        known: meaning::known(&finding.kind),
-        repair: &repair(finding),
-        documentation: &meaning::page(&finding.kind),
-    };
-    jsonl::explained(finding, explanation, &account.label, &mut bytes);
-    bytes
 }

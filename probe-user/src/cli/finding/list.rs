@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::select::{self, Select};
+use super::select::Select;
 use crate::{
     cli::{
         Done,
@@ -15,6 +15,7 @@ use crate::{
     sink::{
         jsonl,
         phase::pod,
+        select,
         text::{brief, short_key, span},
         verdict::summary,
         word,

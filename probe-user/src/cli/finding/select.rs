@@ -1,12 +1,10 @@
 //! Which findings are meant, and in which order they are told.
 
-use std::cmp::Reverse;
-
 use clap::{Args, builder::PossibleValuesParser};
 
 use crate::{
     engine::finding::{Finding, Stage},
-    sink::{text::short_key, word},
+    sink::{select::is_of, word},
 };
 
 #[derive(Debug, Args)]
@@ -35,38 +33,4 @@ impl Select {
             && (self.kind.is_empty() || self.kind.iter().any(|name| name == kind))
             && (self.pod.is_empty() || self.pod.iter().any(|asked| is_of(finding, asked)))
     }
-}
-
-fn is_of(finding: &Finding, asked: &str) -> bool {
-    let Some(pod) = &finding.pod else { return false };
-    let (namespace, name) = match asked.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, asked),
-    };
-    pod.name.as_deref() == Some(name)
-        && namespace.is_none_or(|namespace| pod.namespace.as_deref() == Some(namespace))
-}
-
-/// The worst first, then the surest, then the oldest.
-pub(super) fn sort(findings: &mut [&Finding]) {
-    let surest = |stage: Stage| match stage {
-        Stage::Confirmed => 0,
-        Stage::Candidate => 1,
-        Stage::Closed => 2,
-    };
-    findings.sort_by_key(|it| (Reverse(it.severity), surest(it.stage), it.since, &it.key));
-}
-
-/// Those that `asked` can mean: the one of that key, else all of which it is a part of the key, as it is or as it is
-/// shown.
-pub(super) fn matching<'a>(findings: &'a [Finding], asked: &str) -> Vec<&'a Finding> {
-    if let Some(exact) = findings.iter().find(|it| it.key.as_str() == asked) {
-        return vec![exact];
-    }
-    let by = |is: fn(&str, &str) -> bool| {
-        let any = |it: &&Finding| is(it.key.as_str(), asked) || is(&short_key(&it.key), asked);
-        findings.iter().filter(any).collect::<Vec<_>>()
-    };
-    let begin = by(|key, asked| key.starts_with(asked));
-    if begin.is_empty() { by(|key, asked| key.contains(asked)) } else { begin }
 }

@@ -15,9 +15,13 @@ use tokio::{
     sync::oneshot,
 };
 
+#[cfg(feature = "serve")]
+use super::serve::{self, ServeArgs};
 use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place};
+#[cfg(feature = "serve")]
+use crate::sink::serve::Doors;
 use crate::{
-    agent::{Agent, AgentError, Routes},
+    agent::{Agent, AgentError, Routes, served::Served},
     cli::{
         Done,
         args::{Shown, warn_of_absent},
@@ -31,7 +35,7 @@ use crate::{
     recording::{Call, Header},
     session::Session,
     sink::{
-        history::{self, keep::Keeper},
+        history::{self, Past, keep::Keeper},
         outlet::Outlet,
         shelf::Shelf,
     },
@@ -65,6 +69,9 @@ pub(super) struct Start<'a> {
     pub(super) state_dir: Option<&'a Path>,
     /// Where the history of boots is read.
     pub(super) past: Option<&'a Path>,
+    /// Where to serve what is known.
+    #[cfg(feature = "serve")]
+    pub(super) serve: Option<&'a ServeArgs>,
     /// Whether to say which hooks there are, and what was seen in all.
     pub(super) banner: bool,
 }
@@ -83,6 +90,9 @@ impl Start<'_> {
             ..Settings::default()
         };
         let header = identity::header(self.probe.node.clone(), settings);
+        // Before the hooks, too: what cannot be listened to is known at once.
+        #[cfg(feature = "serve")]
+        let doors = self.serve.map(|serve| serve.open(&config)).transpose()?;
         let probe = Probe::load(&Options {
             all_execs: self.probe.all_execs,
             log: self.probe.debug_bpf,
@@ -94,8 +104,16 @@ impl Start<'_> {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        let Ended { session, totals, result } =
-            runtime.block_on(self.agent(place, stores, header, probe, (file, config.boots())))?;
+        let Ended { session, totals, result } = runtime.block_on(self.agent(Parts {
+            place,
+            stores,
+            header,
+            probe,
+            file,
+            boots: config.boots(),
+            #[cfg(feature = "serve")]
+            doors,
+        }))?;
         if self.banner {
             tell(&banner::end(session.summary(), &totals, clock::now().since(start)));
         }
@@ -103,14 +121,8 @@ impl Start<'_> {
     }
 
     /// Within the runtime: starts every source, then works until it is told to end.
-    async fn agent(
-        &self,
-        place: Place,
-        stores: Vec<Declared>,
-        header: Header,
-        probe: Probe,
-        (file, boots): (Option<File>, usize),
-    ) -> anyhow::Result<Ended> {
+    async fn agent(&self, parts: Parts) -> anyhow::Result<Ended> {
+        let Parts { place, stores, header, probe, file, boots, .. } = parts;
         let end = told_to_end()?;
         let host_root = &self.probe.host.host_root;
         let hooks = Hooks::prove(probe, host_root, &place.hierarchy).await?;
@@ -130,7 +142,15 @@ impl Start<'_> {
             None => None,
         };
         attached(&mut session, &hooks.reports)?;
-        recover(&mut session, &header, &place.root, self.past)?;
+        let past = self.past.map(history::read).unwrap_or_default();
+        recover(&mut session, &header, &place.root, &past)?;
+        #[cfg(feature = "serve")]
+        let served = match parts.doors {
+            Some(doors) => serve::start(doors, &mut session, &header, past.history, &hooks, &place)?,
+            None => Served::default(),
+        };
+        #[cfg(not(feature = "serve"))]
+        let served = Served::default();
 
         let (feed, batches) = feed();
         let (stopper, stop) = stop();
@@ -165,7 +185,7 @@ impl Start<'_> {
             Some(dir) => Some(Keeper::open(dir, &header, boots).context(THREAD)?),
             None => None,
         };
-        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf, history };
+        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf, history, served };
         let mut blind = None;
         let (session, result) = agent
             .run(async {
@@ -207,6 +227,18 @@ fn create(path: &Path) -> anyhow::Result<File> {
     file.with_context(|| format!("cannot create {}", path.display()))
 }
 
+/// What a run is put together from.
+struct Parts {
+    place: Place,
+    stores: Vec<Declared>,
+    header: Header,
+    probe: Probe,
+    file: Option<File>,
+    boots: usize,
+    #[cfg(feature = "serve")]
+    doors: Option<Doors>,
+}
+
 /// What is left of a run.
 struct Ended {
     session: Session,
@@ -225,16 +257,10 @@ fn attached(session: &mut Session, reports: &[HookReport]) -> anyhow::Result<()>
 }
 
 /// Tells the engine which boot this is, what was known of it before, and how the boot before it ended.
-fn recover(
-    session: &mut Session,
-    header: &Header,
-    root: &HostRoot,
-    past: Option<&Path>,
-) -> anyhow::Result<()> {
-    let past = past.map(history::read).unwrap_or_default();
+fn recover(session: &mut Session, header: &Header, root: &HostRoot, past: &Past) -> anyhow::Result<()> {
     past.troubles.iter().for_each(|trouble| say(trouble));
     let at = clock::now();
-    for fact in boot::facts(header, root, &past) {
+    for fact in boot::facts(header, root, past) {
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! tells of a flag that is not there.
 //!
 //! Only of the program with all its features, which is the one that is documented.
-#![cfg(all(feature = "live", feature = "cri"))]
+#![cfg(all(feature = "live", feature = "cri", feature = "serve"))]
 
 use std::{
     collections::BTreeSet,

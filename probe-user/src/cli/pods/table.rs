@@ -1,17 +1,16 @@
 //! Pods as a table, or as one JSON object each.
 
-use serde::Serialize;
-
 use crate::{
     cli::table::aligned,
     engine::{
         phase::Start,
         time::Timestamp,
-        view::{ContainerView, PodView, SandboxView},
-        world::{container, sandbox},
+        view::{ContainerView, PodView},
+        world::container,
     },
     sink::{
-        jsonl, phase,
+        jsonl::{self, pod::state},
+        phase,
         text::{escaped, span},
         word,
     },
@@ -60,27 +59,6 @@ fn slowest(start: &Start) -> Option<String> {
     Some(format!("{} {}", phase::title(slowest), span(slowest.took())))
 }
 
-/// That of its newest sandbox.
-fn state(pod: &PodView) -> &'static str {
-    pod.sandboxes.last().map_or("no sandbox", |sandbox| sandbox_state(&sandbox.state))
-}
-
-fn sandbox_state(state: &sandbox::State) -> &'static str {
-    match state {
-        sandbox::State::Created => "created",
-        sandbox::State::Ready { .. } => "ready",
-        sandbox::State::Stopped { .. } => "stopped",
-    }
-}
-
-fn container_state(state: &container::State) -> &'static str {
-    match state {
-        container::State::Created => "created",
-        container::State::Running { .. } => "running",
-        container::State::Exited { .. } => "exited",
-    }
-}
-
 /// When its first process of those that run began: its files do not say when the pod itself did.
 fn began(pod: &PodView) -> Option<Timestamp> {
     let start = |it: &ContainerView| match it.state {
@@ -92,110 +70,10 @@ fn began(pod: &PodView) -> Option<Timestamp> {
     pod.containers.iter().filter_map(start).min()
 }
 
-#[derive(Serialize)]
-struct Pod<'a, S> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<&'a str>,
-    source: &'static str,
-    state: &'static str,
-    /// As in the event stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start: Option<S>,
-    sandboxes: Vec<Sandbox<'a>>,
-    containers: Vec<Container<'a>>,
-}
-
-#[derive(Serialize)]
-struct Sandbox<'a> {
-    id: &'a str,
-    state: &'static str,
-    host_network: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    netns: Option<Netns>,
-    addresses: Vec<Address<'a>>,
-}
-
-#[derive(Serialize)]
-struct Netns {
-    inode: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cookie: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Address<'a> {
-    address: String,
-    prefix: u8,
-    ifname: &'a str,
-}
-
-#[derive(Serialize)]
-struct Container<'a> {
-    id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-}
-
-/// With the names and forms of the event stream.
-pub(super) fn json(pods: &[PodView]) -> anyhow::Result<Vec<u8>> {
+pub(super) fn json(pods: &[PodView]) -> Vec<u8> {
     let mut lines = Vec::new();
-    for pod in pods {
-        serde_json::to_writer(&mut lines, &object(pod))?;
-        lines.push(b'\n');
-    }
-    Ok(lines)
-}
-
-fn object(pod: &PodView) -> impl Serialize {
-    Pod {
-        namespace: pod.namespace.as_deref(),
-        name: pod.name.as_deref(),
-        uid: pod.uid.as_ref().map(|uid| uid.as_str()),
-        source: word::name_source(pod.source),
-        state: state(pod),
-        start: pod.start.as_ref().map(jsonl::start),
-        sandboxes: pod.sandboxes.iter().map(sandbox_object).collect(),
-        containers: pod
-            .containers
-            .iter()
-            .map(|it| Container {
-                id: it.id.as_str(),
-                name: it.name.as_deref(),
-                state: container_state(&it.state),
-                pid: it.pid,
-            })
-            .collect(),
-    }
-}
-
-fn sandbox_object(sandbox: &SandboxView) -> Sandbox<'_> {
-    Sandbox {
-        id: sandbox.id.as_str(),
-        state: sandbox_state(&sandbox.state),
-        host_network: sandbox.host_network,
-        pid: sandbox.pid,
-        netns: sandbox
-            .netns
-            .map(|key| Netns { inode: key.inode, cookie: (key.cookie != 0).then(|| key.cookie.to_string()) }),
-        addresses: sandbox
-            .addresses
-            .iter()
-            .map(|it| Address {
-                address: it.address.address.to_string(),
-                prefix: it.address.prefix,
-                ifname: &it.ifname,
-            })
-            .collect(),
-    }
+    pods.iter().for_each(|pod| jsonl::pod(pod, &mut lines));
+    lines
 }
 
 #[cfg(test)]
@@ -302,7 +180,7 @@ default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/
 
     #[test]
     fn json_is_one_object_a_pod() {
-        let lines = String::from_utf8(json(&pods()).expect("JSON")).expect("JSON is UTF-8");
+        let lines = String::from_utf8(json(&pods())).expect("JSON is UTF-8");
         assert_eq!(
             lines.lines().nth(1),
             Some(concat!(

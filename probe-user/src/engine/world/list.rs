@@ -31,18 +31,6 @@ pub struct Gap {
     pub at: Timestamp,
 }
 
-const LISTS: [List; 9] = [
-    List::Processes,
-    List::Netns,
-    List::Addresses,
-    List::Cgroups,
-    List::Containers,
-    List::Pods,
-    List::CniCache,
-    List::Ipam,
-    List::Runtimes,
-];
-
 /// A node that loses records is busy: it is not made to list itself all the time as well.
 const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 /// A verdict is in no hurry: it waits for others that want a listing too.
@@ -154,7 +142,7 @@ impl World {
         *self.counts.lost.entry(what).or_default() += count;
         self.rows_gapped();
         self.losses_grow(m.at, count);
-        for list in LISTS {
+        for list in List::ALL {
             self.gaps.insert(list, m.at);
         }
         self.tell(m, Subject::default(), Wait::Nothing, What::Gap { what, count });

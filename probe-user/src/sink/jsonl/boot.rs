@@ -1,17 +1,26 @@
-//! Boots for programs: one JSON object a line, and one for the mean (docs/boot.md).
+//! Boots as objects, and one for the mean (docs/boot.md): as `sandprobe boot -o json` writes them.
 
 use serde::Serialize;
 
-use super::Row;
-use crate::engine::{
-    boot::{
-        Back, Kind, Mark, Ordered, Pod, Source,
-        average::{Average, average},
-        study::{COLUMNS, Close, NoOrder, Study, Zero},
+use crate::{
+    engine::{
+        boot::{
+            Back, Kind, Mark, Ordered, Pod, Recovery, Source,
+            average::{Average, average},
+            study::{COLUMNS, Close, NoOrder, Study, Zero},
+        },
+        time::Timestamp,
     },
-    time::Timestamp,
+    sink::recovery,
 };
-use crate::sink::recovery;
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    pub node: &'a str,
+    pub recovery: &'a Recovery,
+    pub study: &'a Study,
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,17 +132,32 @@ struct Mean {
     whole_ns: Option<String>,
 }
 
-pub(super) fn lines(rows: &[Row]) -> serde_json::Result<Vec<u8>> {
-    let Average { boots, columns, differences, whole } = average(rows.iter().map(|row| &row.study));
-    let mean =
-        Mean { boots, columns: Columns::of(columns), periods: Periods::of(differences), whole_ns: ns(whole) };
-    let rows = rows.iter().map(|row| Line::Boot(Box::new(boot(row))));
+/// One line a boot, and one for the mean.
+pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
+    let lines = rows.iter().map(|row| Line::Boot(Box::new(boot(row))));
     let mut bytes = Vec::new();
-    for line in rows.chain([Line::Average(Box::new(mean))]) {
+    for line in lines.chain([Line::Average(Box::new(mean(rows)))]) {
         serde_json::to_writer(&mut bytes, &line)?;
         bytes.push(b'\n');
     }
     Ok(bytes)
+}
+
+/// One boot, as a value to be put into another object.
+#[must_use]
+pub fn object<'a>(row: &Told<'a>) -> impl Serialize + use<'a> {
+    boot(row)
+}
+
+/// The mean of all that are whole, in the same way.
+#[must_use]
+pub fn average_of(rows: &[Told<'_>]) -> impl Serialize + use<> {
+    mean(rows)
+}
+
+fn mean(rows: &[Told<'_>]) -> Mean {
+    let Average { boots, columns, differences, whole } = average(rows.iter().map(|row| row.study));
+    Mean { boots, columns: Columns::of(columns), periods: Periods::of(differences), whole_ns: ns(whole) }
 }
 
 fn ns(ns: Option<i64>) -> Option<String> {
@@ -154,8 +178,8 @@ impl Periods {
     }
 }
 
-fn boot(row: &Row) -> Boot<'_> {
-    let study = &row.study;
+fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
+    let study = row.study;
     let boot = row.recovery.boot.as_ref();
     let (zero, no_order, order) = zero(study);
     let (close, missing) = match &study.close {
@@ -164,7 +188,7 @@ fn boot(row: &Row) -> Boot<'_> {
         Close::Open { missing, .. } => ("open", missing.as_deref()),
     };
     Boot {
-        node: &row.node,
+        node: row.node,
         boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
         kernel: boot.map(|boot| boot.kernel.as_str()).unwrap_or_default(),
         boot_wall_ns: ns(boot.map(|boot| boot.boot_wall_ns)),

@@ -1,0 +1,140 @@
+//! One connection: how long it may take, and how much of it is read.
+
+use std::{
+    convert::Infallible,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{self, Instant, Sleep},
+};
+
+use super::{
+    guard::{Guard, Peer},
+    house::House,
+    over,
+    reply::{Refusal, Reply},
+    route,
+};
+
+/// Longest head of a request, bytes; also what is kept of an answer that is not taken.
+const HEAD: usize = 16 << 10;
+/// Most headers of a request.
+const HEADERS: usize = 64;
+/// How long a head may take, from the connection or from the answer before: who has nothing to ask comes again later.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long an answer may take to be made.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long a client may take none of an answer.
+const STALL: Duration = Duration::from_secs(60);
+/// How long what is being answered at the end of the agent may still take.
+const LAST: Duration = Duration::from_millis(500);
+
+/// Serves until the client is done, a limit is passed, or the agent ends.
+pub(super) async fn serve(
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    house: Arc<House>,
+    guard: Arc<Guard>,
+    peer: Peer,
+) {
+    let mut end = house.end.clone();
+    let service = service_fn(|request: Request<Incoming>| {
+        let (house, guard) = (Arc::clone(&house), Arc::clone(&guard));
+        async move { Ok::<_, Infallible>(respond(&house, &guard, peer, &request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD)
+        .max_headers(HEADERS)
+        .serve_connection(TokioIo::new(Steady::new(io)), service);
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        // What went wrong is the client's affair.
+        _ = &mut served => {}
+        () = over(&mut end) => {
+            served.as_mut().graceful_shutdown();
+            time::timeout(LAST, served).await.ok();
+        }
+    }
+}
+
+async fn respond(
+    house: &Arc<House>,
+    guard: &Guard,
+    peer: Peer,
+    request: &Request<Incoming>,
+) -> Response<Reply> {
+    let answered = async {
+        let path = request.uri().path();
+        let route = route::check(request.method(), request.headers(), path)?;
+        guard.admits(peer, route, request.uri(), request.headers())?;
+        time::timeout(ANSWER_TIME, route::answer(house, route, request)).await.unwrap_or(Err(Refusal::Slow))
+    };
+    answered.await.unwrap_or_else(|refusal| refusal.response())
+}
+
+/// A stream that fails when it has taken nothing for too long.
+struct Steady<S> {
+    stream: S,
+    /// When a write that waits has waited too long.
+    due: Pin<Box<Sleep>>,
+    waits: bool,
+}
+
+impl<S> Steady<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, due: Box::pin(time::sleep(STALL)), waits: false }
+    }
+
+    fn bounded<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waits = false;
+            return polled;
+        }
+        if !self.waits {
+            self.waits = true;
+            self.due.as_mut().reset(Instant::now() + STALL);
+        }
+        self.due.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Steady<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, polled)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(context, polled)
+    }
+}

@@ -1,0 +1,146 @@
+//! Where the server listens: an address, and a socket in the file system for the commands of this machine.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    net::{SocketAddr, TcpListener},
+    os::unix::{
+        fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    process,
+};
+
+/// Why nothing can be listened to there.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    #[error("cannot listen on {address}: {why}; choose another with --listen")]
+    Address { address: SocketAddr, why: io::Error },
+    #[error("cannot listen on {path}: {why}; choose another with --socket", path = path.display())]
+    Socket { path: PathBuf, why: io::Error },
+    #[error("another sandprobe answers on {path}: end it, or choose another with --socket", path = path.display())]
+    Taken { path: PathBuf },
+    #[error("{path} is there and no socket: remove it, or choose another with --socket", path = path.display())]
+    Foreign { path: PathBuf },
+}
+
+/// Binds an address.
+pub fn address(address: SocketAddr) -> Result<TcpListener, DoorError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|why| DoorError::Address { address, why })
+}
+
+/// A bound socket; its file goes with it.
+#[derive(Debug)]
+pub struct Socket {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    /// Device and inode, by which it is known to be still this one.
+    file: (u64, u64),
+}
+
+impl Socket {
+    /// Puts it at `path`, for its owner alone, in the place of one to which nobody listens any more.
+    pub fn bind(path: &Path) -> Result<Self, DoorError> {
+        let failed = |why| DoorError::Socket { path: path.to_owned(), why };
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        }
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(DoorError::Foreign { path: path.to_owned() });
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                return Err(DoorError::Taken { path: path.to_owned() });
+            }
+            Ok(_) | Err(_) => {}
+        }
+        // It is never there with any other mode, and whoever asks has the old one or the new one.
+        let name = path.file_name().ok_or_else(|| failed(io::Error::other("it has no name")))?;
+        let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
+        let bind = || {
+            fs::remove_file(&new).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+            let listener = UnixListener::bind(&new)?;
+            let placed = listener.set_nonblocking(true).and_then(|()| {
+                fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+                let found = fs::symlink_metadata(&new)?;
+                fs::rename(&new, path)?;
+                Ok((found.dev(), found.ino()))
+            });
+            if placed.is_err() {
+                // It is this one's own, and of no use.
+                fs::remove_file(&new).ok();
+            }
+            placed.map(|file| (listener, file))
+        };
+        let (listener, file) = bind().map_err(failed)?;
+        Ok(Self { listener: Some(listener), path: path.to_owned(), file })
+    }
+
+    /// What to listen to; `None` once it was taken.
+    pub(super) fn take(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.file);
+        if is_ours {
+            // One that stays is replaced by the next agent.
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::{fs::PermissionsExt as _, net::UnixListener},
+        path::Path,
+    };
+
+    use super::{DoorError, Socket};
+
+    #[test]
+    fn a_socket_is_its_owner_s_alone_and_goes_with_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("run/sandprobe/x.sock");
+        let socket = Socket::bind(&path).expect("free");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
+        assert_eq!(fs::read_dir(path.parent().expect("a folder")).expect("a folder").count(), 1);
+        let again = Socket::bind(&path).expect_err("taken");
+        assert!(matches!(again, DoorError::Taken { .. }), "{again}");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dead_one_s_is_replaced_and_another_s_is_left() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("x.sock");
+        drop(UnixListener::bind(&path).expect("free"));
+        assert!(path.exists());
+        let socket = Socket::bind(&path).expect("nobody listens");
+        // Somebody has put another one in its place.
+        fs::remove_file(&path).expect("it is there");
+        let other = UnixListener::bind(&path).expect("free");
+        drop(socket);
+        assert!(path.exists());
+        drop(other);
+        fs::remove_file(&path).expect("it is there");
+        fs::write(&path, "precious").expect("a file");
+        assert!(matches!(Socket::bind(&path), Err(DoorError::Foreign { .. })));
+        assert_eq!(fs::read(&path).expect("it is there"), b"precious");
+    }
+}

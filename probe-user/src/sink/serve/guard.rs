@@ -1,0 +1,176 @@
+//! Who may ask.
+
+use std::{net::IpAddr, str::FromStr as _};
+
+use http::{HeaderMap, Uri, header, uri::Authority};
+
+use super::{reply::Refusal, route::Route};
+
+/// What is asked of those who come over the network.
+#[derive(Clone, Default)]
+pub struct Guard {
+    /// Who has it may ask.
+    pub token: Option<Token>,
+    /// Whether a certificate of the client authority is asked for; who has one may ask.
+    pub by_certificate: bool,
+    /// Only by names of this machine: a page of somebody's in a browser here must not reach the agent by a name that
+    /// its owner has pointed at this machine (DNS rebinding).
+    pub own_names_only: bool,
+}
+
+/// A secret, which is never shown.
+#[derive(Clone)]
+pub struct Token(Vec<u8>);
+
+/// How a client came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// By the socket, which only root can open.
+    Socket,
+    /// By the network.
+    Network { has_certificate: bool },
+}
+
+/// Shortest token: 16 bytes in base64 without padding are 22 characters, in hex 32.
+const SHORTEST: usize = 16;
+
+impl Token {
+    /// The file's contents; the error is what is wrong with them.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.len() < SHORTEST {
+            return Err(format!("a token has at least {SHORTEST} characters"));
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a token is one word of printable ASCII".to_owned());
+        }
+        Ok(Self(text.as_bytes().to_vec()))
+    }
+
+    /// Takes as long whichever byte differs.
+    fn is(&self, given: &[u8]) -> bool {
+        let differs =
+            self.0.iter().zip(given.iter()).fold(0, |differs, (one, other)| differs | (one ^ other));
+        std::hint::black_box(differs) == 0 && self.0.len() == given.len()
+    }
+}
+
+impl Guard {
+    pub(super) fn admits(
+        &self,
+        peer: Peer,
+        route: Route,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        let Peer::Network { has_certificate } = peer else { return Ok(()) };
+        if self.own_names_only && !is_own_name(uri, headers) {
+            return Err(Refusal::Host);
+        }
+        let is_asked = self.token.is_some() || self.by_certificate;
+        let has_token =
+            || self.token.as_ref().is_some_and(|token| bearer(headers).is_some_and(|it| token.is(it)));
+        if route.is_open() || !is_asked || (self.by_certificate && has_certificate) || has_token() {
+            return Ok(());
+        }
+        Err(Refusal::Stranger)
+    }
+}
+
+/// The token of an `Authorization` header (RFC 6750, section 2.1); the scheme's case does not matter.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// An address cannot be made to point elsewhere, and `localhost` is this machine's (RFC 6761, section 6.3).
+fn is_own_name(uri: &Uri, headers: &HeaderMap) -> bool {
+    let told = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let named = uri.authority().cloned().or_else(|| Authority::from_str(told?).ok());
+    // HTTP/1.0 asks without one, a browser never.
+    let Some(named) = named else { return told.is_none() };
+    let host = named.host();
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+
+    use super::{Guard, Peer, Refusal, Route, Token};
+
+    const STRANGER: Peer = Peer::Network { has_certificate: false };
+
+    fn headers(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).expect("a value"))])
+    }
+
+    fn asked(guard: &Guard, peer: Peer, route: Route, headers: &HeaderMap) -> Result<(), Refusal> {
+        guard.admits(peer, route, &Uri::from_static("/"), headers)
+    }
+
+    #[test]
+    fn a_token_lets_in_and_nothing_like_it_does() {
+        let token = Some(Token::new(" 0123456789abcdef\n").expect("a token"));
+        let guard = Guard { token, ..Guard::default() };
+        let ask = |value| asked(&guard, STRANGER, Route::Pods, &headers(header::AUTHORIZATION, value));
+        assert_eq!(ask("Bearer 0123456789abcdef"), Ok(()));
+        assert_eq!(ask("bearer 0123456789abcdef"), Ok(()));
+        for wrong in [
+            "Bearer 0123456789abcdeF",
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdef0",
+            "Bearer ",
+            "Bearer",
+            "Basic 0123456789abcdef",
+            "0123456789abcdef",
+            "",
+        ] {
+            assert_eq!(ask(wrong), Err(Refusal::Stranger), "{wrong:?}");
+        }
+        let none = HeaderMap::new();
+        assert_eq!(asked(&guard, STRANGER, Route::Metrics, &none), Err(Refusal::Stranger));
+        assert_eq!(asked(&guard, STRANGER, Route::Healthz, &none), Ok(()));
+        assert_eq!(asked(&guard, STRANGER, Route::Readyz, &none), Ok(()));
+        assert_eq!(asked(&guard, Peer::Socket, Route::Metrics, &none), Ok(()));
+        let certified = Peer::Network { has_certificate: true };
+        assert_eq!(asked(&guard, certified, Route::Pods, &none), Err(Refusal::Stranger), "nobody checked it");
+    }
+
+    #[test]
+    fn a_certificate_lets_in_where_one_is_asked_for() {
+        let guard = Guard { by_certificate: true, ..Guard::default() };
+        let none = HeaderMap::new();
+        assert_eq!(asked(&guard, Peer::Network { has_certificate: true }, Route::Pods, &none), Ok(()));
+        assert_eq!(asked(&guard, STRANGER, Route::Pods, &none), Err(Refusal::Stranger));
+        assert_eq!(asked(&guard, STRANGER, Route::Healthz, &none), Ok(()));
+    }
+
+    #[test]
+    fn a_token_is_a_long_word() {
+        for bad in ["", "short", "0123456789 abcdef", "0123456789abcdé", "0123456789abcdef\n0123456789abcdef"]
+        {
+            assert!(Token::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_own_names_reach_an_agent_that_asks_for_nothing() {
+        let guard = Guard { own_names_only: true, ..Guard::default() };
+        let ask = |host| asked(&guard, STRANGER, Route::Pods, &headers(header::HOST, host));
+        for own in ["localhost", "LocalHost:9477", "127.0.0.1:9477", "[::1]:9477", "10.0.0.7"] {
+            assert_eq!(ask(own), Ok(()), "{own}");
+        }
+        for other in
+            ["evil.example", "localhost.evil.example:9477", "127.0.0.1.evil.example", "", "a b", "[::1"]
+        {
+            assert_eq!(ask(other), Err(Refusal::Host), "{other:?}");
+        }
+        assert_eq!(asked(&guard, STRANGER, Route::Pods, &HeaderMap::new()), Ok(()));
+        let absolute = Uri::from_static("http://evil.example/v1/pods");
+        let told = headers(header::HOST, "localhost");
+        assert_eq!(guard.admits(STRANGER, Route::Pods, &absolute, &told), Err(Refusal::Host));
+    }
+}

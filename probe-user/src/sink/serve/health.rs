@@ -1,0 +1,206 @@
+//! How the agent does: whether it is ready, and what it says of itself.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::{
+    api::Head,
+    ask::Unanswered,
+    house::{Health, House, Known},
+    reply::{Reply, TEXT, whole},
+};
+use crate::{
+    engine::time::Timestamp,
+    sink::{doctor::Grade, wall::Rfc3339, word},
+};
+
+/// Losses of the last minute are still felt.
+const LATELY: Duration = Duration::from_secs(60);
+
+/// Whether all is seen that is to be seen; if not, why, a line each.
+pub(super) struct Readiness {
+    known: std::sync::Arc<Known<Health>>,
+    pub(super) reasons: Vec<String>,
+}
+
+pub(super) async fn readiness(house: &House) -> Result<Readiness, Unanswered> {
+    let known = house.health.get().await?;
+    let reasons = reasons(house, &known);
+    Ok(Readiness { known, reasons })
+}
+
+fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for signal in house.report.signals.iter().filter(|signal| signal.grade == Grade::Cannot) {
+        reasons.push(format!("{} is not seen: no hook for it is attached", signal.signal));
+    }
+    if !known.it.has_listed {
+        reasons.push("what was on the node at the start has not all been read yet".to_owned());
+    }
+    if house.ring.lost_at().is_some_and(|at| known.now < at + LATELY) {
+        reasons.push("records were lost in the last minute".to_owned());
+    }
+    reasons
+}
+
+pub(super) fn response(readiness: &Readiness) -> Response<Reply> {
+    if readiness.reasons.is_empty() {
+        return whole(StatusCode::OK, TEXT, "ok\n");
+    }
+    let text: String = readiness.reasons.iter().map(|reason| format!("{reason}\n")).collect();
+    whole(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+}
+
+#[derive(Serialize)]
+struct Doctor<'a, R> {
+    #[serde(flatten)]
+    head: Head<'a>,
+    #[serde(flatten)]
+    report: R,
+    agent: Agent<'a>,
+}
+
+#[derive(Serialize)]
+struct Agent<'a> {
+    instance: &'a str,
+    pid: u32,
+    kernel: &'a str,
+    since: String,
+    ready: bool,
+    reasons: &'a [String],
+    backfill_complete: bool,
+    /// The latest event's.
+    seq: u64,
+    late: String,
+    /// By where.
+    losses: BTreeMap<&'static str, String>,
+    capabilities: Vec<String>,
+    cost: Cost,
+}
+
+/// What the agent itself takes.
+#[derive(Serialize)]
+struct Cost {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_ns: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rss_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<u32>,
+}
+
+pub(super) fn doctor<'a>(house: &'a House, readiness: &'a Readiness) -> impl Serialize + use<'a> {
+    let known = &*readiness.known;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let counts = &known.it.counts;
+    let wall = |at: Timestamp| Rfc3339(known.label.wall_ns(at)).to_string();
+    Doctor {
+        head: Head::of(known),
+        report: house.report.object(),
+        agent: Agent {
+            instance: &house.instance,
+            pid: std::process::id(),
+            kernel: &house.header.kernel,
+            since: wall(house.since),
+            ready: readiness.reasons.is_empty(),
+            reasons: &readiness.reasons,
+            backfill_complete: known.it.has_listed,
+            seq: house.ring.newest(),
+            late: counts.late.to_string(),
+            losses: counts.lost.iter().map(|(what, count)| (word::loss(*what), count.to_string())).collect(),
+            capabilities: capabilities(&status),
+            cost: Cost {
+                cpu_ns: cpu_ns().map(|it| it.to_string()),
+                rss_bytes: field(&status, "VmRSS:").and_then(kilobytes).map(|it| it.to_string()),
+                threads: field(&status, "Threads:").and_then(|text| text.parse().ok()),
+            },
+        },
+    }
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn kilobytes(text: &str) -> Option<u64> {
+    text.strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|count| count << 10)
+}
+
+/// The run time of all its threads (`/proc/PID/schedstat` has one thread's alone).
+fn cpu_ns() -> Option<u128> {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).ok()?;
+    let span = |time: nix::sys::time::TimeVal| {
+        let micros = i128::from(time.tv_sec()) * 1_000_000 + i128::from(time.tv_usec());
+        u128::try_from(micros * 1000).unwrap_or(0)
+    };
+    Some(span(usage.user_time()) + span(usage.system_time()))
+}
+
+/// Those in effect, by the names of capabilities(7); one that is too new for this list, by its number.
+fn capabilities(status: &str) -> Vec<String> {
+    let mask = field(status, "CapEff:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    let name = |bit: usize| NAMES.get(bit).map_or_else(|| bit.to_string(), |name| (*name).to_owned());
+    (0..64).filter(|bit| mask & (1 << bit) != 0).map(name).collect()
+}
+
+/// By number (`include/uapi/linux/capability.h`).
+const NAMES: [&str; 41] = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{capabilities, field, kilobytes};
+
+    #[test]
+    fn a_process_s_status_is_read() {
+        let status = "Name:\tx\nVmRSS:\t   1234 kB\nThreads:\t5\nCapEff:\t000001c000201000\n";
+        assert_eq!(field(status, "VmRSS:").and_then(kilobytes), Some(1234 << 10));
+        let all = ["net_admin", "sys_admin", "perfmon", "bpf", "checkpoint_restore"];
+        assert_eq!(capabilities(status), all);
+        assert_eq!(capabilities(""), [""; 0]);
+        assert_eq!(capabilities("CapEff:\t8000000000000000\n"), ["63"]);
+    }
+}

@@ -1,0 +1,160 @@
+//! What stands behind the question mark: each parameter by name, none that is not known.
+
+use super::reply::Refusal;
+use crate::{
+    engine::finding::{Finding, Stage},
+    sink::{filter::Filter, select::is_of, word},
+};
+
+/// The names and values of a query, in their order.
+pub(super) struct Query(Vec<(String, String)>);
+
+/// Longest number of parameters.
+const MOST: usize = 64;
+
+impl Query {
+    /// Any name but `known` is an error: a mistyped one would give something else than was asked for.
+    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Refusal> {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        let pairs: Vec<(String, String)> = pairs.into_owned().take(MOST + 1).collect();
+        if pairs.len() > MOST {
+            return Err(Refusal::Parameter(format!("there are more than {MOST} parameters")));
+        }
+        match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            None => Ok(Self(pairs)),
+            Some((name, _)) if known.is_empty() => {
+                Err(Refusal::Parameter(format!("there is no parameter {name:?}: this takes none")))
+            }
+            Some((name, _)) => Err(Refusal::Parameter(format!(
+                "there is no parameter {name:?}: there are {}",
+                known.join(", ")
+            ))),
+        }
+    }
+
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        self.0.iter().filter(|(it, _)| it == name).map(|(_, value)| value.clone()).collect()
+    }
+
+    pub(super) fn one(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let mut all = self.all(name);
+        match all.len() {
+            0 | 1 => Ok(all.pop()),
+            _ => Err(Refusal::Parameter(format!("{name} is given more than once"))),
+        }
+    }
+
+    /// One of a few words; the first if it is not given.
+    fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, Refusal> {
+        let given = self.one(name)?;
+        let found = match &given {
+            Some(given) => words.iter().find(|word| *word == given),
+            None => words.first(),
+        };
+        found.copied().ok_or_else(|| wrong(name, given.as_deref().unwrap_or_default(), words))
+    }
+
+    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, Refusal> {
+        let words = if default { ["true", "false"] } else { ["false", "true"] };
+        Ok(self.word(name, &words)? == "true")
+    }
+
+    /// Of the names that are known, all that are given.
+    fn words(&self, name: &str, words: &[&'static str]) -> Result<Vec<String>, Refusal> {
+        let given = self.all(name);
+        match given.iter().find(|it| !words.contains(&it.as_str())) {
+            None => Ok(given),
+            Some(strange) => Err(wrong(name, strange, words)),
+        }
+    }
+
+    /// Which events are meant; the same as `sandprobe watch` has.
+    pub(super) fn filter(&self) -> Result<Filter, Refusal> {
+        Ok(Filter {
+            namespaces: self.all("namespace"),
+            pods: self.all("pod"),
+            containers: self.all("container"),
+            events: self.words("event", &word::EVENTS)?,
+        })
+    }
+}
+
+fn wrong(name: &str, given: &str, words: &[&str]) -> Refusal {
+    Refusal::Parameter(format!("{name} cannot be {given:?}: it is one of {}", words.join(", ")))
+}
+
+/// Which findings are meant.
+#[derive(Debug)]
+pub(super) struct Findings {
+    all: bool,
+    kinds: Vec<String>,
+    namespaces: Vec<String>,
+    pods: Vec<String>,
+}
+
+impl Findings {
+    pub(super) const NAMES: [&str; 4] = ["state", "kind", "namespace", "pod"];
+
+    pub(super) fn of(query: &Query) -> Result<Self, Refusal> {
+        Ok(Self {
+            all: query.word("state", &["open", "all"])? == "all",
+            kinds: query.words("kind", &word::KINDS)?,
+            namespaces: query.all("namespace"),
+            pods: query.all("pod"),
+        })
+    }
+
+    pub(super) fn keeps(&self, finding: &Finding) -> bool {
+        let kind = finding.kind.name();
+        let namespace = finding.pod.as_ref().and_then(|pod| pod.namespace.as_deref());
+        let has = |names: &[String], name: Option<&str>| {
+            names.is_empty() || name.is_some_and(|name| names.iter().any(|it| it == name))
+        };
+        (self.all || finding.stage != Stage::Closed)
+            && has(&self.kinds, Some(kind))
+            && has(&self.namespaces, namespace)
+            && (self.pods.is_empty() || self.pods.iter().any(|asked| is_of(finding, asked)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Findings, Query, Refusal};
+
+    fn parse(text: &str) -> Result<Query, Refusal> {
+        Query::parse(Some(text), &["namespace", "pod", "container", "event", "state", "kind", "since"])
+    }
+
+    fn why<T>(result: Result<T, Refusal>) -> String {
+        match result {
+            Err(Refusal::Parameter(why)) => why,
+            Err(other) => format!("{other:?}"),
+            Ok(_) => String::new(),
+        }
+    }
+
+    #[test]
+    fn names_and_values_are_decoded() {
+        let query = parse("pod=a%2Fb&pod=c+d&namespace=%C3%A9").expect("a query");
+        assert_eq!(query.all("pod"), ["a/b", "c d"]);
+        assert_eq!(query.one("namespace").expect("one"), Some("é".to_owned()));
+        assert_eq!(query.filter().expect("a filter").pods, ["a/b", "c d"]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        assert!(why(parse("pods=x")).contains("no parameter \"pods\": there are namespace, pod"));
+        assert!(why(Query::parse(Some("x"), &[])).contains("takes none"));
+        assert!(why(parse("since=1&since=2").expect("a query").one("since")).contains("more than once"));
+        assert!(
+            why(parse("event=pod.born").expect("a query").filter()).contains("event cannot be \"pod.born\"")
+        );
+        assert!(why(parse("event=").expect("a query").filter()).contains("event cannot be \"\""));
+        assert!(
+            why(Findings::of(&parse("state=closed").expect("a query"))).contains("it is one of open, all")
+        );
+        assert!(why(Findings::of(&parse("kind=leak").expect("a query"))).contains("leaked_address"));
+        let many = "pod=x&".repeat(65);
+        assert!(why(parse(&many)).contains("more than 64"));
+    }
+}

@@ -1,0 +1,172 @@
+//! What goes back to a client: a whole page, or a stream.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::ask::Unanswered;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Everything comes from the agent itself; nothing may be framed, sniffed or kept.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// `None` once it was taken.
+    Whole(Option<Bytes>),
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::Stream(chunks) => chunks.poll_recv(context),
+        };
+        next.map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |it| it.len() as u64)),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Why a request is not answered as it wishes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// A parameter, and what is wrong with it.
+    Parameter(String),
+    Nothing,
+    NoFinding(String),
+    Method,
+    Body,
+    Host,
+    Stranger,
+    Full,
+    Unanswered,
+    Slow,
+}
+
+impl From<Unanswered> for Refusal {
+    fn from(_: Unanswered) -> Self {
+        Self::Unanswered
+    }
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    error: &'a str,
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Parameter(_) => StatusCode::BAD_REQUEST,
+            Self::Nothing | Self::NoFinding(_) => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Host => StatusCode::MISDIRECTED_REQUEST,
+            Self::Stranger => StatusCode::UNAUTHORIZED,
+            Self::Full | Self::Unanswered | Self::Slow => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Parameter(why) => why.clone(),
+            Self::Nothing => "there is nothing at this path: see /v1/openapi.json".to_owned(),
+            Self::NoFinding(key) => format!("no finding has the key {key:?}: see /v1/findings?state=all"),
+            Self::Method => "only GET and HEAD are answered: nothing can be changed here".to_owned(),
+            Self::Body => "a request has no body here".to_owned(),
+            Self::Host => {
+                "asked for by a name that is not this machine's: use localhost or its address".to_owned()
+            }
+            Self::Stranger => {
+                "this needs the token (Authorization: Bearer TOKEN) or a certificate of the client authority"
+                    .to_owned()
+            }
+            Self::Full => "too many follow the events already: end one of those".to_owned(),
+            Self::Unanswered => Unanswered.to_string(),
+            Self::Slow => "this took too long: ask again".to_owned(),
+        }
+    }
+
+    pub(super) fn response(&self) -> Response<Reply> {
+        let mut body = serde_json::to_vec(&Error { error: &self.text() }).unwrap_or_default();
+        body.push(b'\n');
+        let mut response = whole(self.status(), JSON, body);
+        let headers = response.headers_mut();
+        match self {
+            Self::Method => {
+                headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            }
+            Self::Stranger => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            // What follows the head would be taken for the next request.
+            Self::Body => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Reply> {
+    with_headers(status, kind, Reply::Whole(Some(body.into())))
+}
+
+pub(super) fn stream(kind: &'static str, chunks: mpsc::Receiver<Bytes>) -> Response<Reply> {
+    with_headers(StatusCode::OK, kind, Reply::Stream(chunks))
+}
+
+pub(super) fn json(value: &impl Serialize) -> Response<Reply> {
+    // Neither fails: the keys are strings, and a vector takes all.
+    let mut body = serde_json::to_vec(value).unwrap_or_default();
+    body.push(b'\n');
+    whole(StatusCode::OK, JSON, body)
+}
+
+fn with_headers(status: StatusCode, kind: &'static str, body: Reply) -> Response<Reply> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

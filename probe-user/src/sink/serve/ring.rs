@@ -1,0 +1,262 @@
+//! The latest events, for whoever follows them: each client has a place in the ring and nothing else, so that a slow one
+//! costs nobody anything. What has left the ring is missed, and who comes for it is told how much that was.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    engine::{
+        change::{Change, What},
+        fact::Loss,
+        time::Timestamp,
+    },
+    sink::{
+        Label, Listener, Sink as _,
+        filter::{Filter, Marks},
+        jsonl::Jsonl,
+    },
+};
+
+/// So much is kept: a quarter of an hour of a busy node.
+const COUNT: usize = 8192;
+const BYTES: usize = 4 << 20;
+/// What an event takes beside its line.
+const BESIDE: usize = 200;
+
+#[derive(Debug)]
+pub struct Ring {
+    kept: Mutex<Kept>,
+    news: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// The number of the latest event, 0 before the first.
+    newest: u64,
+    /// When records of the pods' life were last lost.
+    lost_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) seq: u64,
+    /// With its end of line.
+    pub(super) line: Vec<u8>,
+    event: &'static str,
+    is_everyone_s: bool,
+    namespace: Option<Box<str>>,
+    pod: Option<Box<str>>,
+    container: Option<Box<str>>,
+}
+
+/// What comes behind a place in the ring.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// Events that have left the ring before anybody at that place could have them.
+    pub(super) missed: u64,
+    pub(super) events: Vec<Arc<Event>>,
+    /// The place behind them.
+    pub(super) place: u64,
+}
+
+impl Event {
+    fn of(change: &Change, label: &Label) -> Self {
+        let mut line = Vec::new();
+        Jsonl.tell(change, label, &mut line);
+        let marks = Marks::of(change);
+        Self {
+            seq: change.seq,
+            line,
+            event: change.what.name(),
+            is_everyone_s: marks.is_everyone_s,
+            namespace: marks.namespace.map(Box::from),
+            pod: marks.pod.map(Box::from),
+            container: marks.container.map(Box::from),
+        }
+    }
+
+    fn marks(&self) -> Marks<'_> {
+        Marks {
+            event: self.event,
+            is_everyone_s: self.is_everyone_s,
+            namespace: self.namespace.as_deref(),
+            pod: self.pod.as_deref(),
+            container: self.container.as_deref(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.line.len() + BESIDE
+    }
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), news: watch::Sender::new(0) }
+    }
+}
+
+impl Ring {
+    /// Changes when there is another event.
+    pub(super) fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    pub(super) fn newest(&self) -> u64 {
+        self.kept().newest
+    }
+
+    /// When records of the pods' life were last lost.
+    pub(super) fn lost_at(&self) -> Option<Timestamp> {
+        self.kept().lost_at
+    }
+
+    /// The events behind `place` that `filter` keeps, as long as they are not more than about so many bytes.
+    pub(super) fn after(&self, place: u64, filter: &Filter, bytes: usize) -> Next {
+        let kept = self.kept();
+        let oldest = kept.events.front().map_or(kept.newest + 1, |event| event.seq);
+        let missed = oldest.saturating_sub(place.saturating_add(1));
+        let mut next = Next { missed, events: Vec::new(), place: place.max(oldest.saturating_sub(1)) };
+        let mut taken = 0;
+        // Numbers follow each other: where one stands is known.
+        let skip = usize::try_from((next.place + 1).saturating_sub(oldest)).unwrap_or(usize::MAX);
+        for event in kept.events.range(skip.min(kept.events.len())..) {
+            if taken >= bytes {
+                break;
+            }
+            next.place = event.seq;
+            if filter.matches(&event.marks()) {
+                taken += event.line.len();
+                next.events.push(Arc::clone(event));
+            }
+        }
+        next
+    }
+
+    fn push(&self, event: Event, lost_at: Option<Timestamp>) {
+        let newest = event.seq;
+        let mut kept = self.kept();
+        kept.newest = newest;
+        kept.lost_at = lost_at.or(kept.lost_at);
+        kept.bytes += event.size();
+        kept.events.push_back(Arc::new(event));
+        while kept.events.len() > COUNT || kept.bytes > BYTES {
+            let Some(oldest) = kept.events.pop_front() else { break };
+            kept.bytes -= oldest.size();
+        }
+        drop(kept);
+        self.news.send_replace(newest);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Who holds it only moves things about.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener for Arc<Ring> {
+    fn hear(&mut self, change: &Change, label: &Label) {
+        let lost_at = match &change.what {
+            What::Gap { what, .. } => is_grave(*what).then_some(change.at),
+            _ => None,
+        };
+        self.push(Event::of(change, label), lost_at);
+    }
+}
+
+/// Whether it can be of what happens to pods. Programs started in containers can fill the other ring at will, and runs
+/// that the kernel skips are mostly of nothing.
+fn is_grave(what: Loss) -> bool {
+    match what {
+        Loss::LifecycleRing | Loss::NetlinkSocket | Loss::Record | Loss::Channel => true,
+        Loss::BulkRing | Loss::SkippedRun => false,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{Arc, BYTES, COUNT, Change, Filter, Label, Listener as _, Loss, Ring, Timestamp, What};
+    use crate::engine::{
+        change::{Context, PodRef},
+        fact::Origin,
+    };
+
+    pub(in crate::sink::serve) fn label() -> Label {
+        Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 }
+    }
+
+    pub(in crate::sink::serve) fn change(seq: u64, pod: &str, what: What) -> Change {
+        let pod = PodRef { name: Some(pod.to_owned()), ..PodRef::default() };
+        let context = Context { pod: Some(pod), ..Context::default() };
+        Change { seq, at: Timestamp(seq), origin: Origin::Kernel, late: false, context, what }
+    }
+
+    pub(in crate::sink::serve) fn ring(count: u64) -> Arc<Ring> {
+        let mut ring = Arc::new(Ring::default());
+        for seq in 1..=count {
+            let pod = if seq % 2 == 0 { "even" } else { "odd" };
+            ring.hear(&change(seq, pod, What::CgroupEmptied), &label());
+        }
+        ring
+    }
+
+    #[test]
+    fn who_comes_back_in_time_misses_nothing() {
+        let ring = ring(10);
+        let next = ring.after(4, &Filter::default(), usize::MAX);
+        assert_eq!(next.missed, 0);
+        assert_eq!(next.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [5, 6, 7, 8, 9, 10]);
+        assert_eq!(next.place, 10);
+        let none = ring.after(10, &Filter::default(), usize::MAX);
+        assert_eq!((none.missed, none.events.len(), none.place), (0, 0, 10));
+    }
+
+    #[test]
+    fn who_comes_too_late_is_told_how_much_is_missing() {
+        let count = u64::try_from(COUNT).expect("few");
+        let ring = ring(count + 7);
+        let next = ring.after(3, &Filter::default(), 1);
+        assert_eq!((next.missed, next.events.len(), next.place), (4, 1, 8));
+        assert_eq!(ring.after(0, &Filter::default(), 1).missed, 7);
+        assert_eq!(ring.after(7, &Filter::default(), 1).missed, 0);
+    }
+
+    #[test]
+    fn what_is_passed_over_counts_as_had() {
+        let filter = Filter { pods: vec!["even".to_owned()], ..Filter::default() };
+        let next = ring(9).after(0, &filter, usize::MAX);
+        assert_eq!(next.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [2, 4, 6, 8]);
+        assert_eq!((next.missed, next.place), (0, 9));
+    }
+
+    #[test]
+    fn it_is_bounded_by_bytes_too() {
+        let mut ring = Arc::new(Ring::default());
+        let long = "x".repeat(64 << 10);
+        for seq in 1..=200 {
+            ring.hear(&change(seq, &long, What::CgroupEmptied), &label());
+        }
+        let kept = ring.kept();
+        assert!(kept.bytes <= BYTES && kept.events.len() < 100, "{} bytes", kept.bytes);
+        assert_eq!(kept.bytes, kept.events.iter().map(|event| event.size()).sum::<usize>());
+    }
+
+    #[test]
+    fn only_losses_that_can_be_of_pods_are_remembered() {
+        let mut ring = ring(1);
+        let mut lose = |seq, what| ring.hear(&change(seq, "x", What::Gap { what, count: 1 }), &label());
+        lose(2, Loss::BulkRing);
+        lose(3, Loss::SkippedRun);
+        assert_eq!(ring.lost_at(), None);
+        let mut lose = |seq, what| ring.hear(&change(seq, "x", What::Gap { what, count: 1 }), &label());
+        lose(4, Loss::LifecycleRing);
+        lose(5, Loss::BulkRing);
+        assert_eq!(ring.lost_at(), Some(Timestamp(4)));
+    }
+}

@@ -1,0 +1,197 @@
+//! Events as they come, to one client: from its place in the ring on, in chunks of which the next is made when the one
+//! before was taken.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::body::Bytes;
+use serde::Serialize;
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    over,
+    ring::{Next, Ring},
+};
+use crate::sink::{filter::Filter, jsonl::SCHEMA};
+
+/// Longest chunk, beside its last event.
+const CHUNK: usize = 16 << 10;
+/// A stream in which nothing happens shows that it is alive.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// How each record is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// One JSON object a line.
+    Lines,
+    /// Server-sent events (HTML Living Standard, section 9.2): the record as data, its place as id.
+    SentEvents,
+}
+
+/// Where a client wants to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Since {
+    /// With what comes from now on.
+    Now,
+    /// Behind this event of this run, if it names the run.
+    Event { instance: Option<String>, seq: u64 },
+}
+
+impl Since {
+    /// `SEQ`, or `INSTANCE:SEQ` as a stream gives it.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (instance, seq) = match text.rsplit_once(':') {
+            Some((instance, seq)) => (Some(instance.to_owned()), seq),
+            None => (None, text),
+        };
+        Some(Self::Event { instance, seq: seq.parse().ok()? })
+    }
+}
+
+/// A word of the stream about itself, among the events.
+#[derive(Serialize)]
+struct Record<'a> {
+    schema: u32,
+    node: &'a str,
+    boot_id: &'a str,
+    event: &'static str,
+    stream: About<'a>,
+}
+
+#[derive(Serialize)]
+struct About<'a> {
+    instance: &'a str,
+    /// Where the client stands now: to be given as `since` when it comes back.
+    since: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+    /// As a decimal string; of another run it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<String>,
+}
+
+/// Whose events they are.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) ring: Arc<Ring>,
+    pub(super) instance: String,
+    pub(super) node: String,
+    pub(super) boot_id: String,
+}
+
+/// One client's wishes.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) since: Since,
+    pub(super) filter: Filter,
+    pub(super) form: Form,
+    /// Whether to go on with what comes later.
+    pub(super) follow: bool,
+}
+
+/// Why events are missing.
+const OTHER_RUN: &str = "other_run";
+const LATE: &str = "late";
+const SLOW: &str = "slow";
+
+/// Sends chunks until the client is gone, or the server ends, or nothing more is wanted.
+pub(super) async fn run(
+    source: Source,
+    wish: Wish,
+    chunks: mpsc::Sender<Bytes>,
+    mut end: watch::Receiver<bool>,
+    _room: OwnedSemaphorePermit,
+) {
+    let mut news = source.ring.news();
+    let newest = source.ring.newest();
+    let mut chunk = Vec::new();
+    let (mut place, other) = match &wish.since {
+        Since::Now => (newest, false),
+        Since::Event { instance: Some(instance), .. } if *instance != source.instance => (0, true),
+        // A number that was not given yet is of another run too.
+        Since::Event { seq, .. } if *seq > newest => (0, true),
+        Since::Event { seq, .. } => (*seq, false),
+    };
+    source.say("stream.opened", place, None, wish.form, &mut chunk);
+    if other {
+        source.say("stream.missed", place, Some((OTHER_RUN, None)), wish.form, &mut chunk);
+    }
+    let mut why = LATE;
+    let mut alive = Instant::now() + ALIVE;
+    loop {
+        news.mark_unchanged();
+        let Next { missed, events, place: next } = source.ring.after(place, &wish.filter, CHUNK);
+        // Of another run it was said already that nobody knows how much is missing.
+        if missed > 0 && !(other && place == 0) {
+            let first = place + missed;
+            source.say("stream.missed", first, Some((why, Some(missed))), wish.form, &mut chunk);
+        }
+        let had_all = next == place;
+        place = next;
+        for event in &events {
+            source.write(event.seq, &event.line, wish.form, &mut chunk);
+        }
+        // From here on it is this client that did not keep up.
+        why = SLOW;
+        if !chunk.is_empty() {
+            let room = tokio::select! {
+                room = chunks.reserve() => room,
+                () = over(&mut end) => return,
+            };
+            let Ok(room) = room else { return };
+            room.send(Bytes::from(std::mem::take(&mut chunk)));
+            alive = Instant::now() + ALIVE;
+        }
+        if !had_all {
+            continue;
+        }
+        if !wish.follow {
+            return;
+        }
+        tokio::select! {
+            // What was told last goes out before the end.
+            biased;
+            _ = news.changed() => {}
+            () = sleep_until(alive) => source.say("stream.alive", place, None, wish.form, &mut chunk),
+            () = chunks.closed() => return,
+            () = over(&mut end) => return,
+        }
+    }
+}
+
+impl Source {
+    fn write(&self, seq: u64, line: &[u8], form: Form, out: &mut Vec<u8>) {
+        match form {
+            Form::Lines => out.extend_from_slice(line),
+            Form::SentEvents => {
+                out.extend_from_slice(format!("id: {}:{seq}\ndata: ", self.instance).as_bytes());
+                out.extend_from_slice(line);
+                out.push(b'\n');
+            }
+        }
+    }
+
+    fn say(
+        &self,
+        event: &'static str,
+        place: u64,
+        missing: Option<(&'static str, Option<u64>)>,
+        form: Form,
+        out: &mut Vec<u8>,
+    ) {
+        let (why, missed) = missing.unzip();
+        let stream = About {
+            instance: &self.instance,
+            since: format!("{}:{place}", self.instance),
+            why,
+            missed: missed.flatten().map(|it| it.to_string()),
+        };
+        let record = Record { schema: SCHEMA, node: &self.node, boot_id: &self.boot_id, event, stream };
+        // Neither fails: the keys are strings, and a vector takes all.
+        let mut line = serde_json::to_vec(&record).unwrap_or_default();
+        line.push(b'\n');
+        self.write(place, &line, form, out);
+    }
+}
