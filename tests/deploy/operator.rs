@@ -28,6 +28,7 @@ object!(PrometheusRule, PrometheusRuleSpec);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PodMonitorSpec {
+    job_label: String,
     selector: LabelSelector,
     pod_metrics_endpoints: Vec<Endpoint>,
 }
@@ -35,6 +36,7 @@ struct PodMonitorSpec {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ServiceMonitorSpec {
+    job_label: String,
     selector: LabelSelector,
     endpoints: Vec<Endpoint>,
 }

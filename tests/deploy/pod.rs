@@ -43,7 +43,7 @@ fn it_is_not_privileged() -> Result<()> {
     ensure!(context.run_as_user == Some(0), "files of the node are root's");
     let capabilities = context.capabilities.context("capabilities")?;
     ensure!(capabilities.drop == Some(vec!["ALL".to_owned()]), "it keeps what the runtime gives");
-    let held = ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_RESOURCE", "SYS_ADMIN"];
+    let held = ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_RESOURCE"];
     ensure!(capabilities.add == Some(held.map(str::to_owned).to_vec()), "{:?}", capabilities.add);
     let seccomp = context.seccomp_profile.context("a seccomp profile")?;
     ensure!(seccomp.type_ == "RuntimeDefault", "{}", seccomp.type_);

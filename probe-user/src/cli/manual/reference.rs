@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Parser};
 
 use super::{super::Cli, Page, pages};
 
@@ -244,4 +244,18 @@ fn the_readme_has_every_command() {
 fn flags_are_found_whole() {
     let found = flags_in("`--leak-grace TIME`, x--y, ---, (--all), |---|, --event=x, `--`");
     assert_eq!(found, ["--all", "--event", "--leak-grace"].map(str::to_owned).into());
+}
+
+fn is_understood(arguments: Vec<&str>) {
+    let typed = arguments.join(" ");
+    if let Err(error) = Cli::try_parse_from([super::NAME].into_iter().chain(arguments)) {
+        panic!("{typed}: {error}");
+    }
+}
+
+#[test]
+fn the_unit_s_command_is_understood() {
+    let unit = fs::read_to_string(root().join("deploy/systemd/sandprobe.service")).expect("the unit");
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/sandprobe "));
+    is_understood(command.expect("its command").split(' ').collect());
 }
