@@ -4,6 +4,7 @@
 
 #[path = "../replay/picture/given.rs"]
 mod given;
+mod live;
 mod look;
 mod perfetto;
 mod picture;

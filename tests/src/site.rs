@@ -39,6 +39,8 @@ pub enum Body {
     Whole(Vec<u8>),
     /// Writes for as long as it likes; the connection's end is its own.
     Stream(Box<Writes>),
+    /// The connection ends without a word.
+    HangUp,
 }
 
 /// What goes on writing to who asked.
@@ -100,6 +102,9 @@ fn exchange(stream: TcpStream, answer: &dyn Fn(&Request) -> Answer) -> io::Resul
     let mut reader = BufReader::new(stream.try_clone()?);
     let Some(request) = read(&mut reader)? else { return Ok(()) };
     let answer = answer(&request);
+    if matches!(answer.body, Body::HangUp) {
+        return Ok(());
+    }
     let mut head =
         format!("HTTP/1.1 {} .\r\nConnection: close\r\nCache-Control: no-store\r\n", answer.status);
     for (name, value) in &answer.headers {
@@ -116,6 +121,7 @@ fn exchange(stream: TcpStream, answer: &dyn Fn(&Request) -> Answer) -> io::Resul
             stream.write_all((head + "\r\n").as_bytes())?;
             write(&mut stream)
         }
+        Body::HangUp => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     api,
     health::{self, readiness},
     house::House,
-    page::{File, INDEX, SCRIPT, STYLE},
+    page::{FILES, File},
     query::{Findings, Query},
     reply::{Refusal, Reply, TEXT, json, stream, whole},
     stream::{Form, Since, Source, Wish, run},
@@ -22,9 +22,8 @@ use crate::sink::metrics::TEXT_FORMAT;
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    Index,
-    Script,
-    Style,
+    /// A file of the page.
+    Page(File),
     Healthz,
     Readyz,
     Metrics,
@@ -40,12 +39,8 @@ pub(super) enum Route {
     OpenApi,
 }
 
-/// Each path; what stands in braces is any text.
-pub(super) const ROUTES: [(&str, Route); 17] = [
-    ("/", Route::Index),
-    ("/index.html", Route::Index),
-    ("/app.js", Route::Script),
-    ("/style.css", Route::Style),
+/// Each path but those of the page; what stands in braces is any text.
+pub(super) const ROUTES: [(&str, Route); 13] = [
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
     ("/metrics", Route::Metrics),
@@ -69,14 +64,17 @@ const OPENAPI: &str = include_str!("openapi.json");
 impl Route {
     pub(super) fn of(path: &str) -> Option<Self> {
         let known = ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
+        let file = || FILES.iter().find(|(known, _)| *known == path).map(|(_, file)| Self::Page(*file));
         // A key may have slashes in it.
-        known.or_else(|| path.strip_prefix(FINDINGS).filter(|key| !key.is_empty()).map(|_| Self::Finding))
+        known
+            .or_else(file)
+            .or_else(|| path.strip_prefix(FINDINGS).filter(|key| !key.is_empty()).map(|_| Self::Finding))
     }
 
     /// Whether who has neither token nor certificate may have it: what a kubelet asks, and the page without its contents.
     pub(super) fn is_open(self) -> bool {
         match self {
-            Self::Index | Self::Script | Self::Style | Self::Healthz | Self::Readyz => true,
+            Self::Page(_) | Self::Healthz | Self::Readyz => true,
             Self::Metrics
             | Self::Findings
             | Self::Finding
@@ -116,9 +114,7 @@ pub(super) async fn answer<B: Body>(
         query(&[])?;
     }
     Ok(match route {
-        Route::Index => file(INDEX),
-        Route::Script => file(SCRIPT),
-        Route::Style => file(STYLE),
+        Route::Page(it) => whole(StatusCode::OK, it.kind, it.bytes),
         Route::Healthz => {
             house.alive.get().await?;
             whole(StatusCode::OK, TEXT, "ok\n")
@@ -147,10 +143,6 @@ pub(super) async fn answer<B: Body>(
         Route::History => api::history(house, &*house.recovery.get().await?),
         Route::OpenApi => whole(StatusCode::OK, super::reply::JSON, OPENAPI),
     })
-}
-
-fn file(file: File) -> Response<Reply> {
-    whole(StatusCode::OK, file.kind, file.bytes)
 }
 
 const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];

@@ -1,0 +1,96 @@
+// What each restart of the node cost, as `sandprobe boot` tells it.
+
+import { about, el, svg, table } from "./dom.js";
+import { axis, bar, roundUp } from "./waterfall.js";
+import { span, wall } from "./words.js";
+
+const COLUMNS = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
+const PERIODS = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
+const NAMES = ["kubelet", "first static pod", "first service pod", "last service pod"];
+const HEADINGS = ["boot (UTC)", "kernel", "kubelet", "static pod", "first service", "last service", "1", "2", "3", "4", "whole"];
+const NO_ORDER = { no_history: "nothing is known of a boot before", not_seen: "the order was not seen",
+  outlived: "the node outlived its order", not_comparable: "its order cannot be set against the boot" };
+
+const ms = (ns) => (ns === undefined || ns === null ? "-" : String(Math.floor((Number(ns) + 500_000) / 1e6)));
+const seconds = (ns) => (ns === undefined || ns === null ? "-" : (Math.floor((Number(ns) + 5e6) / 1e7) / 100).toFixed(2));
+const began = (boot) => {
+  const at = Number(boot.boot_wall_ns ?? 0) / 1e6;
+  return at ? new Date(at).toISOString().slice(0, 19).replace("T", " ") : boot.boot_id;
+};
+const name = (boot) => began(boot) + (boot.zero === "order" ? "" : " *");
+const line = (first, kernel, columns, periods, whole) =>
+  [first, kernel, ...COLUMNS.map((it) => ms(columns[it])), ...PERIODS.map((it) => seconds(periods[it])), seconds(whole)];
+
+export class Boots {
+  path = "v1/boot";
+  gap = 10_000;
+  title = "Boots";
+  #told = null;
+  #filter = "";
+
+  constructor(section) {
+    this.body = el("div");
+    section.append(this.body);
+  }
+
+  touches = ({ event }) => event === "container.started" || event === "cni.finished";
+
+  badge = () => this.#told?.boots.length ?? 0;
+
+  show(told) {
+    this.#told = told;
+    this.#draw();
+  }
+
+  filter(text) {
+    this.#filter = text;
+    this.#draw();
+  }
+
+  #draw() {
+    const { boots, average } = this.#told ?? { boots: [], average: {} };
+    const open = new Set([...this.body.querySelectorAll("details[open]")].map((it) => it.dataset.boot));
+    const had = this.body.contains(document.activeElement) ? document.activeElement.closest("details")?.dataset.boot : null;
+    const shown = boots.filter((it) => `${name(it)} ${it.kernel} ${it.boot_id}`.toLowerCase().includes(this.#filter));
+    const ends = shown.flatMap((it) => COLUMNS.map((column) => Number(it.columns[column] ?? 0)));
+    const scale = ends.length ? roundUp(Math.max(1, ...ends)) : null;
+    const rows = shown.map((it) => line(name(it), it.kernel, it.columns, it.periods, it.whole_ns));
+    if (average.boots > 1) {
+      rows.push(line(`Avg of ${average.boots}`, "", average.columns, average.periods, average.whole_ns));
+      const difference = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));
+      rows.push(line("Diff", "", difference, {}, undefined));
+    }
+    this.body.replaceChildren(
+      el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start), and the periods between in seconds."),
+      table(HEADINGS, rows), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
+        el("span", { class: "took" }, "took"), el("span", null, "lost")) : "",
+      ...shown.toReversed().map((it) => this.#boot(it, scale, open)));
+    if (had) this.body.querySelector(`details[data-boot="${CSS.escape(had)}"] summary`)?.focus({ preventScroll: true });
+  }
+
+  #boot(boot, scale, open) {
+    const known = COLUMNS.map((it, n) => [NAMES[n], boot.columns[it], `p${n + 1}`]).filter(([, at]) => at !== undefined);
+    let from = 0;
+    const bars = known.flatMap(([, at, kind]) => {
+      const to = Math.max(from, Number(at));
+      const drawn = bar(kind, from, to - from, scale);
+      from = to;
+      return drawn;
+    });
+    return el("details", { "data-boot": boot.boot_id, open: open.has(boot.boot_id) },
+      el("summary", { class: "line" },
+        el("span", { class: "name" }, name(boot), boot.close === "open" ? [" ", el("i", null, "not complete")] : null,
+          boot.late ? [" ", el("i", null, "late")] : null),
+        svg("svg", { "aria-hidden": "true" }, bars),
+        el("span", { class: "took" }, boot.whole_ns ? span(boot.whole_ns) : "-"),
+        el("span", { class: "slow" }, boot.cni.failed ? `network ${span(boot.cni.lost_ns)}` : "")),
+      el("div", { class: "body" },
+        about([["kernel", boot.kernel], ["boot", boot.boot_id],
+          ["order", boot.order ? `"${boot.order.by}", ${wall(new Date(Number(boot.order.wall_ns) / 1e6).toISOString())}` : NO_ORDER[boot.no_order]],
+          ["network", boot.cni.failed ? `ADD failed ${boot.cni.failed} times before the first success${boot.cni.plugin ? ` (${boot.cni.plugin})` : ""}: ${span(boot.cni.lost_ns)} lost` : "no ADD failed before the first success"],
+          ["not back", boot.missing?.join(", ")]]),
+        table(["milestone", "after boot", "known to", "from", "pod"], boot.milestones.map((it) =>
+          [it.name.replaceAll("_", " "), span(it.boot_ns), Number(it.precision_ns) ? span(it.precision_ns) : "exact",
+            it.source.replaceAll("_", " "), it.pod ?? ""]), { class: "texts" })));
+  }
+}

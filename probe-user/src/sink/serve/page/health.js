@@ -1,0 +1,86 @@
+// What the agent can see, and how it does itself.
+
+import { about, el, table } from "./dom.js";
+import { ago, count, span, wall } from "./words.js";
+
+const GRADES = { full: "full", degraded: "degraded", cannot: "not seen" };
+const bytes = (text) => (text === undefined ? null : `${(Number(text) / 1_048_576).toFixed(1)} MiB`);
+
+/** What of it is not as it should be, the worst first, a sentence each. */
+const problems = ({ agent, signals, checks }) => {
+  const lost = Object.entries(agent.losses).map(([what, n]) => `${n} in ${what.replaceAll("_", " ")}`);
+  const degraded = signals.filter((it) => it.grade === "degraded").map((it) => it.signal);
+  return [
+    ...agent.reasons.map((it) => ["bad", `Not ready: ${it}.`]),
+    ...checks.filter((it) => it.grade === "cannot").map((it) => ["bad", `${it.name}: ${it.found}`]),
+    ...(lost.length ? [["dim", `Lost since the agent began: ${lost.join(", ")}.`]] : []),
+    ...(degraded.length ? [["dim", `Seen less well than could be: ${degraded.join(", ")}.`]] : []),
+  ];
+};
+
+export class Health {
+  path = "v1/doctor";
+  gap = 2_000;
+  /** What changes in it is told by no event: it is asked for now and then. */
+  every = 30_000;
+  title = "Agent";
+  told = null;
+  #filter = "";
+
+  constructor(section, strip) {
+    this.body = el("div");
+    this.strip = strip;
+    section.append(this.body);
+  }
+
+  touches = ({ event }) => event === "gap";
+
+  badge = () => null;
+
+  /** What "nothing is wrong" stands on. */
+  basis(pods, pools) {
+    const { agent, signals } = this.told;
+    const seen = signals.filter((it) => it.grade !== "cannot");
+    const full = signals.filter((it) => it.grade === "full");
+    const isWhole = agent.ready && seen.length === signals.length;
+    const lost = Object.values(agent.losses).reduce((sum, n) => sum + Number(n), 0);
+    return { isWhole, basis: [
+      `${seen.length} of ${signals.length} signals are seen, ${full.length} of them in the best way there is.`,
+      `The agent has watched since ${wall(agent.since)} (${ago(agent.since)}); ${agent.backfill_complete ? "what was there before was read" : "what was there before is still being read"}.`,
+      lost ? `${lost} records were lost since then: nothing was concluded from what was not seen meanwhile.` : "Nothing was lost since then.",
+      `${count(pods, "pod")} and ${count(pools, "range")} of addresses are watched.`] };
+  }
+
+  show(told) {
+    this.told = told;
+    const found = problems(told);
+    this.strip.replaceChildren(...found.map(([grade, text]) => el("li", { class: grade }, text)));
+    this.#draw();
+  }
+
+  filter(text) {
+    this.#filter = text;
+    if (this.told) this.#draw();
+  }
+
+  #draw() {
+    const { agent, checks, signals, version, node } = this.told;
+    const cost = agent.cost ?? {};
+    const isWanted = (...texts) => texts.join(" ").toLowerCase().includes(this.#filter);
+    this.body.replaceChildren(
+      about([["node", node], ["version", version], ["kernel", agent.kernel], ["process", agent.pid],
+        ["since", `${wall(agent.since)} (${ago(agent.since)})`], ["ready", agent.ready ? "yes" : "no"],
+        ["memory", bytes(cost.rss_bytes)], ["CPU time", cost.cpu_ns && span(cost.cpu_ns)], ["threads", cost.threads],
+        ["capabilities", agent.capabilities?.join(", ")]]),
+      el("h3", null, "How each signal is seen"),
+      table(["signal", "", "by", "what to know"], signals.filter((it) => isWanted(it.signal, it.mechanism)).map((it) =>
+        [it.signal, el("span", { class: `grade ${it.grade}` }, GRADES[it.grade] ?? it.grade), it.mechanism ?? "-",
+          [it.note ? el("div", null, it.note) : null,
+            it.missed.map((missed) => el("div", { class: "faint" }, `not ${missed.mechanism}: ${missed.why}`))]]),
+      { class: "texts" }),
+      el("h3", null, "What was checked"),
+      table(["check", "", "found", "advice"], checks.filter((it) => isWanted(it.name, it.found)).map((it) =>
+        [it.name, el("span", { class: `grade ${it.grade}` }, GRADES[it.grade] ?? it.grade), it.found, it.advice ?? ""]),
+      { class: "texts" }));
+  }
+}

@@ -1,0 +1,75 @@
+// The ranges of addresses, and what leaked of them.
+
+import { el, svg } from "./dom.js";
+import { href } from "./findings.js";
+
+const PARTS = [["in_use", "in use", "ns"], ["pending_cleanup", "to be cleaned up", "be"],
+  ["leak_candidate", "perhaps leaked", "cn"], ["leaked", "leaked", "lo"]];
+const words = (pool) => `${pool.network} ${pool.subnet}`.toLowerCase();
+const percent = (part, whole) => `${(whole ? (100 * part) / whole : 0).toFixed(2)}%`;
+
+export class Pools {
+  path = "v1/pools";
+  gap = 5_000;
+  title = "Addresses";
+  #pools = [];
+  #filter = "";
+  #said = null;
+
+  /** `leaks(network)` gives the findings of what leaked of it. */
+  constructor(section, leaks) {
+    this.leaks = leaks;
+    this.list = el("div", { class: "pools" });
+    section.append(this.list);
+  }
+
+  touches = ({ event, finding }) => /^(address|cni)\./.test(event) || finding?.kind === "leaked_address";
+
+  badge = () => this.#pools.length;
+
+  show({ pools }) {
+    this.#pools = pools;
+    this.#draw();
+  }
+
+  filter(text) {
+    this.#filter = text;
+    this.#draw();
+  }
+
+  /** What leaked is another view's. */
+  redraw() {
+    this.#draw();
+  }
+
+  #draw() {
+    const said = JSON.stringify([this.#pools, this.#filter, this.#pools.map((it) => this.leaks(it.network).map(({ key }) => key))]);
+    if (said === this.#said) return;
+    this.#said = said;
+    const shown = this.#pools.filter((pool) => words(pool).includes(this.#filter));
+    const had = document.activeElement?.closest?.(".pools a")?.getAttribute("href");
+    this.list.replaceChildren(...(shown.length ? shown.map((it) => this.#pool(it))
+      : [el("p", null, this.#pools.length ? "No range is shown by the filter."
+        : "No range of addresses is known: the networks' configurations name none.")]));
+    if (had) [...this.list.querySelectorAll("a")].find((it) => it.getAttribute("href") === had)?.focus();
+  }
+
+  #pool(pool) {
+    let at = 0;
+    const bars = PARTS.map(([member, , kind]) => {
+      const bar = svg("rect", { class: kind, x: percent(at, pool.size), width: percent(pool[member], pool.size) });
+      at += pool[member];
+      return bar;
+    });
+    const leaks = this.leaks(pool.network);
+    return el("section", { class: "pool", "aria-label": `${pool.network} ${pool.subnet}` },
+      el("h3", null, pool.network, " ", el("span", { class: "faint" }, pool.subnet)),
+      el("div", { class: "gauge" }, svg("svg", { "aria-hidden": "true" }, bars)),
+      el("dl", { class: "about" },
+        [["size", "size", ""], ...PARTS, ["free", "free", ""]].map(([member, name, kind]) => el("div", null,
+          el("dt", null, kind ? svg("svg", { class: "key", "aria-hidden": "true" }, svg("rect", { class: kind, width: "100%", height: "100%" })) : null, name),
+          el("dd", member === "leaked" && pool.leaked ? { class: "bad" } : null, pool[member])))),
+      leaks.length ? el("p", null, "Leaked: ", leaks.map((it, n) =>
+        [n ? ", " : "", el("a", { href: href(it.key) }, it.detail.address)])) : null);
+  }
+}

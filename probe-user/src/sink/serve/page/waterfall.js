@@ -1,0 +1,73 @@
+// Phases as bars, like those of the pictures (`pods --html`).
+
+import { el, svg } from "./dom.js";
+import { causes, phaseTitle, short, span } from "./words.js";
+
+const CLASSES = { prepare: "pr", retry: "re", netns: "ns", cni: "cn", between: "be", pause: "pa", image: "im",
+  runtime: "ru", cgroup: "cg", init: "in" };
+const MEANINGS = { prepare: "the pod's cgroup is there, no sandbox yet", retry: "sandboxes that came to nothing",
+  netns: "no plugin was called yet", cni: "a plugin's ADD, retries included", between: "between two plugins",
+  pause: "the network is there, the sandbox's own program does not run",
+  image: "nothing of the next container is there", runtime: "the container's runtime runs",
+  cgroup: "the container's cgroup is there, its program does not run", init: "an init container runs (inferred)" };
+/** So much of the scale has what took any time at all, or it would not be seen. */
+const LEAST = 500;
+const ROUND_MINUTES = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
+
+/** The next round time, in nanoseconds, of which a quarter is round too. */
+export const roundUp = (ns) => {
+  if (ns > 60e9) {
+    const minutes = ROUND_MINUTES.find((it) => it * 60e9 >= ns);
+    return minutes ? minutes * 60e9 : Math.ceil(ns / 345_600e9) * 345_600e9;
+  }
+  for (let power = 1_000; ; power *= 10) {
+    const times = [1, 2, 4, 6, 8].find((it) => power * it >= ns);
+    if (times) return power * times;
+  }
+};
+
+export const axis = (scale) =>
+  el("span", { class: "axis" }, [0, 1, 2, 3, 4].map((quarter) => el("span", null, span((scale / 4) * quarter))));
+
+const percent = (part, whole) => `${Math.min(100, (100 * part) / whole).toFixed(2)}%`;
+
+export const bar = (kind, at, took, scale, isHatched = false) => {
+  if (took === 0) return [];
+  const place = { x: percent(at, scale), width: percent(Math.max(took, scale / LEAST), scale) };
+  const shape = (name) => svg("rect", { class: name, ...place });
+  return isHatched ? [shape(kind), shape("u")] : [shape(kind)];
+};
+
+const phaseBar = (it, begin, scale) =>
+  bar(CLASSES[it.phase] ?? "pr", Number(it.begin_ns) - begin, Number(it.duration_ns), scale,
+    Boolean(it.inferred || it.gapped));
+
+/** All phases in one line. */
+export const line = (start, scale) =>
+  svg("svg", { "aria-hidden": "true" }, start.phases.map((it) => phaseBar(it, Number(start.begin_ns), scale)));
+
+/** A line each, with what is known of it. */
+export const fall = (start) => {
+  const begin = Number(start.begin_ns);
+  const scale = roundUp(Number(start.total_ns));
+  let lane = null;
+  const rows = start.phases.flatMap((it) => {
+    const of = it.container ? `container ${it.container.name ?? short(it.container.id)}` : "sandbox";
+    const head = of === lane ? [] : [el("tr", { class: "lane" }, el("th", { colspan: 4, scope: "rowgroup" }, of))];
+    lane = of;
+    const isMarked = [it.inferred && "inferred", it.gapped && "gapped"].filter(Boolean);
+    return [...head, el("tr", null,
+      el("th", { scope: "row" }, phaseTitle(it), isMarked.map((mark) => [" ", el("i", null, mark)])),
+      el("td", null, `+${span(Number(it.begin_ns) - begin)}`), el("td", null, span(it.duration_ns)),
+      el("td", null, svg("svg", { "aria-hidden": "true" }, phaseBar(it, begin, scale)),
+        causes(it).map((cause) => el("div", null, cause))))];
+  });
+  return el("div", { class: "wide" }, el("table", { class: "fall" },
+    el("thead", null, el("tr", null, ["what", "at", "took", axis(scale)].map((it) => el("th", { scope: "col" }, it)))),
+    el("tbody", null, rows)));
+};
+
+export const legend = () =>
+  el("ul", { class: "legend", "aria-label": "colors" }, Object.entries(CLASSES).map(([phase, name]) => el("li", null,
+    svg("svg", { "aria-hidden": "true" }, svg("rect", { class: name, width: "100%", height: "100%" })),
+    `${phase}: ${MEANINGS[phase]}`)));
