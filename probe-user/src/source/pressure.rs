@@ -14,6 +14,8 @@ use crate::engine::fact::{CpuUse, MemoryEvents, Pressure, Stall};
 
 /// Each of these files has a few lines.
 const FILE: usize = 16 << 10;
+/// Of more containers than that in one pod the others are left out.
+const CONTAINERS: usize = 64;
 
 /// `path` is from the root of its hierarchy. None if no hierarchy has anything of it.
 #[must_use]
@@ -23,7 +25,7 @@ pub fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
     let unified = layout.unified().and_then(|it| folder(&it.mount));
     let legacy = |name: &str| layout.controller(name).and_then(|it| folder(&it.mount));
     let pressure = Pressure {
-        cpu: unified.as_ref().and_then(cpu).or_else(|| legacy_cpu(&legacy("cpu")?, &legacy("cpuacct")?)),
+        cpu: cpu(unified.as_ref(), legacy("cpu").as_ref(), legacy("cpuacct").as_ref()),
         memory: unified.as_ref().and_then(memory).or_else(|| legacy_memory(&legacy("memory")?)),
         cpu_stall: unified.as_ref().and_then(|it| stall(it, "cpu.pressure")),
         memory_stall: unified.as_ref().and_then(|it| stall(it, "memory.pressure")),
@@ -32,24 +34,44 @@ pub fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
     (pressure != Pressure::default()).then_some(pressure)
 }
 
-/// Microseconds. Without the cpu controller the file has the usage alone, and nothing throttles.
-fn cpu(folder: &Folder) -> Option<CpuUse> {
-    let text = folder.read("cpu.stat", FILE).ok()?;
-    Some(CpuUse {
-        used: Duration::from_micros(member(&text, "usage_usec")?),
-        throttled: Duration::from_micros(member(&text, "throttled_usec").unwrap_or(0)),
-        periods: member(&text, "nr_throttled").unwrap_or(0),
-    })
+/// The usage is in either hierarchy, the throttling where the controller is. On a hybrid node that is v1, and v2 has a
+/// `cpu.stat` with the usage alone.
+fn cpu(unified: Option<&Folder>, cpu: Option<&Folder>, cpuacct: Option<&Folder>) -> Option<CpuUse> {
+    let used = unified.and_then(used).or_else(|| {
+        let nanos = number(&cpuacct?.read("cpuacct.usage", FILE).ok()?)?;
+        Some(Duration::from_nanos(nanos))
+    });
+    let (throttled, periods) = match (unified.and_then(throttling), cpu.and_then(throttling)) {
+        (Some(own), _) | (None, Some(own)) => own,
+        (None, None) => Default::default(),
+    };
+    Some(CpuUse { used: used?, throttled, periods })
 }
 
-/// Nanoseconds.
-fn legacy_cpu(cpu: &Folder, cpuacct: &Folder) -> Option<CpuUse> {
-    let text = cpu.read("cpu.stat", FILE).ok()?;
-    Some(CpuUse {
-        used: Duration::from_nanos(number(&cpuacct.read("cpuacct.usage", FILE).ok()?)?),
-        throttled: Duration::from_nanos(member(&text, "throttled_time")?),
-        periods: member(&text, "nr_throttled")?,
-    })
+fn used(unified: &Folder) -> Option<Duration> {
+    member(&unified.read("cpu.stat", FILE).ok()?, "usage_usec").map(Duration::from_micros)
+}
+
+/// Of the pod's own limit and of its containers', for the kernel counts each where the limit is, and a pod has one only
+/// if all its containers have.
+fn throttling(pod: &Folder) -> Option<(Duration, u64)> {
+    let (mut throttled, mut periods) = throttled(pod)?;
+    let below = pod.entries().map(|below| below.entries).unwrap_or_default();
+    for container in below.iter().filter(|entry| entry.directory).take(CONTAINERS) {
+        let its = pod.folder(&container.name).ok().as_ref().and_then(self::throttled);
+        let (more, more_periods) = its.unwrap_or_default();
+        throttled = throttled.saturating_add(more);
+        periods = periods.saturating_add(more_periods);
+    }
+    Some((throttled, periods))
+}
+
+/// In microseconds; of v1 in nanoseconds.
+fn throttled(folder: &Folder) -> Option<(Duration, u64)> {
+    let text = folder.read("cpu.stat", FILE).ok()?;
+    let micros = member(&text, "throttled_usec").map(Duration::from_micros);
+    let throttled = micros.or_else(|| member(&text, "throttled_time").map(Duration::from_nanos))?;
+    Some((throttled, member(&text, "nr_throttled")?))
 }
 
 fn memory(folder: &Folder) -> Option<MemoryEvents> {
@@ -163,6 +185,39 @@ mod tests {
             ..Pressure::default()
         };
         assert_eq!(read(&host, &layout, "/pod1"), Some(expected));
+    }
+
+    #[test]
+    fn a_container_is_held_back_by_its_own_limit() {
+        let root = tempfile::tempdir().expect("a folder");
+        let unlimited = ("cpu.stat", "usage_usec 3000\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n");
+        let limited = ("cpu.stat", "usage_usec 900\nnr_periods 9\nnr_throttled 8\nthrottled_usec 7000\n");
+        write(root.path(), "cg/pod1", &[unlimited]);
+        write(root.path(), "cg/pod1/a", &[limited]);
+        write(root.path(), "cg/pod1/b", &[unlimited]);
+        write(root.path(), "cg/pod1/c", &[limited]);
+        let host = HostRoot::open(root.path()).expect("the root");
+        let layout = Layout { hierarchies: vec![hierarchy(0, &[], "/cg")] };
+        let cpu = read(&host, &layout, "/pod1").and_then(|it| it.cpu);
+        let micros = Duration::from_micros;
+        assert_eq!(cpu, Some(CpuUse { used: micros(3000), throttled: micros(14_000), periods: 16 }));
+    }
+
+    #[test]
+    fn on_a_hybrid_node_throttling_is_where_the_controller_is() {
+        let root = tempfile::tempdir().expect("a folder");
+        write(root.path(), "cg/unified/pod1", &[("cpu.stat", "usage_usec 3000\nuser_usec 1\n")]);
+        write(
+            root.path(),
+            "cg/cpu/pod1",
+            &[("cpu.stat", "nr_periods 40\nnr_throttled 3\nthrottled_time 5000\n")],
+        );
+        let host = HostRoot::open(root.path()).expect("the root");
+        let layout =
+            Layout { hierarchies: vec![hierarchy(0, &[], "/cg/unified"), hierarchy(1, &["cpu"], "/cg/cpu")] };
+        let cpu = read(&host, &layout, "/pod1").and_then(|it| it.cpu);
+        let throttled = Duration::from_nanos(5000);
+        assert_eq!(cpu, Some(CpuUse { used: Duration::from_micros(3000), throttled, periods: 3 }));
     }
 
     #[test]
