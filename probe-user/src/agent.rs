@@ -4,6 +4,8 @@
 //! the engine is given that and then the time, so that it holds nothing back; the outlets write the rest. Each has
 //! until a deadline.
 
+#[cfg(feature = "metrics")]
+pub mod figure;
 pub mod served;
 
 use std::{future, io, time::Duration};
@@ -183,6 +185,10 @@ impl Agent {
 
     fn call(&mut self, call: Call) -> Result<(), AgentError> {
         self.session.call(call)?;
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = self.session.metrics() {
+            metrics.timed(clock::now());
+        }
         for question in self.session.questions() {
             let route = match question {
                 Question::Container { .. }

@@ -33,6 +33,8 @@ pub mod live;
 pub mod message;
 #[cfg(feature = "live")]
 pub mod netlink;
+#[cfg(feature = "live")]
+pub mod own;
 #[cfg(feature = "host")]
 pub mod pressure;
 #[cfg(feature = "live")]

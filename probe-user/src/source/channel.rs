@@ -36,6 +36,12 @@ impl Feed {
         self.0.send(batch).await.map_err(|mpsc::error::SendError(_)| Closed)
     }
 
+    /// Looks on, and keeps nobody from ending.
+    #[must_use]
+    pub fn gauge(&self) -> Gauge {
+        Gauge(self.0.downgrade())
+    }
+
     /// The same from a thread of its own, as file readers are.
     pub fn send_blocking(&self, batch: Batch) -> Result<(), Closed> {
         if batch.is_empty() {
@@ -43,6 +49,20 @@ impl Feed {
         }
         self.0.blocking_send(batch).map_err(|mpsc::error::SendError(_)| Closed)
     }
+}
+
+/// How full the channel is.
+#[derive(Clone, Debug)]
+pub struct Gauge(mpsc::WeakSender<Batch>);
+
+impl Gauge {
+    /// Batches that wait, of [`Self::CAPACITY`].
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.0.upgrade().map_or(0, |sender| sender.max_capacity() - sender.capacity())
+    }
+
+    pub const CAPACITY: usize = DEPTH;
 }
 
 /// The agent's way to one answering source.
@@ -116,5 +136,29 @@ impl Stop {
     #[must_use]
     pub fn is_requested(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::feed;
+    use crate::engine::{
+        fact::{Fact, Observation, Origin},
+        time::Timestamp,
+    };
+
+    #[test]
+    fn a_gauge_sees_what_waits_and_holds_nothing_open() {
+        let (feed, mut batches) = feed();
+        let gauge = feed.gauge();
+        let fact = || Observation { at: Timestamp(1), origin: Origin::Agent, fact: Fact::Watermark };
+        for _ in 0..3 {
+            feed.send_blocking(vec![fact()]).expect("the agent is there");
+        }
+        assert_eq!(gauge.length(), 3);
+        drop(feed);
+        assert_eq!(gauge.length(), 0, "nobody sends any more");
+        (0..3).for_each(|_| assert!(batches.blocking_recv().is_some()));
+        assert!(batches.blocking_recv().is_none(), "and the channel is closed");
     }
 }

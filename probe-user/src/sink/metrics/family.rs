@@ -314,22 +314,21 @@ pub const CPU: Family = counter(
     "CPU time of sandprobe, user and system, without that of its eBPF programs.",
 )
 .unit("seconds")
-.from("/proc/self/stat");
+.from("getrusage");
 pub const RESIDENT: Family = gauge("process_resident_memory_bytes", &[], "Resident memory of sandprobe.")
     .unit("bytes")
-    .from("/proc/self/statm");
+    .from("/proc/self/status");
 pub const VIRTUAL: Family = gauge("process_virtual_memory_bytes", &[], "Virtual memory of sandprobe.")
     .unit("bytes")
-    .from("/proc/self/statm");
+    .from("/proc/self/status");
 pub const OPEN_FDS: Family =
     gauge("process_open_fds", &[], "Open file descriptors of sandprobe.").from("/proc/self/fd");
 pub const MAX_FDS: Family =
     gauge("process_max_fds", &[], "File descriptors that sandprobe may have open.").from("RLIMIT_NOFILE");
-pub const THREADS: Family = gauge("process_threads", &[], "Threads of sandprobe.").from("/proc/self/stat");
+pub const THREADS: Family = gauge("process_threads", &[], "Threads of sandprobe.").from("/proc/self/status");
 pub const STARTED: Family =
-    gauge("process_start_time_seconds", &[], "When sandprobe started, since the epoch.")
-        .unit("seconds")
-        .from("/proc/self/stat");
+    gauge("process_start_time_seconds", &[], "When this run of sandprobe began, since the epoch.")
+        .unit("seconds");
 
 /// All of them, in the order of the reference, under its headings.
 pub const ALL: &[(&str, &[&Family])] = &[

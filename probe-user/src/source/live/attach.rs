@@ -4,7 +4,7 @@
 
 mod ladder;
 mod reason;
-mod skipped;
+mod run;
 mod support;
 
 use std::{
@@ -190,17 +190,15 @@ impl Probe {
     pub fn totals(&self) -> Result<Totals, Error> {
         let values = self.tally.get(&0, 0).map_err(|source| Error::Map { name: "TALLY", source })?;
         let cpus = values.iter().map(|value| value.0).collect();
-        let mut skipped = BTreeMap::new();
+        let mut programs = BTreeMap::new();
         for (name, program) in self.ebpf.programs() {
             // One that is not loaded has no descriptor.
             let Ok(fd) = program.fd() else { continue };
-            let count = skipped::of(fd.as_fd())
+            let runs = run::of(fd.as_fd())
                 .map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
-            if count > 0 {
-                skipped.insert(name.to_owned(), count);
-            }
+            programs.insert(name.to_owned(), runs);
         }
-        Ok(Totals::new(cpus, skipped))
+        Ok(Totals::new(cpus, programs))
     }
 
     /// How each signal is seen, in the order of the plan.

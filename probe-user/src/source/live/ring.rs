@@ -15,7 +15,10 @@ use std::{io, mem, os::fd::AsFd as _, time::Duration};
 
 use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
-use tokio::time::{self, Instant};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 use tracing::{debug, warn};
 
 use self::{copy::Copies, mark::Mark, turn::turn};
@@ -51,7 +54,8 @@ pub struct Drain {
     own: Own,
     /// What was read before there was anybody to tell it to.
     early: Batch,
-    totals: Totals,
+    /// As they were counted last, for whoever looks.
+    totals: watch::Sender<Totals>,
     mark: Mark,
     /// When the watermark is to be moved.
     mark_due: Option<Instant>,
@@ -98,7 +102,7 @@ impl Drain {
             records: Vec::new(),
             own: Own::default(),
             early: Batch::new(),
-            totals: Totals::default(),
+            totals: watch::Sender::default(),
             mark: Mark::new(slack),
             mark_due: None,
             tally_due: None,
@@ -108,6 +112,12 @@ impl Drain {
     #[must_use]
     pub fn probe(&self) -> &Probe {
         &self.probe
+    }
+
+    /// The counters as they were read last: within a second of any record.
+    #[must_use]
+    pub fn totals(&self) -> watch::Receiver<Totals> {
+        self.totals.subscribe()
     }
 
     /// Leaves out from here on what the self-test did.
@@ -126,7 +136,7 @@ impl Drain {
             warn!(%error, "records can no longer be waited for");
         }
         self.finish(feed).await;
-        self.totals
+        self.totals.borrow().clone()
     }
 
     async fn work(&mut self, feed: &Feed, stop: &mut Stop) -> io::Result<()> {
@@ -215,9 +225,9 @@ impl Drain {
     fn count(&mut self, now: Timestamp, batch: &mut Batch) {
         match self.probe.totals() {
             Ok(totals) => {
-                let losses = totals.lost_since(&self.totals);
+                let losses = totals.lost_since(&self.totals.borrow());
                 batch.extend(losses.into_iter().map(|(what, count)| lost(now, what, count)));
-                self.totals = totals;
+                self.totals.send_replace(totals);
             }
             Err(error) => warn!(%error, "counters unreadable"),
         }

@@ -1,7 +1,7 @@
-//! The programs' own counters, what was sent and what found no room, by ring, kind and CPU; and the kernel's of the runs
-//! that it skipped.
+//! The programs' own counters, what was sent and what found no room, by ring, kind and CPU; and the kernel's of their
+//! runs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use probe_common::tally::{Ring, Tally};
 
@@ -11,25 +11,42 @@ use crate::engine::fact::Loss;
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     cpus: Vec<Tally>,
-    skipped: BTreeMap<String, u64>,
+    programs: BTreeMap<String, Runs>,
+}
+
+/// What the kernel counts of one program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Both are zero unless somebody has asked the kernel to count them.
+    pub time: Duration,
+    pub count: u64,
+    /// Runs that it skipped.
+    pub skipped: u64,
 }
 
 impl Totals {
     #[must_use]
-    pub fn new(cpus: Vec<Tally>, skipped: BTreeMap<String, u64>) -> Self {
-        Self { cpus, skipped }
+    pub fn new(cpus: Vec<Tally>, programs: BTreeMap<String, Runs>) -> Self {
+        Self { cpus, programs }
+    }
+
+    /// Of each program that is loaded.
+    #[must_use]
+    pub fn programs(&self) -> &BTreeMap<String, Runs> {
+        &self.programs
     }
 
     /// Runs that the kernel skipped; which records they would have sent, if any, is not known.
     #[must_use]
     pub fn skipped(&self) -> u64 {
-        sum(self.skipped.values())
+        sum(self.programs.values().map(|runs| &runs.skipped))
     }
 
     /// The same, of each program of which any was skipped.
     #[must_use]
-    pub fn skipped_by_program(&self) -> &BTreeMap<String, u64> {
-        &self.skipped
+    pub fn skipped_by_program(&self) -> BTreeMap<&str, u64> {
+        let skipped = self.programs.iter().map(|(name, runs)| (name.as_str(), runs.skipped));
+        skipped.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Records that were sent, by kind.
@@ -109,7 +126,7 @@ mod tests {
         tally::{Ring, Tally},
     };
 
-    use super::{BTreeMap, Loss, Totals};
+    use super::{BTreeMap, Loss, Runs, Totals};
 
     fn cpu(lost_execs: u64, lost_exits: u64) -> Tally {
         let mut tally = Tally::ZERO;
@@ -119,8 +136,9 @@ mod tests {
         tally
     }
 
-    fn skipped(execs: u64) -> BTreeMap<String, u64> {
-        BTreeMap::from([("exec".to_owned(), execs), ("exit".to_owned(), 0)])
+    fn skipped(execs: u64) -> BTreeMap<String, Runs> {
+        let runs = |skipped| Runs { skipped, ..Runs::default() };
+        BTreeMap::from([("exec".to_owned(), runs(execs)), ("exit".to_owned(), runs(0))])
     }
 
     #[test]
@@ -147,5 +165,6 @@ mod tests {
         let before = Totals::new(vec![cpu(0, 0)], skipped(4));
         let after = Totals::new(vec![cpu(0, 0)], skipped(7));
         assert_eq!(after.lost_since(&before), [(Loss::SkippedRun, 3)]);
+        assert_eq!(after.skipped_by_program(), BTreeMap::from([("exec", 7)]));
     }
 }

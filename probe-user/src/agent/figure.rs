@@ -1,0 +1,71 @@
+//! The agent's own figures: what it takes to know them, and how they are handed over for a scrape.
+
+use probe_common::tally;
+use tokio::sync::watch;
+
+use crate::{
+    engine::fact::{Mechanism, Signal},
+    sink::metrics::own::{Own, Process, Program, Queue, Ring},
+    source::{
+        channel::Gauge,
+        clock,
+        live::{
+            attach::HookReport,
+            ring::Drain,
+            tally::{Runs, Totals},
+        },
+        own::Usage,
+    },
+};
+
+/// Where they come from.
+pub struct Figures {
+    hooks: Vec<(Signal, Option<Mechanism>)>,
+    totals: watch::Receiver<Totals>,
+    batches: Gauge,
+    /// Seconds since the epoch.
+    started: f64,
+}
+
+impl Figures {
+    /// Of a run that begins now; `reports` with what the self-test made of them.
+    #[must_use]
+    pub fn new(reports: &[HookReport], drain: &Drain, batches: Gauge) -> Self {
+        let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
+        Self { hooks: hooks.collect(), totals: drain.totals(), batches, started: wall() }
+    }
+
+    #[must_use]
+    pub fn own(&self, ready: Option<bool>) -> Own {
+        let totals = self.totals.borrow();
+        let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
+        Own {
+            ready,
+            hooks: self.hooks.clone(),
+            rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
+            programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),
+            queues: vec![Queue {
+                name: "batches",
+                length: u64::try_from(self.batches.length()).unwrap_or(u64::MAX),
+                capacity: u64::try_from(Gauge::CAPACITY).ok(),
+            }],
+            // Where /proc cannot be read, the rest still can be told.
+            process: Usage::read().ok().map(|usage| self.process(usage)),
+        }
+    }
+
+    fn process(&self, usage: Usage) -> Process {
+        let Usage { cpu, resident, virtual_size, threads, open_fds, max_fds } = usage;
+        let (open_fds, max_fds) = (Some(open_fds), Some(max_fds));
+        Process { cpu, resident, virtual_size, threads, open_fds, max_fds, started: self.started }
+    }
+}
+
+fn program(name: &str, runs: &Runs) -> Program {
+    Program { name: name.to_owned(), time: runs.time, runs: runs.count, missed: runs.skipped }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a double has microseconds for centuries")]
+fn wall() -> f64 {
+    (i128::from(clock::boot_wall_ns()) + i128::from(clock::now().0)) as f64 / 1e9
+}

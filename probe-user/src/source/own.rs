@@ -1,0 +1,76 @@
+//! What this process costs the node, as the kernel counts it.
+
+use std::{fs, io, time::Duration};
+
+use nix::{
+    sys::resource::{Resource, UsageWho, getrlimit, getrusage},
+    sys::time::TimeVal,
+};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Of all its threads, in the kernel and outside; eBPF programs run at the cost of whoever meets them.
+    pub cpu: Duration,
+    /// Bytes.
+    pub resident: u64,
+    pub virtual_size: u64,
+    pub threads: u64,
+    pub open_fds: u64,
+    pub max_fds: u64,
+}
+
+impl Usage {
+    pub fn read() -> io::Result<Self> {
+        let used = getrusage(UsageWho::RUSAGE_SELF)?;
+        let (max_fds, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let status = fs::read_to_string("/proc/self/status")?;
+        // One of them is for reading the directory itself.
+        let open = fs::read_dir("/proc/self/fd")?.count().saturating_sub(1);
+        Ok(Self {
+            cpu: span(used.user_time()) + span(used.system_time()),
+            max_fds,
+            open_fds: u64::try_from(open).unwrap_or(u64::MAX),
+            ..of_status(&status)
+        })
+    }
+}
+
+fn span(time: TimeVal) -> Duration {
+    let micros = time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_usec());
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// `/proc/PID/status`, whose sizes are in units of 1,024 bytes.
+fn of_status(text: &str) -> Usage {
+    let number = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let bytes = |name| number(name).saturating_mul(1024);
+    Usage {
+        resident: bytes("VmRSS"),
+        virtual_size: bytes("VmSize"),
+        threads: number("Threads"),
+        ..Usage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Usage, of_status};
+
+    #[test]
+    fn this_process_is_read() {
+        let usage = Usage::read().expect("/proc");
+        assert!(usage.resident > 0 && usage.virtual_size >= usage.resident, "{usage:?}");
+        assert!(usage.threads > 0 && usage.open_fds >= 3 && usage.max_fds >= usage.open_fds, "{usage:?}");
+    }
+
+    #[test]
+    fn sizes_are_in_kibibytes() {
+        let text = "Name:\tsandprobe\nVmSize:\t  100 kB\nVmRSS:\t   7 kB\nThreads:\t3\n";
+        let usage = of_status(text);
+        assert_eq!((usage.virtual_size, usage.resident, usage.threads), (102_400, 7_168, 3));
+        assert_eq!(of_status("VmRSS: much\n"), Usage::default());
+    }
+}
