@@ -16,6 +16,7 @@ mod mounts;
 mod package;
 mod perfetto;
 mod program;
+mod promtool;
 mod root;
 mod run;
 mod setup;

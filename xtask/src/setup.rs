@@ -3,7 +3,7 @@
 //! Invariant: when everything is there it only looks, and that takes well under a second.
 
 use crate::package::{self, Need};
-use crate::{perfetto, vm, workspace};
+use crate::{perfetto, promtool, vm, workspace};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,6 +45,8 @@ pub(crate) enum Level {
     Build,
     /// Tests of pages: chromium, its driver, and Perfetto's viewer
     Browser,
+    /// Tests of metrics and alerts: promtool
+    Prometheus,
     /// Tests and the demo with real pods on this machine: containerd, runc, CNI plugins
     Node,
     /// Tests in virtual machines: QEMU and what makes their images
@@ -66,6 +68,7 @@ pub(crate) fn ensure(level: Level) -> Result<()> {
     match level {
         Level::Build => Ok(()),
         Level::Browser => package::ensure(BROWSER).and_then(|()| perfetto::ensure()),
+        Level::Prometheus => promtool::ensure(),
         Level::Node => package::ensure(NODE),
         Level::Vm => package::ensure(NODE).and_then(|()| package::ensure(vm::NEEDS)),
     }

@@ -6,6 +6,7 @@ mod browser;
 mod fast;
 mod machine;
 mod native;
+mod prometheus;
 mod report;
 
 use crate::program;
@@ -56,6 +57,11 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         report.tier("browser", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Browser)).is_some() {
                 browser::tier(tier);
+            }
+        });
+        report.tier("prometheus", |tier| {
+            if tier.attempt("setup", || setup::ensure(Level::Prometheus)).is_some() {
+                prometheus::tier(tier);
             }
         });
     }

@@ -1,0 +1,35 @@
+//! What a recording comes to when it is replayed into metrics, as somebody would scrape them at its end.
+
+use std::{fs::File, io::BufReader, path::Path};
+
+use anyhow::{Context as _, Result};
+use probe_user::{
+    engine::time::Timestamp,
+    recording::{Call, Reader},
+    session::Session,
+    sink::{
+        filter::Filter,
+        jsonl::Jsonl,
+        metrics::{Metrics, label::PodLabel, own::Own},
+    },
+};
+
+/// The text of the scrape, with these labels of pods.
+pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &Own) -> Result<String> {
+    let file = File::open(recording).with_context(|| format!("open {}", recording.display()))?;
+    let mut reader = Reader::open(BufReader::new(file))?;
+    let mut session = Session::new(reader.header(), Filter::default(), Box::new(Jsonl));
+    let metrics = Metrics::new(labels);
+    session.measure(metrics.clone());
+    let mut now = Timestamp::ZERO;
+    while let Some(call) = reader.next_call()? {
+        now = now.max(match &call {
+            Call::Observe(seen) => seen.at,
+            Call::Advance(at) => *at,
+        });
+        session.call(call)?;
+        session.told().clear();
+    }
+    session.look(now, own);
+    Ok(metrics.text()?)
+}

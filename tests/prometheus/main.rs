@@ -1,0 +1,188 @@
+//! What is made for Prometheus and Grafana, as they read it: the text of a scrape, the alerts, the dashboard.
+
+mod promql;
+mod promtool;
+mod rule;
+#[path = "../metrics/scrape.rs"]
+mod scrape;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use probe_user::{
+    engine::fact::{Mechanism, Signal},
+    sink::metrics::{
+        family::{ALL, Family, Kind},
+        label::PodLabel,
+        own::{Own, Process, Program, Queue, Ring},
+    },
+};
+use promtool::promtool;
+use serde_json::Value;
+
+/// Labels that Prometheus, or who configured it, gives to every series of a target.
+const TARGET: [&str; 4] = ["job", "instance", "cluster", "node"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Something of everything.
+fn own() -> Own {
+    Own {
+        ready: Some(true),
+        hooks: vec![(Signal::NetnsFreed, Some(Mechanism::Fentry)), (Signal::AddressV6, None)],
+        rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![1; 15] }],
+        programs: vec![Program {
+            name: "fe_free_inum".to_owned(),
+            time: Duration::from_millis(3),
+            runs: 7,
+            missed: 0,
+        }],
+        queues: vec![Queue { name: "batches", length: 1, capacity: Some(64) }],
+        process: Some(Process { open_fds: Some(30), max_fds: Some(1024), ..Process::default() }),
+    }
+}
+
+#[test]
+fn promtool_finds_a_scrape_clean() {
+    let recording = root().join("tests/data/recordings/demo.jsonl");
+    for labels in [&[][..], &PodLabel::ALL] {
+        let text = scrape::of(&recording, labels, &own()).expect("a recording");
+        promtool(&root(), &["check", "metrics"], &text);
+    }
+}
+
+/// Everything of the registry that an expression could ask for.
+fn families() -> BTreeMap<String, &'static Family> {
+    let all = ALL.iter().flat_map(|(_, families)| families.iter().copied());
+    let names = |family: &'static Family| match family.kind {
+        Kind::Counter | Kind::Gauge => vec![family.name.to_owned()],
+        Kind::Histogram => {
+            ["_bucket", "_sum", "_count"].map(|part| format!("{}{part}", family.name)).to_vec()
+        }
+    };
+    all.flat_map(|family| names(family).into_iter().map(move |name| (name, family))).collect()
+}
+
+/// That each metric is exported, and has the labels by which it is chosen.
+#[track_caller]
+fn is_exported(expression: &str) {
+    let families = families();
+    let named = promql::named(expression);
+    assert!(!named.metrics.is_empty(), "no metric in {expression}");
+    let mut all: BTreeSet<&str> = TARGET.into();
+    for (metric, labels) in &named.metrics {
+        let mut own: BTreeSet<&str> = TARGET.into();
+        if metric != "up" {
+            let family =
+                families.get(metric).unwrap_or_else(|| panic!("{metric} is not exported: {expression}"));
+            own.extend(family.labels);
+            own.extend((family.kind == Kind::Histogram).then_some("le"));
+        }
+        for label in labels {
+            assert!(own.contains(label.as_str()), "{metric} has no label {label}: {expression}");
+        }
+        all.extend(own);
+    }
+    for label in &named.grouped {
+        assert!(all.contains(label.as_str()), "no metric has a label {label}: {expression}");
+    }
+}
+
+#[test]
+fn alerts_ask_for_what_is_exported() {
+    rule::rules().iter().for_each(|rule| is_exported(&rule.expr));
+}
+
+fn dashboard() -> Value {
+    let text = fs::read_to_string(root().join("deploy/grafana/sandprobe.json")).expect("the dashboard");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// With what Grafana would put for its own variable.
+fn expressions(dashboard: &Value) -> Vec<String> {
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let text =
+        |target: &Value| target["expr"].as_str().expect("an expression").replace("$__rate_interval", "5m");
+    targets.map(text).collect()
+}
+
+#[test]
+fn the_dashboard_asks_for_what_is_exported() {
+    let all = expressions(&dashboard());
+    all.iter().for_each(|expression| is_exported(expression));
+    // Each is a rule that would be recorded: so promtool judges it.
+    let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
+    for (number, expression) in all.iter().enumerate() {
+        let quoted = Value::from(expression.as_str());
+        writeln!(rules, "      - record: panel:{number}\n        expr: {quoted}").expect("a text");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("rules.yaml"), rules).expect("a file");
+    promtool(folder.path(), &["check", "rules", "rules.yaml"], "");
+}
+
+#[test]
+fn the_dashboard_shows_everything_of_the_node_s() {
+    let all = expressions(&dashboard());
+    let shown: BTreeSet<String> =
+        all.iter().flat_map(|it| promql::named(it).metrics).map(|(metric, _)| metric).collect();
+    let families = families();
+    let shown: BTreeSet<&str> =
+        shown.iter().filter_map(|name| families.get(name)).map(|it| it.name).collect();
+    for section in ["Pod starts", "CNI", "Addresses", "Findings", "Teardown"] {
+        let (_, families) = ALL.iter().find(|(heading, _)| *heading == section).expect("a section");
+        let hidden = families.iter().map(|it| it.name).filter(|name| !shown.contains(name));
+        // What was opened and came right by itself is for the curious.
+        let hidden: Vec<_> = hidden.filter(|name| *name != "sandprobe_findings_opened_total").collect();
+        assert!(hidden.is_empty(), "{section}: not shown: {hidden:?}");
+    }
+}
+
+#[test]
+fn the_dashboard_has_its_rows_and_variables_and_no_panel_on_another() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let rows = panels
+        .iter()
+        .filter(|panel| panel["type"] == "row")
+        .map(|row| row["title"].as_str().expect("a title"));
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        [
+            "Health of sandprobe",
+            "Findings",
+            "Addresses and pools",
+            "Pod start phases",
+            "CNI",
+            "Teardown",
+            "Restarts of nodes"
+        ]
+    );
+    let variables = dashboard["templating"]["list"].as_array().expect("variables");
+    let variables = variables.iter().map(|it| it["name"].as_str().expect("a name"));
+    assert_eq!(variables.collect::<Vec<_>>(), ["datasource", "cluster", "job", "node"]);
+    let (mut ids, mut places) = (BTreeSet::new(), BTreeSet::new());
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{}", panel["title"]);
+        let at = |side: &str| panel["gridPos"][side].as_u64().expect("a number");
+        assert!(at("x") + at("w") <= 24, "{}", panel["title"]);
+        for (x, y) in
+            (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
+        {
+            assert!(places.insert((x, y)), "{} lies on another", panel["title"]);
+        }
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{}", panel["title"]);
+            let expression = target["expr"].as_str().expect("an expression");
+            assert!(expression.contains("instance=~\"$node\""), "{expression}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What is made for Prometheus and Grafana, as they read it; nothing here needs root.
+
+use super::report::Tier;
+use crate::workspace;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+const LINE: &str = "test --package tests --features prometheus --test prometheus";
+
+pub(super) fn tier(tier: &mut Tier) {
+    tier.tests("metrics and alerts", workspace::cargo().args(LINE.split(' ')), LIMIT, 1);
+}
