@@ -53,6 +53,8 @@ pub struct Config {
     pub listen: Option<Listen>,
     /// Where the same is served to other commands; `none` for nowhere.
     pub socket: Option<PathBuf>,
+    /// Labels of pods that metrics have: `namespace`, `pod`, `workload`.
+    pub metric_labels: Vec<String>,
 }
 
 /// An address to listen on, or none.

@@ -35,7 +35,6 @@ fn root() -> PathBuf {
 /// Something of everything.
 fn own() -> Own {
     Own {
-        ready: Some(true),
         hooks: vec![(Signal::NetnsFreed, Some(Mechanism::Fentry)), (Signal::AddressV6, None)],
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![1; 15] }],
         programs: vec![Program {

@@ -19,6 +19,7 @@ use crate::{
 };
 
 /// Where they come from.
+#[derive(Debug)]
 pub struct Figures {
     hooks: Vec<(Signal, Option<Mechanism>)>,
     totals: watch::Receiver<Totals>,
@@ -36,11 +37,10 @@ impl Figures {
     }
 
     #[must_use]
-    pub fn own(&self, ready: Option<bool>) -> Own {
+    pub fn own(&self) -> Own {
         let totals = self.totals.borrow();
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         Own {
-            ready,
             hooks: self.hooks.clone(),
             rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
             programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),

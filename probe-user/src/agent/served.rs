@@ -3,12 +3,10 @@
 use crate::session::Session;
 #[cfg(feature = "serve")]
 use crate::{
-    sink::{
-        metrics::own::Own,
-        serve::{
-            Server,
-            ask::{Asks, Sight},
-        },
+    agent::figure::Figures,
+    sink::serve::{
+        Server,
+        ask::{Asks, Sight},
     },
     source::clock,
 };
@@ -17,19 +15,19 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Served {
     #[cfg(feature = "serve")]
-    at_work: Option<(Server, Asks)>,
+    at_work: Option<(Server, Asks, Figures)>,
 }
 
 #[cfg(feature = "serve")]
 impl Served {
     #[must_use]
-    pub fn by(server: Server, asks: Asks) -> Self {
-        Self { at_work: Some((server, asks)) }
+    pub fn by(server: Server, asks: Asks, figures: Figures) -> Self {
+        Self { at_work: Some((server, asks, figures)) }
     }
 
     /// Looks for the next who asks; never returns where nobody can. May be cancelled.
     pub(super) async fn answer(&mut self, session: &Session) {
-        let Some((_, asks)) = &mut self.at_work else { return std::future::pending().await };
+        let Some((_, asks, figures)) = &mut self.at_work else { return std::future::pending().await };
         let ask = asks.next().await;
         let now = clock::now();
         ask(&Sight {
@@ -37,12 +35,12 @@ impl Served {
             label: session.label(),
             now,
             has_listed: session.has_listed(),
-            measure: &|| session.look(now, &Own::default()),
+            measure: &|| session.look(now, &figures.own()),
         });
     }
 
     pub(super) async fn finish(self) {
-        let Some((server, asks)) = self.at_work else { return };
+        let Some((server, asks, _)) = self.at_work else { return };
         // Nobody looks any more.
         drop(asks);
         server.finish().await;

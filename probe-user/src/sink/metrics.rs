@@ -102,6 +102,11 @@ impl Metrics {
         });
     }
 
+    /// Says whether all of it can be relied on; until then nobody can tell.
+    pub fn ready(&self, is_ready: bool) {
+        self.with(|tables| tables.now.ready(is_ready));
+    }
+
     /// The text of a scrape, in [`TEXT_FORMAT`].
     pub fn text(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.0.registry.gather())

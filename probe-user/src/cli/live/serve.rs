@@ -2,18 +2,18 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use super::{hooks::Hooks, place::Place};
 use crate::{
-    agent::served::Served,
+    agent::{figure::Figures, served::Served},
     cli::{args::SOCKET, doctor, say},
     config::Config,
     recording::{Header, history::History},
     session::Session,
     sink::{
-        metrics::Metrics,
+        metrics::{Metrics, label::PodLabel},
         serve::{
             Doors, Server,
             door::{self, DoorError, Socket},
@@ -22,7 +22,7 @@ use crate::{
             ring::Ring,
         },
     },
-    source::clock,
+    source::{channel::Gauge, clock},
 };
 
 #[derive(Debug, Args)]
@@ -34,6 +34,14 @@ pub(super) struct ServeArgs {
     /// Where to serve the same to other commands on this node; "none" for nowhere [default: /run/sandprobe/sandprobe.sock]
     #[arg(long, value_name = "PATH", env = "SANDPROBE_SOCKET")]
     socket: Option<PathBuf>,
+
+    /// Labels that tell pods apart in metrics, with commas between: namespace, pod, workload (derived from the pod's name)
+    #[arg(long, value_name = "LABELS", env = "SANDPROBE_METRIC_LABELS", value_delimiter = ',', value_parser = PodLabel::parse)]
+    metric_labels: Vec<PodLabel>,
+
+    /// Have the kernel count the runs of eBPF programs and their time, at some tens of nanoseconds for each run of any
+    #[arg(long)]
+    pub(super) bpf_stats: bool,
 }
 
 /// An address, or none.
@@ -48,7 +56,7 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 
 impl ServeArgs {
     /// What was asked for and cannot be had is an error; what is only the default is gone without.
-    pub(super) fn open(&self, config: &Config) -> anyhow::Result<Doors> {
+    pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Doors, Metrics)> {
         let listen = self.listen.or(config.listen);
         let network = match listen {
             Some(Listen::Nowhere) => None,
@@ -60,8 +68,19 @@ impl ServeArgs {
             Some(path) => Some(Socket::bind(path)?),
             None => or_without(Socket::bind(SOCKET.as_ref())),
         };
+        let metrics = Metrics::new(&self.labels(config)?);
         let guard = Guard { own_names_only: true, ..Guard::default() };
-        Ok(Doors { network, socket, guard })
+        Ok((Doors { network, socket, guard }, metrics))
+    }
+
+    fn labels(&self, config: &Config) -> anyhow::Result<Vec<PodLabel>> {
+        if !self.metric_labels.is_empty() {
+            return Ok(self.metric_labels.clone());
+        }
+        let parse = |label: &String| {
+            PodLabel::parse(label).map_err(|why| anyhow!("configuration: metric_labels: {why}"))
+        };
+        config.metric_labels.iter().map(parse).collect()
     }
 }
 
@@ -71,16 +90,16 @@ fn or_without<T>(opened: Result<T, DoorError>) -> Option<T> {
 
 /// Starts the server, which hears of every change from here on.
 pub(super) fn start(
-    doors: Doors,
+    (doors, metrics): (Doors, Metrics),
     session: &mut Session,
     header: &Header,
     past: History,
     hooks: &Hooks,
     place: &Place,
+    batches: Gauge,
 ) -> anyhow::Result<Served> {
     let ring = Arc::new(Ring::default());
     session.listen(Box::new(Arc::clone(&ring)));
-    let metrics = Metrics::new(&[]);
     session.measure(metrics.clone());
     let given = Given {
         header: header.clone(),
@@ -91,5 +110,5 @@ pub(super) fn start(
         metrics,
     };
     let (server, asks) = Server::start(doors, given).context("cannot start the server")?;
-    Ok(Served::by(server, asks))
+    Ok(Served::by(server, asks, Figures::new(&hooks.reports, &hooks.drain, batches)))
 }

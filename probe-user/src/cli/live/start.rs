@@ -19,7 +19,7 @@ use tokio::{
 use super::serve::{self, ServeArgs};
 use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place};
 #[cfg(feature = "serve")]
-use crate::sink::serve::Doors;
+use crate::sink::{metrics::Metrics, serve::Doors};
 use crate::{
     agent::{Agent, AgentError, Routes, served::Served},
     cli::{
@@ -97,6 +97,8 @@ impl Start<'_> {
             all_execs: self.probe.all_execs,
             log: self.probe.debug_bpf,
             bulk: BULK,
+            #[cfg(feature = "serve")]
+            stats: self.serve.is_some_and(|serve| serve.bpf_stats),
             ..Options::new(&place.root, &place.hierarchy)
         })?;
         let start = clock::now();
@@ -144,15 +146,17 @@ impl Start<'_> {
         attached(&mut session, &hooks.reports)?;
         let past = self.past.map(history::read).unwrap_or_default();
         recover(&mut session, &header, &place.root, &past)?;
+        let (feed, batches) = feed();
         #[cfg(feature = "serve")]
         let served = match parts.doors {
-            Some(doors) => serve::start(doors, &mut session, &header, past.history, &hooks, &place)?,
+            Some(doors) => {
+                serve::start(doors, &mut session, &header, past.history, &hooks, &place, feed.gauge())?
+            }
             None => Served::default(),
         };
         #[cfg(not(feature = "serve"))]
         let served = Served::default();
 
-        let (feed, batches) = feed();
         let (stopper, stop) = stop();
         let mut routes = Routes::default();
         if let Some(netlink) = hooks.netlink {
@@ -236,7 +240,7 @@ struct Parts {
     file: Option<File>,
     boots: usize,
     #[cfg(feature = "serve")]
-    doors: Option<Doors>,
+    doors: Option<(Doors, Metrics)>,
 }
 
 /// What is left of a run.

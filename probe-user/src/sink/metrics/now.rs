@@ -157,8 +157,11 @@ impl Now {
         self.boot.set([(vec![label::name(&boot.boot_id)], 1.0)]);
     }
 
+    pub(super) fn ready(&mut self, is_ready: bool) {
+        self.ready.set_one(Some(flag(is_ready)));
+    }
+
     fn own(&mut self, own: &Own) {
-        self.ready.set_one(own.ready.map(flag));
         self.hooks.set(own.hooks.iter().map(|(signal, mechanism)| {
             let mechanism = mechanism.map(|it| it.word().replace(' ', "_"));
             let seen = flag(mechanism.is_some());

@@ -6,8 +6,6 @@ use crate::engine::fact::{Mechanism, Signal};
 
 #[derive(Clone, Debug, Default)]
 pub struct Own {
-    /// As `/readyz` says; `None`: nobody can tell yet.
-    pub ready: Option<bool>,
     /// How each signal is seen; `None`: not at all.
     pub hooks: Vec<(Signal, Option<Mechanism>)>,
     pub rings: Vec<Ring>,

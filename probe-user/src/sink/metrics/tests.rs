@@ -208,15 +208,15 @@ fn what_others_count_only_grows() {
         hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
         programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
-        ready: Some(true),
         ..Own::default()
     };
+    assert_eq!(scrape(&metrics).get("sandprobe_ready"), None, "nobody can tell");
+    metrics.ready(false);
     look(&metrics, S, &own, &[]);
     let lost = "sandprobe_events_lost_total{kind=\"exec\",ring=\"bulk\"}";
     assert_eq!(scrape(&metrics)[lost], 2.0);
     own.rings[0].lost[0] = 6;
     own.hooks.pop();
-    own.ready = None;
     look(&metrics, 2 * S, &own, &[]);
     let found = scrape(&metrics);
     assert_eq!(found[lost], 6.0);
@@ -227,7 +227,7 @@ fn what_others_count_only_grows() {
         None,
         "told no more"
     );
-    assert_eq!(found.get("sandprobe_ready"), None, "nobody can tell");
+    assert_eq!(found["sandprobe_ready"], 0.0);
 }
 
 #[test]

@@ -122,6 +122,7 @@ pub(super) async fn answer<B: Body>(
         Route::Readyz => health::response(&readiness(house).await?),
         Route::Metrics => {
             house.measured.get().await?;
+            house.metrics.ready(readiness(house).await?.reasons.is_empty());
             // Fails only for a family without a name.
             let text = house.metrics.text().unwrap_or_default();
             whole(StatusCode::OK, TEXT_FORMAT, text)

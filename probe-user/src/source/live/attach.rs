@@ -10,13 +10,14 @@ mod support;
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
     maps::{MapData, PerCpuArray, RingBuf},
+    sys::{Stats, enable_stats},
 };
 use aya_log::EbpfLogger;
 use probe_common::tally::Tally;
@@ -55,6 +56,8 @@ pub struct Options<'a> {
     /// Sizes of the rings in bytes: powers of two, of whole pages.
     pub lifecycle: u32,
     pub bulk: u32,
+    /// Have the kernel count runs of programs and their time, of all on the node, as long as the probe lives.
+    pub stats: bool,
     /// Mechanisms not to be used, as if this kernel lacked them.
     pub refused: &'a [Mechanism],
 }
@@ -67,6 +70,7 @@ impl<'a> Options<'a> {
             hierarchy,
             all_execs: false,
             log: false,
+            stats: false,
             lifecycle: 4 << 20,
             bulk: 8 << 20,
             refused: &[],
@@ -118,6 +122,8 @@ pub struct Probe {
     tally: PerCpuArray<MapData, PodTally>,
     reports: Vec<HookReport>,
     took: Duration,
+    /// Counting goes on until it is closed.
+    _stats: Option<OwnedFd>,
 }
 
 /// aya copies map values only as types that are marked so.
@@ -172,8 +178,9 @@ impl Probe {
         let rings = Rings { lifecycle: ring(&mut ebpf, "LIFECYCLE")?, bulk: ring(&mut ebpf, "BULK")? };
         let tally = ebpf.take_map("TALLY").ok_or(Error::Foreign("TALLY"))?;
         let tally = PerCpuArray::try_from(tally).map_err(|source| Error::Map { name: "TALLY", source })?;
+        let stats = options.stats.then(|| enable_stats(Stats::RunTime)).transpose().map_err(Error::Stats)?;
         let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
-        Ok(Self { ebpf, rings: Some(rings), logger, tally, reports, took: start.elapsed() })
+        Ok(Self { ebpf, rings: Some(rings), logger, tally, reports, took: start.elapsed(), _stats: stats })
     }
 
     /// The rings; `None` once taken.

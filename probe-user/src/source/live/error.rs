@@ -44,6 +44,10 @@ pub enum Error {
     Map { name: &'static str, source: aya::maps::MapError },
     #[error("cannot ask the kernel how many runs of the program {program} it skipped: {source}")]
     Uncounted { program: String, source: io::Error },
+    #[error(
+        "the kernel does not count runs of programs: {0}; it takes root, or CAP_SYS_ADMIN: leave out --bpf-stats"
+    )]
+    Stats(#[source] aya::sys::SyscallError),
     #[error("cannot hook {}, without which there is nothing to tell: {why}", signal.word())]
     Core { signal: Signal, why: String },
 }
