@@ -71,7 +71,7 @@ export class Pods {
         el("span", null, "slowest"));
     }
     const seen = shown.filter((pod) => pod.start).length;
-    this.head.hidden = shown.length === 0;
+    this.head.hidden = seen === 0;
     this.said.textContent = this.#pods.length === 0 ? "There is no pod on this node."
       : `${shown.length} of ${this.#pods.length} pods; the start of ${seen} was seen.`;
     await this.rows.show(shown, String(scale));
