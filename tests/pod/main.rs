@@ -4,6 +4,7 @@
 mod harness;
 mod life;
 mod many;
+mod phase;
 mod reboot;
 mod release;
 mod storm;

@@ -21,6 +21,7 @@ mod restart;
 mod sweep;
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions, TryLockError},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -67,6 +68,9 @@ pub struct Options {
     /// Of that plugin.
     #[arg(skip)]
     pub faults: Faults,
+    /// Of that plugin too, for pods of these names.
+    #[arg(skip)]
+    pub pod_faults: BTreeMap<String, Faults>,
     /// Length of the prefix from which pods get their IPv4 addresses, of 22 bits or more
     #[arg(skip)]
     pub prefix: Option<u32>,
@@ -166,7 +170,11 @@ impl Containerd {
         let mut plugins = config::plugins();
         if options.keyed {
             plugins = plugin::gather(&plugins, place.plugins())?;
-            network.keyed = Some(Keyed { store: place.addresses(), faults: options.faults });
+            network.keyed = Some(Keyed {
+                store: place.addresses(),
+                faults: options.faults,
+                pod_faults: options.pod_faults.clone(),
+            });
             network.make_store()?;
         }
         let version = config::Version::of(&program(options, "containerd"))?;

@@ -20,6 +20,8 @@ use crate::command;
 pub const PAUSE: &str = "docker.io/local/pause:1";
 /// The image of every other container: one static program with many names.
 pub const BUSYBOX: &str = "docker.io/local/busybox:1";
+/// And what that is called in there.
+pub(crate) const PROGRAM: &str = "busybox";
 
 /// An image of one layer.
 #[derive(Debug)]
@@ -47,11 +49,11 @@ impl Image {
     pub fn busybox(program: &Path) -> Result<Self> {
         let text = program.to_str().context("the path of busybox is no text")?;
         let names = command::output(text, &["--list"])?;
-        let link = |name: &str| (format!("bin/{name}"), "busybox".to_owned());
+        let link = |name: &str| (format!("bin/{name}"), PROGRAM.to_owned());
         Ok(Self {
             reference: BUSYBOX,
-            programs: vec![(program.to_owned(), "bin/busybox".to_owned())],
-            links: names.lines().filter(|name| *name != "busybox").map(link).collect(),
+            programs: vec![(program.to_owned(), format!("bin/{PROGRAM}"))],
+            links: names.lines().filter(|name| *name != PROGRAM).map(link).collect(),
             command: vec!["/bin/sh".to_owned()],
         })
     }

@@ -78,6 +78,7 @@ fn failure(code: u32) -> impl Fn(anyhow::Error) -> Failure {
 /// What the runtime says in the environment.
 struct Call {
     container: String,
+    arguments: String,
     netns: PathBuf,
     interface: String,
 }
@@ -103,6 +104,7 @@ fn perform(variable: &dyn Fn(&str) -> String, settings: &Settings) -> Result<Opt
     let call = || {
         let call = Call {
             container: variable("CNI_CONTAINERID"),
+            arguments: variable("CNI_ARGS"),
             netns: PathBuf::from(variable("CNI_NETNS")),
             interface: variable("CNI_IFNAME"),
         };
@@ -123,7 +125,7 @@ fn perform(variable: &dyn Fn(&str) -> String, settings: &Settings) -> Result<Opt
 }
 
 fn add(call: &Call, settings: &Settings) -> Result<Value, Failure> {
-    let faults = &settings.faults;
+    let faults = settings.faults_of(&call.arguments);
     thread::sleep(Duration::from_millis(faults.add_takes_ms));
     let (address, told_to_fail) = {
         let mut store = Store::lock(settings.store()?)?;
@@ -175,7 +177,7 @@ fn delete(call: &Call, settings: &Settings) -> Result<(), Failure> {
         store.count(|counts| counts.dels_blind += 1)?;
         return Ok(());
     }
-    if settings.faults.dels_fail.includes(store.counts().dels_failed) {
+    if settings.faults_of(&call.arguments).dels_fail.includes(store.counts().dels_failed) {
         store.count(|counts| counts.dels_failed += 1)?;
         return Err(failure(TOLD_TO_FAIL)(anyhow!("this DEL was told to fail")));
     }

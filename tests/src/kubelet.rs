@@ -6,6 +6,7 @@
 mod cgroup;
 mod life;
 mod pod;
+mod start;
 
 use std::{
     fs,
@@ -22,6 +23,7 @@ pub use cgroup::Driver;
 pub(crate) use life::timed;
 pub use life::{ContainerLife, PodLife, SandboxLife, Step};
 pub use pod::{Container, Pod, Qos};
+pub use start::{PartStart, PodStart};
 
 use crate::{
     cgroupfs::CgroupId,

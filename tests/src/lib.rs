@@ -6,6 +6,7 @@
 //!   [`node`] takes it, or a VM's own.
 //! * [`keyed`] is a CNI plugin that loses addresses.
 //! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
+//! * [`ftrace`] has the kernel's own trace of what happens meanwhile.
 //! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] is a real one, and [`site`] what it is served.
@@ -40,6 +41,8 @@ pub mod storm;
 pub mod containerd;
 #[cfg(feature = "node")]
 pub mod cri;
+#[cfg(feature = "node")]
+pub mod ftrace;
 #[cfg(feature = "node")]
 pub mod image;
 #[cfg(feature = "node")]

@@ -46,7 +46,7 @@ impl Node {
     /// Where this is a VM of ours, nothing but the plugin is as the options say.
     pub fn start_with(options: &Options) -> Result<Self> {
         let node = if is_in_path(vm::START) {
-            let vm = Vm::start(options.keyed.then_some(options.faults))?;
+            let vm = Vm::start(options)?;
             Self { socket: PathBuf::from(vm::SOCKET), driver: vm.driver(), runtime: Runtime::Vm(vm) }
         } else {
             let containerd = Containerd::start(options)?;

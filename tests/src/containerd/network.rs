@@ -1,6 +1,7 @@
 //! The pods' network: a bridge and a range of addresses that nothing else on the machine uses.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -31,6 +32,8 @@ pub struct Network {
 pub struct Keyed {
     pub store: PathBuf,
     pub faults: Faults,
+    /// Others, of pods of these names.
+    pub pod_faults: BTreeMap<String, Faults>,
 }
 
 impl Network {
@@ -72,7 +75,9 @@ impl Network {
         let plugins = match &self.keyed {
             Some(keyed) => {
                 let range = self.subnets.first().map_or("", String::as_str);
-                let mut plugin = json!(Settings::new(VERSION, &keyed.store, range, keyed.faults));
+                let mut settings = Settings::new(VERSION, &keyed.store, range, keyed.faults);
+                settings.pod_faults.clone_from(&keyed.pod_faults);
+                let mut plugin = json!(settings);
                 plugin["type"] = json!(keyed::TYPE);
                 json!([plugin])
             }
@@ -163,7 +168,11 @@ eth0\t0004E70A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0";
             name: "n".to_owned(),
             bridge: String::new(),
             subnets: vec!["10.231.4.0/22".to_owned()],
-            keyed: Some(Keyed { store: PathBuf::from("/s"), faults: Faults::default() }),
+            keyed: Some(Keyed {
+                store: PathBuf::from("/s"),
+                faults: Faults::default(),
+                pod_faults: BTreeMap::new(),
+            }),
         };
         let conflist = network.conflist();
         let plugin = &conflist["plugins"][0];

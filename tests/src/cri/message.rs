@@ -206,6 +206,10 @@ pub struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct LinuxContainerResources {
+    #[prost(int64, tag = "1")]
+    pub cpu_period: i64,
+    #[prost(int64, tag = "2")]
+    pub cpu_quota: i64,
     #[prost(int64, tag = "3")]
     pub cpu_shares: i64,
     #[prost(int64, tag = "4")]

@@ -1,6 +1,7 @@
 //! The network's configuration: what the plugin reads and the harness writes.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     io::Read,
     net::Ipv4Addr,
@@ -21,6 +22,9 @@ pub struct Settings {
     range: Option<String>,
     #[serde(default)]
     pub faults: Faults,
+    /// Others, of pods of these names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pod_faults: BTreeMap<String, Faults>,
     /// Of a GC alone.
     #[serde(rename = "cni.dev/valid-attachments", default, skip_serializing_if = "Option::is_none")]
     pub valid_attachments: Option<Vec<Attachment>>,
@@ -70,12 +74,20 @@ impl Settings {
             store: Some(store.to_owned()),
             range: Some(range.to_owned()),
             faults,
+            pod_faults: BTreeMap::new(),
             valid_attachments: None,
         }
     }
 
     pub(super) fn read(from: impl Read) -> Result<Self> {
         serde_json::from_reader(from).context("the network's configuration cannot be understood")
+    }
+
+    /// What goes wrong in a call with these `CNI_ARGS`, which are pairs in any order.
+    pub(super) fn faults_of(&self, arguments: &str) -> &Faults {
+        let mut pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
+        let pod = pairs.find_map(|(name, value)| (name == "K8S_POD_NAME").then_some(value));
+        pod.and_then(|pod| self.pod_faults.get(pod)).unwrap_or(&self.faults)
     }
 
     pub(super) fn store(&self) -> Result<&Path> {
@@ -172,6 +184,17 @@ mod tests {
     fn what_is_no_range_is_refused() {
         for text in ["", "10.9.0.0", "10.9.0.0/33", "10.9.0.0/31", "10.9.0.1/24", "fd00::/64"] {
             assert!(text.parse::<Range>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_have_faults_of_its_own() {
+        let mut settings = Settings::new("0.4.0", Path::new("/s"), "10.9.0.0/29", Faults::default());
+        let slow = Faults { add_takes_ms: 5, ..Faults::default() };
+        settings.pod_faults.insert("slow-0".to_owned(), slow);
+        assert_eq!(settings.faults_of("IgnoreUnknown=1;K8S_POD_NAME=slow-0;K8S_POD_UID=1"), &slow);
+        for other in ["", "K8S_POD_NAME=slow-01", "K8S_POD_NAMESPACE=slow-0"] {
+            assert_eq!(settings.faults_of(other), &Faults::default(), "{other}");
         }
     }
 

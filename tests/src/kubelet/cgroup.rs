@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::{Pod, Qos};
+use super::{Pod, Qos, pod::PERIOD};
 use crate::{
     cgroupfs::{self, CgroupId, Hierarchy},
     command,
@@ -56,6 +56,9 @@ impl Cgroups {
             // A slice needs no unit file: its name says where it belongs, and starting it starts its parents.
             Driver::Systemd => command::run("systemctl", &["start", &self.parent(pod)])?,
         }
+        if let Some(quota) = pod.cpu_quota() {
+            self.limit(pod, quota)?;
+        }
         let directory = self.directory(pod);
         let present = self.hierarchies.iter().filter(|hierarchy| hierarchy.directory(&directory).exists());
         present.map(|hierarchy| hierarchy.id_of(&directory)).collect()
@@ -89,6 +92,30 @@ impl Cgroups {
                 slices(pod).iter().fold(String::new(), |path, slice| format!("{path}/{slice}"))
             }
         }
+    }
+
+    /// systemd would have to be asked instead.
+    fn limit(&self, pod: &Pod, quota: i64) -> Result<()> {
+        ensure!(self.driver == Driver::Cgroupfs, "no pod of this driver can have a limit of the CPU");
+        let path = path(pod);
+        let has_cpu = |hierarchy: &&Hierarchy| hierarchy.controllers.split(',').any(|name| name == "cpu");
+        let (directory, limits) = match self.hierarchies.iter().find(has_cpu) {
+            Some(legacy) => {
+                let limits =
+                    [("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", quota.to_string())];
+                (legacy.directory(&path), limits.to_vec())
+            }
+            None => {
+                let unified = self.hierarchies.iter().find(|hierarchy| hierarchy.id == 0);
+                let unified = unified.context("no hierarchy has the controller cpu")?;
+                (unified.directory(&path), vec![("cpu.max", format!("{quota} {PERIOD}"))])
+            }
+        };
+        for (file, text) in limits {
+            let file = directory.join(file);
+            fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
+        }
+        Ok(())
     }
 
     fn make_directories(&self, path: &str) -> Result<()> {

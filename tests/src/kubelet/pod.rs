@@ -33,6 +33,8 @@ pub struct Pod {
     pub host_network: bool,
     /// A pod of the node's own manifest directory; its uid is then 32 hexadecimal digits without dashes.
     pub is_static: bool,
+    /// One after the other, each to its end, before the others start.
+    pub init_containers: Vec<Container>,
     pub containers: Vec<Container>,
 }
 
@@ -44,7 +46,12 @@ pub struct Container {
     pub environment: Vec<(String, String)>,
     /// In bytes; beyond it the kernel kills.
     pub memory_limit: Option<i64>,
+    /// In thousandths of a CPU; beyond it the kernel throttles.
+    pub cpu_limit: Option<i64>,
 }
+
+/// Of a limit of the CPU, in microseconds: the kubelet's own figure.
+pub(super) const PERIOD: i64 = 100_000;
 
 impl Pod {
     /// A best-effort pod without containers in the namespace `default`.
@@ -56,14 +63,27 @@ impl Pod {
             qos: Qos::default(),
             host_network: false,
             is_static: false,
+            init_containers: Vec::new(),
             containers: Vec::new(),
         }
+    }
+
+    #[must_use]
+    pub fn with_init(mut self, container: Container) -> Self {
+        self.init_containers.push(container);
+        self
     }
 
     #[must_use]
     pub fn with(mut self, container: Container) -> Self {
         self.containers.push(container);
         self
+    }
+
+    /// In microseconds of a period: the sum of its containers', if each has a limit.
+    pub(super) fn cpu_quota(&self) -> Option<i64> {
+        let limits = self.containers.iter().map(|container| container.cpu_limit);
+        limits.sum::<Option<i64>>().filter(|sum| *sum > 0).map(quota)
     }
 
     pub(super) fn sandbox_config(&self, attempt: u32, cgroup_parent: &str, logs: &Path) -> PodSandboxConfig {
@@ -105,6 +125,8 @@ impl Pod {
             log_path: format!("{}/{attempt}.log", container.name),
             linux: Some(LinuxContainerConfig {
                 resources: Some(LinuxContainerResources {
+                    cpu_period: container.cpu_limit.map_or(0, |_| PERIOD),
+                    cpu_quota: container.cpu_limit.map_or(0, quota),
                     cpu_shares: 2,
                     memory_limit_in_bytes: container.memory_limit.unwrap_or(0),
                     oom_score_adj: self.oom_score_adj(),
@@ -153,6 +175,7 @@ impl Container {
             arguments: vec![line.to_owned()],
             environment: Vec::new(),
             memory_limit: None,
+            cpu_limit: None,
         }
     }
 
@@ -162,6 +185,10 @@ impl Container {
         const LITTLE: i64 = 32 << 20;
         Self { memory_limit: Some(LITTLE), ..Self::shell(name, "tail /dev/zero") }
     }
+}
+
+fn quota(limit: i64) -> i64 {
+    limit * PERIOD / 1000
 }
 
 fn map<const N: usize>(pairs: [(&str, &str); N]) -> HashMap<String, String> {

@@ -16,7 +16,7 @@ use nix::{
 
 use crate::{
     clock, command,
-    containerd::{self, Conflist, Keyed, Network, Place},
+    containerd::{self, Conflist, Keyed, Network, Options, Place},
     keyed::{self, Faults},
     kubelet::Driver,
     program,
@@ -42,11 +42,15 @@ pub(super) struct Vm {
 }
 
 impl Vm {
-    /// With faults, of our own plugin.
-    pub(super) fn start(faults: Option<Faults>) -> Result<Self> {
+    /// Of our own plugin, if the options say so.
+    pub(super) fn start(options: &Options) -> Result<Self> {
         let under_systemd = Path::new("/run/systemd/system").exists();
         let driver = if under_systemd { Driver::Systemd } else { Driver::Cgroupfs };
-        let keyed = faults.map(|faults| Keyed { store: PathBuf::from(STORE), faults });
+        let keyed = options.keyed.then(|| Keyed {
+            store: PathBuf::from(STORE),
+            faults: options.faults,
+            pod_faults: options.pod_faults.clone(),
+        });
         let (name, subnet) = if keyed.is_some() { (keyed::TYPE, SUBNET) } else { OWN };
         let network = Network {
             name: name.to_owned(),

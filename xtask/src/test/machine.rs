@@ -44,11 +44,12 @@ const PAIRS: [Machine; 4] = [
 const KERNEL: [&[&str]; 1] = [&["kernel"]];
 /// A storm of programs belongs on this machine's own kernel: under emulation one costs a hundred times as much.
 const PODS: [&[&str]; 2] = [
-    &["kernel", "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot::"],
+    &["kernel", "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase::"],
     &["pod verdict::a_sandbox verdict::with_host_local"],
 ];
 /// What is of one kernel and one runtime as of any other, on one of them.
-const ONCE: (Machine, &[&str]) = (PAIRS[2], &["pod verdict::healthy verdict::losses"]);
+const ONCE: (Machine, [&[&str]; 2]) =
+    (PAIRS[2], [&["pod verdict::healthy verdict::losses"], &["pod phase::phases_are"]]);
 /// Every story by itself: they are the harness's own affair, and run on this machine as well.
 const STORIES: &[&str] = &["pod story::"];
 /// Of pods that run while the node goes down: what runs in each boot, there too.
@@ -102,13 +103,14 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
         // Made apart from the tests, whose time is limited.
         let mut warm = vm(&xtask, machine, Kind::Saved, "uname -a");
         if tier.check(&format!("{machine}: the VM"), &mut warm, MAKING) {
-            let once = (machine == ONCE.0 && !matches!(pods, Pods::None)).then_some(ONCE.1);
+            let is_once = machine == ONCE.0 && !matches!(pods, Pods::None);
+            let once = is_once.then_some(ONCE.1);
             let stories = (machine == ONCE.0 && matches!(pods, Pods::Matrix)).then_some(STORIES);
-            for programs in runs.iter().copied().chain(once).chain(stories) {
+            for programs in runs.iter().copied().chain(once.into_iter().flatten()).chain(stories) {
                 let mut command = vm(&xtask, machine, Kind::Saved, &script(programs));
                 tier.tests(&machine.to_string(), &mut command, LIMIT + MARGIN, programs.len());
             }
-            if once.is_some() {
+            if is_once {
                 let mut command = vm(&xtask, machine, Kind::Rebooted, &script_of_boots(&BOOTS));
                 let runners = BOOTS.iter().map(|programs| programs.len()).sum();
                 tier.tests(&format!("{machine}: reboots"), &mut command, LIMIT + MARGIN, runners);

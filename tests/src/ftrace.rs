@@ -1,0 +1,137 @@
+//! The kernel's own trace of a run, to hold against what is told of it: events of tracefs in an instance of their own,
+//! stamped with `CLOCK_BOOTTIME`. Nothing of BPF is in it.
+//!
+//! Invariant: `parse` knows text alone; whose process, cgroup or namespace it is, is for others to work out.
+
+mod parse;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use tempfile::TempDir;
+
+pub use parse::{Event, Record};
+
+use crate::{guard::unique_name, machine};
+
+const PREFIX: &str = "sandprobe";
+
+/// Of each processor: a minute of a busy machine.
+const BUFFER_KIB: u32 = 32 << 10;
+
+const EVENTS: [&str; 5] = [
+    "cgroup/cgroup_mkdir",
+    "cgroup/cgroup_attach_task",
+    "sched/sched_process_exec",
+    "sched/sched_process_exit",
+    "task/task_newtask",
+];
+/// Where the kernel has no probes: it returns a moment after the namespace was made.
+const UNSHARE: [&str; 2] = ["syscalls/sys_enter_unshare", "syscalls/sys_exit_unshare"];
+
+/// A trace that goes on until it is ended or dropped.
+#[derive(Debug)]
+pub struct Trace {
+    /// Where tracefs is mounted, for nobody but us to look.
+    root: TempDir,
+    name: String,
+}
+
+impl Trace {
+    pub fn start() -> Result<Self> {
+        let root = tempfile::tempdir()?;
+        mount(Some("tracefs"), root.path(), Some("tracefs"), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("mount tracefs on {}", root.path().display()))?;
+        let trace = Self { root, name: unique_name(PREFIX).replace('-', "_") };
+        trace.sweep()?;
+        let instance = trace.instance();
+        fs::create_dir(&instance).with_context(|| format!("make {}", instance.display()))?;
+        write(&instance.join("trace_clock"), "boot")?;
+        write(&instance.join("buffer_size_kb"), &BUFFER_KIB.to_string())?;
+        let mut events: Vec<String> = EVENTS.iter().map(|event| (*event).to_owned()).collect();
+        if machine::has_kprobes() {
+            let probes = [("p", parse::COPYING, " flags=$arg1:x64"), ("r", parse::COPIED, "")];
+            for (kind, event, arguments) in probes {
+                let group = &trace.name;
+                trace.define(&format!("{kind}:{group}/{event} copy_net_ns{arguments}"))?;
+                events.push(format!("{group}/{event}"));
+            }
+        } else {
+            events.extend(UNSHARE.iter().map(|event| (*event).to_owned()));
+        }
+        for event in events {
+            write(&instance.join("events").join(event).join("enable"), "1")?;
+        }
+        Ok(trace)
+    }
+
+    /// All that happened meanwhile, in the order of time; none of it may have been overwritten.
+    pub fn end(self) -> Result<Vec<Record>> {
+        let instance = self.instance();
+        write(&instance.join("tracing_on"), "0")?;
+        for entry in fs::read_dir(instance.join("per_cpu"))? {
+            let stats = fs::read_to_string(entry?.path().join("stats"))?;
+            let overrun = stats.lines().find_map(|line| line.strip_prefix("overrun: "));
+            ensure!(overrun == Some("0"), "the trace lost events: {stats}");
+        }
+        let path = instance.join("trace");
+        let file = fs::File::open(&path).with_context(|| format!("read {}", path.display()))?;
+        let mut parser = parse::Parser::default();
+        let mut records = Vec::new();
+        for line in BufReader::new(file).split(b'\n') {
+            let line = line?;
+            records.extend(parser.record(&String::from_utf8_lossy(&line))?);
+        }
+        records.sort_by_key(|record| record.at);
+        Ok(records)
+    }
+
+    /// Removes what runs that were killed left behind.
+    fn sweep(&self) -> Result<()> {
+        for entry in fs::read_dir(self.root.path().join("instances"))? {
+            let Ok(name) = entry?.file_name().into_string() else { continue };
+            let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('_').nth(1));
+            if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                self.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The events of a probe can go only when nobody has them enabled.
+    fn remove(&self, name: &str) {
+        let _ = fs::remove_dir(self.root.path().join("instances").join(name));
+        for event in [parse::COPYING, parse::COPIED] {
+            let _ = self.define(&format!("-:{name}/{event}"));
+        }
+    }
+
+    fn instance(&self) -> PathBuf {
+        self.root.path().join("instances").join(&self.name)
+    }
+
+    fn define(&self, probe: &str) -> Result<()> {
+        let path = self.root.path().join("kprobe_events");
+        let mut file = OpenOptions::new().append(true).open(&path)?;
+        file.write_all(probe.as_bytes()).with_context(|| format!("write {probe:?} to {}", path.display()))
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        // Nobody can be told here. What is still mounted is not to be removed as if it were ours.
+        self.remove(&self.name);
+        if umount2(self.root.path(), MntFlags::MNT_DETACH).is_err() {
+            self.root.disable_cleanup(true);
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("write {text:?} to {}", path.display()))
+}
