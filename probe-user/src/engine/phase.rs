@@ -47,6 +47,8 @@ pub struct Start {
     pub rebuilt: bool,
     /// Its beginning, or part of it, was only found by a listing.
     pub listed: bool,
+    /// The node was suspended since it began, before this was told.
+    pub suspended: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +128,7 @@ impl Start {
     /// Whether it is a whole start, seen from its beginning to its end: only those are compared.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.complete && !self.rebuilt && !self.listed && !self.is_gapped()
+        self.complete && !self.rebuilt && !self.listed && !self.suspended && !self.is_gapped()
     }
 }
 
@@ -194,6 +196,7 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
         revised: row.revised,
         rebuilt,
         listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
+        suspended: world.woke_at > begin,
     };
     cause::attribute(world, pod, row, &mut start);
     Some(start)

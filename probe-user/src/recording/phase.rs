@@ -19,6 +19,7 @@ mirror! {
         revised: bool,
         rebuilt: bool,
         listed: bool,
+        suspended: bool,
     }
 }
 

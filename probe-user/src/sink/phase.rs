@@ -57,6 +57,7 @@ pub fn marks(start: &Start) -> Vec<&'static str> {
         (start.revised, "revised"),
         (start.rebuilt, "rebuilt"),
         (start.listed, "listed"),
+        (start.suspended, "suspended"),
         (start.is_gapped(), "gapped"),
     ];
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()

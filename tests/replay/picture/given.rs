@@ -67,6 +67,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
         revised: false,
         rebuilt: false,
         listed: false,
+        suspended: false,
     }
 }
 

@@ -108,6 +108,7 @@ mod tests {
             revised: false,
             rebuilt: false,
             listed: true,
+            suspended: false,
         }
     }
 

@@ -114,6 +114,7 @@ mod tests {
             revised: false,
             rebuilt: false,
             listed: true,
+            suspended: false,
         };
         let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
         assert_eq!(

@@ -206,6 +206,7 @@ mod tests {
             revised: false,
             rebuilt: false,
             listed: false,
+            suspended: false,
         }
     }
 

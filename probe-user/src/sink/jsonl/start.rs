@@ -29,6 +29,8 @@ pub(super) struct Start<'a> {
     #[serde(skip_serializing_if = "no")]
     listed: bool,
     #[serde(skip_serializing_if = "no")]
+    suspended: bool,
+    #[serde(skip_serializing_if = "no")]
     gapped: bool,
     phases: Vec<Phase<'a>>,
 }
@@ -161,6 +163,7 @@ impl<'a> Start<'a> {
             revised: start.revised,
             rebuilt: start.rebuilt,
             listed: start.listed,
+            suspended: start.suspended,
             gapped: start.is_gapped(),
             phases: start.phases.iter().map(Phase::of).collect(),
         }

@@ -120,6 +120,7 @@ fn start() -> Start {
         revised: true,
         rebuilt: true,
         listed: true,
+        suspended: true,
     }
 }
 

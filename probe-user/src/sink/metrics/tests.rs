@@ -102,6 +102,7 @@ fn start(revised: bool, listed: bool) -> What {
         revised,
         rebuilt: false,
         listed,
+        suspended: false,
     }))
 }
 

@@ -8,7 +8,7 @@ use super::{MINUTE, SECOND, begin, check, container, ends, main_of, pause, play,
 use crate::engine::{
     Engine, Settings,
     change::{Output, Question},
-    fact::{CpuUse, Fact, List, Pressure, PressureRead, Role},
+    fact::{CpuUse, Fact, List, Origin, Pressure, PressureRead, Role},
     id::NetnsKey,
     phase::Kind,
     tests::{
@@ -177,4 +177,21 @@ fn percentiles_outlive_the_pods() {
     let whole = shares.last().expect("the whole");
     assert_eq!((whole.kind.clone(), whole.starts, whole.p99), (None, 1, Duration::from_millis(970)));
     assert_eq!(shares.len(), 10);
+}
+
+/// Boot time goes on while the node is suspended, and no phase takes that long.
+#[test]
+fn a_start_during_which_the_node_was_suspended_is_not_compared() {
+    let slept = Duration::from_secs(600);
+    let awake = "100..3070: prepare 50, netns 10, bridge 200, between 5, portmap 35, pause 100, \
+                 image(main) 2500, runtime(main) 20, cgroup(main) 50\ntold 1";
+    for (woke_at, starts) in [(50, 1), (2 * SECOND, 0)] {
+        let mut story = Story::new();
+        sandbox(&mut story);
+        story.at(woke_at).say(Origin::Agent, Fact::Resumed { slept });
+        container(&mut story, 'c', "main", 3 * SECOND);
+        let expected = if starts == 0 { awake.replace("3070:", "3070 suspended:") } else { awake.to_owned() };
+        let engine = check(&story, MINUTE, &expected);
+        assert_eq!(engine.shares().iter().map(|share| share.starts).max().unwrap_or(0), starts, "{woke_at}");
+    }
 }
