@@ -30,7 +30,7 @@ pub struct Node {
 #[derive(Debug)]
 enum Runtime {
     Private(Box<Containerd>),
-    Vm(Vm),
+    Vm(Box<Vm>),
 }
 
 impl Node {
@@ -47,7 +47,7 @@ impl Node {
     pub fn start_with(options: &Options) -> Result<Self> {
         let node = if is_in_path(vm::START) {
             let vm = Vm::start(options)?;
-            Self { socket: PathBuf::from(vm::SOCKET), driver: vm.driver(), runtime: Runtime::Vm(vm) }
+            Self { socket: PathBuf::from(vm::SOCKET), driver: vm.driver(), runtime: Runtime::Vm(Box::new(vm)) }
         } else {
             let containerd = Containerd::start(options)?;
             let socket = containerd.socket().to_owned();
