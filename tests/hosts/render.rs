@@ -94,7 +94,7 @@ fn task_key(key: TaskKey) -> String {
 }
 
 fn container(found: &ContainerFound) -> String {
-    let ContainerFound { id, role, sandbox, name, pod, source } = found;
+    let ContainerFound { id, role, sandbox, name, pod, source, started: _ } = found;
     let role = match role {
         Role::Sandbox => "sandbox",
         Role::Container => "container",

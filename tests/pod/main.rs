@@ -6,6 +6,7 @@ mod life;
 mod many;
 mod phase;
 mod reboot;
+mod recovery;
 mod release;
 mod storm;
 mod story;

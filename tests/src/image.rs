@@ -58,6 +58,17 @@ impl Image {
         })
     }
 
+    /// One static program, in `bin` by its own name.
+    pub fn program(reference: &'static str, program: &Path) -> Result<Self> {
+        let name = program.file_name().and_then(|name| name.to_str()).context("the program has no name")?;
+        Ok(Self {
+            reference,
+            programs: vec![(program.to_owned(), format!("bin/{name}"))],
+            links: Vec::new(),
+            command: vec![format!("/bin/{name}")],
+        })
+    }
+
     /// Writes the archive.
     pub fn write(&self, archive: &Path) -> Result<()> {
         let layer = self.layer()?;

@@ -11,7 +11,7 @@ mod settings;
 mod store;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::Read,
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -126,6 +126,10 @@ fn perform(variable: &dyn Fn(&str) -> String, settings: &Settings) -> Result<Opt
 
 fn add(call: &Call, settings: &Settings) -> Result<Value, Failure> {
     let faults = settings.faults_of(&call.arguments);
+    if let Some(file) = &settings.subnet_file {
+        fs::metadata(file)
+            .with_context(|| format!("failed to load flannel 'subnet.env' file: {}", file.display()))?;
+    }
     thread::sleep(Duration::from_millis(faults.add_takes_ms));
     let (address, told_to_fail) = {
         let mut store = Store::lock(settings.store()?)?;
@@ -287,6 +291,18 @@ mod tests {
         assert_eq!(Store::read(&store).unwrap().len(), 1);
         let counts = *Store::lock(&store).unwrap().counts();
         assert_eq!((counts.adds, counts.adds_failed), (3, 2));
+    }
+
+    #[test]
+    fn an_add_waits_for_the_subnet_s_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut configuration = configuration(&folder.path().join("addresses"), &json!({}));
+        let file = folder.path().join("subnet.env");
+        configuration["subnetFile"] = json!(file);
+        let answer = || said(&ask("ADD", "/run/netns/is-not-there", &configuration))["msg"].to_string();
+        assert!(answer().contains("subnet.env"), "{}", answer());
+        fs::write(&file, "FLANNEL_SUBNET=10.9.0.0/29\n").unwrap();
+        assert!(answer().contains("is-not-there"), "{}", answer());
     }
 
     #[test]

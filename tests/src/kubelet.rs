@@ -86,14 +86,14 @@ impl Kubelet {
     /// Makes the pod's cgroup and log directory, and gives the cgroup's ids.
     pub fn prepare(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
         let ids = self.cgroups.make(pod)?;
-        let logs = log_directory(pod);
+        let logs = Self::log_directory(pod);
         fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
         Ok(ids)
     }
 
     /// Starts a sandbox; `attempt` counts those of the same pod.
     pub fn run_sandbox(&mut self, pod: &Pod, attempt: u32) -> Result<Sandbox> {
-        let config = pod.sandbox_config(attempt, &self.cgroup_parent(pod), &log_directory(pod));
+        let config = pod.sandbox_config(attempt, &self.cgroup_parent(pod), &Self::log_directory(pod));
         let id = self.cri.run_pod_sandbox(config)?;
         let answer = self.cri.pod_sandbox_status(&id)?;
         let pid = info_pid(&answer.info).with_context(|| format!("process id of sandbox {id}"))?;
@@ -113,7 +113,7 @@ impl Kubelet {
         container: &Container,
         attempt: u32,
     ) -> Result<Started> {
-        let logs = log_directory(pod);
+        let logs = Self::log_directory(pod);
         // The runtime opens the log file and expects its directory.
         let directory = logs.join(&container.name);
         fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
@@ -170,8 +170,13 @@ impl Kubelet {
         self.cgroups.directories(pod)
     }
 
+    /// Where the runtime writes what the pod's containers say.
+    pub fn log_directory(pod: &Pod) -> PathBuf {
+        Path::new(LOGS).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+    }
+
     pub fn remove_logs(&self, pod: &Pod) -> Result<()> {
-        let logs = log_directory(pod);
+        let logs = Self::log_directory(pod);
         fs::remove_dir_all(&logs).with_context(|| format!("remove {}", logs.display()))
     }
 
@@ -185,8 +190,4 @@ impl Kubelet {
         let path = "/proc/self/ns/net";
         Ok(fs::metadata(path).map_err(|error| anyhow!("look at {path}: {error}"))?.ino())
     }
-}
-
-fn log_directory(pod: &Pod) -> PathBuf {
-    Path::new(LOGS).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
 }

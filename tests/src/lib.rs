@@ -4,6 +4,7 @@
 //! * [`kubelet`] plays the kubelet on top of a runtime reached by [`cri`].
 //! * [`containerd`] starts a private runtime on this machine, with the images of [`image`], and leaves no trace;
 //!   [`node`] takes it, or a VM's own.
+//! * [`edge`] is a node that comes up by itself.
 //! * [`keyed`] is a CNI plugin that loses addresses.
 //! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
 //! * [`ftrace`] has the kernel's own trace of what happens meanwhile.
@@ -41,6 +42,8 @@ pub mod storm;
 pub mod containerd;
 #[cfg(feature = "node")]
 pub mod cri;
+#[cfg(feature = "node")]
+pub mod edge;
 #[cfg(feature = "node")]
 pub mod ftrace;
 #[cfg(feature = "node")]

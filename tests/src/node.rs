@@ -47,7 +47,11 @@ impl Node {
     pub fn start_with(options: &Options) -> Result<Self> {
         let node = if is_in_path(vm::START) {
             let vm = Vm::start(options)?;
-            Self { socket: PathBuf::from(vm::SOCKET), driver: vm.driver(), runtime: Runtime::Vm(Box::new(vm)) }
+            Self {
+                socket: PathBuf::from(vm::SOCKET),
+                driver: vm.driver(),
+                runtime: Runtime::Vm(Box::new(vm)),
+            }
         } else {
             let containerd = Containerd::start(options)?;
             let socket = containerd.socket().to_owned();

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// Keep the disk in this file, made if it is not there
     #[arg(long, value_name = "FILE")]
     disk: Option<PathBuf>,
-    /// Boot again when the command calls vm-reboot; BOOT counts from 1
+    /// Boot again when the command calls vm-reboot, or vm-cut to lose the power; BOOT counts from 1
     #[arg(long)]
     reboot: bool,
     /// Go on from a saved VM in which containerd runs, saving it first if there is none
@@ -98,7 +98,7 @@ struct Request {
     share: Option<PathBuf>,
     /// Keep what the guest writes in this file, made if it is not there.
     disk: Option<PathBuf>,
-    /// Boot again when the command calls `vm-reboot`.
+    /// Boot again when the command calls `vm-reboot` or `vm-cut`.
     reboot: bool,
     /// Go on from a saved VM in which containerd runs.
     saved: bool,

@@ -32,6 +32,10 @@ pub(super) struct Run {
     #[command(flatten)]
     serve: serve::ServeArgs,
 
+    /// Record everything here too, for "replay" and "boot --replay"; a file that is there is replaced
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     #[command(flatten)]
     shown: Shown,
 }
@@ -115,7 +119,7 @@ impl Run {
         Start {
             probe: &self.probe,
             shown: &self.shown,
-            file: None,
+            file: self.record.as_deref(),
             state_dir: self.state.dir(),
             past: self.state.dir(),
             #[cfg(feature = "serve")]

@@ -302,6 +302,8 @@ pub struct ContainerFound {
     pub name: Option<String>,
     pub pod: Option<PodName>,
     pub source: NameSource,
+    /// When its program was executed, by a date that the runtime left.
+    pub started: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

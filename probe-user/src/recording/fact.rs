@@ -149,6 +149,7 @@ mirror! {
         name: Option<String>,
         pod: Option<PodName>,
         source: NameSource,
+        started: Option<Time>,
     }
 }
 

@@ -142,6 +142,21 @@ impl Folder {
         Ok(stat::fstat(&self.fd)?.st_ino)
     }
 
+    /// When something in it was last removed: on the wall clock, ns since the epoch. `None` if what changed last is
+    /// still there, since making and renaming an entry dates the directory too.
+    pub fn emptied(&self) -> Result<Option<i64>, Miss> {
+        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        let about = stat::fstat(&self.fd)?;
+        let changed = ns(about.st_mtime, about.st_mtime_nsec);
+        for entry in self.entries()?.entries {
+            let about = stat::fstatat(&self.fd, entry.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            if ns(about.st_ctime, about.st_ctime_nsec) >= changed {
+                return Ok(None);
+            }
+        }
+        Ok(Some(changed))
+    }
+
     pub fn folder(&self, name: &str) -> Result<Self, Miss> {
         let fd = fcntl::openat(&self.fd, single(name)?, DIRECTORY, Mode::empty())?;
         Ok(Self { fd, path: self.path.join(name) })
@@ -247,7 +262,7 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{fs, os::unix::fs::symlink, thread, time::Duration};
 
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
@@ -301,6 +316,30 @@ mod tests {
         let names: Vec<_> = found.entries.iter().map(|e| (e.name.as_str(), e.directory)).collect();
         assert_eq!(names, [("a", false), ("d", true), ("m", false), ("z", false)]);
         assert_eq!(found.left_out, 0);
+    }
+
+    #[test]
+    fn a_directory_is_dated_by_what_went_and_not_by_what_came() {
+        let root = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| root.path().join(name);
+        let emptied = || {
+            let host = HostRoot::open(root.path()).expect("the root");
+            host.folder("/").expect("the root").emptied().expect("a date")
+        };
+        // File systems date by the timer's tick.
+        let tick = || thread::sleep(Duration::from_millis(20));
+        for name in ["state.json", "exec.fifo"] {
+            fs::write(at(name), "").expect("a file");
+        }
+        assert_eq!(emptied(), None);
+        tick();
+        fs::remove_file(at("exec.fifo")).expect("removed");
+        let gone = emptied().expect("something went");
+        tick();
+        assert_eq!(emptied(), Some(gone));
+        fs::write(at("new"), "").expect("a file");
+        fs::rename(at("new"), at("state.json")).expect("renamed");
+        assert_eq!(emptied(), None);
     }
 
     #[test]

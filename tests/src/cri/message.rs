@@ -87,6 +87,9 @@ pub struct PodSandboxMetadata {
 pub struct LinuxSandboxSecurityContext {
     #[prost(message, optional, tag = "1")]
     pub namespace_options: Option<NamespaceOption>,
+    /// Whether a container in it may be.
+    #[prost(bool, tag = "6")]
+    pub privileged: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -222,6 +225,8 @@ pub struct LinuxContainerResources {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct LinuxContainerSecurityContext {
+    #[prost(bool, tag = "2")]
+    pub privileged: bool,
     #[prost(message, optional, tag = "3")]
     pub namespace_options: Option<NamespaceOption>,
 }
@@ -232,6 +237,19 @@ pub struct LinuxContainerConfig {
     pub resources: Option<LinuxContainerResources>,
     #[prost(message, optional, tag = "2")]
     pub security_context: Option<LinuxContainerSecurityContext>,
+}
+
+/// The node's mounts that come and go are seen in the container where propagation is 1 (from the host).
+#[derive(Clone, PartialEq, Message)]
+pub struct Mount {
+    #[prost(string, tag = "1")]
+    pub container_path: String,
+    #[prost(string, tag = "2")]
+    pub host_path: String,
+    #[prost(bool, tag = "3")]
+    pub readonly: bool,
+    #[prost(int32, tag = "5")]
+    pub propagation: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -246,6 +264,8 @@ pub struct ContainerConfig {
     pub args: Vec<String>,
     #[prost(message, repeated, tag = "6")]
     pub envs: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "7")]
+    pub mounts: Vec<Mount>,
     #[prost(map = "string, string", tag = "9")]
     pub labels: HashMap<String, String>,
     #[prost(map = "string, string", tag = "10")]

@@ -25,6 +25,9 @@ pub struct Settings {
     /// Others, of pods of these names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_faults: BTreeMap<String, Faults>,
+    /// Without this file no ADD succeeds, as with flannel's own.
+    #[serde(rename = "subnetFile", default, skip_serializing_if = "Option::is_none")]
+    pub subnet_file: Option<PathBuf>,
     /// Of a GC alone.
     #[serde(rename = "cni.dev/valid-attachments", default, skip_serializing_if = "Option::is_none")]
     pub valid_attachments: Option<Vec<Attachment>>,
@@ -75,6 +78,7 @@ impl Settings {
             range: Some(range.to_owned()),
             faults,
             pod_faults: BTreeMap::new(),
+            subnet_file: None,
             valid_attachments: None,
         }
     }

@@ -9,7 +9,8 @@ use crate::{
     cri::message::{
         ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
         LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-        LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
+        LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig,
+        PodSandboxMetadata,
     },
     image,
 };
@@ -24,13 +25,15 @@ pub enum Qos {
     BestEffort,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
     pub qos: Qos,
     pub host_network: bool,
+    /// Its containers see the node's processes.
+    pub host_pid: bool,
     /// A pod of the node's own manifest directory; its uid is then 32 hexadecimal digits without dashes.
     pub is_static: bool,
     /// One after the other, each to its end, before the others start.
@@ -38,12 +41,16 @@ pub struct Pod {
     pub containers: Vec<Container>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     pub name: String,
+    pub image: String,
     pub command: Vec<String>,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
+    /// Directories of the node, and where they are in the container.
+    pub host_paths: Vec<(String, String)>,
+    pub privileged: bool,
     /// In bytes; beyond it the kernel kills.
     pub memory_limit: Option<i64>,
     /// In thousandths of a CPU; beyond it the kernel throttles.
@@ -62,6 +69,7 @@ impl Pod {
             uid: uid.to_owned(),
             qos: Qos::default(),
             host_network: false,
+            host_pid: false,
             is_static: false,
             init_containers: Vec::new(),
             containers: Vec::new(),
@@ -104,6 +112,7 @@ impl Pod {
                 cgroup_parent: cgroup_parent.to_owned(),
                 security_context: Some(LinuxSandboxSecurityContext {
                     namespace_options: Some(self.namespaces()),
+                    privileged: self.containers.iter().any(|container| container.privileged),
                 }),
             }),
         }
@@ -114,12 +123,19 @@ impl Pod {
         labels.insert("io.kubernetes.container.name".to_owned(), container.name.clone());
         let restarts = attempt.to_string();
         let variable = |(key, value): &(String, String)| KeyValue { key: key.clone(), value: value.clone() };
+        let mount = |(host, inside): &(String, String)| Mount {
+            container_path: inside.clone(),
+            host_path: host.clone(),
+            readonly: false,
+            propagation: 1,
+        };
         ContainerConfig {
             metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
-            image: Some(ImageSpec { image: image::BUSYBOX.to_owned() }),
+            image: Some(ImageSpec { image: container.image.clone() }),
             command: container.command.clone(),
             args: container.arguments.clone(),
             envs: container.environment.iter().map(variable).collect(),
+            mounts: container.host_paths.iter().map(mount).collect(),
             labels,
             annotations: map([("io.kubernetes.container.restartCount", restarts.as_str())]),
             log_path: format!("{}/{attempt}.log", container.name),
@@ -133,6 +149,7 @@ impl Pod {
                     memory_swap_limit_in_bytes: 0,
                 }),
                 security_context: Some(LinuxContainerSecurityContext {
+                    privileged: container.privileged,
                     namespace_options: Some(self.namespaces()),
                 }),
             }),
@@ -149,11 +166,8 @@ impl Pod {
 
     fn namespaces(&self) -> NamespaceOption {
         let network = if self.host_network { NamespaceMode::Node } else { NamespaceMode::Pod };
-        NamespaceOption {
-            network: network.into(),
-            pid: NamespaceMode::Container.into(),
-            ipc: NamespaceMode::Pod.into(),
-        }
+        let pid = if self.host_pid { NamespaceMode::Node } else { NamespaceMode::Container };
+        NamespaceOption { network: network.into(), pid: pid.into(), ipc: NamespaceMode::Pod.into() }
     }
 
     /// The kubelet's own figures; a burstable pod's lies between the two others.
@@ -167,16 +181,25 @@ impl Pod {
 }
 
 impl Container {
-    /// A container that runs a line of shell.
-    pub fn shell(name: &str, line: &str) -> Self {
+    /// A container of an image that runs this.
+    pub fn new(name: &str, image: &str, command: &[String]) -> Self {
         Self {
             name: name.to_owned(),
-            command: vec!["/bin/sh".to_owned(), "-c".to_owned()],
-            arguments: vec![line.to_owned()],
+            image: image.to_owned(),
+            command: command.to_owned(),
+            arguments: Vec::new(),
             environment: Vec::new(),
+            host_paths: Vec::new(),
+            privileged: false,
             memory_limit: None,
             cpu_limit: None,
         }
+    }
+
+    /// A container that runs a line of shell.
+    pub fn shell(name: &str, line: &str) -> Self {
+        let shell = ["/bin/sh", "-c", line].map(str::to_owned);
+        Self::new(name, image::BUSYBOX, &shell)
     }
 
     /// A container that wants more memory than it may have.

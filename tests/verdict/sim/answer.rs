@@ -71,6 +71,7 @@ impl Sim {
             name,
             pod,
             source: NameSource::Bundle,
+            started: None,
         })
     }
 

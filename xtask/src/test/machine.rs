@@ -44,7 +44,10 @@ const PAIRS: [Machine; 4] = [
 const KERNEL: [&[&str]; 1] = [&["kernel"]];
 /// A storm of programs belongs on this machine's own kernel: under emulation one costs a hundred times as much.
 const PODS: [&[&str]; 2] = [
-    &["kernel", "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase::"],
+    &[
+        "kernel",
+        "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery::",
+    ],
     &["pod verdict::a_sandbox verdict::with_host_local"],
 ];
 /// What is of one kernel and one runtime as of any other, on one of them.
@@ -53,17 +56,46 @@ const ONCE: (Machine, [&[&str]; 2]) =
 /// Every story by itself: they are the harness's own affair, and run on this machine as well.
 const STORIES: &[&str] = &["pod story::"];
 /// Of pods that run while the node goes down: what runs in each boot, there too.
-const BOOTS: [&[&str]; 4] = [
-    &["pod reboot::pods_with_keyed_addresses"],
-    &["pod reboot::an_early_agent", "pod reboot::pods_with_keyed_addresses"],
-    &["pod reboot::a_late_agent", "pod reboot::pods_with_addresses_of_host_local"],
-    &["pod reboot::no_agent"],
+const BOOTS: &[Boot] = &[
+    Boot::new(&["pod reboot::pods_with_keyed_addresses"]),
+    Boot::new(&["pod reboot::an_early_agent", "pod reboot::pods_with_keyed_addresses"]),
+    Boot::new(&["pod reboot::a_late_agent", "pod reboot::pods_with_addresses_of_host_local"]),
+    Boot::new(&["pod reboot::no_agent"]),
 ];
+/// Of a node that comes up by itself, on the machine whose services do that: each boot is timed.
+const RECOVERY: (Machine, &[Boot]) = (
+    PAIRS[1],
+    &[
+        Boot::new(&["pod recovery::a_node"]),
+        Boot::new(&["pod recovery::a_restart"]),
+        Boot::new(&["pod recovery::a_second_one"]).cut(),
+        Boot::new(&["pod recovery::recordings", "pod recovery::a_power_cut"]),
+    ],
+);
 /// Fetching a release, making a disk of it, and saving a VM that has started its containerd, under emulation.
 const MAKING: Duration = Duration::from_secs(12 * 60);
 /// For the VM itself, which tells more of its end than we can.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
+
+/// What runs in one boot of several, and how that ends if it is not the last.
+#[derive(Clone, Copy)]
+struct Boot {
+    programs: &'static [&'static str],
+    /// A program of the VM.
+    end: &'static str,
+}
+
+impl Boot {
+    const fn new(programs: &'static [&'static str]) -> Self {
+        Self { programs, end: "vm-reboot" }
+    }
+
+    /// By a loss of power.
+    const fn cut(self) -> Self {
+        Self { end: "vm-cut", ..self }
+    }
+}
 
 impl Machine {
     const fn new(kernel: Kernel, runtime: Runtime, init: Init) -> Self {
@@ -110,22 +142,24 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
                 let mut command = vm(&xtask, machine, Kind::Saved, &script(programs));
                 tier.tests(&machine.to_string(), &mut command, LIMIT + MARGIN, programs.len());
             }
-            if is_once {
-                let mut command = vm(&xtask, machine, Kind::Rebooted, &script_of_boots(&BOOTS));
-                let runners = BOOTS.iter().map(|programs| programs.len()).sum();
-                tier.tests(&format!("{machine}: reboots"), &mut command, LIMIT + MARGIN, runners);
+            let rebooted = [("reboots", ONCE.0, BOOTS), ("recovery", RECOVERY.0, RECOVERY.1)];
+            let rebooted = rebooted.into_iter().filter(|(_, of, _)| *of == machine);
+            for (name, _, boots) in rebooted.filter(|_| !matches!(pods, Pods::None)) {
+                let mut command = vm(&xtask, machine, Kind::Rebooted, &script_of_boots(boots));
+                let runners = boots.iter().map(|boot| boot.programs.len()).sum();
+                tier.tests(&format!("{machine}: {name}"), &mut command, LIMIT + MARGIN, runners);
             }
         }
     }
 }
 
-/// A script for each boot, and a reboot after each but the last. What failed in one is known by the closing lines of
+/// A script for each boot, and its end after each but the last. What failed in one is known by the closing lines of
 /// its programs.
-fn script_of_boots(boots: &[&[&str]]) -> String {
-    let cases = boots.iter().zip(1..).map(|(programs, boot)| {
-        let end =
-            if boot == boots.len() { script(programs) } else { format!("({}); vm-reboot", script(programs)) };
-        format!("{boot}) {end} ;; ")
+fn script_of_boots(boots: &[Boot]) -> String {
+    let cases = boots.iter().zip(1..).map(|(Boot { programs, end }, boot)| {
+        let script = script(programs);
+        let all = if boot == boots.len() { script } else { format!("({script}); {end}") };
+        format!("{boot}) {all} ;; ")
     });
     format!("case $BOOT in {}esac", cases.collect::<String>())
 }
@@ -155,10 +189,14 @@ mod tests {
 
     #[test]
     fn each_boot_has_its_programs() {
-        let script = script_of_boots(&[&["a", "b"], &["c"]]);
+        let boots = [Boot::new(&["a", "b"]), Boot::new(&["c"]).cut(), Boot::new(&["d"])];
         let first =
             "(a --test-threads=1 || failed=1; b --test-threads=1 || failed=1; exit ${failed:-0}); vm-reboot";
-        let last = "c --test-threads=1 || failed=1; exit ${failed:-0}";
-        assert_eq!(script, format!("case $BOOT in 1) {first} ;; 2) {last} ;; esac"));
+        let second = "(c --test-threads=1 || failed=1; exit ${failed:-0}); vm-cut";
+        let last = "d --test-threads=1 || failed=1; exit ${failed:-0}";
+        assert_eq!(
+            script_of_boots(&boots),
+            format!("case $BOOT in 1) {first} ;; 2) {second} ;; 3) {last} ;; esac")
+        );
     }
 }

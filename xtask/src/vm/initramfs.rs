@@ -25,6 +25,7 @@ const FILES: &[(&str, u32, &str)] = &[
     ("usr/local/lib/vm/session", 0o755, include_str!("../../vm/session.sh")),
     ("usr/local/sbin/start-containerd", 0o755, include_str!("../../vm/start-containerd.sh")),
     ("usr/local/sbin/vm-reboot", 0o755, include_str!("../../vm/vm-reboot.sh")),
+    ("usr/local/sbin/vm-cut", 0o755, include_str!("../../vm/vm-cut.sh")),
     ("etc/containerd/config-v2.toml", 0o644, include_str!("../../vm/containerd-v2.toml")),
     ("etc/containerd/config-v3.toml", 0o644, include_str!("../../vm/containerd-v3.toml")),
     ("etc/cni/net.d/10-bridge.conflist", 0o644, include_str!("../../vm/bridge.conflist")),

@@ -10,6 +10,8 @@ pub(super) enum Word {
     Ready,
     /// Wants to boot again.
     Reboot,
+    /// Wants its power cut, and to boot again.
+    Cut,
     /// The command has ended so.
     Status(u8),
 }
@@ -60,6 +62,7 @@ fn read(word: &[u8]) -> Option<Word> {
     match word {
         b"ready" => Some(Word::Ready),
         b"reboot" => Some(Word::Reboot),
+        b"cut" => Some(Word::Cut),
         number => std::str::from_utf8(number).ok()?.parse().ok().map(Word::Status),
     }
 }
@@ -88,6 +91,7 @@ mod tests {
         assert_eq!(Port::new("tok").take(b"x\ntok 0\n"), (b"x".to_vec(), Some(Word::Status(0))));
         assert_eq!(Port::new("tok").take(b"\ntok ready\n"), (Vec::new(), Some(Word::Ready)));
         assert_eq!(Port::new("tok").take(b"\ntok reboot\n"), (Vec::new(), Some(Word::Reboot)));
+        assert_eq!(Port::new("tok").take(b"\ntok cut\n"), (Vec::new(), Some(Word::Cut)));
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn quote(path: &Path) -> String {
     super::quote(&path.to_string_lossy())
 }
 
-fn tool(name: &str) -> PathBuf {
+pub(super) fn tool(name: &str) -> PathBuf {
     workspace::which(name).unwrap_or_else(|| name.into())
 }
 

@@ -39,7 +39,7 @@ pub(super) fn run(
     guest.say(&now()?)?;
     Ok(match guest.listen(output) {
         Heard::Word(Word::Status(status)) => End::Status(status),
-        Heard::Word(Word::Reboot) => End::Rebooted,
+        Heard::Word(Word::Reboot | Word::Cut) => End::Rebooted,
         Heard::Word(Word::Ready) => bail!("the guest wants to be saved again"),
         Heard::Ended => End::Died,
         Heard::TimedOut => End::TimedOut,

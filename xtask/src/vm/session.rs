@@ -183,6 +183,8 @@ pub(super) fn run(
     let kept = request.disk.as_deref().or(request.reboot.then_some(scratch.as_path()));
     if let Some(disk) = kept.filter(|disk| !disk.exists()) {
         copy_disk(&parts.disk, disk)?;
+        // A power cut is no harm to a node's file system.
+        add_journal(disk)?;
     }
     let disk = kept.map_or(Disk::ThrownAway(&parts.disk), Disk::Kept);
     for boot in 1.. {
@@ -201,7 +203,9 @@ pub(super) fn run(
                     return Ok(End::TimedOut);
                 }
             }
-            Heard::Word(Word::Reboot) => return Ok(End::Rebooted),
+            // Whatever the guest had not written yet is lost with it.
+            Heard::Word(Word::Cut) if request.reboot => drop(guest),
+            Heard::Word(Word::Reboot | Word::Cut) => return Ok(End::Rebooted),
             Heard::Word(Word::Ready) => bail!("the guest wants to be saved, and was not asked to"),
             Heard::Ended => return Ok(End::Died),
             Heard::TimedOut => return Ok(End::TimedOut),
@@ -217,6 +221,16 @@ pub(super) fn copy_disk(from: &Path, to: &Path) -> Result<()> {
         Command::new("cp").args(["--sparse=always", "--reflink=auto"]).arg(from).arg(&part),
     )?;
     fs::rename(&part, to).with_context(|| format!("cannot make {}", to.display()))
+}
+
+/// The disk is made without one, since no other is ever repaired.
+fn add_journal(disk: &Path) -> Result<()> {
+    crate::workspace::run(
+        Command::new(rootfs::tool("tune2fs"))
+            .args(["-O", "has_journal", "-J", "size=8"])
+            .arg(disk)
+            .stdout(Stdio::null()),
+    )
 }
 
 /// The folders of processes that are no more.

@@ -73,3 +73,33 @@ fn read(file: &Path) -> anyhow::Result<(Header, Engine, Timestamp, bool)> {
     engine.advance(now);
     Ok((header, engine, now, is_whole))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{super::table, rows};
+
+    /// A VM with systemd, containerd and ten service pods, as its agent recorded the restart, without the facts that have
+    /// no part in a recovery. The history that the same agent kept says the same.
+    #[test]
+    fn a_recorded_restart_gives_its_table_on_any_machine() {
+        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots");
+        let (rows, is_whole) = rows(&[recordings.join("restart.jsonl")]).expect("a recording");
+        assert!(is_whole);
+        assert_eq!(
+            table::text(&rows, false),
+            "\
+ms from the order of the restart (* from the kernel's start), and the periods between, s
+BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4      WHOLE
+2026-11-21 23:45:00  6.1.0-56-amd64  45293    53734       77794          137551        45.29  8.44  24.06  59.76  137.55
+
+2026-11-21 23:45:00 edge-1 920b4a12-4edc-4080-ae94-e42e1095f806
+  ordered by \"systemctl --no-block reboot\" 29.111 s before the kernel's start
+  CNI: ADD failed 4 times before the first success (flannel): 10.969 s lost
+  all 10 service pods of before are back
+  the agent began to look 13.382 s after the boot: what was before is known from files, if at all
+"
+        );
+    }
+}

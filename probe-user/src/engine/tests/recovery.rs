@@ -67,6 +67,7 @@ impl App {
             name: (n != 1).then(|| name.to_owned()),
             pod: Some(self.name()),
             source: NameSource::Bundle,
+            started: None,
         }));
     }
 
@@ -168,6 +169,7 @@ fn a_reboot_seen_as_a_whole_is_measured_from_its_order() {
             uid: Some(hash),
         }),
         source: NameSource::Bundle,
+        started: None,
     }));
     story.at(15 * SECOND).exec(App(9).who(2, "etcd"), TOP, "/etcd");
     App(1).up(&mut story, 20 * SECOND);
@@ -249,7 +251,24 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
     App(1).found(&mut story, 2, "main");
     story.listed(found(App(1).who(1, "pause"), 19, &format!("{}/{}", App(1).path(), App(1).id(1))));
     story.listed(found(App(1).who(2, "app"), 20, &format!("{}/{}", App(1).path(), App(1).id(2))));
-    let (found, _) = study(&story, 302 * SECOND);
+    let (before, _) = study(&story, 302 * SECOND);
+    // Where the runtime has left a date, that is nearer than the fork of what became the program.
+    for (seconds, expected) in [(19, Source::ProcStart), (21, Source::FileTime)] {
+        let mut story = story.clone();
+        story.listed(Fact::ContainerFound(ContainerFound {
+            id: App(1).id(2),
+            role: Role::Container,
+            sandbox: Some(App(1).id(1)),
+            name: Some("main".to_owned()),
+            pod: Some(App(1).name()),
+            source: NameSource::Bundle,
+            started: Some(ms(seconds * SECOND)),
+        }));
+        let last = study(&story, 302 * SECOND).0.last_service.expect("a pod").mark;
+        assert_eq!(last.source, expected, "{last:?}");
+        assert!(expected == Source::ProcStart || last.at == ms(21 * SECOND), "{last:?}");
+    }
+    let found = before;
     assert!(found.is_late);
     assert_eq!(seconds(found.columns), [Some(21), None, Some(32), Some(32)]);
     assert_eq!(found.init.map(|mark| mark.source), Some(Source::ProcStart));

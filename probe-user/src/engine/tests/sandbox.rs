@@ -373,6 +373,7 @@ fn an_oom_kill_is_not_laid_to_who_asked_for_memory() {
         name: Some("main".to_owned()),
         pod: Some(pod_name()),
         source: NameSource::Bundle,
+        started: None,
     }));
     story.at(5).mkdir(22, &leaf('c'));
     story.exec(main, TOP, "/usr/bin/java");

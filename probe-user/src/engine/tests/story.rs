@@ -208,6 +208,7 @@ impl Story {
             name: (role == Role::Container).then(|| name.to_owned()),
             pod: Some(pod_name()),
             source: NameSource::Bundle,
+            started: None,
         }))
     }
 

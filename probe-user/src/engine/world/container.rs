@@ -32,6 +32,8 @@ pub struct Container {
     /// Its program, when it ran, and the exit code that was seen of it.
     pub began: Option<Began>,
     pub code: Option<u32>,
+    /// When it ran, by a date that the runtime left: of one that was found running.
+    pub dated: Option<Timestamp>,
     pub state: State,
 }
 
@@ -123,6 +125,7 @@ impl World {
             tentative: false,
             began: None,
             code: None,
+            dated: None,
             state: State::Created,
         });
         row.pod = row.pod.or(pod);
@@ -196,9 +199,12 @@ impl World {
         if let Some(row) = self.containers.get_mut(&it.id) {
             row.open = false;
         }
-        let ContainerFound { id, role, sandbox, name, pod, source } = it;
-        let hint = Hint { at: m.at, role: Some(role), sandbox, name, pod, ..Hint::new(id, source) };
+        let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
+        let hint = Hint { at: m.at, role: Some(role), sandbox, name, pod, ..Hint::new(id.clone(), source) };
         self.hint(m, hint);
+        if let Some(row) = self.containers.get_mut(&id) {
+            row.dated = started.or(row.dated);
+        }
     }
 
     pub(super) fn container_unknown(&mut self, id: &ContainerId) {

@@ -216,14 +216,17 @@ impl World {
         Some((Back { pod: Pod { namespace, name, uid, kind }, mark }, first))
     }
 
-    /// When a container started: one that was found running did when its process was forked, and of one that was found
-    /// and has ended nobody knows.
+    /// When a container's program was executed. Of one that was found running by the date that its runtime left; else
+    /// that was no sooner than its process was forked, by the runtime's own program. Of one that was found and has ended
+    /// nobody knows.
     fn mark_of(&self, ran: &Ran) -> Option<Mark> {
         let hooked = Mark { at: ran.started_at, source: Source::Hook };
         let Some(row) = self.containers.get(&ran.id) else { return Some(hooked) };
         match row.state {
             State::Running { process, listed: true, .. } => {
-                Some(Mark { at: Timestamp(process.start), source: Source::ProcStart })
+                let forked = Mark { at: Timestamp(process.start), source: Source::ProcStart };
+                let dated = row.dated.filter(|at| *at >= forked.at);
+                Some(dated.map_or(forked, |at| Mark { at, source: Source::FileTime }))
             }
             State::Running { listed: false, .. } => Some(hooked),
             State::Exited { .. } | State::Created => (row.origin != Origin::Listed).then_some(hooked),

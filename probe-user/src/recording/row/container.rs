@@ -24,6 +24,7 @@ mirror! {
         tentative: bool,
         began: Option<Began>,
         code: Option<u32>,
+        dated: Option<Time>,
         state: State,
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     engine::{
         fact::{ContainerFound, Fact, List},
         id::ContainerId,
+        time::Timestamp,
     },
     source::host::{FILE, HostRoot, Miss},
 };
@@ -32,6 +33,11 @@ const TASKS: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.runtim
 /// Of CRI-O and podman.
 const STORAGE: [&str; 2] = ["/run/containers/storage", "/var/lib/containers/storage"];
 const DOCKER: &str = "/var/lib/docker/containers";
+/// Where runc and crun keep a folder for each container, as containerd, CRI-O and Docker tell them to. Of what is in
+/// it the last to go is `exec.fifo`, on which the container's init waits for the word to execute its program: runc
+/// removes it when it has given the word (`libcontainer`, `handleFifoResult`), crun too.
+const STATES: [&str; 4] =
+    ["/run/containerd/runc/k8s.io", "/run/runc", "/run/crun", "/run/docker/runtime-runc/moby"];
 
 /// A folder with one entry per container, and the form of the entries. The order is the one in which they are asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,13 +119,21 @@ impl Bundles {
     }
 }
 
+/// When a container's program was executed.
+fn started(node: Node<'_>, id: &ContainerId) -> Option<Timestamp> {
+    let folders = STATES.iter().filter_map(|folder| node.root.folder(folder).ok()?.folder(id.as_str()).ok());
+    let wall_ns = folders.filter_map(|folder| folder.emptied().ok()?).next()?;
+    Some(node.boot_time(wall_ns)).filter(|at| *at > Timestamp::ZERO)
+}
+
 /// What runs now: `in_cgroups`, and what has a bundle though its processes are elsewhere, as in a virtual machine.
 pub(super) fn list<'a>(node: Node<'a>, in_cgroups: &BTreeSet<ContainerId>) -> Listing<'a> {
     let mut list = Listing::begin(List::Containers, node);
     let places = Places::look(node.root);
     for id in places.running(node.root).union(in_cgroups) {
         let at = list.now();
-        let found = places.find(node.root, id);
+        let found =
+            places.find(node.root, id).map(|found| ContainerFound { started: started(node, id), ..found });
         if let Some(found) = list.take(id.as_str(), found) {
             list.found(at, Fact::ContainerFound(found));
         }

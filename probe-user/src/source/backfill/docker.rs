@@ -56,7 +56,15 @@ pub(super) fn parse(record: &[u8], id: &ContainerId) -> Option<ContainerFound> {
         }
     };
     let pod = (pod != PodName::default()).then_some(pod);
-    Some(ContainerFound { id: id.clone(), role, sandbox, name, pod, source: NameSource::Bundle })
+    Some(ContainerFound {
+        id: id.clone(),
+        role,
+        sandbox,
+        name,
+        pod,
+        source: NameSource::Bundle,
+        started: None,
+    })
 }
 
 #[cfg(test)]

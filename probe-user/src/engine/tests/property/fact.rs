@@ -126,6 +126,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
                 name: None,
                 pod: named.then(pod_name),
                 source: NameSource::Bundle,
+                started: None,
             }
         )),
         (0_u64..3).prop_map(|number| Fact::ContainerUnknown(id(digit(number)))),

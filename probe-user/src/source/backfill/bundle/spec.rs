@@ -81,7 +81,15 @@ pub(super) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
         Role::Container => (sandbox, of.container.or(of.label_container)),
     };
     let pod = (pod != PodName::default()).then_some(pod);
-    Some(ContainerFound { id: id.clone(), role, sandbox, name, pod, source: NameSource::Bundle })
+    Some(ContainerFound {
+        id: id.clone(),
+        role,
+        sandbox,
+        name,
+        pod,
+        source: NameSource::Bundle,
+        started: None,
+    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,112 @@
+//! A node that comes up by itself: its services, its static pods' manifests, its list of service pods, and what its
+//! kubelet did of that in a boot.
+//!
+//! Everything is on the node's disk, so that each boot after the first begins with no hand of a test's. What was done
+//! is known from the kubelet's own steps and from the first words of each pod's program, and from nothing that watches.
+
+mod driver;
+mod install;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+pub use driver::run;
+pub use install::install;
+
+use crate::kubelet::{Pod, Step};
+
+/// A file for each static pod.
+pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// The pods that the API server would tell the kubelet of.
+pub const PODS: &str = "/var/lib/kubelet/pods.json";
+/// What the kubelet has done in this boot; written when all pods run.
+pub const REPORT: &str = "/run/kubelet/report.json";
+/// Without this file the network's ADD fails, as flannel's does; the program of one of the pods writes it.
+pub const SUBNET: &str = "/run/flannel/subnet.env";
+/// The namespace of pods that serve the node itself.
+pub const SYSTEM: &str = "kube-system";
+
+/// One boot of the node, as its kubelet made it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The kubelet's own first instruction, `CLOCK_BOOTTIME`.
+    pub began: u64,
+    /// In the order in which they were started.
+    pub pods: Vec<PodReport>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PodReport {
+    pub namespace: String,
+    pub name: String,
+    pub is_static: bool,
+    /// Of its sandbox, in the order of time; the last one succeeded.
+    pub tries: Vec<Try>,
+    /// Where its program's first words are.
+    pub log: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Try {
+    pub step: Step,
+    pub error: Option<String>,
+}
+
+impl Report {
+    /// What this boot's kubelet left, when it has.
+    pub fn read() -> Result<Option<Self>> {
+        if !Path::new(REPORT).exists() {
+            return Ok(None);
+        }
+        let bytes = fs::read(REPORT).with_context(|| format!("read {REPORT}"))?;
+        Ok(Some(serde_json::from_slice(&bytes).with_context(|| format!("understand {REPORT}"))?))
+    }
+}
+
+impl PodReport {
+    /// When its program executed its first instruction, `CLOCK_BOOTTIME`. None of one that says nothing.
+    pub fn first_instruction(&self) -> Result<Option<u64>> {
+        let text = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))?;
+        // TIME stdout F MESSAGE
+        let said = text.lines().find_map(|line| line.split_once(" stdout F at "));
+        said.map(|(_, at)| at.parse().with_context(|| format!("{at:?} is no time"))).transpose()
+    }
+
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// One that is neither static nor for the node itself.
+    pub fn is_service(&self) -> bool {
+        !self.is_static && self.namespace != SYSTEM
+    }
+}
+
+/// Writes a file whole or not at all: who reads it may look at any time.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().context("the file is in a directory")?;
+    fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    let new = path.with_extension("new");
+    fs::write(&new, bytes)
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("write {}", path.display()))
+}
+
+/// The pods of a file, or of each file of a directory in the order of their names.
+fn pods(path: &Path) -> Result<Vec<Pod>> {
+    let read = |path: &Path| -> Result<Vec<Pod>> {
+        let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        serde_json::from_slice(&bytes).with_context(|| format!("understand {}", path.display()))
+    };
+    if !path.is_dir() {
+        return read(path);
+    }
+    let mut files = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?.concat())
+}

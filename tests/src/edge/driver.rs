@@ -1,0 +1,132 @@
+//! What the kubelet does on a node that boots: static pods first, then the pods that it is told of; each is tried
+//! again after growing gaps until it runs, and at last what the boot before left is removed.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+
+use super::{MANIFESTS, PODS, PodReport, REPORT, Report, Try, pods, write};
+use crate::{
+    clock,
+    kubelet::{Driver, Kubelet, Pod, timed},
+    machine,
+};
+
+const SOCKET: &str = "/run/containerd/containerd.sock";
+/// Before the second try; each gap is twice the one before.
+const FIRST_GAP: Duration = Duration::from_secs(1);
+
+/// Since this kubelet's first instruction, at `began`.
+pub fn run(began: u64) -> Result<()> {
+    let driver = if Path::new("/run/systemd/system").exists() { Driver::Systemd } else { Driver::Cgroupfs };
+    let mut kubelet = clock::poll("the runtime's sandboxes", machine::patience(), || {
+        let mut kubelet = Kubelet::new(Path::new(SOCKET), driver).ok();
+        Ok(kubelet.take_if(|kubelet| kubelet.cri().list_pod_sandbox().is_ok()))
+    })?;
+    let dead = kubelet.cri().list_pod_sandbox()?;
+    let mut attempts = BTreeMap::new();
+    for sandbox in dead.iter().filter_map(|sandbox| sandbox.metadata.as_ref()) {
+        let next = attempts.entry(sandbox.uid.clone()).or_default();
+        *next = (sandbox.attempt + 1).max(*next);
+    }
+    let mut work = Work { kubelet, attempts, done: Vec::new() };
+    work.start_all(static_pods()?)?;
+    work.start_all(pods(Path::new(PODS))?)?;
+    let report = Report { began, pods: work.done };
+    write(Path::new(REPORT), &serde_json::to_vec_pretty(&report)?)?;
+    for sandbox in dead {
+        work.kubelet.remove_sandbox(&sandbox.id)?;
+    }
+    loop {
+        thread::park();
+    }
+}
+
+/// Their UIDs are hashes of their manifests, and their names end in the node's.
+fn static_pods() -> Result<Vec<Pod>> {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").context("read the host's name")?;
+    let named = |pod: Pod| -> Result<Pod> {
+        let digest = Sha256::digest(serde_json::to_vec(&pod)?);
+        let uid = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Pod { uid, name: format!("{}-{}", pod.name, host.trim()), is_static: true, ..pod })
+    };
+    pods(Path::new(MANIFESTS))?.into_iter().map(named).collect()
+}
+
+struct Work {
+    kubelet: Kubelet,
+    /// The next of each pod's sandboxes.
+    attempts: BTreeMap<String, u32>,
+    done: Vec<PodReport>,
+}
+
+/// A pod that does not run yet.
+struct Waiting {
+    pod: Pod,
+    due: Instant,
+    gap: Duration,
+    tries: Vec<Try>,
+}
+
+impl Work {
+    /// One at a time: what is to be tried again and is due goes before what was not tried yet.
+    fn start_all(&mut self, pods: Vec<Pod>) -> Result<()> {
+        let now = Instant::now();
+        let new = |pod| Waiting { pod, due: now, gap: FIRST_GAP, tries: Vec::new() };
+        let mut waiting: Vec<Waiting> = pods.into_iter().map(new).collect();
+        while !waiting.is_empty() {
+            let now = Instant::now();
+            let due = waiting.iter().enumerate().filter(|(_, it)| it.due <= now);
+            let Some((next, _)) = due.min_by_key(|(_, it)| (it.tries.is_empty(), it.due)) else {
+                let first = waiting.iter().map(|it| it.due).min().unwrap_or(now);
+                thread::sleep(first.saturating_duration_since(now));
+                continue;
+            };
+            let mut one = waiting.remove(next);
+            if self.start(&one.pod, &mut one.tries)? {
+                let Waiting { pod, tries, .. } = one;
+                let log = self.log(&pod);
+                let Pod { namespace, name, is_static, .. } = pod;
+                self.done.push(PodReport { namespace, name, is_static, tries, log });
+            } else {
+                one.due = Instant::now() + one.gap;
+                one.gap *= 2;
+                waiting.push(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it runs now.
+    fn start(&mut self, pod: &Pod, tries: &mut Vec<Try>) -> Result<bool> {
+        let attempt = *self.attempts.entry(pod.uid.clone()).and_modify(|it| *it += 1).or_default();
+        self.kubelet.prepare(pod)?;
+        // What the node is to lend the pod and has not yet.
+        for (path, _) in pod.containers.iter().flat_map(|container| &container.host_paths) {
+            fs::create_dir_all(path).with_context(|| format!("make {path}"))?;
+        }
+        let kubelet = &mut self.kubelet;
+        let (outcome, step) = timed(|| Ok(kubelet.run_sandbox(pod, attempt)))?;
+        let error = outcome.as_ref().err().map(|error| format!("{error:#}"));
+        tries.push(Try { step, error });
+        let Ok(sandbox) = outcome else { return Ok(false) };
+        for container in &pod.containers {
+            self.kubelet.run_container(pod, &sandbox, container, attempt)?;
+        }
+        Ok(true)
+    }
+
+    /// Of its first container.
+    fn log(&self, pod: &Pod) -> PathBuf {
+        let attempt = self.attempts.get(&pod.uid).copied().unwrap_or_default();
+        let container = pod.containers.first().map_or("", |container| &container.name);
+        Kubelet::log_directory(pod).join(container).join(format!("{attempt}.log"))
+    }
+}

@@ -1,0 +1,170 @@
+//! Puts all that on the node's disk, and has it started for the first time.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use super::{MANIFESTS, PODS, SUBNET, SYSTEM, write};
+use crate::{
+    command,
+    image::Image,
+    keyed::{Faults, Settings},
+    kubelet::{Container, Pod},
+    program,
+};
+
+/// Service pods.
+const SERVICES: usize = 10;
+/// How long after its start the network's own pod has a subnet.
+const SUBNET_TAKES_MS: &str = "3000";
+
+const WITNESS: &str = "docker.io/local/witness:1";
+/// Of the network's plugin, which a runtime calls by this name.
+const PLUGIN: &str = "flannel";
+const LIBRARY: &str = "/usr/local/lib/edge";
+const STORE: &str = "/var/lib/keyed/addresses";
+const UNITS: &str = "/etc/systemd/system";
+/// Of our VMs: what starts at boot.
+const WANTS: &str = "vm.target.wants";
+const AGENT: &str = "sandprobe.service";
+
+/// What a node's own boot has ready for its runtime: modules, plugins, a setting. In our VMs each boot brings them anew.
+const PREPARE: &str = "\
+#!/bin/sh
+until mountpoint -q /lib/modules; do sleep 0.1; done
+modprobe -qa overlay veth || true
+ln -sf /usr/local/lib/edge/flannel /usr/lib/cni/flannel
+sed -i 's/SystemdCgroup = .*/SystemdCgroup = true/' /etc/containerd/config-v[23].toml
+";
+
+const PREPARE_UNIT: &str = "\
+[Unit]
+DefaultDependencies=no
+Before=containerd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/lib/edge/prepare
+";
+
+const KUBELET_UNIT: &str = "\
+[Unit]
+DefaultDependencies=no
+Wants=containerd.service
+After=containerd.service
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+ExecStart=/usr/local/bin/kubelet
+StandardOutput=null
+StandardError=append:/var/log/kubelet.log
+";
+
+/// It stays as long as systemd lets it, and sees the shutdown.
+const AGENT_UNIT: &str = "\
+[Unit]
+DefaultDependencies=no
+Wants=sys-kernel-tracing.mount
+After=sys-kernel-tracing.mount
+Before=containerd.service kubelet.service
+
+[Service]
+ExecStart=/usr/local/bin/sandprobe run -o json --node edge-1 --ipam-store /var/lib/keyed/addresses --record /var/lib/recordings/%b.jsonl
+StandardOutput=null
+StandardError=append:/var/log/sandprobe.log
+";
+
+/// Puts it there, and starts it with the agent first.
+pub fn install() -> Result<()> {
+    for (name, to) in [
+        ("sandprobe", "/usr/local/bin/sandprobe"),
+        ("kubelet", "/usr/local/bin/kubelet"),
+        ("keyed", "/usr/local/lib/edge/flannel"),
+    ] {
+        write(Path::new(to), &fs::read(program::path(name)?)?)?;
+        make_executable(to)?;
+    }
+    write(&Path::new(LIBRARY).join("prepare"), PREPARE.as_bytes())?;
+    make_executable(&format!("{LIBRARY}/prepare"))?;
+    for folder in [STORE, "/var/lib/recordings"] {
+        fs::create_dir_all(folder).with_context(|| format!("make {folder}"))?;
+    }
+    let mut settings = Settings::new("0.4.0", Path::new(STORE), "10.99.0.0/16", Faults::default());
+    settings.subnet_file = Some(PathBuf::from(SUBNET));
+    let mut plugin = json!(settings);
+    plugin["type"] = json!(PLUGIN);
+    let network = json!({ "cniVersion": "0.4.0", "name": "cbr0", "plugins": [plugin] });
+    write(Path::new("/etc/cni/net.d/00-flannel.conflist"), network.to_string().as_bytes())?;
+    let manifests =
+        ["etcd", "apiserver"].map(|name| Pod { host_network: true, ..witness(SYSTEM, name, "", &[]) });
+    for pod in manifests {
+        write(&Path::new(MANIFESTS).join(&pod.name), &serde_json::to_vec(&[&pod])?)?;
+    }
+    let mut all: Vec<Pod> =
+        (0..SERVICES).map(|n| witness("default", &format!("web-{n}"), &uid(n), &[])).collect();
+    // Where others fail before it, between it and its first words, and after.
+    all.insert(1, network_pod());
+    write(Path::new(PODS), &serde_json::to_vec(&all)?)?;
+
+    for (name, text) in
+        [("edge.service", PREPARE_UNIT), ("kubelet.service", KUBELET_UNIT), (AGENT, AGENT_UNIT)]
+    {
+        write(&Path::new(UNITS).join(name), text.as_bytes())?;
+    }
+    for name in ["edge.service", "containerd.service", "kubelet.service", AGENT] {
+        enable(name)?;
+    }
+    command::run("systemctl", &["daemon-reload"])?;
+    command::run("systemctl", &["start", AGENT])?;
+    command::run("systemctl", &["start", "edge.service"])?;
+    command::run("start-containerd", &["systemd"])?;
+    import(WITNESS, &program::path("witness")?)?;
+    command::run("systemctl", &["start", "kubelet.service"])
+}
+
+fn uid(n: usize) -> String {
+    format!("5d1cb95b-0000-4000-8000-{n:012}")
+}
+
+/// A pod whose program says when it began.
+fn witness(namespace: &str, name: &str, uid: &str, words: &[&str]) -> Pod {
+    let command: Vec<String> = ["/bin/witness"].iter().chain(words).map(|word| (*word).to_owned()).collect();
+    let pod = Pod { namespace: namespace.to_owned(), ..Pod::new(name, uid) };
+    pod.with(Container::new("main", WITNESS, &command))
+}
+
+/// It gives the network its subnet.
+fn network_pod() -> Pod {
+    let mut pod = witness(SYSTEM, "flannel", &uid(100), &[SUBNET, SUBNET_TAKES_MS]);
+    pod.host_network = true;
+    for container in &mut pod.containers {
+        container.host_paths.push(("/run/flannel".to_owned(), "/run/flannel".to_owned()));
+    }
+    pod
+}
+
+fn enable(unit: &str) -> Result<()> {
+    let wants = Path::new(UNITS).join(WANTS);
+    fs::create_dir_all(&wants).with_context(|| format!("make {}", wants.display()))?;
+    symlink(Path::new(UNITS).join(unit), wants.join(unit)).with_context(|| format!("enable {unit}"))
+}
+
+fn import(reference: &'static str, program: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let archive = folder.path().join("image.tar");
+    Image::program(reference, program)?.write(&archive)?;
+    let archive = archive.to_str().context("the path of the archive is no text")?;
+    command::run("ctr", &["--namespace", "k8s.io", "images", "import", archive])
+}
+
+fn make_executable(path: &str) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("set the mode of {path}"))
+}
