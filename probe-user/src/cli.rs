@@ -5,6 +5,8 @@
 mod account;
 mod args;
 mod boot;
+#[cfg(unix)]
+mod client;
 #[cfg(feature = "live")]
 mod doctor;
 mod finding;

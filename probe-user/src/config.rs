@@ -53,6 +53,15 @@ pub struct Config {
     pub listen: Option<Listen>,
     /// Where the same is served to other commands; `none` for nowhere.
     pub socket: Option<PathBuf>,
+    /// With what to serve by TLS: PEM files.
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    /// Who has a certificate of this authority needs no token.
+    pub tls_client_ca: Option<PathBuf>,
+    /// What clients must give.
+    pub token_file: Option<PathBuf>,
+    /// Whether to serve beyond this machine without all that.
+    pub insecure_listen: Option<bool>,
     /// Labels of pods that metrics have: `namespace`, `pod`, `workload`.
     pub metric_labels: Vec<String>,
 }
@@ -205,7 +214,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{Config, IpamStore, Rules, duration};
+    use super::{Config, IpamStore, Listen, Rules, duration};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text.as_bytes()).map_err(|(at, why)| format!("{at}: {why}"))
@@ -216,12 +225,16 @@ mod tests {
         assert_eq!(parse(""), Ok(Config::default()));
         let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\nboot_quiet = '90s'\n\
             boot_system = ['a']\nboot_keep = 3\n\
+            listen = '[::1]:9000'\nsocket = 'none'\ntls_cert = '/c'\ntls_key = '/k'\ntls_client_ca = '/a'\n\
+            token_file = '/t'\ninsecure_listen = true\nmetric_labels = ['namespace']\n\
             [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
         let config = parse(text).expect("a configuration");
         assert_eq!(config.leak_grace, Some(Duration::from_secs(120)));
         assert_eq!(config.stuck_after, Some(Duration::from_secs(30)));
         assert_eq!(config.cni_slow, Some(Duration::from_millis(500)));
         assert_eq!(config.cni_queue, Some(7));
+        assert_eq!(config.listen, Some(Listen::At(([0, 0, 0, 0, 0, 0, 0, 1], 9000).into())));
+        assert_eq!(config.metric_labels, ["namespace"]);
         assert_eq!(config.boot().quiet, Duration::from_secs(90));
         assert_eq!((config.boot().system, config.boots()), (vec!["a".to_owned()], 3));
         assert_eq!((Config::default().boot(), Config::default().boots()), (Rules::default(), 50));
@@ -237,6 +250,7 @@ mod tests {
             ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
             ("\nleak_grace = '2'", " line 2: \"2\" has no unit of time"),
+            ("\nlisten = 'x:1'", " line 2: \"x:1\" is no ADDRESS:PORT"),
             ("[[ipam_store]]\nnetwork = 'x'", " line 1: missing field `dir`"),
             ("[[ipam_store]]\ndir = '/x'\nkind = 'y'", " line 3: unknown field `kind`"),
             ("leak_grace", " line 1: "),

@@ -13,7 +13,12 @@ const BPF_LINKER: &str = "0.13.0";
 /// The LLVM that reads the bitcode of the pinned rustc.
 const LLVM: &str = "22";
 
-const COMPILER: &[Need] = &[Need::any(&["cc"], "gcc"), Need::any(&["/usr/include/stdio.h"], "libc6-dev")];
+const COMPILER: &[Need] = &[
+    Need::any(&["cc"], "gcc"),
+    Need::any(&["/usr/include/stdio.h"], "libc6-dev"),
+    // The agent is static, and what encrypts for it is C and assembler.
+    Need::any(&["musl-gcc"], "musl-tools"),
+];
 const LLVM_DEV: &[Need] = &[
     Need::any(&["c++"], "g++"),
     Need::package("llvm-22-dev"),

@@ -11,6 +11,8 @@ use std::{
 use anyhow::{Context, anyhow};
 use clap::Args;
 
+#[cfg(unix)]
+use super::client::AgentArgs;
 use super::{
     args::StateArgs,
     replay::{open, unreadable},
@@ -36,6 +38,10 @@ use crate::{
 pub(in crate::cli) struct From {
     #[command(flatten)]
     state: StateArgs,
+
+    #[cfg(unix)]
+    #[command(flatten)]
+    agent: AgentArgs,
 
     /// Read what a recording shows, not what the agent on this node has found; "-" is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
@@ -69,9 +75,29 @@ impl From {
     pub(in crate::cli) fn read(&self) -> anyhow::Result<Account> {
         match (&self.recording, self.state.dir()) {
             (Some(file), _) => recorded(file),
-            (None, Some(dir)) => kept(dir),
-            (None, None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
+            (None, dir) => match (self.told()?, dir) {
+                (Some(account), _) => Ok(account),
+                (None, Some(dir)) => kept(dir),
+                (None, None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
+            },
         }
+    }
+
+    /// By the agent itself, if one answers and no directory was asked for instead.
+    #[cfg(unix)]
+    fn told(&self) -> anyhow::Result<Option<Account>> {
+        if self.state.is_given() && !self.agent.is_given() {
+            return Ok(None);
+        }
+        let Some(bytes) = self.agent.ask_or_say("/v1/state") else { return Ok(None) };
+        let (about, kept) = state::read(&bytes).context("what the agent answers")?;
+        Ok(Some(account(&about, kept, SystemTime::now(), None)))
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
+    fn told(&self) -> anyhow::Result<Option<Account>> {
+        Ok(None)
     }
 }
 
@@ -91,22 +117,27 @@ fn kept(dir: &Path) -> anyhow::Result<Account> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
     };
-    let (about, Kept { findings, starts, shares }) =
-        state::read(&bytes).with_context(|| file.display().to_string())?;
+    let (about, kept) = state::read(&bytes).with_context(|| file.display().to_string())?;
     let wall = SystemTime::now();
     let touched = fs::metadata(&file).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
     let quiet = wall.duration_since(touched).unwrap_or_default();
+    let caveat = caveat(&about, is_running(dir), quiet);
+    Ok(account(&about, kept, wall, caveat))
+}
+
+fn account(about: &About, kept: Kept, wall: SystemTime, caveat: Option<String>) -> Account {
+    let Kept { findings, starts, shares } = kept;
     let label =
         Label { node: about.node.clone(), boot_id: about.boot_id.clone(), boot_wall_ns: about.boot_wall_ns };
-    Ok(Account {
+    Account {
         now: boot_time(wall, about.boot_wall_ns),
-        caveats: caveat(&about, is_running(dir), quiet).into_iter().collect(),
+        caveats: caveat.into_iter().collect(),
         label,
         findings,
         starts,
         shares,
         pods: Vec::new(),
-    })
+    }
 }
 
 /// The same name as the agent writes.

@@ -143,8 +143,9 @@ pub(super) const SOCKET: &str = "/run/sandprobe/sandprobe.sock";
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
     /// The directory in which "run" keeps what it finds out for "findings", "explain", "pods" and "boot"; "none" for nowhere
-    #[arg(long, value_name = "DIR", default_value = STATE_DIR, value_parser = state_dir)]
-    state_dir: StateDir,
+    /// [default: /var/lib/sandprobe]
+    #[arg(long, value_name = "DIR", value_parser = state_dir)]
+    state_dir: Option<StateDir>,
 }
 
 /// A directory, or with none no state at all.
@@ -158,6 +159,14 @@ fn state_dir(text: &str) -> Result<StateDir, String> {
 
 impl StateArgs {
     pub(super) fn dir(&self) -> Option<&Path> {
-        self.state_dir.0.as_deref()
+        match &self.state_dir {
+            Some(StateDir(dir)) => dir.as_deref(),
+            None => Some(STATE_DIR.as_ref()),
+        }
+    }
+
+    /// Whether somebody asked for just this one.
+    pub(super) fn is_given(&self) -> bool {
+        self.state_dir.is_some()
     }
 }

@@ -10,14 +10,17 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::anyhow;
 use clap::Args;
 
-#[cfg(feature = "live")]
-use super::args::{ConfigArgs, HostArgs};
 use super::{
     Done,
     args::{Form, StateArgs},
     output,
     picture::Pictures,
     say,
+};
+#[cfg(feature = "live")]
+use super::{
+    args::{ConfigArgs, HostArgs},
+    client::AgentArgs,
 };
 use crate::{
     engine::{
@@ -26,8 +29,14 @@ use crate::{
     },
     sink::{
         chart::{self, Chart},
-        history, jsonl,
+        history::{self, Past},
+        jsonl,
     },
+};
+#[cfg(feature = "live")]
+use crate::{
+    recording::history::{Heartbeat, History},
+    source::clock,
 };
 
 #[derive(Debug, Args)]
@@ -45,6 +54,10 @@ pub(super) struct Boot {
 
     #[command(flatten)]
     state: StateArgs,
+
+    #[cfg(feature = "live")]
+    #[command(flatten)]
+    agent: AgentArgs,
 
     #[cfg(feature = "live")]
     #[command(flatten)]
@@ -119,10 +132,35 @@ impl Boot {
         Ok(None)
     }
 
+    /// What the agent itself knows, if one answers and no directory was asked for instead.
+    #[cfg(feature = "live")]
+    fn told(&self) -> Option<Past> {
+        if self.state.is_given() && !self.agent.is_given() {
+            return None;
+        }
+        let history = History::read(&self.agent.ask_or_say("/v1/history")?);
+        // Its answer is a sign of life.
+        let boot = history.records.last()?.recovery.boot.as_ref()?;
+        let heartbeat = Heartbeat {
+            boot_id: boot.boot_id.clone(),
+            boot_wall_ns: boot.boot_wall_ns,
+            at: clock::now(),
+            ended: false,
+            pods: Vec::new(),
+        };
+        Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
+    }
+
+    #[cfg(not(feature = "live"))]
+    #[expect(clippy::unused_self, reason = "the form of the other one")]
+    fn told(&self) -> Option<Past> {
+        None
+    }
+
     /// Those of the history, and this one.
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
-        let past = dir.map(history::read).unwrap_or_default();
+        let past = self.told().unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.troubles.iter().for_each(|trouble| say(trouble));
         let is_whole = past.troubles.is_empty();
         #[cfg(feature = "live")]

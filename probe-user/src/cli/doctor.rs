@@ -1,5 +1,6 @@
 //! `sandprobe doctor`: what can be seen on this node, how, and what to change to see more.
 
+mod agent;
 mod cost;
 mod node;
 mod object;
@@ -14,6 +15,7 @@ use tokio::runtime;
 use super::{
     Done,
     args::{Form, HostArgs},
+    client::AgentArgs,
     live::{hooks::Hooks, place::Place},
     output,
 };
@@ -33,11 +35,15 @@ pub(super) struct Doctor {
 
     #[command(flatten)]
     host: HostArgs,
+
+    #[command(flatten)]
+    agent: AgentArgs,
 }
 
 impl Doctor {
     pub(super) fn run(&self) -> anyhow::Result<Done> {
-        let report = examine(&self.host.host_root);
+        let mut report = examine(&self.host.host_root);
+        report.checks.push(agent::check(&self.agent));
         let mut text = match self.output {
             Form::Text => report::text(&report),
             Form::Json => report::json(&report)?,

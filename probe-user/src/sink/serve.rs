@@ -18,19 +18,23 @@ mod reply;
 pub mod ring;
 mod route;
 mod stream;
+pub mod tls;
 
-use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};
+use std::{io, net::TcpListener, pin::Pin, sync::Arc, thread, time::Duration};
 
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net,
     runtime::{self, Runtime},
     sync::{Semaphore, oneshot, watch},
     time,
 };
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use self::{
     ask::{Asker, Asks},
+    connection::Limits,
     door::Socket,
     guard::{Guard, Peer},
     house::{Given, House},
@@ -41,6 +45,8 @@ const NETWORK: usize = 256;
 const SOCKET: usize = 64;
 /// How long to wait where the process has no room for another connection.
 const BREATH: Duration = Duration::from_millis(100);
+/// How long a client may take to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long connections may take to end.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -48,6 +54,8 @@ const LAST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Doors {
     pub network: Option<TcpListener>,
+    /// How those who come over the network are encrypted, if they are.
+    pub tls: Option<TlsAcceptor>,
     pub socket: Option<Socket>,
     pub guard: Guard,
 }
@@ -82,24 +90,24 @@ impl Server {
 }
 
 fn run(runtime: &Runtime, doors: Doors, given: Given, asker: &Asker, mut end: watch::Receiver<bool>) {
-    let Doors { network, mut socket, guard } = doors;
+    let Doors { network, tls, mut socket, guard } = doors;
     let house = Arc::new(House::new(given, asker, end.clone()));
     let guard = Arc::new(guard);
     let (busy, mut idle) = watch::channel(());
     runtime.block_on(async {
+        let each = Each { house, guard, busy };
         if let Some(listener) = network.and_then(|it| taken(net::TcpListener::from_std(it))) {
             let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-            let each = Each { house: Arc::clone(&house), guard: Arc::clone(&guard), busy: busy.clone() };
-            tokio::spawn(each.serve(accept, NETWORK, Peer::Network { has_certificate: false }));
+            let serve = move |stream, each| -> Serving { Box::pin(over_network(stream, tls.clone(), each)) };
+            tokio::spawn(each.clone().serve(accept, NETWORK, serve));
         }
-        if let Some(listener) =
-            socket.as_mut().and_then(Socket::take).and_then(|it| taken(net::UnixListener::from_std(it)))
-        {
+        let listener = socket.as_mut().and_then(Socket::take);
+        if let Some(listener) = listener.and_then(|it| taken(net::UnixListener::from_std(it))) {
             let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-            let each = Each { house, guard, busy: busy.clone() };
-            tokio::spawn(each.serve(accept, SOCKET, Peer::Socket));
+            let serve = |stream, each: Each| -> Serving { Box::pin(each.connection(stream, Peer::Socket)) };
+            tokio::spawn(each.clone().serve(accept, SOCKET, serve));
         }
-        drop(busy);
+        drop(each);
         over(&mut end).await;
         // Whoever still has a connection holds the other end of this.
         time::timeout(LAST, async { while idle.changed().await.is_ok() {} }).await.ok();
@@ -115,7 +123,19 @@ fn taken<T>(listener: io::Result<T>) -> Option<T> {
     listener.map_err(|error| warn!(%error, "cannot listen")).ok()
 }
 
+/// Each by itself: who is slow at shaking hands keeps nobody waiting.
+async fn over_network(stream: net::TcpStream, tls: Option<TlsAcceptor>, each: Each) {
+    let Some(tls) = tls else {
+        return each.connection(stream, Peer::Network { has_certificate: false }).await;
+    };
+    // Who does not get so far is told nothing.
+    let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.accept(stream)).await else { return };
+    let has_certificate = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+    each.connection(stream, Peer::Network { has_certificate }).await;
+}
+
 /// What each connection is given.
+#[derive(Clone)]
 struct Each {
     house: Arc<House>,
     guard: Arc<Guard>,
@@ -124,10 +144,12 @@ struct Each {
 
 impl Each {
     /// Accepts until the agent ends. What is one too many is closed at once.
-    async fn serve<S>(self, accept: impl AsyncFn() -> io::Result<S>, most: usize, peer: Peer)
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn serve<S: Send + 'static>(
+        self,
+        accept: impl AsyncFn() -> io::Result<S>,
+        most: usize,
+        serve: impl Fn(S, Self) -> Serving,
+    ) {
         let room = Arc::new(Semaphore::new(most));
         let mut end = self.house.end.clone();
         loop {
@@ -138,11 +160,10 @@ impl Each {
             match accepted {
                 Ok(stream) => {
                     let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-                    let (house, guard) = (Arc::clone(&self.house), Arc::clone(&self.guard));
-                    let busy = self.busy.clone();
+                    let served = serve(stream, self.clone());
                     tokio::spawn(async move {
-                        connection::serve(stream, house, guard, peer).await;
-                        drop((place, busy));
+                        served.await;
+                        drop(place);
                     });
                 }
                 Err(error) => {
@@ -152,4 +173,16 @@ impl Each {
             }
         }
     }
+
+    async fn connection(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
+        let Self { house, guard, busy } = self;
+        connection::serve(stream, house, guard, peer, Limits::default()).await;
+        drop(busy);
+    }
 }
+
+/// A connection at work.
+type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,22 @@
 //! Where `run` serves what it knows.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use tokio_rustls::TlsAcceptor;
 
 use super::{hooks::Hooks, place::Place};
 use crate::{
     agent::{figure::Figures, served::Served},
     cli::{args::SOCKET, doctor, say},
-    config::Config,
+    config::{Config, Listen},
     recording::{Header, history::History},
     session::Session,
     sink::{
@@ -17,9 +24,10 @@ use crate::{
         serve::{
             Doors, Server,
             door::{self, DoorError, Socket},
-            guard::Guard,
+            guard::{Guard, Token},
             house::Given,
             ring::Ring,
+            tls::{self, Files},
         },
     },
     source::{channel::Gauge, clock},
@@ -35,6 +43,26 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "PATH", env = "SANDPROBE_SOCKET")]
     socket: Option<PathBuf>,
 
+    /// The certificate with which to serve by TLS, a PEM file: its own, then those up to its authority
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, a PEM file
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+
+    /// The authority of clients: who has a certificate of it needs no token
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// A file with the token that clients must give (Authorization: Bearer TOKEN); /healthz and /readyz need none
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Serve beyond this machine though not everything is encrypted and asks who it is
+    #[arg(long)]
+    insecure_listen: bool,
+
     /// Labels that tell pods apart in metrics, with commas between: namespace, pod, workload (derived from the pod's name)
     #[arg(long, value_name = "LABELS", env = "SANDPROBE_METRIC_LABELS", value_delimiter = ',', value_parser = PodLabel::parse)]
     metric_labels: Vec<PodLabel>,
@@ -43,9 +71,6 @@ pub(super) struct ServeArgs {
     #[arg(long)]
     pub(super) bpf_stats: bool,
 }
-
-/// An address, or none.
-type Listen = crate::config::Listen;
 
 fn listen(text: &str) -> Result<Listen, String> {
     text.parse()
@@ -57,20 +82,35 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 impl ServeArgs {
     /// What was asked for and cannot be had is an error; what is only the default is gone without.
     pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Doors, Metrics)> {
+        let tls = self.tls(config)?;
+        let token = pick(&self.token_file, &config.token_file).map(token).transpose()?;
+        let by_certificate = tls.is_some() && pick(&self.tls_client_ca, &config.tls_client_ca).is_some();
+        let is_guarded = token.is_some() || by_certificate;
         let listen = self.listen.or(config.listen);
+        let is_local = match listen {
+            Some(Listen::At(address)) => address.ip().is_loopback(),
+            Some(Listen::Nowhere) | None => true,
+        };
+        let is_insecure = self.insecure_listen || config.insecure_listen.unwrap_or(false);
+        if !is_local && !is_insecure && !(tls.is_some() && is_guarded) {
+            return Err(anyhow!(
+                "listening beyond this machine needs --tls-cert and --tls-key, and --token-file or --tls-client-ca; or \
+                 --insecure-listen"
+            ));
+        }
         let network = match listen {
             Some(Listen::Nowhere) => None,
             Some(Listen::At(address)) => Some(door::address(address)?),
             None => or_without(door::address(LISTEN)),
         };
-        let socket = match self.socket.as_deref().or(config.socket.as_deref()) {
+        let socket = match pick(&self.socket, &config.socket) {
             Some(path) if path.as_os_str() == "none" => None,
             Some(path) => Some(Socket::bind(path)?),
             None => or_without(Socket::bind(SOCKET.as_ref())),
         };
+        let guard = Guard { own_names_only: is_local && !is_guarded, token, by_certificate };
         let metrics = Metrics::new(&self.labels(config)?);
-        let guard = Guard { own_names_only: true, ..Guard::default() };
-        Ok((Doors { network, socket, guard }, metrics))
+        Ok((Doors { network, tls, socket, guard }, metrics))
     }
 
     fn labels(&self, config: &Config) -> anyhow::Result<Vec<PodLabel>> {
@@ -82,6 +122,34 @@ impl ServeArgs {
         };
         config.metric_labels.iter().map(parse).collect()
     }
+
+    fn tls(&self, config: &Config) -> anyhow::Result<Option<TlsAcceptor>> {
+        let certificate = pick(&self.tls_cert, &config.tls_cert);
+        let key = pick(&self.tls_key, &config.tls_key);
+        let client_authority = pick(&self.tls_client_ca, &config.tls_client_ca);
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => {
+                Ok(Some(tls::acceptor(Files { certificate, key, client_authority })?))
+            }
+            (None, None) if client_authority.is_none() => Ok(None),
+            _ => Err(anyhow!("TLS needs both --tls-cert and --tls-key")),
+        }
+    }
+}
+
+/// A flag goes before the file.
+fn pick<'a>(typed: &'a Option<PathBuf>, configured: &'a Option<PathBuf>) -> Option<&'a Path> {
+    typed.as_deref().or(configured.as_deref())
+}
+
+fn token(path: &Path) -> anyhow::Result<Token> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
+    let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    if mode & 0o007 != 0 {
+        say(&format!("{} can be read by everybody: chmod 600 it", path.display()));
+    }
+    Token::new(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
 fn or_without<T>(opened: Result<T, DoorError>) -> Option<T> {
@@ -111,4 +179,80 @@ pub(super) fn start(
     };
     let (server, asks) = Server::start(doors, given).context("cannot start the server")?;
     Ok(Served::by(server, asks, Figures::new(&hooks.reports, &hooks.drain, batches)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use clap::Parser as _;
+
+    use super::{Config, Doors, ServeArgs};
+
+    #[derive(clap::Parser)]
+    struct Typed {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn open(dir: &Path, arguments: &str, config: &str) -> anyhow::Result<Doors> {
+        let socket = dir.join("agent.sock").display().to_string();
+        let typed = ["x", "--socket", &socket].into_iter().chain(arguments.split_whitespace());
+        let file = dir.join("config.toml");
+        fs::write(&file, config).expect("a file");
+        Typed::try_parse_from(typed)?.serve.open(&Config::read(Some(&file))?).map(|(doors, _)| doors)
+    }
+
+    #[test]
+    fn beyond_the_machine_it_is_protected_or_said_not_to_be() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let token = dir.path().join("token");
+        fs::write(&token, "0123456789abcdef\n").expect("a file");
+        let token = format!("--token-file {}", token.display());
+        let why = |arguments: &str, config: &str| match open(dir.path(), arguments, config) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        for (arguments, config) in [
+            ("--listen 0.0.0.0:0", ""),
+            (&*format!("--listen 0.0.0.0:0 {token}"), ""),
+            ("", "listen = '[::]:0'"),
+        ] {
+            assert!(why(arguments, config).contains("needs --tls-cert"), "{arguments:?} {config:?}");
+        }
+        assert_eq!(why("--listen 0.0.0.0:0 --insecure-listen", ""), "");
+        assert_eq!(why("", "listen = '[::]:0'\ninsecure_listen = true"), "");
+        assert!(why("--tls-cert x --listen none", "").contains("both --tls-cert and --tls-key"));
+        assert!(why("--tls-client-ca x --listen none", "").contains("both --tls-cert and --tls-key"));
+        assert!(why("--token-file /nowhere --listen none", "").contains("cannot read the token in /nowhere"));
+        assert!(why("--listen here", "").contains("is no ADDRESS:PORT"));
+        assert!(why("--listen none --metric-labels namespace,node", "").contains("no label of a pod"));
+        assert!(why("--listen none", "metric_labels = ['node']").contains("no label of a pod"));
+    }
+
+    #[test]
+    fn only_an_unprotected_agent_asks_for_its_own_names() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let token = dir.path().join("token");
+        fs::write(&token, "0123456789abcdef").expect("a file");
+        let guard = |arguments: &str| open(dir.path(), arguments, "").expect("free").guard;
+        assert!(guard("--listen 127.0.0.1:0").own_names_only);
+        assert!(!guard(&format!("--listen 127.0.0.1:0 --token-file {}", token.display())).own_names_only);
+        assert!(!guard("--listen 0.0.0.0:0 --insecure-listen").own_names_only);
+    }
+
+    #[test]
+    fn what_was_asked_for_and_is_taken_is_an_error() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let first = open(dir.path(), "--listen 127.0.0.1:0", "").expect("free");
+        let address = first.network.as_ref().expect("one").local_addr().expect("an address");
+        let taken = |arguments: &str| open(dir.path(), arguments, "").err().expect("taken").to_string();
+        assert!(
+            taken("--listen none").contains("another sandprobe answers on"),
+            "{}",
+            taken("--listen none")
+        );
+        let busy = taken(&format!("--listen {address}"));
+        assert!(busy.contains(&format!("cannot listen on {address}: Address already in use")), "{busy}");
+    }
 }

@@ -29,14 +29,25 @@ use super::{
 const HEAD: usize = 16 << 10;
 /// Most headers of a request.
 const HEADERS: usize = 64;
-/// How long a head may take, from the connection or from the answer before: who has nothing to ask comes again later.
-const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long an answer may take to be made.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// How long a client may take none of an answer.
-const STALL: Duration = Duration::from_secs(60);
 /// How long what is being answered at the end of the agent may still take.
 const LAST: Duration = Duration::from_millis(500);
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For a head, from the connection or from the answer before: who has nothing to ask comes again later.
+    pub(super) head: Duration,
+    /// Without taking any of an answer.
+    pub(super) stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { head: Duration::from_secs(10), stall: Duration::from_secs(60) }
+    }
+}
 
 /// Serves until the client is done, a limit is passed, or the agent ends.
 pub(super) async fn serve(
@@ -44,6 +55,7 @@ pub(super) async fn serve(
     house: Arc<House>,
     guard: Arc<Guard>,
     peer: Peer,
+    limits: Limits,
 ) {
     let mut end = house.end.clone();
     let service = service_fn(|request: Request<Incoming>| {
@@ -52,10 +64,10 @@ pub(super) async fn serve(
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(limits.head)
         .max_buf_size(HEAD)
         .max_headers(HEADERS)
-        .serve_connection(TokioIo::new(Steady::new(io)), service);
+        .serve_connection(TokioIo::new(Steady::new(io, limits.stall)), service);
     let mut served = std::pin::pin!(served);
     tokio::select! {
         // What went wrong is the client's affair.
@@ -88,11 +100,12 @@ struct Steady<S> {
     /// When a write that waits has waited too long.
     due: Pin<Box<Sleep>>,
     waits: bool,
+    longest: Duration,
 }
 
 impl<S> Steady<S> {
-    fn new(stream: S) -> Self {
-        Self { stream, due: Box::pin(time::sleep(STALL)), waits: false }
+    fn new(stream: S, longest: Duration) -> Self {
+        Self { stream, due: Box::pin(time::sleep(longest)), waits: false, longest }
     }
 
     fn bounded<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -102,7 +115,7 @@ impl<S> Steady<S> {
         }
         if !self.waits {
             self.waits = true;
-            self.due.as_mut().reset(Instant::now() + STALL);
+            self.due.as_mut().reset(Instant::now() + self.longest);
         }
         self.due.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }

@@ -1,0 +1,130 @@
+//! Asks the agent of this node, over its socket.
+//!
+//! By HTTP/1.0 (RFC 1945): the answer is whole when the connection ends, and nothing of it is in pieces.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+
+use super::{args::SOCKET, say};
+
+/// Longer than the agent gives itself to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest answer taken, bytes.
+const LONGEST: u64 = 256 << 20;
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct AgentArgs {
+    /// The socket on which the running agent answers; "none" to ask no agent
+    /// [default: /run/sandprobe/sandprobe.sock]
+    #[arg(long, value_name = "PATH", env = "SANDPROBE_SOCKET")]
+    socket: Option<PathBuf>,
+}
+
+impl AgentArgs {
+    /// Whether somebody asked for just this one.
+    pub(in crate::cli) fn is_given(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    fn socket(&self) -> Option<&Path> {
+        let given = self.socket.as_deref().unwrap_or(SOCKET.as_ref());
+        Some(given).filter(|path| path.as_os_str() != "none")
+    }
+
+    /// What the agent answers, if one does. It is said where one was asked for and none is there, and where there is one
+    /// that cannot be asked: then there is only what lies in the files.
+    pub(in crate::cli) fn ask_or_say(&self, path: &str) -> Option<Vec<u8>> {
+        match self.ask(path) {
+            Ok(None) if self.is_given() && self.socket().is_some() => {
+                say("no agent answers there: this is what lies in the state directory");
+                None
+            }
+            Ok(answer) => answer,
+            Err(error) => {
+                say(&format!("{error:#}: this is what lies in the state directory"));
+                None
+            }
+        }
+    }
+
+    /// What the agent answers at `path`; `None`: none is there. An error is one that is there and cannot be asked.
+    pub(in crate::cli) fn ask(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(socket) = self.socket() else { return Ok(None) };
+        let stream = match UnixStream::connect(socket) {
+            Ok(stream) => stream,
+            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot ask on {}", socket.display())),
+        };
+        let answer =
+            talk(stream, path).with_context(|| format!("cannot ask the agent on {}", socket.display()))?;
+        body(&answer)
+            .map(|body| Some(body.to_vec()))
+            .with_context(|| format!("the agent on {}", socket.display()))
+    }
+}
+
+/// No socket is there, or nobody listens to it any more.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+fn talk(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// What is behind the head of an answer that is one.
+fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
+    const END: &[u8] = b"\r\n\r\n";
+    let end = answer.windows(END.len()).position(|window| window == END);
+    let (head, rest) = answer.split_at(end.ok_or_else(|| anyhow!("its answer is no HTTP"))?);
+    let body = rest.get(END.len()..).unwrap_or_default();
+    let head = String::from_utf8_lossy(head);
+    let mut lines = head.lines();
+    let status =
+        lines.next().and_then(|line| line.strip_prefix("HTTP/1.")).and_then(|rest| rest.split(' ').nth(1));
+    match status {
+        Some("200") => {}
+        Some(status) => return Err(anyhow!("it answers {status}: {}", String::from_utf8_lossy(body).trim())),
+        None => return Err(anyhow!("its answer is no HTTP")),
+    }
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    match length {
+        Some(length) if length != body.len() => Err(anyhow!("its answer was cut off")),
+        Some(_) | None => Ok(body),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::body;
+
+    #[test]
+    fn an_answer_is_whole_or_an_error() {
+        let why = |answer: &[u8]| body(answer).expect_err("no answer").to_string();
+        assert_eq!(body(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("whole"), b"ok");
+        assert_eq!(body(b"HTTP/1.1 200 OK\r\n\r\n\r\n\r\n").expect("whole"), b"\r\n\r\n");
+        assert_eq!(why(b"HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nok"), "its answer was cut off");
+        assert_eq!(
+            why(b"HTTP/1.0 503 x\r\n\r\n{\"error\":\"late\"}\n"),
+            "it answers 503: {\"error\":\"late\"}"
+        );
+        for strange in [&b""[..], b"\r\n\r\n", b"SSH-2.0\r\n\r\n", b"HTTP/1.0\r\n\r\n", b"HTTP/1.0 200 OK"] {
+            assert_eq!(why(strange), "its answer is no HTTP", "{strange:?}");
+        }
+    }
+}

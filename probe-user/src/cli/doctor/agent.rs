@@ -1,0 +1,69 @@
+//! The agent that runs on this node, if one does, and what it says of itself.
+
+use serde::Deserialize;
+
+use crate::{cli::client::AgentArgs, sink::doctor::Check};
+
+/// As much of `/v1/doctor` as is told.
+#[derive(Deserialize)]
+struct Told {
+    version: String,
+    agent: Agent,
+}
+
+#[derive(Deserialize)]
+struct Agent {
+    pid: u32,
+    since: String,
+    reasons: Vec<String>,
+}
+
+const NAME: &str = "agent";
+
+pub(super) fn check(args: &AgentArgs) -> Check {
+    match args.ask("/v1/doctor") {
+        Ok(None) => Check::full(NAME, "none answers"),
+        Ok(Some(bytes)) => told(&bytes),
+        Err(error) => Check::degraded(NAME, format!("{error:#}"), "ask as root"),
+    }
+}
+
+fn told(bytes: &[u8]) -> Check {
+    let Told { version, agent } = match serde_json::from_slice(bytes) {
+        Ok(told) => told,
+        Err(error) => {
+            let found = format!("what answers is no sandprobe of this kind: {error}");
+            return Check::degraded(NAME, found, "use the sandprobe of the version that runs");
+        }
+    };
+    let found = format!("version {version} runs as pid {} since {}", agent.pid, agent.since);
+    if agent.reasons.is_empty() {
+        return Check::full(NAME, format!("{found}, and is ready"));
+    }
+    let found = format!("{found}, and is not ready: {}", agent.reasons.join("; "));
+    Check::degraded(NAME, found, "see what it has logged")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+    use crate::sink::doctor::Grade;
+
+    #[test]
+    fn an_agent_is_ready_or_says_why_not() {
+        let answer = |reasons: &str| {
+            format!(
+                r#"{{"version":"0.1.0","more":1,"agent":{{"pid":7,"since":"then","reasons":[{reasons}],"x":1}}}}"#
+            )
+        };
+        let ready = told(answer("").as_bytes());
+        assert_eq!(
+            (ready.grade, &*ready.found),
+            (Grade::Full, "version 0.1.0 runs as pid 7 since then, and is ready")
+        );
+        let not = told(answer(r#""a","b""#).as_bytes());
+        assert_eq!(not.grade, Grade::Degraded);
+        assert!(not.found.ends_with("not ready: a; b"), "{}", not.found);
+        assert_eq!(told(b"[]").grade, Grade::Degraded);
+    }
+}

@@ -1,0 +1,97 @@
+//! The commands that ask the running agent, with a stand-in for it that gives one answer. Needs no root.
+#![cfg(unix)]
+
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::UnixListener,
+    path::Path,
+    process::{Command, Output, Stdio},
+    thread::{self, JoinHandle},
+};
+
+use probe_user::{
+    engine::time::Timestamp,
+    recording::state::{self, About, Known},
+};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path")
+}
+
+fn state() -> Vec<u8> {
+    let about = About {
+        made_by: "0.1.0".to_owned(),
+        node: "n".to_owned(),
+        boot_id: "b".to_owned(),
+        boot_wall_ns: 1_795_000_000_000_000_000,
+        pid: 7,
+        written_at: Timestamp(5_000_000_000),
+        ended: false,
+    };
+    state::write(&about, &Known::default()).expect("JSON")
+}
+
+/// Answers one request; gives its first line.
+fn stand_in(socket: &Path, status: &str, body: &[u8]) -> JoinHandle<String> {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    let answer =
+        [format!("HTTP/1.0 {status}\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a request");
+            request.extend(byte);
+        }
+        stream.write_all(&answer).expect("it listens");
+        text(&request).lines().next().expect("a line").to_owned()
+    })
+}
+
+#[test]
+fn findings_are_the_running_agent_s() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("agent.sock");
+    let agent = stand_in(&socket, "200 OK", &state());
+    let output = run(&["findings", "--socket", path(&socket)]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "no findings\n"));
+    assert_eq!(text(&output.stderr), "", "it speaks for itself");
+    assert_eq!(agent.join().expect("no panic"), "GET /v1/state HTTP/1.0");
+}
+
+#[test]
+fn without_an_agent_there_is_what_was_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("findings.json"), state()).expect("a file");
+    let absent = dir.path().join("absent.sock");
+    let output = run(&["findings", "--socket", path(&absent), "--state-dir", path(dir.path())]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "no findings\n"));
+    let said = text(&output.stderr);
+    assert!(said.lines().next().is_some_and(|line| line.contains("no agent answers there")), "{said}");
+    // Nobody had asked for an agent.
+    let output = run(&["findings", "--state-dir", path(dir.path())]);
+    assert!(!text(&output.stderr).contains("no agent answers"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_agent_that_cannot_answer_is_told_of() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("findings.json"), state()).expect("a file");
+    let socket = dir.path().join("agent.sock");
+    let agent = stand_in(&socket, "503 Service Unavailable", b"{\"error\":\"late\"}\n");
+    let output = run(&["findings", "--socket", path(&socket), "--state-dir", path(dir.path())]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "no findings\n"));
+    let said = text(&output.stderr);
+    assert!(said.contains("it answers 503: {\"error\":\"late\"}"), "{said}");
+    agent.join().expect("no panic");
+}
