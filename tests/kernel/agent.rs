@@ -73,7 +73,7 @@ fn pods() -> usize {
 }
 
 /// The shipped program: beside this test where xtask has gathered all, else as `cargo xtask build` leaves it.
-fn agent() -> Result<PathBuf> {
+pub(crate) fn agent() -> Result<PathBuf> {
     let own = env::current_exe()?;
     let gathered = own.with_file_name("sandprobe");
     let dist = own.ancestors().nth(3).map(|target| target.join("dist/sandprobe"));

@@ -13,4 +13,5 @@ mod netlink;
 mod netns;
 mod process;
 mod selftest;
+mod serve;
 mod storm;

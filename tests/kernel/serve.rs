@@ -1,0 +1,209 @@
+//! The agent's server, as it is shipped: how soon an event is told to those who ask, and that no number of clients, slow,
+//! broken or greedy, costs an event or the node's memory.
+
+mod client;
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use tests::{clock, guard::cgroup::CgroupGuard, guard::netns::MountedNetns, live::Shared, machine};
+
+use self::client::{Agent, Stream, get};
+
+/// So much memory the agent may have had at most, kB.
+const MEMORY_KB: u64 = 64 << 10;
+/// So many events a second, for so long.
+const RATE: u64 = 200;
+const TIME: Duration = Duration::from_secs(10);
+/// How late 99 of 100 may be.
+const LATE: Duration = Duration::from_millis(50);
+
+/// 99 in a hundred are not greater.
+fn p99(mut spans: Vec<Duration>) -> Option<Duration> {
+    spans.sort_unstable();
+    spans.get((spans.len() * 99).div_ceil(100).checked_sub(1)?).copied()
+}
+
+#[test]
+fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
+    let agent = Agent::start()?;
+    // Emulation takes its time, and what it takes says nothing of the agent.
+    let (rate, time) = if machine::is_emulated() { (2, Duration::from_secs(20)) } else { (RATE, TIME) };
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut stream = Stream::open(&agent, "/v1/events?event=netns.created")?;
+    let before = counter(&get(agent.address, "/metrics")?)?;
+    let scraping = thread::spawn({
+        let (address, stop) = (agent.address, Arc::clone(&stop));
+        move || scrape(address, &stop)
+    });
+    let following = thread::spawn(move || -> Result<Vec<(u64, u64)>> {
+        let mut seen = Vec::new();
+        while let Some(line) = stream.line()? {
+            let now = clock::boot_ns()?;
+            let event: serde_json::Value = serde_json::from_str(&line)?;
+            if event["event"] == "netns.created" {
+                let at = event["boot_ns"].as_str().context("no boot_ns")?.parse()?;
+                seen.push((at, now));
+            }
+        }
+        Ok(seen)
+    });
+    // Each that is made and ended is told in three events: made, ended, freed.
+    let count = rate * time.as_secs() / 3;
+    let begun = Instant::now();
+    for n in 1..=count {
+        MountedNetns::create()?.end()?;
+        let due = begun + time.mul_f64(n as f64 / count as f64);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    let took = begun.elapsed();
+    let told = || -> Result<Option<()>> {
+        Ok((counter(&get(agent.address, "/metrics")?)? >= before + count).then_some(()))
+    };
+    clock::poll("all are counted", machine::patience(), told)?;
+    stop.store(true, Ordering::Relaxed);
+    let scrapes = scraping.join().map_err(|_panic| anyhow!("the scraper panicked"))??;
+    agent.end()?;
+    let seen = following.join().map_err(|_panic| anyhow!("the follower panicked"))??;
+
+    let n = seen.len();
+    ensure!(n as u64 >= count, "{n} of {count} namespaces were told");
+    let streamed = seen.iter().map(|(at, now)| Duration::from_nanos(now.saturating_sub(*at))).collect();
+    // The first scrape that has counted the n-th.
+    let counted = seen.iter().zip(1..).filter_map(|((at, _), n): (_, u64)| {
+        let scrape = scrapes.iter().find(|(_, count)| *count >= before + n)?;
+        Some(Duration::from_nanos(scrape.0.saturating_sub(*at)))
+    });
+    let (streamed, counted) =
+        (p99(streamed).context("no event")?, p99(counted.collect()).context("no scrape")?);
+    let rate = 3.0 * n as f64 / took.as_secs_f64();
+    println!(
+        "{rate:.0} events a second: p99 to the stream {streamed:?}, to {} scrapes {counted:?}",
+        scrapes.len()
+    );
+    if !machine::is_emulated() {
+        ensure!(rate > 0.9 * RATE as f64, "{rate} events a second are too few");
+        ensure!(streamed < LATE && counted < LATE, "p99 to the stream {streamed:?}, to a scrape {counted:?}");
+    }
+    Ok(())
+}
+
+/// Scrapes as often as it can; gives when each answer was there, in boot time, and what it counted.
+fn scrape(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
+    let mut scrapes = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let text = get(address, "/metrics")?;
+        scrapes.push((clock::boot_ns()?, counter(&text)?));
+        // The machine has other work to do.
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(scrapes)
+}
+
+/// How many namespaces were made.
+fn counter(text: &str) -> Result<u64> {
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("sandprobe_events_total{kind=\"netns.created\"} "));
+    Ok(line.context("nothing is counted")?.parse()?)
+}
+
+#[test]
+fn no_client_costs_an_event() -> Result<()> {
+    let (connections, scrapes, slow) =
+        (machine::share_of(10_000), machine::share_of(1_000), machine::share_of(200));
+    let hierarchy = Shared::start()?.hierarchy().clone();
+    let agent = Agent::start()?;
+    let address = agent.address;
+    let stop = AtomicBool::new(false);
+    let made = AtomicUsize::new(0);
+    let scraped = thread::scope(|scope| -> Result<usize> {
+        let life = scope.spawn(|| -> Result<()> {
+            while !stop.load(Ordering::Relaxed) {
+                MountedNetns::create()?.end()?;
+                CgroupGuard::create(&hierarchy)?.end()?;
+                made.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        let broken: Vec<_> = (0..slow).map(|n| scope.spawn(move || be_broken(address, n))).collect();
+        let greedy: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(move || {
+                    for _ in 0..connections / 4 {
+                        // One that is refused is what the limit is for.
+                        drop(TcpStream::connect(address));
+                    }
+                })
+            })
+            .collect();
+        let scraped = (0..scrapes).filter(|_| get(address, "/metrics").is_ok()).count();
+        for thread in greedy {
+            thread.join().map_err(|_panic| anyhow!("a client panicked"))?;
+        }
+        for thread in broken {
+            thread.join().map_err(|_panic| anyhow!("a client panicked"))?;
+        }
+        stop.store(true, Ordering::Relaxed);
+        life.join().map_err(|_panic| anyhow!("the maker of namespaces panicked"))??;
+        Ok(scraped)
+    })?;
+    // It answers as before, by either way.
+    clock::poll("it answers", machine::patience(), || Ok(get(address, "/healthz").ok()))?;
+    let doctor: serde_json::Value = serde_json::from_str(&agent.ask("/v1/doctor")?)?;
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.id()))?;
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let most: u64 = most.context("no VmHWM")?.parse()?;
+    let made = made.into_inner();
+    println!(
+        "{scraped} of {scrapes} scrapes among {slow} broken clients and {connections} connections; {made} lives; {most} kB"
+    );
+    ensure!(doctor["agent"]["losses"].get("lifecycle_ring").is_none(), "lost: {}", doctor["agent"]["losses"]);
+    ensure!(most < MEMORY_KB, "{most} kB");
+    ensure!(scraped * 2 > scrapes, "only {scraped} of {scrapes} scrapes were answered");
+    ensure!(made > 0, "nothing happened meanwhile");
+    agent.end()
+}
+
+/// In one of four ways, until the server has had enough or a few seconds are over. Whatever fails is what it came for.
+fn be_broken(address: std::net::SocketAddr, n: usize) {
+    const LONGEST: Duration = Duration::from_secs(15);
+    let Ok(mut stream) = TcpStream::connect(address) else { return };
+    stream.set_write_timeout(Some(LONGEST)).ok();
+    stream.set_read_timeout(Some(LONGEST)).ok();
+    let until = Instant::now() + LONGEST;
+    match n % 4 {
+        // A head that never ends, a byte at a time.
+        0 => {
+            while Instant::now() < until && stream.write_all(b"G").is_ok() {
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        // A head that is too long.
+        1 => {
+            let header = format!("X-{n}: {}\r\n", "x".repeat(1000));
+            stream.write_all(b"GET / HTTP/1.1\r\n").ok();
+            while Instant::now() < until && stream.write_all(header.as_bytes()).is_ok() {}
+        }
+        // One that asks and listens no more.
+        2 => {
+            stream.write_all(b"GET /v1/doctor HTTP/1.1\r\nHost: localhost\r\n\r\n").ok();
+            stream.shutdown(Shutdown::Write).ok();
+            stream.read_to_end(&mut Vec::new()).ok();
+        }
+        // One that follows and takes nothing.
+        _ => {
+            stream.write_all(b"GET /v1/events?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n").ok();
+            thread::sleep(LONGEST / 2);
+        }
+    }
+}
