@@ -48,7 +48,7 @@ struct Cli {
 enum Command {
     /// Say which hook sees what and how well, then what happens, then a summary
     #[cfg(feature = "live")]
-    Run(live::Run),
+    Run(Box<live::Run>),
     /// Say what happens
     #[cfg(feature = "live")]
     Watch(live::Watch),
@@ -82,9 +82,11 @@ impl Command {
     fn verbose(&self) -> u8 {
         match self {
             #[cfg(feature = "live")]
-            Self::Run(live::Run { probe, .. })
-            | Self::Watch(live::Watch { probe, .. })
-            | Self::Record(live::Record { probe, .. }) => probe.verbose(),
+            Self::Run(run) => run.probe.verbose(),
+            #[cfg(feature = "live")]
+            Self::Watch(live::Watch { probe, .. }) | Self::Record(live::Record { probe, .. }) => {
+                probe.verbose()
+            }
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
             #[cfg(feature = "live")]

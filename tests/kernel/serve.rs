@@ -35,6 +35,7 @@ fn p99(mut spans: Vec<Duration>) -> Option<Duration> {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
     let agent = Agent::start()?;
     // Emulation takes its time, and what it takes says nothing of the agent.
@@ -118,6 +119,7 @@ fn counter(text: &str) -> Result<u64> {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn no_client_costs_an_event() -> Result<()> {
     let (connections, scrapes, slow) =
         (machine::share_of(10_000), machine::share_of(1_000), machine::share_of(200));

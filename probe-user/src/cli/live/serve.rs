@@ -92,7 +92,8 @@ impl ServeArgs {
             Some(Listen::Nowhere) | None => true,
         };
         let is_insecure = self.insecure_listen || config.insecure_listen.unwrap_or(false);
-        if !is_local && !is_insecure && !(tls.is_some() && is_guarded) {
+        let is_protected = tls.is_some() && is_guarded;
+        if !(is_local || is_insecure || is_protected) {
             return Err(anyhow!(
                 "listening beyond this machine needs --tls-cert and --tls-key, and --token-file or --tls-client-ca; or \
                  --insecure-listen"
