@@ -97,8 +97,11 @@ impl Layout {
 }
 
 /// Whether `mount` shows the whole of the hierarchy.
+///
+/// From within a cgroup namespace, which a container has of its own, its root is told as the way there
+/// (cgroup_namespaces(7)): as many `/..` as the namespace's root lies below it.
 fn holds(mount: &mountinfo::Mount, id: u32, controllers: &[String]) -> bool {
-    if mount.root != "/" {
+    if !mount.root.split('/').all(|step| matches!(step, "" | "..")) {
         return false;
     }
     match mount.fs_type.as_str() {
@@ -144,6 +147,15 @@ mod tests {
         let layout = Layout::parse(V2.as_bytes(), V2_MOUNTS.as_bytes());
         assert_eq!(layout.mode(), Some(Mode::Unified));
         assert_eq!(layout.choose(|_| false).map(|h| h.mount.as_str()), Some("/sys/fs/cgroup"));
+    }
+
+    #[test]
+    fn a_namespace_of_ones_own_hides_no_mount() {
+        let mounts = V2_MOUNTS.replace(" / ", " /../../.. ");
+        let layout = Layout::parse(b"0::/../../../init.scope\n", mounts.as_bytes());
+        assert_eq!(layout.unified().map(|h| h.mount.as_str()), Some("/sys/fs/cgroup"));
+        let part = V2_MOUNTS.replace(" / ", " /../kubepods.slice ");
+        assert_eq!(Layout::parse(V2.as_bytes(), part.as_bytes()).mode(), None);
     }
 
     #[test]
