@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use tests::golden;
 
 use crate::render;
@@ -45,5 +45,32 @@ fn the_chart_is_of_this_version() -> Result<()> {
     for line in [format!("\nversion: {version}\n"), format!("\nappVersion: {version}\n")] {
         ensure!(chart.contains(&line), "Chart.yaml has no line {line:?}");
     }
+    Ok(())
+}
+
+/// What only a cluster with the Prometheus operator takes, and the dashboard.
+#[test]
+fn the_manifests_of_monitoring_are_the_chart_s() -> Result<()> {
+    let on = ["podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"];
+    let rendered = render::template(&[&[BASE][..], &on].concat())?;
+    let wanted = ["kind: PodMonitor\n", "kind: PrometheusRule\n", "name: sandprobe-dashboard\n"];
+    let mut documents =
+        rendered.split("---\n").filter(|document| wanted.iter().any(|it| document.contains(it)));
+    let first = documents.next().context("nothing of monitoring is rendered")?;
+    let text = documents.fold(format!("---\n{first}"), |text, document| text + "---\n" + document);
+    golden::expect(&render::root().join("deploy/manifests/monitoring/monitoring.yaml"), &without_helm(&text));
+    Ok(())
+}
+
+/// The rules and the dashboard of the chart are those of the repository, by links that helm follows.
+#[test]
+fn rules_and_dashboard_are_the_repository_s() -> Result<()> {
+    let objects = render::rendered(&["prometheusRule.enabled=true", "dashboard.enabled=true"])?;
+    let root = render::root();
+    let rules = render::objects(&fs::read_to_string(root.join("deploy/prometheus/rules.yaml"))?)?;
+    ensure!(render::only(&objects, "PrometheusRule")?["spec"] == rules[0], "other rules");
+    let dashboard = &render::only(&objects, "ConfigMap")?["data"]["sandprobe.json"];
+    let own = fs::read_to_string(root.join("deploy/grafana/sandprobe.json"))?;
+    ensure!(dashboard.as_str() == Some(own.as_str()), "another dashboard");
     Ok(())
 }

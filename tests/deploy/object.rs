@@ -75,8 +75,10 @@ fn every_object_is_of_its_type() -> Result<()> {
 
 #[test]
 fn what_kustomize_makes_is_of_its_type() -> Result<()> {
-    let folder = "deploy/manifests";
-    check(&render::objects(&render::kustomize(folder)?)?).context(folder)
+    for folder in ["deploy/manifests", "deploy/manifests/monitoring"] {
+        check(&render::objects(&render::kustomize(folder)?)?).context(folder)?;
+    }
+    Ok(())
 }
 
 /// The types are strict: a field in the wrong place is lost on the way, and seen.

@@ -64,7 +64,7 @@ fn it_is_privileged_where_that_is_asked_for() -> Result<()> {
 fn it_has_no_rights_in_the_cluster() -> Result<()> {
     let pod = pod(&[])?;
     ensure!(pod.automount_service_account_token == Some(false), "it has a token");
-    let objects = render::rendered(&["podMonitor.enabled=true"])?;
+    let objects = render::rendered(&["podMonitor.enabled=true", "dashboard.enabled=true"])?;
     let rights = ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
     ensure!(!objects.iter().any(|object| rights.iter().any(|kind| object["kind"] == *kind)), "it has rights");
     Ok(())

@@ -259,3 +259,10 @@ fn the_unit_s_command_is_understood() {
     let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/sandprobe "));
     is_understood(command.expect("its command").split(' ').collect());
 }
+
+#[test]
+fn the_manifests_command_is_understood() {
+    let manifest = fs::read_to_string(root().join("deploy/manifests/sandprobe.yaml")).expect("the manifest");
+    let lines = manifest.lines().map(str::trim).skip_while(|line| *line != "args:").skip(1);
+    is_understood(lines.map_while(|line| line.strip_prefix("- ")).collect());
+}
