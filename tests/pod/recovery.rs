@@ -5,7 +5,8 @@
 mod row;
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
     time::{SystemTime, UNIX_EPOCH},
@@ -64,7 +65,13 @@ fn wall_ns() -> Result<i64> {
 #[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
 fn leave() -> Result<()> {
     println!("{}", told(&["-v"])?);
-    fs::write(ENDED, wall_ns()?.to_string()).with_context(|| format!("write {ENDED}"))
+    let end = || -> Result<()> {
+        let mut file = File::create(ENDED)?;
+        file.write_all(wall_ns()?.to_string().as_bytes())?;
+        // The power may be cut next.
+        Ok(file.sync_all()?)
+    };
+    end().with_context(|| format!("write {ENDED}"))
 }
 
 fn left() -> Result<i64> {
@@ -181,8 +188,10 @@ fn recordings_say_the_same() -> Result<()> {
     let whole: Vec<&str> =
         files.iter().filter(|file| **file != last).filter_map(|file| file.to_str()).collect();
     let replayed = lines(&[&["-o", "json", "--replay"], whole.as_slice()].concat())?;
-    for (row, line) in rows.iter().zip(replayed) {
-        row.ensure_same(&Row::of(line).context("fewer boots")?)?;
+    let replayed: Vec<Row> = replayed.into_iter().filter_map(Row::of).collect();
+    ensure!(replayed.len() == whole.len(), "of {} recordings came {} boots", whole.len(), replayed.len());
+    for (row, replayed) in rows.iter().zip(&replayed) {
+        row.ensure_same(replayed)?;
     }
     Ok(())
 }

@@ -126,7 +126,8 @@ impl Traced {
             cut.upto(add.end, format!("cni {}", add.name));
         }
         let (_, pause) = self.program(&start.sandbox.id, "/bin/pause")?;
-        cut.upto(pause, "pause".to_owned());
+        let first = start.parts.first().map(|part| self.runtime(&part.started.id, told)).transpose()?;
+        cut.upto(first.map_or(pause, |first| pause.min(first)), "pause".to_owned());
         for part in &start.parts {
             let of = |phase: &str| format!("{phase} {}", part.name);
             let (process, runs) = self.program(&part.started.id, "/bin/sh")?;
