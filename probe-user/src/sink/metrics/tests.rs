@@ -1,3 +1,5 @@
+//! What each kind of change adds, what is bounded however strange the stream, and what a scrape shows.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
