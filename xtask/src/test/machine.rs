@@ -40,16 +40,17 @@ const PAIRS: [Machine; 4] = [
     Machine::new(Kernel::V6_12, Runtime::Containerd2_1, Init::Quick),
     Machine::new(Kernel::V7, Runtime::Containerd2_1, Init::Quick),
 ];
-/// What runs in each VM, and in those with pods; each line from a saved state of its own.
-const KERNEL: [&[&str]; 1] = [&["kernel"]];
-/// A storm of programs belongs on this machine's own kernel: under emulation one costs a hundred times as much.
-const PODS: [&[&str]; 2] = [
-    &[
-        "kernel",
-        "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery::",
-    ],
-    &["pod verdict::a_sandbox verdict::with_host_local"],
+/// What runs in each VM.
+const KERNEL: &[&str] = &["kernel"];
+/// The same, with pods. A storm of programs belongs on this machine's own kernel: under emulation one costs a hundred
+/// times as much.
+const PODS: &[&str] = &[
+    "kernel",
+    "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery::",
 ];
+/// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
+const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
+const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
 /// What is of one kernel and one runtime as of any other, on one of them.
 const ONCE: (Machine, [&[&str]; 2]) =
     (PAIRS[2], [&["pod verdict::healthy verdict::losses"], &["pod phase::phases_are"]]);
@@ -122,8 +123,6 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
             Kernel::ALL.into_iter().flat_map(all).chain(with_systemd).collect()
         }
     };
-    let runs = if matches!(pods, Pods::None) { &KERNEL[..] } else { &PODS[..] };
-
     let xtask = match env::current_exe() {
         Ok(xtask) => xtask,
         Err(error) => {
@@ -138,7 +137,13 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
             let is_once = machine == ONCE.0 && !matches!(pods, Pods::None);
             let once = is_once.then_some(ONCE.1);
             let stories = (machine == ONCE.0 && matches!(pods, Pods::Matrix)).then_some(STORIES);
-            for programs in runs.iter().copied().chain(once.into_iter().flatten()).chain(stories) {
+            let (first, verdicts) = match pods {
+                Pods::None => (KERNEL, None),
+                Pods::Pairs => (PODS, ENDS.contains(&machine).then_some(VERDICTS)),
+                Pods::Matrix => (PODS, Some(VERDICTS)),
+            };
+            let runs = [first].into_iter().chain(verdicts).chain(once.into_iter().flatten()).chain(stories);
+            for programs in runs {
                 let mut command = vm(&xtask, machine, Kind::Saved, &script(programs));
                 tier.tests(&machine.to_string(), &mut command, LIMIT + MARGIN, programs.len());
             }
