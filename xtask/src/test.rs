@@ -8,6 +8,7 @@ mod machine;
 mod native;
 mod prometheus;
 mod report;
+mod step;
 
 use crate::program;
 use crate::setup::{self, Level};

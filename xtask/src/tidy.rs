@@ -40,7 +40,10 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
         for entry in entries {
             let entry = entry?;
             let kind = entry.file_type()?;
-            if kind.is_dir() && !is_skipped(&entry.file_name()) {
+            if is_skipped(&entry.file_name()) {
+                continue;
+            }
+            if kind.is_dir() {
                 folders.push(entry.path());
             } else if kind.is_file() {
                 sources.extend(source(root, entry.path())?);
@@ -50,7 +53,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Git's own folder, and what is built.
+/// What is Git's own, a folder or, in a linked work tree, a file; and what is built.
 fn is_skipped(name: &std::ffi::OsStr) -> bool {
     name == ".git" || name == "target"
 }

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, PipeReader, pipe};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -25,19 +25,37 @@ enum Event {
     Ended(std::io::Result<ExitStatus>),
 }
 
-/// Runs it to its end: the command's own and that of all that writes to its output. Standard output goes to `show`
-/// by lines; standard error and input stay ours.
-pub(crate) fn run(command: &mut Command, limit: Duration, mut show: impl FnMut(&str)) -> Result<ExitStatus> {
+/// What of a command's output is taken; the rest, and its input, stay ours.
+#[derive(Clone, Copy)]
+pub(crate) enum Output {
+    Standard,
+    /// With the errors, as on a terminal.
+    Both,
+}
+
+/// Runs it to its end: the command's own and that of all that writes to its output, which goes to `show` by lines.
+pub(crate) fn run(
+    command: &mut Command,
+    limit: Duration,
+    output: Output,
+    mut show: impl FnMut(&str),
+) -> Result<ExitStatus> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     // In the environment of all that it starts, and so found also in what it leaves behind.
     let mark = format!("{MARK}={}-{}", process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let (reader, writer) = pipe().context("cannot make a pipe")?;
+    if let Output::Both = output {
+        command.stderr(writer.try_clone().context("cannot make a pipe")?);
+    }
     let child = command
         .env(MARK, &mark[MARK.len() + 1..])
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .spawn()
         .with_context(|| format!("cannot run {}", workspace::line(command)))?;
+    // It would hold the pipe open for as long as it is there itself.
+    command.stdout(Stdio::null()).stderr(Stdio::inherit());
     let pid = child.id();
-    let events = follow(child);
+    let events = follow(child, reader);
 
     let begun = Instant::now();
     let (mut closed, mut ended) = (false, None);
@@ -56,18 +74,16 @@ pub(crate) fn run(command: &mut Command, limit: Duration, mut show: impl FnMut(&
     ended.context("a command's end went unseen")
 }
 
-fn follow(mut child: Child) -> Receiver<Event> {
+fn follow(mut child: Child, output: PipeReader) -> Receiver<Event> {
     let (to, events) = channel();
-    if let Some(stdout) = child.stdout.take() {
-        let to: Sender<Event> = to.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line);
-                let _gone = to.send(Event::Line(line.trim_end_matches('\r').to_owned()));
-            }
-            let _gone = to.send(Event::Closed);
-        });
-    }
+    let of_lines: Sender<Event> = to.clone();
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            let _gone = of_lines.send(Event::Line(line.trim_end_matches('\r').to_owned()));
+        }
+        let _gone = of_lines.send(Event::Closed);
+    });
     thread::spawn(move || to.send(Event::Ended(child.wait())));
     events
 }
@@ -123,7 +139,7 @@ fn parent(stat: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parent, run};
+    use super::{Output, parent, run};
     use std::process::Command;
     use std::time::{Duration, Instant};
 
@@ -138,7 +154,9 @@ mod tests {
         let mut lines = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; printf 'two\\r\\nthree'; exit 3"]);
-        let status = run(&mut command, Duration::from_secs(60), |line| lines.push(line.to_owned())).unwrap();
+        let status =
+            run(&mut command, Duration::from_secs(60), Output::Standard, |line| lines.push(line.to_owned()))
+                .unwrap();
         assert_eq!((status.code(), lines.join(" ")), (Some(3), "one two three".to_owned()));
     }
 
@@ -148,7 +166,8 @@ mod tests {
         let mut command = Command::new("sh");
         // In a session of its own, and orphaned: still found.
         command.args(["-c", "setsid sh -c 'sleep 600' & exit 0"]);
-        let error = run(&mut command, Duration::from_millis(200), |_| {}).unwrap_err().to_string();
+        let error =
+            run(&mut command, Duration::from_millis(200), Output::Standard, |_| {}).unwrap_err().to_string();
         assert!(error.contains("was not done"), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(60));
     }

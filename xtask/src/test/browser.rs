@@ -9,5 +9,7 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 const LINE: &str = "test --package tests --features browser --test browser -- --test-threads=1";
 
 pub(super) fn tier(tier: &mut Tier) {
-    tier.tests("pages", workspace::cargo().args(LINE.split(' ')), LIMIT, 1);
+    let mut command = workspace::cargo();
+    command.args(LINE.split(' '));
+    tier.tests("pages", command, LIMIT, 1);
 }

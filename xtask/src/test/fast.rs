@@ -8,24 +8,21 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 pub(super) fn tier(tier: &mut Tier) {
-    tier.check("format", &mut cargo("fmt --all --check"), LIMIT);
+    tier.check("format", cargo("fmt --all --check"), LIMIT);
     tier.check(
         "lints",
-        &mut cargo("clippy --workspace --exclude probe-ebpf --all-targets --all-features -- -D warnings"),
+        cargo("clippy --workspace --exclude probe-ebpf --all-targets --all-features -- -D warnings"),
         LIMIT,
     );
     // Apart: features of its dependencies would unify with those of the host's build.
-    tier.check("lints of the eBPF programs", &mut ebpf_clippy(), LIMIT);
-    tier.check(
-        "core without its edges",
-        &mut cargo("check --package probe-user --no-default-features"),
-        LIMIT,
-    );
-    tier.tests("tests", &mut cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
+    tier.check("lints of the eBPF programs", ebpf_clippy(), LIMIT);
+    tier.check("core without its edges", cargo("check --package probe-user --no-default-features"), LIMIT);
+    tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
     // Apart: what they deserialize takes a while to build, and helm renders it.
     if let Some(tools) = tier.attempt("helm", helm::ensure) {
         let mut deploy = cargo("test --package tests --features deploy --test deploy");
-        tier.tests("chart and manifests", deploy.env(helm::VARIABLE, tools), LIMIT, 1);
+        deploy.env(helm::VARIABLE, tools);
+        tier.tests("chart and manifests", deploy, LIMIT, 1);
     }
 }
 

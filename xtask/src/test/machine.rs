@@ -1,12 +1,13 @@
 //! The privileged tests in virtual machines, a kernel each.
 
 use super::report::Tier;
+use super::step::Step;
 use crate::vm::{Init, Kernel, Runtime};
-use std::env;
-use std::fmt;
+use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use std::{env, fmt, thread};
 
 /// Which kernels run pods, and of which containerd.
 #[derive(Clone, Copy)]
@@ -24,21 +25,33 @@ struct Machine {
     init: Init,
 }
 
-/// How a VM comes up.
+/// How a VM comes up, and what it runs then.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Boots {
     /// From one that was saved with its containerd running.
-    Saved,
+    Saved(&'static [&'static str]),
     /// From nothing, as often as its command reboots it.
-    Rebooted,
+    Fresh(&'static [Boot]),
 }
 
-/// Each kernel with a containerd of its own time, and one of them with systemd.
+/// Programs in one VM.
+#[derive(Clone, Copy)]
+struct Run {
+    machine: Machine,
+    /// What tells it from the machine's others.
+    name: &'static str,
+    boots: Boots,
+    /// It holds times against each other that another VM beside it would change.
+    is_timed: bool,
+}
+
+/// Each kernel with a containerd of its own time, and one of them with systemd. The one that takes longest comes first,
+/// so that the last lane to be done is done soon after the others.
 const PAIRS: [Machine; 4] = [
-    Machine::new(Kernel::V5_10, Runtime::Containerd1_6, Init::Quick),
-    Machine::new(Kernel::V6_1, Runtime::Containerd1_7, Init::Systemd),
-    Machine::new(Kernel::V6_12, Runtime::Containerd2_1, Init::Quick),
     Machine::new(Kernel::V7, Runtime::Containerd2_1, Init::Quick),
+    Machine::new(Kernel::V6_12, Runtime::Containerd2_1, Init::Quick),
+    Machine::new(Kernel::V6_1, Runtime::Containerd1_7, Init::Systemd),
+    Machine::new(Kernel::V5_10, Runtime::Containerd1_6, Init::Quick),
 ];
 /// What runs in each VM.
 const KERNEL: &[&str] = &["kernel"];
@@ -51,13 +64,14 @@ const PODS: &[&str] = &[
 /// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
-/// What is of one kernel and one runtime as of any other, on one of them.
-const ONCE: (Machine, [&[&str]; 2]) =
-    (PAIRS[2], [&["pod verdict::healthy verdict::losses"], &["pod phase::phases_are"]]);
+/// What is of one kernel and one runtime as of any other runs on this one, and the reboots.
+const ONCE: Machine = PAIRS[1];
+const LOSSES: &[&str] = &["pod verdict::healthy verdict::losses"];
+const PHASES: &[&str] = &["pod phase::phases_are"];
 /// Every story by itself: they are the harness's own affair, and run on this machine as well.
 const STORIES: &[&str] = &["pod story::"];
-/// Of pods that run while the node goes down: what runs in each boot, there too.
-const BOOTS: &[Boot] = &[
+/// Of pods that run while the node goes down: what runs in each boot.
+const REBOOTS: &[Boot] = &[
     Boot::new(&["pod reboot::pods_with_keyed_addresses"]),
     Boot::new(&["pod reboot::an_early_agent", "pod reboot::pods_with_keyed_addresses"]),
     Boot::new(&["pod reboot::a_late_agent", "pod reboot::pods_with_addresses_of_host_local"]),
@@ -65,7 +79,7 @@ const BOOTS: &[Boot] = &[
 ];
 /// Of a node that comes up by itself, on the machine whose services do that: each boot is timed.
 const RECOVERY: (Machine, &[Boot]) = (
-    PAIRS[1],
+    PAIRS[2],
     &[
         Boot::new(&["pod recovery::a_node"]),
         Boot::new(&["pod recovery::a_restart"]),
@@ -78,6 +92,8 @@ const MAKING: Duration = Duration::from_secs(12 * 60);
 /// For the VM itself, which tells more of its end than we can.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
+/// Each has a disk and 1.5 GiB of memory.
+const MOST_LANES: usize = 4;
 
 /// What runs in one boot of several, and how that ends if it is not the last.
 #[derive(Clone, Copy)]
@@ -101,6 +117,21 @@ impl Boot {
 impl Machine {
     const fn new(kernel: Kernel, runtime: Runtime, init: Init) -> Self {
         Self { kernel, runtime, init }
+    }
+}
+
+impl Run {
+    fn step(self, xtask: &Path) -> Step {
+        let Self { machine, name, boots, .. } = self;
+        let (kind, script, runners) = match boots {
+            Boots::Saved(programs) => ("--saved", script(programs), programs.len()),
+            Boots::Fresh(boots) => {
+                let runners = boots.iter().map(|boot| boot.programs.len()).sum();
+                ("--reboot", script_of_boots(boots), runners)
+            }
+        };
+        let command = vm(xtask, machine, kind, &script);
+        Step { name: format!("{machine}{name}"), command, limit: LIMIT + MARGIN, runners }
     }
 }
 
@@ -130,32 +161,55 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
             return;
         }
     };
-    for machine in machines {
-        // Made apart from the tests, whose time is limited.
-        let mut warm = vm(&xtask, machine, Kind::Saved, "uname -a");
-        if tier.check(&format!("{machine}: the VM"), &mut warm, MAKING) {
-            let is_once = machine == ONCE.0 && !matches!(pods, Pods::None);
-            let once = is_once.then_some(ONCE.1);
-            let stories = (machine == ONCE.0 && matches!(pods, Pods::Matrix)).then_some(STORIES);
-            let (first, verdicts) = match pods {
-                Pods::None => (KERNEL, None),
-                Pods::Pairs => (PODS, ENDS.contains(&machine).then_some(VERDICTS)),
-                Pods::Matrix => (PODS, Some(VERDICTS)),
-            };
-            let runs = [first].into_iter().chain(verdicts).chain(once.into_iter().flatten()).chain(stories);
-            for programs in runs {
-                let mut command = vm(&xtask, machine, Kind::Saved, &script(programs));
-                tier.tests(&machine.to_string(), &mut command, LIMIT + MARGIN, programs.len());
-            }
-            let rebooted = [("reboots", ONCE.0, BOOTS), ("recovery", RECOVERY.0, RECOVERY.1)];
-            let rebooted = rebooted.into_iter().filter(|(_, of, _)| *of == machine);
-            for (name, _, boots) in rebooted.filter(|_| !matches!(pods, Pods::None)) {
-                let mut command = vm(&xtask, machine, Kind::Rebooted, &script_of_boots(boots));
-                let runners = boots.iter().map(|boot| boot.programs.len()).sum();
-                tier.tests(&format!("{machine}: {name}"), &mut command, LIMIT + MARGIN, runners);
-            }
+    // Made apart from the tests, whose time is limited.
+    let warm = |&machine: &Machine| Step {
+        name: format!("{machine}: the VM"),
+        command: vm(&xtask, machine, "--saved", "uname -a"),
+        limit: MAKING,
+        runners: 0,
+    };
+    let made = tier.lanes(machines.iter().map(warm).collect(), lanes());
+    let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));
+    let (timed, others): (Vec<_>, Vec<_>) =
+        machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
+    tier.lanes(others.into_iter().map(|run| run.step(&xtask)).collect(), lanes());
+    tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
+}
+
+/// How many VMs at a time: each takes a core, and is to have it for itself.
+fn lanes() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(MOST_LANES)
+}
+
+/// What runs on one machine.
+fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
+    let saved = |programs| Run { machine, name: "", boots: Boots::Saved(programs), is_timed: false };
+    let (first, verdicts) = match pods {
+        Pods::None => return vec![saved(KERNEL)],
+        Pods::Pairs => (PODS, ENDS.contains(&machine)),
+        Pods::Matrix => (PODS, true),
+    };
+    let mut runs = vec![saved(first)];
+    if verdicts {
+        runs.push(Run { name: ": verdicts", ..saved(VERDICTS) });
+    }
+    if machine == ONCE {
+        runs.push(Run { name: ": losses", ..saved(LOSSES) });
+        runs.push(Run { name: ": phases", is_timed: true, ..saved(PHASES) });
+        runs.push(Run { name: ": reboots", boots: Boots::Fresh(REBOOTS), ..saved(first) });
+        if matches!(pods, Pods::Matrix) {
+            runs.push(Run { name: ": stories", ..saved(STORIES) });
         }
     }
+    if machine == RECOVERY.0 {
+        runs.push(Run {
+            name: ": recovery",
+            boots: Boots::Fresh(RECOVERY.1),
+            is_timed: true,
+            ..saved(first)
+        });
+    }
+    runs
 }
 
 /// A script for each boot, and its end after each but the last. What failed in one is known by the closing lines of
@@ -176,12 +230,8 @@ fn script(programs: &[&str]) -> String {
 }
 
 /// Our own verb: what hangs in there is ended like any other command.
-fn vm(xtask: &Path, Machine { kernel, runtime, init }: Machine, kind: Kind, script: &str) -> Command {
+fn vm(xtask: &Path, Machine { kernel, runtime, init }: Machine, kind: &str, script: &str) -> Command {
     let mut command = Command::new(xtask);
-    let kind = match kind {
-        Kind::Saved => "--saved",
-        Kind::Rebooted => "--reboot",
-    };
     command.args(["vm", "--no-build", kind, "--init", init.name()]);
     command.args(["--kernel", kernel.name(), "--runtime", runtime.name()]);
     command.arg(format!("--timeout={}", LIMIT.as_secs())).args(["--", script]);

@@ -15,12 +15,10 @@ pub(super) fn tier(tier: &mut Tier, soak: bool) {
     for name in program::TESTS {
         match program::as_root(name, &variables) {
             // One at a time: what a test makes in the kernel is seen by the hooks of every other.
-            Ok(mut command) => tier.tests(
-                name,
-                command.args(["--test-threads=1", "--skip", "reboot::", "--skip", "recovery::"]),
-                limit,
-                1,
-            ),
+            Ok(mut command) => {
+                command.args(["--test-threads=1", "--skip", "reboot::", "--skip", "recovery::"]);
+                tier.tests(name, command, limit, 1)
+            }
             Err(error) => tier.fail(name, &format!("{error:#}")),
         };
     }

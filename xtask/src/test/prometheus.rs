@@ -8,5 +8,7 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 const LINE: &str = "test --package tests --features prometheus --test prometheus";
 
 pub(super) fn tier(tier: &mut Tier) {
-    tier.tests("metrics and alerts", workspace::cargo().args(LINE.split(' ')), LIMIT, 1);
+    let mut command = workspace::cargo();
+    command.args(LINE.split(' '));
+    tier.tests("metrics and alerts", command, LIMIT, 1);
 }

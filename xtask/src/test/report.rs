@@ -1,6 +1,7 @@
 //! What the tiers came to: test cases counted from the runners' own closing lines, and failures of everything else.
 
-use crate::{watch, workspace};
+use super::step::{self, Came, Said, Step};
+use crate::watch::Output;
 use anyhow::Result;
 use std::fmt;
 use std::process::Command;
@@ -23,9 +24,9 @@ pub(super) struct Tier {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Tally {
-    passed: u64,
-    failed: u64,
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
 }
 
 impl Report {
@@ -58,18 +59,12 @@ impl Report {
 
 impl Tier {
     /// A check that has no test cases: it fails or it does not.
-    pub(super) fn check(&mut self, name: &str, command: &mut Command, limit: Duration) -> bool {
+    pub(super) fn check(&mut self, name: &str, command: Command, limit: Duration) -> bool {
         self.step(name, command, limit, 0)
     }
 
     /// A run of test programs: it must print the closing lines of at least so many.
-    pub(super) fn tests(
-        &mut self,
-        name: &str,
-        command: &mut Command,
-        limit: Duration,
-        runners: usize,
-    ) -> bool {
+    pub(super) fn tests(&mut self, name: &str, command: Command, limit: Duration, runners: usize) -> bool {
         self.step(name, command, limit, runners)
     }
 
@@ -86,31 +81,38 @@ impl Tier {
     }
 
     /// True when nothing of it failed.
-    fn step(&mut self, name: &str, command: &mut Command, limit: Duration, runners: usize) -> bool {
+    fn step(&mut self, name: &str, command: Command, limit: Duration, runners: usize) -> bool {
         println!("-- {name}");
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let limit = left.map_or(limit, |left| left.min(limit));
-        if limit.is_zero() {
-            return self.fail(name, "no time was left for it");
-        }
-        let (mut seen, mut tally) = (0, Tally::default());
-        let status = watch::run(command, limit, |line| {
-            println!("{line}");
-            if let Some(counted) = closing_line(line) {
-                seen += 1;
-                tally = tally.plus(counted);
+        let mut step = Step { name: name.to_owned(), command, limit, runners };
+        let came = step.run(self.deadline, Output::Standard, |line| println!("{line}"));
+        self.count(name, &came)
+    }
+
+    /// Runs all of them, so many at a time; for each, in their order, whether nothing of it failed.
+    pub(super) fn lanes(&mut self, steps: Vec<Step>, lanes: usize) -> Vec<bool> {
+        let mut good = vec![false; steps.len()];
+        step::side_by_side(steps, lanes, self.deadline, |said| match said {
+            Said::Begun(name) => println!("-- {name}: begun"),
+            Said::Ended { at, name, lines, came } => {
+                println!("-- {name}");
+                for line in lines {
+                    println!("{line}");
+                }
+                let is_good = self.count(&name, &came);
+                if let Some(good) = good.get_mut(at) {
+                    *good = is_good;
+                }
             }
         });
-        self.tally = self.tally.plus(tally);
-        match status {
-            Err(error) => self.fail(name, &format!("{error:#}")),
-            Ok(_) if tally.failed > 0 => false,
-            Ok(status) if !status.success() => {
-                self.fail(name, &format!("{} ended with {status}", workspace::line(command)))
-            }
-            Ok(_) if seen < runners => self.fail(name, &format!("{seen} of {runners} test programs closed")),
-            Ok(_) => true,
+        good
+    }
+
+    fn count(&mut self, name: &str, came: &Came) -> bool {
+        self.tally = self.tally.plus(came.tally);
+        if let Some(why) = &came.trouble {
+            self.fail(name, why);
         }
+        came.is_good()
     }
 
     /// Counts a failure that no test case stands for.
@@ -122,7 +124,7 @@ impl Tier {
 }
 
 impl Tally {
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
     }
 }
@@ -142,43 +144,17 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Reads libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test did not run, though it was
-/// meant to: it counts as failed.
-fn closing_line(line: &str) -> Option<Tally> {
-    let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
-    let mut tally = Tally::default();
-    for count in counts.split("; ") {
-        let Some((number, what)) = count.split_once(' ') else { continue };
-        match (number.parse::<u64>(), what) {
-            (Ok(number), "passed") => tally.passed += number,
-            (Ok(number), "failed" | "ignored") => tally.failed += number,
-            _ => {}
-        }
-    }
-    Some(tally)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Report, Tally, closing_line};
+    use super::{Report, Tally};
     use std::process::Command;
     use std::time::Duration;
-
-    #[test]
-    fn closing_lines_are_counted() {
-        let count = |line| closing_line(line).map(|tally| (tally.passed, tally.failed));
-        let ok =
-            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; finished in 1.20s";
-        assert_eq!(count(ok), Some((12, 0)));
-        assert_eq!(count("test result: FAILED. 1 passed; 2 failed; 4 ignored; 0 measured"), Some((1, 6)));
-        assert_eq!(count("test life::of_a_pod ... ok"), None);
-    }
 
     #[test]
     fn nothing_begins_after_the_deadline() {
         let mut report = Report::new(Some(Duration::ZERO));
         report.tier("late", |tier| {
-            assert!(!tier.check("check", &mut Command::new("true"), Duration::from_secs(60)));
+            assert!(!tier.check("check", Command::new("true"), Duration::from_secs(60)));
         });
         assert_eq!(report.tiers[0].tally, Tally { passed: 0, failed: 1 });
     }
@@ -193,14 +169,14 @@ mod tests {
         };
         let limit = Duration::from_secs(60);
         report.tier("tier", |tier| {
-            tier.check("good check", &mut shell("true"), limit);
-            tier.check("bad check", &mut shell("exit 1"), limit);
-            tier.tests("good", &mut shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"), limit, 1);
-            tier.tests("silent", &mut shell("true"), limit, 1);
+            tier.check("good check", shell("true"), limit);
+            tier.check("bad check", shell("exit 1"), limit);
+            tier.tests("good", shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"), limit, 1);
+            tier.tests("silent", shell("true"), limit, 1);
             // Counted by its own closing line, and not again for its status.
             tier.tests(
                 "bad",
-                &mut shell("echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'; exit 101"),
+                shell("echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'; exit 101"),
                 limit,
                 1,
             );

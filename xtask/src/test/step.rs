@@ -1,0 +1,153 @@
+//! One step of a tier: a command, what it came to, and several of them side by side.
+
+use super::report::Tally;
+use crate::watch::{self, Output};
+use crate::workspace;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A command with a name, a limit, and how many test programs must close in it.
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) command: Command,
+    pub(super) limit: Duration,
+    pub(super) runners: usize,
+}
+
+/// What a step came to.
+pub(super) struct Came {
+    /// From the closing lines.
+    pub(super) tally: Tally,
+    /// A failure that no test case stands for.
+    pub(super) trouble: Option<String>,
+}
+
+impl Came {
+    pub(super) const fn is_good(&self) -> bool {
+        self.trouble.is_none() && self.tally.failed == 0
+    }
+}
+
+/// What several steps at a time say: each one's output comes at its end, whole.
+pub(super) enum Said {
+    Begun(String),
+    Ended { at: usize, name: String, lines: Vec<String>, came: Came },
+}
+
+impl Step {
+    /// Runs it to its end, or to the deadline of all if that comes first.
+    pub(super) fn run(
+        &mut self,
+        deadline: Option<Instant>,
+        output: Output,
+        mut show: impl FnMut(&str),
+    ) -> Came {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let limit = left.map_or(self.limit, |left| left.min(self.limit));
+        let (mut seen, mut tally) = (0, Tally::default());
+        if limit.is_zero() {
+            return Came { tally, trouble: Some("no time was left for it".to_owned()) };
+        }
+        let status = watch::run(&mut self.command, limit, output, |line| {
+            show(line);
+            if let Some(counted) = closing_line(line) {
+                seen += 1;
+                tally = tally.plus(counted);
+            }
+        });
+        let trouble = match status {
+            Err(error) => Some(format!("{error:#}")),
+            Ok(_) if tally.failed > 0 => None,
+            Ok(status) if !status.success() => {
+                Some(format!("{} ended with {status}", workspace::line(&self.command)))
+            }
+            Ok(_) if seen < self.runners => Some(format!("{seen} of {} test programs closed", self.runners)),
+            Ok(_) => None,
+        };
+        Came { tally, trouble }
+    }
+}
+
+/// Runs all of them, so many at a time, in their order.
+pub(super) fn side_by_side(
+    steps: Vec<Step>,
+    lanes: usize,
+    deadline: Option<Instant>,
+    mut tell: impl FnMut(Said),
+) {
+    let waiting = Mutex::new(steps.into_iter().enumerate());
+    let (said, hear) = mpsc::channel();
+    thread::scope(|scope| {
+        for _lane in 0..lanes.max(1) {
+            let said = said.clone();
+            let waiting = &waiting;
+            scope.spawn(move || {
+                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                while let Some((at, mut step)) = next() {
+                    let _gone = said.send(Said::Begun(step.name.clone()));
+                    let mut lines = Vec::new();
+                    let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
+                    let _gone = said.send(Said::Ended { at, name: step.name, lines, came });
+                }
+            });
+        }
+        drop(said);
+        hear.into_iter().for_each(&mut tell);
+    });
+}
+
+/// Reads libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test did not run, though it was
+/// meant to: it counts as failed.
+fn closing_line(line: &str) -> Option<Tally> {
+    let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut tally = Tally::default();
+    for count in counts.split("; ") {
+        let Some((number, what)) = count.split_once(' ') else { continue };
+        match (number.parse::<u64>(), what) {
+            (Ok(number), "passed") => tally.passed += number,
+            (Ok(number), "failed" | "ignored") => tally.failed += number,
+            _ => {}
+        }
+    }
+    Some(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Said, Step, closing_line, side_by_side};
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn closing_lines_are_counted() {
+        let count = |line| closing_line(line).map(|tally| (tally.passed, tally.failed));
+        let ok =
+            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out; finished in 1.20s";
+        assert_eq!(count(ok), Some((12, 0)));
+        assert_eq!(count("test result: FAILED. 1 passed; 2 failed; 4 ignored; 0 measured"), Some((1, 6)));
+        assert_eq!(count("test life::of_a_pod ... ok"), None);
+    }
+
+    /// The first waits for the second, which ends only if both run at the same time.
+    #[test]
+    fn two_lanes_run_two_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(folder.path());
+            Step { name: script.to_owned(), command, limit: Duration::from_secs(60), runners: 0 }
+        };
+        let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
+        let second = shell("until [ -e open ]; do :; done; echo through > pipe");
+        let mut ended = Vec::new();
+        side_by_side(vec![first, second], 2, None, |said| {
+            if let Said::Ended { at, lines, came, .. } = said {
+                ended.push((at, came.is_good(), lines.join(" ")));
+            }
+        });
+        ended.sort();
+        assert_eq!(ended, [(0, true, "out err through".to_owned()), (1, true, String::new())]);
+    }
+}
