@@ -1,14 +1,16 @@
 //! What a runtime runs under an id: a container, or the process that holds a sandbox.
 
+mod identity;
+
 use probe_common::event::class;
 
 use crate::engine::{
-    change::{End, Process, Question, StopReason, What},
-    fact::{ContainerFound, NameSource, Origin, Role, Task},
+    change::{End, Process, StopReason, What},
+    fact::{Origin, Role, Task},
     id::{CgroupKey, ContainerId, TaskKey},
     outbox::{Subject, Wait},
     time::Timestamp,
-    world::{Moment, World, argv::Made, cgroup::Cgroup, hint::Hint, presence::Voucher, process_of},
+    world::{Moment, World, cgroup::Cgroup, presence::Voucher, process_of},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +68,6 @@ enum Step {
     Run { process: TaskKey, listed: bool },
     End,
 }
-
-/// So often a container's role is asked for: when its id is first seen, when its directory is made, and when its
-/// program runs.
-const ASKS: u32 = 3;
 
 impl State {
     fn step(self, step: Step, at: Timestamp) -> Option<Self> {
@@ -151,148 +149,6 @@ impl World {
             self.tell(m, subject, Wait::Role(Role::Sandbox), What::SandboxCreated);
         }
         self.ask_role(id);
-    }
-
-    /// A sandbox and its process are of one pod, however each came to be known.
-    fn pod_of_sandbox(&mut self, m: Moment, id: &ContainerId) {
-        let Some(row) = self.containers.get_mut(id) else { return };
-        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
-        let (of_row, of_sandbox) = (row.pod, sandbox.pod);
-        row.pod = of_row.or(of_sandbox);
-        sandbox.pod = of_sandbox.or(of_row);
-        if let (Some(one), Some(other)) = (of_row, of_sandbox) {
-            self.pods_are_one(m, one, other);
-        }
-    }
-
-    fn ask_role(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.get_mut(id)
-            && row.role.is_none()
-            && !row.open
-            && row.asked < ASKS
-        {
-            row.asked += 1;
-            row.open = true;
-            self.ask(Question::Container { id: id.clone() });
-        }
-    }
-
-    /// The outbox gave up waiting for a role.
-    pub(in crate::engine) fn tentative_over(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.get_mut(id) {
-            row.tentative = false;
-        }
-    }
-
-    /// A runtime, shim or monitor is about to make or hold it.
-    pub(super) fn made(&mut self, m: Moment, made: Made) {
-        let Made { id, pod, name } = made;
-        self.container_seen(m, &id, None, None);
-        if pod.is_some() {
-            let role = if name.as_deref() == Some("POD") { Role::Sandbox } else { Role::Container };
-            let source = NameSource::Argv;
-            self.learn(m, &Hint { at: m.at, role: Some(role), name, pod, ..Hint::new(id, source) });
-        }
-    }
-
-    pub(super) fn container_found(&mut self, m: Moment, it: ContainerFound) {
-        if let Some(row) = self.containers.get_mut(&it.id) {
-            row.open = false;
-        }
-        let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
-        let hint = Hint { at: m.at, role: Some(role), sandbox, name, pod, ..Hint::new(id.clone(), source) };
-        self.hint(m, hint);
-        if let Some(row) = self.containers.get_mut(&id) {
-            row.dated = started.or(row.dated);
-        }
-    }
-
-    pub(super) fn container_unknown(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.get_mut(id) {
-            row.open = false;
-        }
-    }
-
-    /// Takes in what was said of a container that is known to exist.
-    pub(super) fn learn(&mut self, m: Moment, hint: &Hint) {
-        // An answer can come after the end of what was asked about.
-        let lives =
-            self.containers.get(&hint.id).is_some_and(|row| !matches!(row.state, State::Exited { .. }))
-                || self.sandboxes.get(&hint.id).is_some_and(|row| !row.is_stopped());
-        let known = self.containers.get(&hint.id).and_then(|row| row.pod);
-        let known = known.or_else(|| self.sandboxes.get(&hint.id).and_then(|row| row.pod));
-        let pod = hint.pod.as_ref().and_then(|name| match known {
-            Some(id) if self.pods.is(id, name) => {
-                self.pods.learn(id, name, hint.source);
-                let by_uid = name.uid.as_ref().and_then(|uid| self.pods.by_uid(uid)).unwrap_or(id);
-                self.pods_are_one(m, by_uid, id);
-                Some(by_uid)
-            }
-            Some(_) | None if lives => self.pod_lives(m, name, hint.source),
-            Some(_) | None => self.pod_of(name, hint.source),
-        });
-        if let Some(row) = self.containers.get_mut(&hint.id) {
-            row.pod = pod.or(row.pod);
-            row.name = hint.name.clone().or_else(|| row.name.take());
-            row.sandbox =
-                hint.sandbox.clone().filter(|sandbox| *sandbox != hint.id).or_else(|| row.sandbox.take());
-        }
-        if let Some(sandbox) = self.sandboxes.get_mut(&hint.id) {
-            sandbox.pod = pod.or(sandbox.pod);
-            if matches!(hint.source, NameSource::Bundle | NameSource::Cri) {
-                sandbox.presence.vouch(Voucher::Runtime, m.at);
-            }
-        }
-        if let Some(role) = hint.role {
-            self.has_role(m, &hint.id, role);
-        }
-        if let Some(path) = &hint.netns_path {
-            self.claim_by_path(m, &hint.id, path);
-        }
-    }
-
-    pub(super) fn has_role(&mut self, m: Moment, id: &ContainerId, role: Role) {
-        let Some(row) = self.containers.get_mut(id) else { return };
-        if row.role.is_some() {
-            return;
-        }
-        row.role = Some(role);
-        let (first, pod, running, code) = (m.back_at(row.first_at), row.pod, row.state, row.code);
-        let origin = row.origin;
-        match role {
-            Role::Sandbox => self.sandbox_seen(Moment { origin, ..first }, id, pod),
-            Role::Container => {
-                self.sandbox_of(m, id);
-                self.attempt_ran(id);
-                // It may have been quicker than whoever was asked.
-                if let State::Exited { at } = running {
-                    self.attempt_ended(at, id, code);
-                }
-            }
-        }
-        match running {
-            State::Created => {}
-            State::Running { since, .. } => self.is_up(Moment { origin, ..m.back_at(since) }, id),
-            State::Exited { at } => {
-                self.stop(Moment { origin, ..m.back_at(at) }, id, StopReason::PauseExited)
-            }
-        }
-    }
-
-    /// A container proves that the sandbox it lives in exists.
-    fn sandbox_of(&mut self, m: Moment, id: &ContainerId) {
-        let Some(row) = self.containers.get(id) else { return };
-        let (sandbox, pod) = (row.sandbox.clone(), row.pod);
-        // Of a pod seen from its beginning, the sandbox is at most as old as this container; of another, who knows.
-        let is_young = pod.is_some_and(|pod| self.is_seen_from_birth(pod));
-        let first = if is_young { Moment { origin: row.origin, ..m.back_at(row.first_at) } } else { m };
-        let Some(sandbox) = sandbox else { return };
-        if !self.sandboxes.contains_key(&sandbox) {
-            self.sandbox_seen(first, &sandbox, pod);
-        }
-        if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-            row.presence.vouch(Voucher::Runtime, m.at);
-        }
     }
 
     /// A program began in a container's own cgroup.
