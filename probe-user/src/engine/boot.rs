@@ -7,6 +7,7 @@
 //! the wall clock.
 
 pub mod average;
+pub mod inexact;
 pub mod order;
 pub mod study;
 #[cfg(test)]

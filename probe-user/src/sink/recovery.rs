@@ -6,7 +6,8 @@ use super::wall::Rfc3339;
 use crate::engine::{
     boot::{
         Back, BootRead, Kind, Mark, Pod, Recovery, Source,
-        study::{Close, NoOrder, Study, Zero},
+        inexact::Inexact,
+        study::{COLUMNS, Close, NoOrder, Study, Zero},
     },
     time::Timestamp,
 };
@@ -80,7 +81,7 @@ pub fn source(source: Source) -> &'static str {
 pub fn precision(source: Source) -> &'static str {
     match source {
         Source::Boot | Source::Hook => "exact",
-        Source::ProcStart => "10 ms",
+        Source::ProcStart => "10 ms, or later",
         Source::FileTime => "10 ms, or earlier",
         Source::Journal => "1 ms",
         Source::Wtmp => "1 s, or earlier",
@@ -103,6 +104,25 @@ pub fn hundredths(ns: i64) -> String {
     let sign = if hundredths < 0 { "-" } else { "" };
     let hundredths = hundredths.unsigned_abs();
     format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// The study's numbers of a row: columns in milliseconds, periods and the whole in seconds. What is not exact has a mark.
+#[must_use]
+pub fn numbers(
+    columns: &[Option<i64>; COLUMNS],
+    periods: &[Option<i64>; COLUMNS],
+    whole: Option<i64>,
+    inexact: Inexact,
+) -> Vec<String> {
+    let cell = |ns: Option<i64>, is_inexact: bool, form: fn(i64) -> String| {
+        let mark = if is_inexact { "~" } else { "" };
+        ns.map_or_else(|| "-".to_owned(), |ns| format!("{mark}{}", form(ns)))
+    };
+    let milliseconds = |ns| rounded_ms(ns).to_string();
+    let columns = columns.iter().zip(inexact.columns).map(|(ns, is)| cell(*ns, is, milliseconds));
+    let periods = periods.iter().zip(inexact.periods).map(|(ns, is)| cell(*ns, is, hundredths));
+    let whole = cell(whole, inexact.columns[COLUMNS - 1], hundredths);
+    columns.chain(periods).chain([whole]).collect()
 }
 
 /// What a pod is to the node, and what tells so.
@@ -194,14 +214,20 @@ pub fn names(pods: &[Pod]) -> String {
     text
 }
 
-/// What the network cost before its first success, if it cost anything.
+/// What the network cost before its first success, if it cost anything, or if nobody was there to see it.
 #[must_use]
 pub fn network(study: &Study) -> Option<String> {
     let cni = &study.cni;
     let by = cni.plugin.as_deref().unwrap_or("a plugin");
     let until = if cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
-    (cni.failed > 0)
-        .then(|| format!("CNI: ADD failed {} times {until} ({by}): {} lost", cni.failed, span(cni.lost)))
+    let seen = (cni.failed > 0)
+        .then(|| format!("CNI: ADD failed {} times {until} ({by}): {} lost", cni.failed, span(cni.lost)));
+    let Some(since) = cni.unseen_until else { return seen };
+    let before = format!("before the agent began to look {} after the boot", after(since));
+    Some(match seen {
+        Some(seen) => format!("{seen}; what failed {before} was not seen"),
+        None => format!("CNI: what failed, and the time that was lost by it, was not seen {before}"),
+    })
 }
 
 /// What is to be known of a boot beside its numbers, a sentence each.

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(
             table::text(&rows, false),
             "\
-ms from the order of the restart (* from the kernel's start), and the periods between, s
+ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
 BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4      WHOLE
 2026-11-21 23:45:00  6.1.0-56-amd64  45293    53734       77794          137551        45.29  8.44  24.06  59.76  137.55
 

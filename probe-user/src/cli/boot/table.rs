@@ -1,15 +1,18 @@
 //! The recovery study's table: a row a boot, then the mean and the difference of each column to the one before.
 
+use std::array::from_fn;
+
 use super::Row;
 use crate::{
     cli::table::aligned,
     engine::boot::{
         Source,
         average::average,
+        inexact::Inexact,
         study::{COLUMNS, Study, Zero},
     },
     sink::{
-        recovery::{self, Milestone, rounded_ms},
+        recovery::{self, Milestone},
         text::escaped,
     },
 };
@@ -29,16 +32,17 @@ const HEADINGS: [&str; CELLS] = [
     "WHOLE",
 ];
 const CAPTION: &str =
-    "ms from the order of the restart (* from the kernel's start), and the periods between, s\n";
+    "ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s\n";
 
 pub(super) fn text(rows: &[Row], verbose: bool) -> String {
     let mut cells: Vec<[String; CELLS]> = rows.iter().map(cells).collect();
     let mean = average(rows.iter().map(|row| &row.study));
     if mean.boots > 1 {
         let name = format!("Avg of {}", mean.boots);
-        cells.push(line(name, &mean.columns, &mean.differences, mean.whole));
+        cells.push(line(name, &mean.columns, &mean.differences, mean.whole, mean.inexact));
         let nothing = [None; COLUMNS];
-        cells.push(line("Diff".to_owned(), &mean.differences, &nothing, None));
+        let inexact = Inexact { columns: mean.inexact.periods, ..Inexact::default() };
+        cells.push(line("Diff".to_owned(), &mean.differences, &nothing, None, inexact));
     }
     let mut text = CAPTION.to_owned() + &aligned(HEADINGS, &cells);
     for row in rows {
@@ -62,8 +66,9 @@ fn is_from_order(study: &Study) -> bool {
 
 fn cells(row: &Row) -> [String; CELLS] {
     let star = if is_from_order(&row.study) { "" } else { " *" };
-    let mut cells =
-        line(recovery::began(&row.recovery) + star, &row.study.columns, &row.study.periods, row.study.whole);
+    let name = recovery::began(&row.recovery) + star;
+    let Study { columns, periods, whole, inexact, .. } = &row.study;
+    let mut cells = line(name, columns, periods, *whole, *inexact);
     cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
     cells
 }
@@ -73,12 +78,11 @@ fn line(
     columns: &[Option<i64>; COLUMNS],
     periods: &[Option<i64>; COLUMNS],
     whole: Option<i64>,
+    inexact: Inexact,
 ) -> [String; CELLS] {
-    let told = |ns: Option<i64>, form: fn(i64) -> String| ns.map_or_else(|| "-".to_owned(), form);
-    let [kubelet, of_static, first, last] = columns.map(|ns| told(ns, |ns| rounded_ms(ns).to_string()));
-    let [one, two, three, four] = periods.map(|ns| told(ns, recovery::hundredths));
-    let whole = told(whole, recovery::hundredths);
-    [name, String::new(), kubelet, of_static, first, last, one, two, three, four, whole]
+    let numbers = recovery::numbers(columns, periods, whole, inexact);
+    let mut cells = [name, String::new()].into_iter().chain(numbers);
+    from_fn(|_| cells.next().unwrap_or_default())
 }
 
 fn title(row: &Row) -> String {
@@ -192,7 +196,10 @@ mod tests {
         if let Some(pods) = &mut before.pods {
             pods.push(pod("default", "nginx-3", Kind::Service));
         }
+        // The agent came when all was over.
         cut.recovery.watched_since = Some(Timestamp(600_000_000_000));
+        cut.recovery.kubelet.as_mut().expect("a kubelet").source = Source::ProcStart;
+        cut.recovery.pods.iter_mut().for_each(|back| back.mark.source = Source::FileTime);
         let first = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
         let now = Timestamp(100_000_000_000);
         [first, second, cut].map(|row| Row::new(row.node, row.recovery, now)).into()
@@ -203,13 +210,13 @@ mod tests {
         assert_eq!(
             text(&rows(), false),
             "\
-ms from the order of the restart (* from the kernel's start), and the periods between, s
-BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4     WHOLE
-2026-11-21 04:57:33    6.1.0-56  21667    31318       37816          38581         21.67  9.65  6.50   0.77  38.58
-2026-11-22 04:57:33    6.1.0-56  25333    34921       47638          48461         25.33  9.59  12.72  0.82  48.46
-2026-11-23 04:57:33 *  6.1.0-56  9000     16000       23000          24000         9.00   7.00  7.00   1.00  24.00
-Avg of 2                         23500    33120       42727          43521         23.50  9.62  9.61   0.79  43.52
-Diff                             23500    9620        9608           794           -      -     -      -     -
+ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
+BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2      3      4      WHOLE
+2026-11-21 04:57:33    6.1.0-56  21667    31318       37816          38581         21.67  9.65   6.50   0.77   38.58
+2026-11-22 04:57:33    6.1.0-56  25333    34921       47638          48461         25.33  9.59   12.72  0.82   48.46
+2026-11-23 04:57:33 *  6.1.0-56  ~9000    ~16000      ~23000         ~24000        ~9.00  ~7.00  ~7.00  ~1.00  ~24.00
+Avg of 2                         23500    33120       42727          43521         23.50  9.62   9.61   0.79   43.52
+Diff                             23500    9620        9608           794           -      -      -      -      -
 
 2026-11-21 04:57:33 edge-1 a
   ordered by \"systemctl reboot\" 10.000 s before the kernel's start
@@ -222,6 +229,7 @@ Diff                             23500    9620        9608           794        
 
 2026-11-23 04:57:33 edge-1 c
   order not seen (last heartbeat 2026-11-23 04:57:26, 7.000 s before the kernel's start): times count from the kernel's start
+  CNI: what failed, and the time that was lost by it, was not seen before the agent began to look 600.000 s after the boot
   the last one by 60 s without another; not back: default/nginx-3
   the agent began to look 600.000 s after the boot: what was before is known from files, if at all
 "
@@ -273,6 +281,11 @@ Diff                             23500    9620        9608           794        
         assert_eq!((&cut["zero"], &cut["no_order"]), (&"kernel".into(), &"not_seen".into()));
         assert_eq!((&cut["close"], &cut["missing"][0]), (&"quiet".into(), &"default/nginx-3".into()));
         assert_eq!(lines[3]["average"]["periods"]["fourth_ns"], "794000000");
+        for exact in [first, &lines[3]["average"]] {
+            assert_eq!(exact["inexact"].as_array().map(Vec::len), Some(0), "{exact:#}");
+        }
+        assert_eq!(cut["inexact"].as_array().map(Vec::len), Some(8), "{cut:#}");
+        assert_eq!(cut["cni"]["unseen_until_ns"], "600000000000");
     }
     /// `docs/boot.md` shows this table, and has every member's name in backquotes.
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed.
 
-use super::study::{COLUMNS, Study, Zero};
+use super::{
+    inexact::Inexact,
+    study::{COLUMNS, Study, Zero},
+};
 
 /// Nanoseconds; of each column over the boots that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +17,7 @@ pub struct Average {
     pub differences: [Option<i64>; COLUMNS],
     /// From the zero to the last pod.
     pub whole: Option<i64>,
+    pub inexact: Inexact,
 }
 
 /// Over the boots whose order is known; if there is none, over all.
@@ -25,7 +29,13 @@ pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average 
     let columns: [Option<i64>; COLUMNS] = std::array::from_fn(|n| {
         mean(rows.iter().filter_map(|study| study.columns.get(n).copied().flatten()))
     });
-    Average { boots: rows.len(), columns, differences: differences(&columns), whole: columns[COLUMNS - 1] }
+    Average {
+        boots: rows.len(),
+        columns,
+        differences: differences(&columns),
+        whole: columns[COLUMNS - 1],
+        inexact: rows.iter().map(|study| study.inexact).fold(Inexact::default(), Inexact::or),
+    }
 }
 
 /// Each column less the one before; the first as it is.

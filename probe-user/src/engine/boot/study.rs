@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use super::{Back, Kind, Mark, Ordered, Pod, Recovery, Source, WINDOW, average::differences};
+use super::{
+    Back, Kind, Mark, Ordered, Pod, Recovery, Source, WINDOW, average::differences, inexact::Inexact,
+};
 use crate::engine::time::Timestamp;
 
 /// kubelet start, first static pod, first service pod, last service pod.
@@ -34,6 +36,7 @@ pub struct Study {
     /// Each column less the one before: periods 1 to 4.
     pub periods: [Option<i64>; COLUMNS],
     pub whole: Option<i64>,
+    pub inexact: Inexact,
     /// The agent was not there when the runtime started: what it did not see is known from files, if at all.
     pub is_late: bool,
 }
@@ -70,6 +73,8 @@ pub struct Cni {
     pub plugin: Option<String>,
     /// From the beginning of the first ADD that failed to that of the first that did not, or until now.
     pub lost: Duration,
+    /// The kubelet was there before the agent began to look, then: what failed before that is in none of these.
+    pub unseen_until: Option<Timestamp>,
 }
 
 /// Whether the last pod was the last.
@@ -91,9 +96,9 @@ impl Study {
         let services = Services::of(recovery, now);
         let first_service = services.back.first().map(|back| (*back).clone());
         let last_service = services.back.last().map(|back| (*back).clone());
-        let before = match &zero {
-            Zero::Order { before_ns, .. } => *before_ns,
-            Zero::Kernel(_) => 0,
+        let (before, zero_by) = match &zero {
+            Zero::Order { before_ns, ordered } => (*before_ns, ordered.source),
+            Zero::Kernel(_) => (0, Source::Boot),
         };
         let from_zero = |mark: Mark| i64::try_from(mark.at.0).unwrap_or(i64::MAX).saturating_add(before);
         let of_pod = |back: &Option<Back>| back.as_ref().map(|back| from_zero(back.mark));
@@ -102,6 +107,13 @@ impl Study {
             of_pod(&first_static),
             of_pod(&first_service),
             of_pod(&last_service),
+        ];
+        let by = |back: &Option<Back>| back.as_ref().map(|back| back.mark.source);
+        let known_by = [
+            recovery.kubelet.map(|mark| mark.source),
+            by(&first_static),
+            by(&first_service),
+            by(&last_service),
         ];
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
@@ -117,6 +129,7 @@ impl Study {
             columns,
             periods: differences(&columns),
             whole: columns[COLUMNS - 1],
+            inexact: Inexact::of(zero_by, known_by),
             is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
         }
     }
@@ -214,12 +227,15 @@ impl<'a> Services<'a> {
 fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
     let done = recovery.tries.iter().filter(|it| it.failed.is_none()).min_by_key(|it| it.ended);
     let began = recovery.tries.iter().map(|it| it.began).min();
+    // Nobody asks for a network before the kubelet does.
+    let asked = recovery.kubelet.or(recovery.runtime).map(|mark| mark.at);
+    let unseen_until = recovery.watched_since.filter(|since| asked.is_some_and(|at| at < *since));
     // An address that is on record from before anything was seen: the first success was then or before.
     let dated = |at: Timestamp| at + Source::FileTime.precision();
     let on_record = recovery.leased_since.filter(|at| began.is_none_or(|began| dated(*at) < began));
     if let Some(at) = on_record {
         let first = Some(Mark { at, source: Source::FileTime });
-        return Cni { first, ..Cni::default() };
+        return Cni { first, unseen_until, ..Cni::default() };
     }
     let until = done.map_or(now, |it| it.began);
     let by = done.map_or(now, |it| it.ended);
@@ -230,5 +246,6 @@ fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
         failed: u32::try_from(failed.count()).unwrap_or(u32::MAX),
         plugin: first_failed.and_then(|it| it.failed.clone()),
         lost: first_failed.map(|it| until.since(it.began)).unwrap_or_default(),
+        unseen_until,
     }
 }

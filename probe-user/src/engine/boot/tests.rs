@@ -3,6 +3,7 @@
 use super::{
     Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source,
     average::{average, differences},
+    inexact::Inexact,
     study::{NoOrder, Study, Zero},
 };
 use crate::engine::{boot::Kind, id::PodUid, time::Timestamp};
@@ -64,6 +65,26 @@ fn a_mean_is_of_what_counts_from_the_same() {
     let mean = average([&cut].into_iter());
     assert_eq!((mean.boots, mean.columns[0]), (1, Some(1_000_000_000)));
     assert_eq!(average([].into_iter()).boots, 0);
+}
+
+#[test]
+fn a_number_is_as_exact_as_what_it_is_made_of() {
+    let (hook, proc, file) = (Some(Source::Hook), Some(Source::ProcStart), Some(Source::FileTime));
+    let of = |zero, columns| {
+        let Inexact { columns, periods } = Inexact::of(zero, columns);
+        (columns, periods)
+    };
+    assert_eq!(of(Source::Hook, [hook; 4]), ([false; 4], [false; 4]));
+    let late = of(Source::Boot, [proc, hook, hook, file]);
+    assert_eq!(late, ([true, false, false, true], [true, true, false, true]));
+    // The order's second is in all columns, and in the first period alone.
+    let logged = of(Source::Wtmp, [hook, None, hook, hook]);
+    assert_eq!(logged, ([true, false, true, true], [true, false, false, false]));
+
+    let exact = Study { inexact: Inexact::default(), ..study(Some(SECOND), Some(1)) };
+    let inexact = study(Some(SECOND), Some(1));
+    assert_eq!(average([&exact].into_iter()).inexact, Inexact::default());
+    assert_eq!(average([&exact, &inexact].into_iter()).inexact, inexact.inexact);
 }
 
 #[test]

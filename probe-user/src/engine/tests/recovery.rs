@@ -13,6 +13,7 @@ use crate::engine::{
     Engine, Settings,
     boot::{
         Alive, Before, BootRead, Kind, Ordered, Pod, Source,
+        inexact::Inexact,
         study::{Close, NoOrder, Study, Zero},
     },
     fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
@@ -184,6 +185,7 @@ fn a_reboot_seen_as_a_whole_is_measured_from_its_order() {
     assert_eq!(study.whole, Some(35_000_000_000));
     assert_eq!(study.close, Close::All { pods: 2 });
     assert!(study.is_closed() && !study.is_late && engine.recovery().closed);
+    assert_eq!((study.cni.unseen_until, study.inexact), (None, Inexact::default()));
     assert_eq!(study.runtime.map(|mark| (mark.at, mark.source)), Some((ms(4 * SECOND), Source::Hook)));
     let first = study.first_static.expect("a static pod");
     assert_eq!((first.pod.kind, first.pod.kind_by()), (Kind::Static, "uid"));
@@ -276,6 +278,9 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
     assert_eq!(last.map(|mark| (mark.at, mark.source)), Some((ms(20 * SECOND + 10), Source::ProcStart)));
     assert_eq!(found.close, Close::All { pods: 1 });
     assert_eq!((found.cni.first, found.cni.failed), (None, 0));
+    assert_eq!(found.cni.unseen_until, Some(ms(300 * SECOND)));
+    // There is no static pod, of which nothing can be known inexactly.
+    assert_eq!(found.inexact.columns, [true, false, true, true]);
 }
 
 #[test]

@@ -8,11 +8,12 @@ use crate::{
         boot::{
             Kind, Pod, Recovery, Source, Try,
             average::{Average, average},
+            inexact::Inexact,
             study::{COLUMNS, Study, Zero},
         },
         time::Timestamp,
     },
-    sink::recovery::{self, Milestone, hundredths, rounded_ms},
+    sink::recovery::{self, Milestone},
 };
 
 /// One row.
@@ -40,7 +41,7 @@ pub fn chart(boots: &[Boot<'_>]) -> Chart {
             ("boots", boots.len().to_string()),
             (
                 "times",
-                "from the order of the restart; with a star (*) from the kernel's start (docs/boot.md)"
+                "from the order of the restart; with a star (*) from the kernel's start; with ~ not exact (docs/boot.md)"
                     .to_owned(),
             ),
         ],
@@ -56,19 +57,20 @@ fn name(boot: &Boot<'_>) -> String {
 }
 
 fn table(boots: &[Boot<'_>]) -> Table {
-    let told = |ns: Option<i64>, form: fn(i64) -> String| ns.map_or_else(|| "-".to_owned(), form);
-    let line = |name: String, columns: &[Option<i64>; COLUMNS], periods: &[Option<i64>; COLUMNS], whole| {
-        let columns = columns.iter().map(|ns| told(*ns, |ns| rounded_ms(ns).to_string()));
-        let periods = periods.iter().map(|ns| told(*ns, hundredths));
-        [name].into_iter().chain(columns).chain(periods).chain([told(whole, hundredths)]).collect()
+    let line = |name: String, numbers: Vec<String>| [name].into_iter().chain(numbers).collect();
+    let of = |it: &Boot<'_>| {
+        let Study { columns, periods, whole, inexact, .. } = it.study;
+        line(name(it), recovery::numbers(columns, periods, *whole, *inexact))
     };
-    let of = |it: &Boot<'_>| line(name(it), &it.study.columns, &it.study.periods, it.study.whole);
     let mut rows: Vec<Vec<String>> = boots.iter().map(of).collect();
-    let Average { boots: counted, columns, differences, whole } =
+    let Average { boots: counted, columns, differences, whole, inexact } =
         average(boots.iter().map(|boot| boot.study));
     if counted > 1 {
-        rows.push(line(format!("Avg of {counted}"), &columns, &differences, whole));
-        rows.push(line("Diff".to_owned(), &differences, &[None; COLUMNS], None));
+        let mean = recovery::numbers(&columns, &differences, whole, inexact);
+        rows.push(line(format!("Avg of {counted}"), mean));
+        let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
+        let difference = recovery::numbers(&differences, &[None; COLUMNS], None, of_differences);
+        rows.push(line("Diff".to_owned(), difference));
     }
     Table {
         title: "Columns in ms, periods 1 to 4 and the whole in s",

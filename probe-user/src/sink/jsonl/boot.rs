@@ -7,12 +7,17 @@ use crate::{
         boot::{
             Back, Kind, Mark, Ordered, Pod, Recovery, Source,
             average::{Average, average},
+            inexact::Inexact,
             study::{COLUMNS, Close, NoOrder, Study, Zero},
         },
         time::Timestamp,
     },
     sink::recovery,
 };
+
+/// The members of `columns` and `periods`, in their order.
+const COLUMN_NAMES: [&str; COLUMNS] = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
+const PERIOD_NAMES: [&str; COLUMNS] = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +54,8 @@ struct Boot<'a> {
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<String>,
+    /// The columns and periods that are not known by an event's own time.
+    inexact: Vec<&'static str>,
     /// `all`, `quiet` or `open`.
     close: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,6 +107,9 @@ struct Cni<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     lost_ns: String,
+    /// Of boot time: what failed before it is in none of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unseen_until_ns: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -130,6 +140,7 @@ struct Mean {
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<String>,
+    inexact: Vec<&'static str>,
 }
 
 /// One line a boot, and one for the mean.
@@ -156,8 +167,26 @@ pub fn average_of(rows: &[Told<'_>]) -> impl Serialize + use<> {
 }
 
 fn mean(rows: &[Told<'_>]) -> Mean {
-    let Average { boots, columns, differences, whole } = average(rows.iter().map(|row| row.study));
-    Mean { boots, columns: Columns::of(columns), periods: Periods::of(differences), whole_ns: ns(whole) }
+    let Average { boots, columns, differences, whole, inexact } = average(rows.iter().map(|row| row.study));
+    Mean {
+        boots,
+        columns: Columns::of(columns),
+        periods: Periods::of(differences),
+        whole_ns: ns(whole),
+        inexact: names(inexact, &columns, &differences),
+    }
+}
+
+/// What is told and is not exact.
+fn names(
+    inexact: Inexact,
+    columns: &[Option<i64>; COLUMNS],
+    periods: &[Option<i64>; COLUMNS],
+) -> Vec<&'static str> {
+    let of_columns = COLUMN_NAMES.into_iter().zip(inexact.columns).zip(columns);
+    let of_periods = PERIOD_NAMES.into_iter().zip(inexact.periods).zip(periods);
+    let told = of_columns.chain(of_periods).filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some());
+    told.map(|((name, _), _)| name).collect()
 }
 
 fn ns(ns: Option<i64>) -> Option<String> {
@@ -199,12 +228,14 @@ fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
         columns: Columns::of(study.columns),
         periods: Periods::of(study.periods),
         whole_ns: ns(study.whole),
+        inexact: names(study.inexact, &study.columns, &study.periods),
         close,
         missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
         cni: Cni {
             failed: study.cni.failed,
             plugin: study.cni.plugin.as_deref(),
             lost_ns: study.cni.lost.as_nanos().to_string(),
+            unseen_until_ns: study.cni.unseen_until.map(|at| at.0.to_string()),
         },
         late: study.is_late,
         milestones: milestones(study),

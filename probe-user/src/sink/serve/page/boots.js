@@ -18,8 +18,17 @@ const began = (boot) => {
   return at ? new Date(at).toISOString().slice(0, 19).replace("T", " ") : boot.boot_id;
 };
 const name = (boot) => began(boot) + (boot.zero === "order" ? "" : " *");
-const line = (first, kernel, columns, periods, whole) =>
-  [first, kernel, ...COLUMNS.map((it) => ms(columns[it])), ...PERIODS.map((it) => seconds(periods[it])), seconds(whole)];
+const line = (first, kernel, { columns, periods, whole_ns, inexact }) => {
+  const mark = (name, text) => (inexact.includes(name) ? `~${text}` : text);
+  return [first, kernel, ...COLUMNS.map((it) => mark(it, ms(columns[it]))),
+    ...PERIODS.map((it) => mark(it, seconds(periods[it]))), mark(COLUMNS.at(-1), seconds(whole_ns))];
+};
+const network = ({ cni }) => {
+  const unseen = cni.unseen_until_ns ? `before the agent began to look ${span(cni.unseen_until_ns)} after the boot` : null;
+  if (!cni.failed) return unseen ? `what failed was not seen ${unseen}` : "no ADD failed before the first success";
+  const seen = `ADD failed ${cni.failed} times before the first success${cni.plugin ? ` (${cni.plugin})` : ""}: ${span(cni.lost_ns)} lost`;
+  return unseen ? `${seen}; what failed ${unseen} was not seen` : seen;
+};
 
 export class Boots {
   path = "v1/boot";
@@ -54,14 +63,15 @@ export class Boots {
     const shown = boots.filter((it) => `${name(it)} ${it.kernel} ${it.boot_id}`.toLowerCase().includes(this.#filter));
     const ends = shown.flatMap((it) => COLUMNS.map((column) => Number(it.columns[column] ?? 0)));
     const scale = ends.length ? roundUp(Math.max(1, ...ends)) : null;
-    const rows = shown.map((it) => line(name(it), it.kernel, it.columns, it.periods, it.whole_ns));
+    const rows = shown.map((it) => line(name(it), it.kernel, it));
     if (average.boots > 1) {
-      rows.push(line(`Avg of ${average.boots}`, "", average.columns, average.periods, average.whole_ns));
-      const difference = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));
-      rows.push(line("Diff", "", difference, {}, undefined));
+      rows.push(line(`Avg of ${average.boots}`, "", average));
+      const columns = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));
+      const inexact = COLUMNS.filter((_, n) => average.inexact.includes(PERIODS[n]));
+      rows.push(line("Diff", "", { columns, periods: {}, inexact }));
     }
     this.body.replaceChildren(
-      el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start), and the periods between in seconds."),
+      el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start, ~ not exact), and the periods between in seconds."),
       table(HEADINGS, rows), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
         el("span", { class: "took" }, "took"), el("span", null, "lost")) : "",
       ...shown.toReversed().map((it) => this.#boot(it, scale, open)));
@@ -87,7 +97,7 @@ export class Boots {
       el("div", { class: "body" },
         about([["kernel", boot.kernel], ["boot", boot.boot_id],
           ["order", boot.order ? `"${boot.order.by}", ${wall(new Date(Number(boot.order.wall_ns) / 1e6).toISOString())}` : NO_ORDER[boot.no_order]],
-          ["network", boot.cni.failed ? `ADD failed ${boot.cni.failed} times before the first success${boot.cni.plugin ? ` (${boot.cni.plugin})` : ""}: ${span(boot.cni.lost_ns)} lost` : "no ADD failed before the first success"],
+          ["network", network(boot)],
           ["not back", boot.missing?.join(", ")]]),
         table(["milestone", "after boot", "known to", "from", "pod"], boot.milestones.map((it) =>
           [it.name.replaceAll("_", " "), span(it.boot_ns), Number(it.precision_ns) ? span(it.precision_ns) : "exact",
