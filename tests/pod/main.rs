@@ -11,6 +11,7 @@ mod release;
 mod storm;
 mod story;
 mod told;
+mod unit;
 mod verdict;
 mod watch;
 

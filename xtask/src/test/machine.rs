@@ -59,7 +59,7 @@ const KERNEL: &[&str] = &["kernel"];
 /// times as much.
 const PODS: &[&str] = &[
     "kernel",
-    "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery::",
+    "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: --skip unit::",
 ];
 /// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
@@ -67,6 +67,8 @@ const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
 /// What is of one kernel and one runtime as of any other runs on this one, and the reboots.
 const ONCE: Machine = PAIRS[1];
 const LOSSES: &[&str] = &["pod verdict::healthy verdict::losses"];
+/// Where systemd is the init.
+const UNIT: &[&str] = &["pod unit::"];
 const PHASES: &[&str] = &["pod phase::phases_are"];
 /// Every story by itself: they are the harness's own affair, and run on this machine as well.
 const STORIES: &[&str] = &["pod story::"];
@@ -200,6 +202,9 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
         if matches!(pods, Pods::Matrix) {
             runs.push(Run { name: ": stories", ..saved(STORIES) });
         }
+    }
+    if machine.init == Init::Systemd {
+        runs.push(Run { name: ": unit", ..saved(UNIT) });
     }
     if machine == RECOVERY.0 {
         runs.push(Run {

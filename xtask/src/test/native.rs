@@ -1,4 +1,5 @@
-//! The privileged tests on this machine's own kernel: all but those that reboot it.
+//! The privileged tests on this machine's own kernel: all but those that reboot it or are
+//! of systemd as the init.
 
 use super::report::Tier;
 use crate::{program, root};
@@ -16,7 +17,15 @@ pub(super) fn tier(tier: &mut Tier, soak: bool) {
         match program::as_root(name, &variables) {
             // One at a time: what a test makes in the kernel is seen by the hooks of every other.
             Ok(mut command) => {
-                command.args(["--test-threads=1", "--skip", "reboot::", "--skip", "recovery::"]);
+                command.args([
+                    "--test-threads=1",
+                    "--skip",
+                    "reboot::",
+                    "--skip",
+                    "recovery::",
+                    "--skip",
+                    "unit::",
+                ]);
                 tier.tests(name, command, limit, 1)
             }
             Err(error) => tier.fail(name, &format!("{error:#}")),

@@ -1,0 +1,132 @@
+//! The agent as the unit of systemd that is shipped, with what the unit takes from it. For a VM whose init is systemd.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tests::{
+    clock, command,
+    finding::word,
+    machine,
+    node::Node,
+    program,
+    story::{Stage, job},
+};
+
+const TEXT: &str = include_str!("../../deploy/systemd/sandprobe.service");
+const UNIT: &str = "/etc/systemd/system/sandprobe.service";
+const PROGRAM: &str = "/usr/local/bin/sandprobe";
+
+/// BPF, PERFMON, SYS_PTRACE and DAC_READ_SEARCH, by their numbers in linux/capability.h.
+const CAPABILITIES: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 2;
+
+/// The unit, put where the docs say; stopped and removed when it is dropped.
+struct Unit;
+
+impl Unit {
+    fn start() -> Result<Self> {
+        ensure!(Path::new("/run/systemd/system").is_dir(), "systemd is not the init here");
+        let unit = Self;
+        let (mut program, mut to) = (File::open(program::path("sandprobe")?)?, File::create(PROGRAM)?);
+        io::copy(&mut program, &mut to).with_context(|| format!("write {PROGRAM}"))?;
+        drop(to);
+        command::run("chmod", &["755", PROGRAM])?;
+        fs::write(UNIT, TEXT).with_context(|| format!("write {UNIT}"))?;
+        command::run("systemctl", &["daemon-reload"])?;
+        command::run("systemctl", &["start", "sandprobe"])?;
+        unit.wait_ready()?;
+        Ok(unit)
+    }
+
+    fn wait_ready(&self) -> Result<()> {
+        let ready = || Ok(ask(&["doctor"])?.iter().any(says_ready).then_some(()));
+        clock::poll("the unit's agent is ready", machine::patience(), ready).or_else(|error| {
+            let journal = self.journal()?;
+            bail!("{error:#}; it said:\n{journal}\n{:#?}", ask(&["doctor"]))
+        })
+    }
+
+    fn property(&self, name: &str) -> Result<String> {
+        let value = command::output("systemctl", &["show", "--property", name, "--value", "sandprobe"])?;
+        Ok(value.trim().to_owned())
+    }
+
+    fn journal(&self) -> Result<String> {
+        command::output("journalctl", &["--unit", "sandprobe", "--output", "cat", "--no-pager"])
+    }
+
+    /// Of the kernel's word on its first process.
+    fn status(&self) -> Result<BTreeMap<String, String>> {
+        let pid = self.property("MainPID")?;
+        let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // Whatever a failed test has left of it.
+        let _ = Command::new("systemctl").args(["stop", "sandprobe"]).status();
+        let _ = fs::remove_file(UNIT);
+        let _ = fs::remove_file(PROGRAM);
+        let _ = Command::new("systemctl").arg("daemon-reload").status();
+    }
+}
+
+/// What the program says to a command: one value, or one a line.
+fn ask(arguments: &[&str]) -> Result<Vec<Value>> {
+    let said = Command::new(PROGRAM).args(arguments).args(["-o", "json"]).output()?;
+    let values = serde_json::Deserializer::from_slice(&said.stdout).into_iter();
+    values.collect::<Result<_, _>>().with_context(|| String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+/// Of what `doctor` says, which asks the agent.
+fn says_ready(doctor: &Value) -> bool {
+    let checks = doctor["checks"].as_array().into_iter().flatten();
+    let mut agent = checks.filter(|check| check["name"] == "agent");
+    agent.any(|check| check["found"].as_str().is_some_and(|found| found.ends_with("is ready")))
+}
+
+#[test]
+fn the_shipped_unit_sees_with_what_it_is_left() -> Result<()> {
+    let mut node = Node::start()?;
+    let unit = Unit::start()?;
+    let status = unit.status()?;
+    for set in ["CapPrm", "CapEff", "CapBnd"] {
+        let held = u64::from_str_radix(&status[set], 16)?;
+        ensure!(held & !CAPABILITIES == 0 && held != 0, "{set} is {held:x}");
+    }
+    ensure!(status["NoNewPrivs"] == "1" && status["Seccomp"] == "2", "{status:?}");
+
+    let mut stage = Stage::new(&mut node)?;
+    let truth = stage.redundant_sandbox(&job("under-a-unit"))?;
+    let uid = &truth.pods[0].uid;
+    // Kept in the journal, a line a finding.
+    let confirmed = || {
+        let journal = unit.journal()?;
+        let lines = journal.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut findings =
+            lines.filter(|line| line["event"] == "finding.confirmed").map(|mut line| line["finding"].take());
+        Ok(findings.find(|finding| {
+            word(finding) == "duplicate_sandbox/after_completion" && finding["pod"]["uid"] == **uid
+        }))
+    };
+    clock::poll("the finding in the journal", machine::patience(), confirmed)?;
+    let told = ask(&["findings", "--all"])?;
+    ensure!(told.iter().any(|finding| finding["pod"]["uid"] == **uid), "{told:#?}");
+    stage.clean()?;
+    command::run("systemctl", &["restart", "sandprobe"])?;
+    unit.wait_ready()?;
+    command::run("systemctl", &["stop", "sandprobe"])?;
+    let result = unit.property("Result")?;
+    ensure!(result == "success", "it ended with {result}:\n{}", unit.journal()?);
+    drop(unit);
+    node.stop()
+}
