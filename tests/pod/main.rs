@@ -4,6 +4,7 @@
 mod harness;
 mod life;
 mod many;
+mod page;
 mod phase;
 mod reboot;
 mod recovery;

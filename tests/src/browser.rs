@@ -81,16 +81,16 @@ impl Browser {
             "const args = [...arguments], done = args.pop(), limit = performance.now() + {};
              const met = function () {{ {script} }};
              const look = () => {{
-               let it; try {{ it = met(...args); }} catch (error) {{ done({{ error: String(error) }}); return; }}
+               let it; try {{ it = met(...args); }} catch (error) {{ done({{ failed: String(error) }}); return; }}
                if (it) done({{ it }});
-               else if (performance.now() > limit) done({{ error: 'not within the time' }});
+               else if (performance.now() > limit) done({{ failed: 'not within the time' }});
                else requestAnimationFrame(look);
              }};
              look();",
             millis(PATIENCE - Duration::from_secs(2))
         );
         let told = self.run_async(&waiting, arguments)?;
-        match told["error"].as_str() {
+        match told["failed"].as_str() {
             Some(error) => bail!("waiting for {what}: {error}"),
             None => Ok(told["it"].clone()),
         }

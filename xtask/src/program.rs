@@ -39,7 +39,7 @@ pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Comman
 
 fn cargo(verb: &str) -> Command {
     let mut cargo = workspace::cargo();
-    cargo.args([verb, "--package", "tests", "--features", "kernel,node", "--target"]);
+    cargo.args([verb, "--package", "tests", "--features", "kernel,node,browser", "--target"]);
     cargo.arg(workspace::static_target());
     cargo
 }

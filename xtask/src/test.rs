@@ -70,7 +70,7 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         let mut built = None;
         report.tier("this machine", |tier| {
             built = tier
-                .attempt("setup", || setup::ensure(Level::Node))
+                .attempt("setup", || setup::ensure(Level::Node).and_then(|()| setup::ensure(Level::Browser)))
                 .and_then(|()| tier.attempt("build", program::build))
                 .and_then(|()| tier.attempt("build tests", program::build_tests));
             if built.is_some() {

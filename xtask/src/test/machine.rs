@@ -59,7 +59,8 @@ const KERNEL: &[&str] = &["kernel"];
 /// times as much.
 const PODS: &[&str] = &[
     "kernel",
-    "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: --skip unit::",
+    "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: --skip unit:: \
+     --skip page::",
 ];
 /// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
