@@ -4,6 +4,7 @@ pub mod address;
 pub mod cgroup;
 pub mod cni;
 pub mod exec;
+pub mod listen;
 pub mod netns;
 pub mod task;
 
@@ -16,6 +17,7 @@ pub use self::{
     cgroup::Cgroup,
     cni::CniCall,
     exec::Exec,
+    listen::Listen,
     netns::Netns,
     task::{Exit, Signal, Task},
 };
@@ -42,10 +44,12 @@ pub mod kind {
     pub const CGROUP_ATTACHED: u16 = 13;
     /// No live process is left in it or below it.
     pub const CGROUP_EMPTIED: u16 = 14;
+    /// A socket of a container began to listen.
+    pub const LISTEN: u16 = 15;
 }
 
 /// How many kinds there are.
-pub const KINDS: usize = 15;
+pub const KINDS: usize = 16;
 
 /// Bits of `Header::flags`.
 pub mod flag {
@@ -112,6 +116,7 @@ pub enum Event<'a> {
     CgroupReleased(&'a Cgroup, &'a [u8]),
     CgroupAttached(&'a Cgroup, &'a [u8]),
     CgroupEmptied(&'a Cgroup, &'a [u8]),
+    Listen(&'a Listen),
 }
 
 /// Why bytes are no record.
@@ -168,6 +173,7 @@ impl<'a> Event<'a> {
             kind::CGROUP_RELEASED => with_path(bytes, kind, Self::CgroupReleased)?,
             kind::CGROUP_ATTACHED => with_path(bytes, kind, Self::CgroupAttached)?,
             kind::CGROUP_EMPTIED => with_path(bytes, kind, Self::CgroupEmptied)?,
+            kind::LISTEN => Self::Listen(fixed(bytes, kind)?.0),
             other => return Err(WireError::UnknownKind(other)),
         })
     }
@@ -186,6 +192,7 @@ impl<'a> Event<'a> {
             | Self::CgroupReleased(body, _)
             | Self::CgroupAttached(body, _)
             | Self::CgroupEmptied(body, _) => &body.header,
+            Self::Listen(body) => &body.header,
         }
     }
 }

@@ -74,6 +74,8 @@ pub struct Offsets {
     pub net_device_name: u32,
     pub net_device_ifindex: u32,
     pub net_device_net: u32,
+    pub sock_num: u32,
+    pub sock_family: u32,
 }
 
 impl Offsets {
@@ -139,6 +141,8 @@ impl Offsets {
         net_device_name: ABSENT,
         net_device_ifindex: ABSENT,
         net_device_net: ABSENT,
+        sock_num: ABSENT,
+        sock_family: ABSENT,
     };
 }
 

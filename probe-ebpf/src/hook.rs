@@ -6,6 +6,7 @@ pub(crate) mod cni;
 pub(crate) mod environment;
 pub(crate) mod exec;
 pub(crate) mod exit;
+pub(crate) mod listen;
 pub(crate) mod netns;
 pub(crate) mod netns_scan;
 pub(crate) mod oom;

@@ -3,6 +3,7 @@
 pub(crate) mod address;
 pub(crate) mod cgroup;
 pub(crate) mod net;
+pub(crate) mod sock;
 pub(crate) mod task;
 
 use core::{ffi::c_void, mem::MaybeUninit};

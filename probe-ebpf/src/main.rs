@@ -19,6 +19,7 @@
 //! | netns freed       | `fe_free_inum`; `kp_free_inum`; `netns_worked`                                   |
 //! | IPv4 address      | `fe_rtmsg_ifa`; `kp_rtmsg_ifa`                                                   |
 //! | IPv6 address      | `fe_ifa6_notify`; `kp_ifa6_notify`                                               |
+//! | listening         | `listen`                                                                         |
 //!
 //! **Invariant:** no struct offset is written here (`kernel::OFFSETS`), and no filter depends on what user space
 //! fills in while the programs run: which processes and cgroups matter is decided from what the kernel itself has.

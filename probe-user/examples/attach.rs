@@ -118,6 +118,9 @@ fn text(event: &Event<'_>) -> String {
             body.ifa_flags,
             body.scope
         ),
+        Event::Listen(body) => {
+            format!("listen container={} port={} family={}", body.container, body.port, body.family)
+        }
         Event::CgroupCreated(body, path)
         | Event::CgroupRemoved(body, path)
         | Event::CgroupReleased(body, path)

@@ -9,6 +9,7 @@ mod container;
 mod guard;
 mod killer;
 mod life;
+mod listening;
 mod netlink;
 mod netns;
 mod process;

@@ -180,6 +180,7 @@ fn kind_of(fact: &Fact) -> Option<u16> {
         Fact::CgroupReleased { .. } => kind::CGROUP_RELEASED,
         Fact::CgroupEntered { .. } => kind::CGROUP_ATTACHED,
         Fact::CgroupEmptied { .. } => kind::CGROUP_EMPTIED,
+        Fact::Listened(_) => kind::LISTEN,
         // Where rtnetlink tells of addresses, no record does.
         _ => return None,
     })

@@ -3,6 +3,7 @@
 
 mod harness;
 mod life;
+mod listening;
 mod many;
 mod page;
 mod phase;

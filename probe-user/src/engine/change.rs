@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    fact::{Loss, NameSource, Origin, Task},
+    fact::{Listener, Loss, NameSource, Origin, Task},
     finding::Finding,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::Start,
@@ -118,6 +118,12 @@ pub enum What {
     ContainerStarted {
         process: Process,
     },
+    /// A socket of it listens, the first since its program began.
+    ContainerListening {
+        process: Process,
+        socket: Listener,
+        since_started: Duration,
+    },
     ContainerExited {
         process: Process,
         end: End,
@@ -231,6 +237,7 @@ impl What {
             Self::SandboxReady { .. } => "sandbox.ready",
             Self::SandboxStopped { .. } => "sandbox.stopped",
             Self::ContainerStarted { .. } => "container.started",
+            Self::ContainerListening { .. } => "container.listening",
             Self::ContainerExited { .. } => "container.exited",
             Self::PodFirstSeen => "pod.first_seen",
             Self::PodGone { .. } => "pod.gone",

@@ -11,8 +11,8 @@ use probe_common::{
 
 use super::{
     fact::{
-        Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, Fact, Observation, Origin,
-        Signaled, Task,
+        Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, Fact, Family, Listened, Listener,
+        Observation, Origin, Signaled, Task,
     },
     id::{Subnet, TICK},
     time::Timestamp,
@@ -61,6 +61,14 @@ pub fn observation(event: &Event<'_>) -> Observation {
             Fact::CgroupEntered { cgroup: cgroup(body, path), member: key(body.member), by: by() }
         }
         Event::CgroupEmptied(body, path) => Fact::CgroupEmptied { cgroup: cgroup(body, path) },
+        Event::Listen(body) => Fact::Listened(Listened {
+            task: by(),
+            container: CgroupKey::new(header.hierarchy, body.container),
+            socket: Listener {
+                port: body.port,
+                family: if body.family == address::IPV6 { Family::Ipv6 } else { Family::Ipv4 },
+            },
+        }),
     };
     Observation { at: Timestamp(header.at), origin, fact }
 }

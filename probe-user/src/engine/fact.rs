@@ -5,6 +5,7 @@
 //! nothing can confuse them.
 
 mod ledger;
+mod listening;
 mod pressure;
 
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub use ledger::{
     Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeKind, RuntimeRead,
     RuntimeSandbox, Store, StoreKind, StoreRead,
 };
-
+pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
 
 /// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
@@ -90,6 +91,7 @@ pub enum Fact {
     CgroupEmptied {
         cgroup: Cgroup,
     },
+    Listened(Listened),
 
     // What was found to be so: listings and answers.
     ListBegun(List),
@@ -371,6 +373,7 @@ pub enum Signal {
     CgroupReleased,
     CgroupEntered,
     CgroupEmptied,
+    Listening,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,7 +14,7 @@ pub use share::{Share, shares};
 
 use super::{
     change::ContainerRef,
-    fact::{Origin, PodName, Pressure},
+    fact::{Listener, Origin, PodName, Pressure},
     id::ContainerId,
     time::Timestamp,
     world::{
@@ -39,6 +39,8 @@ pub struct Start {
     /// The last of its containers runs; of one that is not complete, when this was told.
     pub end: Timestamp,
     pub phases: Vec<Phase>,
+    /// When its containers first listened, as far as they do by now: no part of the whole.
+    pub listening: Vec<Listening>,
     /// It has been quiet since for [`QUIET`], or the sandbox is over.
     pub complete: bool,
     /// It was held to be complete before, and went on.
@@ -61,6 +63,19 @@ pub struct Phase {
     /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
     pub gapped: bool,
     pub cause: Cause,
+}
+
+/// How long a container took from its program's beginning to the first of its sockets that listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    pub container: ContainerRef,
+    pub begin: Timestamp,
+    pub end: Timestamp,
+    pub socket: Listener,
+    /// Something was lost meanwhile: an earlier one may be missing.
+    pub gapped: bool,
+    /// The node was suspended meanwhile.
+    pub suspended: bool,
 }
 
 /// What the node was about.
@@ -86,6 +101,8 @@ pub enum Kind {
     Cgroup,
     /// An init container runs, as is inferred from its end before the next.
     Init,
+    /// A container's program runs, and no socket of it listens yet: beyond the start, and no phase of it.
+    Listening,
 }
 
 /// What is known of why a phase took as long as it did.
@@ -120,6 +137,12 @@ impl Start {
         self.phases.iter().rev().max_by_key(|phase| phase.took())
     }
 
+    /// That of its containers which took longest to listen, of those that do.
+    #[must_use]
+    pub fn listens(&self) -> Option<&Listening> {
+        self.listening.iter().rev().max_by_key(|it| it.took())
+    }
+
     #[must_use]
     pub fn is_gapped(&self) -> bool {
         self.phases.iter().any(|phase| phase.gapped)
@@ -133,6 +156,13 @@ impl Start {
 }
 
 impl Phase {
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.end.since(self.begin)
+    }
+}
+
+impl Listening {
     #[must_use]
     pub fn took(&self) -> Duration {
         self.end.since(self.begin)
@@ -192,6 +222,7 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
         begin,
         end: cut.end,
         phases: cut.phases,
+        listening: listening(world, row),
         complete,
         revised: row.revised,
         rebuilt,
@@ -200,6 +231,22 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
     };
     cause::attribute(world, pod, row, &mut start);
     Some(start)
+}
+
+/// When the containers of a start first listened, in the order in which their programs began.
+pub(super) fn listening(world: &World, row: &Attempt) -> Vec<Listening> {
+    let listens = |part: &&Ran| {
+        let first = part.listening.filter(|_| !part.listed)?;
+        Some(Listening {
+            container: ContainerRef { id: part.id.clone(), name: part.name.clone() },
+            begin: part.started_at,
+            end: first.at,
+            socket: first.socket,
+            gapped: cause::is_gapped(world, part.started_at, first.at),
+            suspended: world.woke_at > part.started_at,
+        })
+    };
+    parts(row).iter().filter_map(listens).collect()
 }
 
 /// When a start is complete if nothing more comes: [`QUIET`] after its last container began, or, where none runs, after

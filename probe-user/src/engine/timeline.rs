@@ -168,7 +168,8 @@ fn happened(fact: &Fact) -> bool {
         | Fact::CgroupRemoved { .. }
         | Fact::CgroupReleased { .. }
         | Fact::CgroupEntered { .. }
-        | Fact::CgroupEmptied { .. } => true,
+        | Fact::CgroupEmptied { .. }
+        | Fact::Listened(_) => true,
         Fact::ListBegun(_)
         | Fact::ListEnded { .. }
         | Fact::ProcessFound(_)

@@ -20,6 +20,7 @@ impl Signal {
             Self::CgroupReleased => "cgroup released",
             Self::CgroupEntered => "cgroup entered",
             Self::CgroupEmptied => "cgroup emptied",
+            Self::Listening => "listening",
         }
     }
 }

@@ -18,6 +18,7 @@ mod context;
 mod dump;
 pub mod hint;
 pub mod list;
+pub mod listening;
 pub mod loss;
 pub mod netns;
 pub mod path;
@@ -188,6 +189,7 @@ impl World {
             Fact::CgroupReleased { cgroup } => self.cgroup_released(m, cgroup),
             Fact::CgroupEntered { cgroup, member, by: _ } => self.cgroup_entered(m, cgroup, member),
             Fact::CgroupEmptied { cgroup } => self.cgroup_emptied(m, cgroup),
+            Fact::Listened(it) => self.listened(m, &it),
             Fact::ListBegun(list) => self.list_begun(m, list),
             Fact::ListEnded { list, complete } => self.list_ended(m, list, complete),
             Fact::ProcessFound(it) => self.process_found(m, it),

@@ -1,7 +1,7 @@
 //! What the engine says, as it stands in the file: changes that were held back, and questions.
 
 use super::{
-    fact::Task,
+    fact::{Listener, Task},
     finding::Finding,
     id::{CgroupKey, Decimal, NetnsKey, Span, TaskKey, Text, Time},
     kind::Loss,
@@ -31,6 +31,7 @@ mirror! {
         SandboxReady { since_created: Span },
         SandboxStopped { why: StopReason },
         ContainerStarted { process: Process },
+        ContainerListening { process: Process, socket: Listener, since_started: Span },
         ContainerExited { process: Process, end: End, ran: Option<Span> },
         PodFirstSeen,
         PodGone { lived: Span },

@@ -9,7 +9,7 @@ use pressure::PressureRead;
 use super::{
     boot::BootRead,
     id::{CgroupKey, Decimal, NetnsKey, Span, TaskKey, Text, Time},
-    kind::{List, Loss, Mechanism, NameSource, Origin, Role, Signal},
+    kind::{Family, List, Loss, Mechanism, NameSource, Origin, Role, Signal},
     mirror::mirror,
     row::Row,
 };
@@ -37,6 +37,7 @@ mirror! {
         CgroupReleased { cgroup: Cgroup },
         CgroupEntered { cgroup: Cgroup, member: TaskKey, by: Task },
         CgroupEmptied { cgroup: Cgroup },
+        Listened(it: Listened),
         ListBegun(it: List),
         ListEnded { list: List, complete: bool },
         ProcessFound(it: ProcessFound),
@@ -129,6 +130,10 @@ mirror! {
 }
 
 mirror! { struct fact::Cgroup { key: CgroupKey, path: String, level: u32, nested: bool } }
+
+mirror! { struct fact::Listened { task: Task, container: CgroupKey, socket: Listener } }
+
+mirror! { struct fact::Listener { port: u16, family: Family } }
 
 mirror! {
     struct fact::ProcessFound {

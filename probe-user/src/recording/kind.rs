@@ -18,8 +18,11 @@ mirror! {
         NetnsCreated, NetnsDropped, NetnsFreed,
         AddressV4, AddressV6,
         CgroupCreated, CgroupRemoved, CgroupReleased, CgroupEntered, CgroupEmptied,
+        Listening,
     }
 }
+
+mirror! { enum fact::Family { Ipv4, Ipv6 } }
 
 mirror! { enum fact::Mechanism { Fentry, Fexit, Kprobe, Kretprobe, RawTracepoint, Tracepoint, Netlink } }
 

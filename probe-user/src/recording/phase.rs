@@ -2,7 +2,7 @@
 
 use super::{
     change::ContainerRef,
-    fact::{PodName, pressure::Pressure},
+    fact::{Listener, PodName, pressure::Pressure},
     id::{Span, Text, Time},
     mirror::mirror,
 };
@@ -15,10 +15,23 @@ mirror! {
         begin: Time,
         end: Time,
         phases: Vec<Phase>,
+        #[serde(default)]
+        listening: Vec<Listening>,
         complete: bool,
         revised: bool,
         rebuilt: bool,
         listed: bool,
+        suspended: bool,
+    }
+}
+
+mirror! {
+    struct phase::Listening {
+        container: ContainerRef,
+        begin: Time,
+        end: Time,
+        socket: Listener,
+        gapped: bool,
         suspended: bool,
     }
 }
@@ -46,6 +59,7 @@ mirror! {
         Runtime,
         Cgroup,
         Init,
+        Listening,
     }
 }
 

@@ -75,6 +75,7 @@ pub enum Tone {
     Runtime,
     Cgroup,
     Init,
+    Listening,
     First,
     Second,
     Third,
@@ -120,6 +121,9 @@ impl Tone {
             Self::Runtime => "runtime: the container's runtime runs",
             Self::Cgroup => "cgroup: the container's cgroup is there, its program does not run",
             Self::Init => "init: an init container runs (inferred)",
+            Self::Listening => {
+                "listening: the container's program runs, no socket of it listens; beyond the start"
+            }
             Self::First => "period 1: to the kubelet",
             Self::Second => "period 2: to the first static pod",
             Self::Third => "period 3: to the first service pod",

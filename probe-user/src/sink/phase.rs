@@ -7,8 +7,9 @@ use super::{
     word,
 };
 use crate::engine::{
-    fact::PodName,
-    phase::{Cause, Kind, Phase, Start},
+    change::ContainerRef,
+    fact::{Listener, PodName},
+    phase::{Cause, Kind, Listening, Phase, Start},
 };
 
 /// `namespace/name`, or what there is of it.
@@ -26,11 +27,17 @@ pub fn pod(pod: &PodName) -> String {
 /// `cni bridge`, `image`; with the container's name where it is one's.
 #[must_use]
 pub fn title(phase: &Phase) -> String {
-    let of = phase.container.as_ref().map(|it| match &it.name {
-        Some(name) => format!(" {}", escaped(name)),
-        None => format!(" {}", it.id.short()),
-    });
-    name(&phase.kind) + &of.unwrap_or_default()
+    phase.container.as_ref().map_or_else(|| name(&phase.kind), |it| title_of(&phase.kind, it))
+}
+
+/// The same of a container's.
+#[must_use]
+pub fn title_of(kind: &Kind, container: &ContainerRef) -> String {
+    let name = name(kind);
+    match &container.name {
+        Some(of) => format!("{name} {}", escaped(of)),
+        None => format!("{name} {}", container.id.short()),
+    }
 }
 
 #[must_use]
@@ -45,8 +52,30 @@ pub fn name(kind: &Kind) -> String {
         | Kind::Image
         | Kind::Runtime
         | Kind::Cgroup
-        | Kind::Init => word::phase(kind).to_owned(),
+        | Kind::Init
+        | Kind::Listening => word::phase(kind).to_owned(),
     }
+}
+
+/// At what a socket listens: `port 8080 (ipv4)`.
+#[must_use]
+pub fn socket(socket: Listener) -> String {
+    let Listener { port, family } = socket;
+    let port = if port == 0 { "a port of the kernel's choice".to_owned() } else { format!("port {port}") };
+    format!("{port} ({})", word::family(family))
+}
+
+/// What is known of a container's listening, a sentence each.
+#[must_use]
+pub fn listening(it: &Listening) -> Vec<String> {
+    let mut said = vec![socket(it.socket)];
+    if it.gapped {
+        said.push("something was lost meanwhile".to_owned());
+    }
+    if it.suspended {
+        said.push("the node was suspended meanwhile".to_owned());
+    }
+    said
 }
 
 /// What makes a start less than whole, a word each.
@@ -116,6 +145,9 @@ pub fn summary(start: &Start) -> String {
     let mut said = format!("in {}", span(start.total()));
     if let Some(slowest) = start.slowest() {
         said += &format!(", slowest {} {}", title(slowest), span(slowest.took()));
+    }
+    if let Some(last) = start.listens() {
+        said += &format!(", {} after {}", title_of(&Kind::Listening, &last.container), span(last.took()));
     }
     let marks = marks(start);
     if marks.is_empty() { said } else { format!("{said} ({})", marks.join(", ")) }

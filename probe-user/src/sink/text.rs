@@ -121,6 +121,7 @@ fn color(what: &What) -> &'static str {
         | What::SandboxCreated
         | What::SandboxReady { .. }
         | What::ContainerStarted { .. }
+        | What::ContainerListening { .. }
         | What::PodFirstSeen
         | What::PodStarted(_) => GREEN,
         What::NetnsDestroyed { .. }

@@ -4,13 +4,13 @@ use probe_common::event::KINDS as KINDS_OF_RECORDS;
 
 use crate::engine::{
     change::StopReason,
-    fact::{Loss, NameSource, Origin, StoreKind},
+    fact::{Family, Loss, NameSource, Origin, StoreKind},
     finding::{Cause, Duplicate, OutOfOrder, Severity, Stage, Weaker},
     phase::Kind,
 };
 
 /// The names of all events, as `What::name` gives them.
-pub const EVENTS: [&str; 24] = [
+pub const EVENTS: [&str; 25] = [
     "process.exec",
     "process.exit",
     "cni.started",
@@ -27,6 +27,7 @@ pub const EVENTS: [&str; 24] = [
     "sandbox.ready",
     "sandbox.stopped",
     "container.started",
+    "container.listening",
     "container.exited",
     "pod.first_seen",
     "pod.started",
@@ -77,6 +78,7 @@ pub const RECORDS: [&str; KINDS_OF_RECORDS] = [
     "cgroup_released",
     "cgroup_attached",
     "cgroup_emptied",
+    "listen",
 ];
 
 #[must_use]
@@ -92,6 +94,7 @@ pub fn phase(kind: &Kind) -> &'static str {
         Kind::Runtime => "runtime",
         Kind::Cgroup => "cgroup",
         Kind::Init => "init",
+        Kind::Listening => "listening",
     }
 }
 
@@ -140,6 +143,14 @@ pub fn loss(what: Loss) -> &'static str {
         Loss::Record => "record",
         Loss::Channel => "channel",
         Loss::SkippedRun => "skipped_run",
+    }
+}
+
+#[must_use]
+pub fn family(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4",
+        Family::Ipv6 => "ipv6",
     }
 }
 

@@ -63,6 +63,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
         begin: phases[0].begin,
         end,
         phases,
+        listening: Vec::new(),
         complete: true,
         revised: false,
         rebuilt: false,

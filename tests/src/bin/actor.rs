@@ -7,6 +7,7 @@ use std::{
     ffi::{CString, OsString},
     fs, io,
     io::{Read as _, Write as _},
+    net::TcpListener,
     os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _, process::CommandExt as _},
     path::Path,
     process::{self, Command, ExitCode},
@@ -18,9 +19,11 @@ use nix::{
     libc,
     sched::{CloneFlags, clone},
     sys::memfd::{MFdFlags, memfd_create},
+    sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType},
     sys::wait::{WaitStatus, waitpid},
     unistd::execve,
 };
+use tests::clock;
 
 fn main() -> Result<ExitCode> {
     let mut words = env::args_os().skip(1);
@@ -34,6 +37,7 @@ fn main() -> Result<ExitCode> {
         ("repeat", [times, command @ ..]) => repeat(number(times)?, command),
         ("become", [environment, command @ ..]) => r#become(Path::new(environment), command),
         ("enter", [cgroups, command @ ..]) => enter(cgroups, command),
+        ("listen", _) => listen(),
         ("eat", _) => Ok(eat()),
         ("eat-shared", _) => eat_shared(),
         ("leave-a-thread", [code]) => leave_a_thread(number(code)?),
@@ -61,6 +65,24 @@ fn wait(word: &str) -> Result<ExitCode> {
     writeln!(stdout, "{word}").and_then(|()| stdout.flush())?;
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has sockets listen: one of IPv4, which is told to do so twice, one of IPv6 where there is such a thing, one that is
+/// bound to no port, and one that fails to be bound. Says the time around the first, and the ports of the first two.
+fn listen() -> Result<ExitCode> {
+    let from = clock::boot_ns()?;
+    let first = TcpListener::bind("127.0.0.1:0")?;
+    let to = clock::boot_ns()?;
+    let (v4, address) = (first.local_addr()?.port(), first.local_addr()?);
+    socket::listen(&first, Backlog::new(7)?)?;
+    let second = TcpListener::bind("[::1]:0").ok();
+    let v6 = second.as_ref().map(|it| it.local_addr()).transpose()?.map_or(0, |it| it.port());
+    let unbound = socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None)?;
+    socket::listen(&unbound, Backlog::new(1)?)?;
+    if TcpListener::bind(address).is_ok() {
+        bail!("a port was taken twice");
+    }
+    wait(&format!("{from} {to} {v4} {v6}"))
 }
 
 /// As a runtime runs a plugin.

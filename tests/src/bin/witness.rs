@@ -1,9 +1,9 @@
-//! A pod's program that says first of all what time it is: `CLOCK_BOOTTIME` in nanoseconds. Then it writes a file, after
-//! so many milliseconds, if it is told to, and waits for its end.
+//! A pod's program that says first of all what time it is: `CLOCK_BOOTTIME` in nanoseconds. Then, after so many
+//! milliseconds, if it is told to, it writes a file or listens at a port and says when that was; and waits for its end.
 //!
 //! Small on purpose, with nothing of the harness in it: what is read from the disk before it can speak is late by that.
 
-use std::{env, fs, process::ExitCode, thread, time::Duration};
+use std::{env, fs, net::TcpListener, process::ExitCode, thread, time::Duration};
 
 use nix::{
     sys::signal::{SigSet, Signal},
@@ -12,23 +12,33 @@ use nix::{
 
 #[expect(clippy::print_stdout, reason = "the program's output")]
 fn main() -> ExitCode {
-    let Ok(now) = clock_gettime(ClockId::CLOCK_BOOTTIME) else { return ExitCode::FAILURE };
-    println!("at {}{:09}", now.tv_sec(), now.tv_nsec());
+    let Some(at) = now() else { return ExitCode::FAILURE };
+    println!("at {at}");
     // The first process of a container gets no signal that it has no handler for.
     let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     if signals.thread_block().is_err() {
         return ExitCode::FAILURE;
     }
     let words: Vec<String> = env::args().skip(1).collect();
-    if let [path, after] = words.as_slice() {
+    let mut listener = None;
+    if let [what, after] = words.as_slice() {
         let Ok(after) = after.parse() else { return ExitCode::FAILURE };
         thread::sleep(Duration::from_millis(after));
-        if fs::write(path, "FLANNEL_NETWORK=10.99.0.0/16\n").is_err() {
+        if let Ok(port) = what.parse::<u16>() {
+            let from = now();
+            listener = TcpListener::bind(("0.0.0.0", port)).ok();
+            let (Some(_), Some(from), Some(to)) = (&listener, from, now()) else { return ExitCode::FAILURE };
+            println!("listening {from} {to}");
+        } else if fs::write(what, "FLANNEL_NETWORK=10.99.0.0/16\n").is_err() {
             return ExitCode::FAILURE;
         }
     }
-    match signals.wait() {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    let ended = signals.wait();
+    drop(listener);
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn now() -> Option<String> {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?;
+    Some(format!("{}{:09}", now.tv_sec(), now.tv_nsec()))
 }

@@ -16,15 +16,26 @@ use crate::{
     },
 };
 
-const HEADINGS: [&str; 10] =
-    ["NAMESPACE", "NAME", "UID", "STATE", "CONTAINERS", "IP", "AGE", "START", "SLOWEST", "SOURCE"];
+const HEADINGS: [&str; 11] = [
+    "NAMESPACE",
+    "NAME",
+    "UID",
+    "STATE",
+    "CONTAINERS",
+    "IP",
+    "AGE",
+    "START",
+    "SLOWEST",
+    "LISTENING",
+    "SOURCE",
+];
 
 pub(super) fn text(pods: &[PodView], now: Timestamp) -> Vec<u8> {
-    let rows: Vec<[String; 10]> = pods.iter().map(|pod| cells(pod, now)).collect();
+    let rows: Vec<[String; 11]> = pods.iter().map(|pod| cells(pod, now)).collect();
     aligned(HEADINGS, &rows).into_bytes()
 }
 
-fn cells(pod: &PodView, now: Timestamp) -> [String; 10] {
+fn cells(pod: &PodView, now: Timestamp) -> [String; 11] {
     let name =
         |name: &Option<String>| name.as_deref().map_or_else(|| "-".to_owned(), |it| escaped(it).into_owned());
     let running =
@@ -42,6 +53,7 @@ fn cells(pod: &PodView, now: Timestamp) -> [String; 10] {
         began(pod).map_or_else(|| "-".to_owned(), |start| span(now.since(start))),
         pod.start.as_ref().map_or_else(|| "-".to_owned(), took),
         pod.start.as_ref().and_then(slowest).unwrap_or_else(|| "-".to_owned()),
+        pod.start.as_ref().and_then(listening).unwrap_or_else(|| "-".to_owned()),
         word::name_source(pod.source).to_owned(),
     ]
 }
@@ -57,6 +69,11 @@ fn took(start: &Start) -> String {
 fn slowest(start: &Start) -> Option<String> {
     let slowest = start.slowest()?;
     Some(format!("{} {}", phase::title(slowest), span(slowest.took())))
+}
+
+/// After its container's program began.
+fn listening(start: &Start) -> Option<String> {
+    start.listens().map(|last| format!("+{}", span(last.took())))
 }
 
 /// When its first process of those that run began: its files do not say when the pod itself did.
@@ -80,9 +97,10 @@ pub(super) fn json(pods: &[PodView]) -> Vec<u8> {
 mod tests {
     use super::{json, text};
     use crate::engine::{
-        fact::{NameSource, PodName},
+        change::ContainerRef,
+        fact::{Family, Listener, NameSource, PodName},
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-        phase::{Cause, Kind, Phase, Start},
+        phase::{Cause, Kind, Listening, Phase, Start},
         time::Timestamp,
         view::{AddressView, ContainerView, PodView, SandboxView},
         world::{container, sandbox},
@@ -104,6 +122,14 @@ mod tests {
             begin: Timestamp(1_000_000_000),
             end: Timestamp(4_000_000_000),
             phases: vec![phase(Kind::Prepare, 1, 2), phase(slow, 2, 4)],
+            listening: vec![Listening {
+                container: ContainerRef { id: ContainerId::parse("c0ffee").expect("an id"), name: None },
+                begin: Timestamp(4_000_000_000),
+                end: Timestamp(4_350_000_000),
+                socket: Listener { port: 80, family: Family::Ipv4 },
+                gapped: false,
+                suspended: false,
+            }],
             complete: true,
             revised: false,
             rebuilt: false,
@@ -172,9 +198,9 @@ mod tests {
         assert_eq!(
             String::from_utf8(text(&pods(), Timestamp(100_000_000_000))).expect("text"),
             "\
-NAMESPACE  NAME            UID                                   STATE       CONTAINERS  IP         AGE    START            SLOWEST          SOURCE
-default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m00s  3.00 s (listed)  cni slow 2.00 s  bundle
--          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      -                -                cgroup_path
+NAMESPACE  NAME            UID                                   STATE       CONTAINERS  IP         AGE    START            SLOWEST          LISTENING  SOURCE
+default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m00s  3.00 s (listed)  cni slow 2.00 s  +350 ms    bundle
+-          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      -                -                -          cgroup_path
 "
         );
     }

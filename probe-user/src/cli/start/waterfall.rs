@@ -3,10 +3,13 @@
 use std::{fmt::Write as _, time::Duration};
 
 use crate::{
-    engine::{phase::Start, time::Timestamp},
+    engine::{
+        phase::{Kind, Start},
+        time::Timestamp,
+    },
     sink::{
         Label,
-        phase::{causes, marks, pod, title},
+        phase::{causes, listening, marks, pod, title, title_of},
         text::{cut, span},
         wall::Rfc3339,
     },
@@ -31,11 +34,15 @@ pub(super) fn text(start: &Start, label: &Label) -> String {
     }
     text += "\n\n";
     let titles: Vec<String> = start.phases.iter().map(|phase| cut(&title(phase), TITLE)).collect();
-    let width = titles.iter().map(|title| title.chars().count()).max().unwrap_or(0).max("PHASE".len());
+    let beyond =
+        start.listening.iter().map(|it| (cut(&title_of(&Kind::Listening, &it.container), TITLE), it));
+    let beyond: Vec<_> = beyond.collect();
+    let width = titles.iter().chain(beyond.iter().map(|(title, _)| title)).map(|title| title.chars().count());
+    let width = width.max().unwrap_or(0).max("PHASE".len());
     let head = format!("  {:width$}  {:>8}  {:>8}", "PHASE", "AT", "TOOK");
     text += head.trim_end();
     text.push('\n');
-    for (phase, title) in start.phases.iter().zip(titles) {
+    for (phase, title) in start.phases.iter().zip(&titles) {
         let at = format!("+{}", span(phase.begin.since(start.begin)));
         let bar = bar(start, phase.begin, phase.end);
         let row = format!("  {title:width$}  {at:>8}  {:>8}  {bar}", span(phase.took()));
@@ -44,6 +51,12 @@ pub(super) fn text(start: &Start, label: &Label) -> String {
         for cause in causes(phase) {
             _ = writeln!(text, "  {:width$}  {cause}", "");
         }
+    }
+    // What is beyond the whole has no place among its bars.
+    for (title, it) in beyond {
+        let at = format!("+{}", span(it.begin.since(start.begin)));
+        let said = listening(it).join("; ");
+        _ = writeln!(text, "  {title:width$}  {at:>8}  {:>8}  {said}", span(it.took()));
     }
     text
 }
@@ -72,9 +85,9 @@ mod tests {
     use crate::{
         engine::{
             change::ContainerRef,
-            fact::{CpuUse, PodName, Pressure},
+            fact::{CpuUse, Family, Listener, PodName, Pressure},
             id::ContainerId,
-            phase::{Cause, Kind, Phase, Start},
+            phase::{Cause, Kind, Listening, Phase, Start},
             time::Timestamp,
         },
         sink::Label,
@@ -110,6 +123,14 @@ mod tests {
                 phase(bridge, 1001, 2000, None, failed),
                 phase(Kind::Cgroup, 2000, 5000, Some(&main), Cause { pressure, ..Cause::default() }),
             ],
+            listening: vec![Listening {
+                container: main,
+                begin: at(5000),
+                end: at(5350),
+                socket: Listener { port: 8080, family: Family::Ipv6 },
+                gapped: false,
+                suspended: false,
+            }],
             complete: true,
             revised: false,
             rebuilt: false,
@@ -125,12 +146,13 @@ default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
   sandbox  e6f3
   marks    listed (docs/phases.md)
 
-  PHASE                       AT      TOOK
-  prepare                  +0 µs    1.0 ms  █
-  cni bridge             +1.0 ms    999 ms  ██████████
-                        2 of 3 ADDs failed, which took 200 ms
-  cgroup main\\u{1b}[2J   +1.00 s    3.00 s            ██████████████████████████████
-                        throttled 1.20 s of 3.00 s (12 periods)
+  PHASE                          AT      TOOK
+  prepare                     +0 µs    1.0 ms  █
+  cni bridge                +1.0 ms    999 ms  ██████████
+                           2 of 3 ADDs failed, which took 200 ms
+  cgroup main\\u{1b}[2J      +1.00 s    3.00 s            ██████████████████████████████
+                           throttled 1.20 s of 3.00 s (12 periods)
+  listening main\\u{1b}[2J   +4.00 s    350 ms  port 8080 (ipv6)
 "
         );
     }

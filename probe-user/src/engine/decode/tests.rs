@@ -10,7 +10,7 @@ use zerocopy::{FromZeros as _, Immutable, IntoBytes};
 
 use super::decode;
 use crate::engine::{
-    fact::{Fact, Observation, Origin, Task},
+    fact::{Fact, Family, Listener, Observation, Origin, Task},
     time::Timestamp,
 };
 
@@ -120,6 +120,20 @@ fn addresses_of_both_families() {
 }
 
 #[test]
+fn a_socket_listens_in_its_container() {
+    let mut body = event::Listen::new_zeroed();
+    (body.container, body.port, body.family) = (77, 8080, address::IPV6);
+    let seen = Record::new(&body, kind::LISTEN, 0, &[]).read();
+    let Fact::Listened(it) = seen.fact else { panic!("{:?}", seen.fact) };
+    assert_eq!((it.container.id, it.container.hierarchy), (77, it.task.cgroup.hierarchy));
+    assert_eq!(it.socket, Listener { port: 8080, family: Family::Ipv6 });
+    body.family = address::IPV4;
+    let seen = Record::new(&body, kind::LISTEN, 0, &[]).read();
+    let Fact::Listened(it) = seen.fact else { panic!("{:?}", seen.fact) };
+    assert_eq!(it.socket.family, Family::Ipv4);
+}
+
+#[test]
 fn a_cgroup_has_its_path() {
     let mut body = cgroup::Cgroup::new_zeroed();
     body.cgroup = CgroupKey::new(4, 99);
@@ -145,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_are_too_bad(mut words in proptest::collection::vec(any::<u64>(), 0..40), kind in 0_u64..16, whole: bool) {
+    fn no_bytes_are_too_bad(mut words in proptest::collection::vec(any::<u64>(), 0..40), kind in 0_u64..17, whole: bool) {
         let len = words.len() * 8;
         if let Some(word) = words.get_mut(1) && whole {
             *word = kind << 32 | u64::try_from(len).unwrap_or(0);

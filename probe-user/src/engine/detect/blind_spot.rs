@@ -93,8 +93,8 @@ fn weaker(signal: Signal) -> &'static [Weaker] {
         Signal::CgroupCreated | Signal::CgroupEntered => &[Weaker::DuplicateSandbox, Weaker::OrphanSandbox],
         Signal::CgroupEmptied => &[Weaker::DuplicateSandbox, Weaker::StuckCgroup],
         Signal::CgroupRemoved => &[Weaker::StuckCgroup],
-        // A cgroup that is removed and not yet released is a number, never a finding.
-        Signal::CgroupReleased => &[],
+        // A cgroup that is removed and not yet released is a number, never a finding; and when somebody listens is a time.
+        Signal::CgroupReleased | Signal::Listening => &[],
     }
 }
 

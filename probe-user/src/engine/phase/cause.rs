@@ -20,13 +20,15 @@ pub(super) fn attribute(world: &World, pod: Option<u64>, row: &Attempt, start: &
 }
 
 fn losses(world: &World, start: &mut Start) {
-    let spans = world.losses.iter().flat_map(|losses| &losses.spans);
-    for (first, last) in spans {
-        let begin = first.saturating_sub(NOTICED);
-        for phase in start.phases.iter_mut().filter(|phase| begin <= phase.end && *last >= phase.begin) {
-            phase.gapped = true;
-        }
+    for phase in &mut start.phases {
+        phase.gapped = is_gapped(world, phase.begin, phase.end);
     }
+}
+
+/// Whether something was lost in that time, or may have been.
+pub(super) fn is_gapped(world: &World, begin: Timestamp, end: Timestamp) -> bool {
+    let mut spans = world.losses.iter().flat_map(|losses| &losses.spans);
+    spans.any(|(first, last)| first.saturating_sub(NOTICED) <= end && *last >= begin)
 }
 
 /// The kernel makes and takes apart namespaces under locks that all share (`pernet_ops_rwsem`, and the RTNL that every

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::engine::phase::{Kind, Start};
+use crate::engine::phase::{Kind, Listening, Start};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -15,14 +15,17 @@ pub struct Share {
     pub p99: Duration,
 }
 
-/// Of those that are whole, phase by phase, the whole start last. What several containers, or interfaces, of one pod
-/// take for it counts together.
+/// Of those that are whole: phase by phase, then the whole start, then what is beyond it. What several containers, or interfaces, of one pod
+/// take for it counts together; of those that listen, the one that took longest counts, for they do so side by side.
 #[must_use]
 pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
-    let mut whole = Vec::new();
+    let (mut whole, mut listening) = (Vec::new(), Vec::new());
     let mut by_kind: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
     for start in starts.filter(|start| start.is_whole()) {
         whole.push(start.total());
+        if start.listening.iter().all(|it| !it.gapped && !it.suspended) {
+            listening.extend(start.listens().map(Listening::took));
+        }
         let mut sums: BTreeMap<Kind, Duration> = BTreeMap::new();
         for phase in &start.phases {
             *sums.entry(phase.kind.of_any()).or_default() += phase.took();
@@ -32,7 +35,8 @@ pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
         }
     }
     let phases = by_kind.into_iter().map(|(kind, spans)| (Some(kind), spans));
-    phases.chain([(None, whole)]).filter_map(|(kind, spans)| share(kind, spans)).collect()
+    let beyond = [(None, whole), (Some(Kind::Listening), listening)];
+    phases.chain(beyond).filter_map(|(kind, spans)| share(kind, spans)).collect()
 }
 
 fn share(kind: Option<Kind>, mut spans: Vec<Duration>) -> Option<Share> {

@@ -8,8 +8,8 @@ use probe_common::{event::class, id::CgroupKey};
 use crate::engine::{
     fact::{
         Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited, Fact,
-        List, Loss, Mechanism, NameSource, Observation, Origin, PodName, ProcessFound, Role, RuntimeKind,
-        RuntimeRead, RuntimeSandbox, Signal, Signaled, Task,
+        Family, List, Listened, Listener, Loss, Mechanism, NameSource, Observation, Origin, PodName,
+        ProcessFound, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Signaled, Task,
     },
     id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
     time::Timestamp,
@@ -167,6 +167,13 @@ impl Story {
 
     pub(super) fn emptied(&mut self, number: u64, path: &str) -> &mut Self {
         self.kernel(Fact::CgroupEmptied { cgroup: cgroup(number, path) })
+    }
+
+    /// `who` has a socket listen, in the container whose own cgroup has this number.
+    pub(super) fn listen(&mut self, who: Who, number: u64, port: u16) -> &mut Self {
+        let socket = Listener { port, family: Family::Ipv4 };
+        let container = CgroupKey::new(0, number);
+        self.kernel(Fact::Listened(Listened { task: who.task(), container, socket }))
     }
 
     /// A plugin's call by containerd for the pod's sandbox `s`.

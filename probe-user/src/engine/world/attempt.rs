@@ -9,7 +9,7 @@ use crate::engine::{
     id::{ContainerId, NetnsKey, TaskKey},
     phase,
     time::Timestamp,
-    world::{Moment, World, argv},
+    world::{Moment, World, argv, listening::Listening},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub struct Ran {
     pub started_at: Timestamp,
     /// It was found running.
     pub listed: bool,
+    pub listening: Option<Listening>,
     pub ended: Option<Ended>,
 }
 
@@ -108,6 +109,7 @@ fn is_evidence(what: &What) -> bool {
         | What::SandboxReady { .. }
         | What::SandboxStopped { .. }
         | What::ContainerStarted { .. }
+        | What::ContainerListening { .. }
         | What::ContainerExited { .. }
         | What::PodFirstSeen
         | What::PodGone { .. } => true,
@@ -231,6 +233,7 @@ impl World {
             cgroup_at: cgroup.and_then(|row| row.created_at).filter(|at| *at <= began.at),
             started_at: began.at,
             listed: began.listed,
+            listening: container.listening,
             ended: None,
         };
         let Some(row) = self.attempts.get_mut(&sandbox) else { return };
@@ -247,6 +250,17 @@ impl World {
             self.start_goes_on(&sandbox);
         }
         self.start_turns(&sandbox);
+    }
+
+    pub(super) fn attempt_listened(&mut self, id: &ContainerId, listening: Listening) {
+        self.pod_may_be_back(listening.at);
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        if let Some(row) = self.attempts.get_mut(&sandbox)
+            && let Some(ran) = row.ran(id)
+        {
+            ran.listening = Some(listening);
+            self.start_listens(&sandbox);
+        }
     }
 
     pub(super) fn attempt_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {

@@ -10,7 +10,7 @@ use crate::engine::{
     id::{CgroupKey, ContainerId, TaskKey},
     outbox::{Subject, Wait},
     time::Timestamp,
-    world::{Moment, World, cgroup::Cgroup, presence::Voucher, process_of},
+    world::{Moment, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Container {
     pub tentative: bool,
     /// Its program, when it ran, and the exit code that was seen of it.
     pub began: Option<Began>,
+    /// The first of its sockets that listened.
+    pub listening: Option<Listening>,
     pub code: Option<u32>,
     /// When it ran, by a date that the runtime left: of one that was found running.
     pub dated: Option<Timestamp>,
@@ -122,6 +124,7 @@ impl World {
             open: false,
             tentative: false,
             began: None,
+            listening: None,
             code: None,
             dated: None,
             state: State::Created,

@@ -56,6 +56,13 @@ impl Table {
         self.phases = self.phases.saturating_sub(phases);
     }
 
+    fn listens(&mut self, sandbox: &ContainerId, listening: Vec<phase::Listening>) {
+        if let Some(row) = self.rows.iter_mut().rev().find(|row| row.sandbox == *sandbox) {
+            row.listening = listening;
+            self.revision += 1;
+        }
+    }
+
     pub(in crate::engine) fn of(&self, sandbox: &ContainerId) -> Option<&Start> {
         self.rows.iter().rev().find(|row| row.sandbox == *sandbox)
     }
@@ -133,6 +140,14 @@ impl World {
         self.tell(m, subject, Wait::Name, What::PodStarted(Box::new(start)));
     }
 
+    /// A container listens: one of a start that is complete is told of with that from now on.
+    pub(super) fn start_listens(&mut self, id: &ContainerId) {
+        if self.starts.of(id).is_some() {
+            let listening = self.attempts.get(id).map(|row| phase::listening(self, row)).unwrap_or_default();
+            self.starts.listens(id, listening);
+        }
+    }
+
     /// A container came that belongs to a start which was held to be complete.
     pub(super) fn start_goes_on(&mut self, id: &ContainerId) {
         let Some(row) = self.attempts.get_mut(id) else { return };
@@ -202,6 +217,7 @@ mod tests {
             begin: Timestamp(1),
             end: Timestamp(1),
             phases: vec![phase; phases],
+            listening: Vec::new(),
             complete: true,
             revised: false,
             rebuilt: false,

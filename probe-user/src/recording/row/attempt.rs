@@ -8,6 +8,7 @@ use crate::{
         id::{NetnsKey, Text, Time},
         kind::Origin,
         mirror::mirror,
+        row::container::Listening,
     },
 };
 
@@ -44,6 +45,7 @@ mirror! {
         cgroup_at: Option<Time>,
         started_at: Time,
         listed: bool,
+        listening: Option<Listening>,
         ended: Option<Ended>,
     }
 }

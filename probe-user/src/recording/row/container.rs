@@ -1,8 +1,12 @@
 //! Containers.
 
 use crate::{
-    engine::{id::ContainerId, world::container},
+    engine::{
+        id::ContainerId,
+        world::{container, listening},
+    },
     recording::{
+        fact::Listener,
         id::{CgroupKey, Decimal, TaskKey, Text, Time},
         kind::{Origin, Role},
         mirror::mirror,
@@ -23,6 +27,7 @@ mirror! {
         open: bool,
         tentative: bool,
         began: Option<Began>,
+        listening: Option<Listening>,
         code: Option<u32>,
         dated: Option<Time>,
         state: State,
@@ -30,6 +35,10 @@ mirror! {
 }
 
 mirror! { struct container::Began { at: Time, listed: bool } }
+
+mirror! {
+    struct listening::Listening { at: Time, socket: Listener }
+}
 
 mirror! {
     enum container::State {

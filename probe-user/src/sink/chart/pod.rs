@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{Bar, Chart, Row, Table, Tone};
 use crate::{
     engine::{
-        phase::{Kind, Phase, Share, Start},
+        change::ContainerRef,
+        phase::{Kind, Listening, Phase, Share, Start},
         view::PodView,
     },
     sink::{
         Label,
-        phase::{causes, marks, name, pod, title},
+        phase::{causes, marks, name, pod, socket, title, title_of},
         text::span,
         wall::Rfc3339,
     },
@@ -46,7 +47,7 @@ fn row(start: &Start) -> Row {
         marks: marks(start),
         begin: Duration::from_nanos(start.begin.0),
         took: start.total(),
-        bars: start.phases.iter().map(|phase| bar(start, phase)).collect(),
+        bars: bars(start),
         ..Row::default()
     }
 }
@@ -60,11 +61,38 @@ fn dated(mut row: Row, start: &Start, label: &Label) -> Row {
     row
 }
 
+/// The phases, and behind the last of each container what it took to listen.
+fn bars(start: &Start) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = start.phases.iter().map(|phase| bar(start, phase)).collect();
+    for it in &start.listening {
+        let beyond = beyond(start, it);
+        let last = bars.iter().rposition(|bar| bar.lane == beyond.lane);
+        bars.insert(last.map_or(bars.len(), |last| last + 1), beyond);
+    }
+    bars
+}
+
+fn beyond(start: &Start, it: &Listening) -> Bar {
+    let marks = [(it.gapped, "gapped"), (it.suspended, "suspended")];
+    Bar {
+        lane: lane(&it.container),
+        name: title_of(&Kind::Listening, &it.container),
+        tone: Tone::Listening,
+        at: it.begin.since(start.begin),
+        took: Some(it.took()),
+        is_part: false,
+        marks: marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect(),
+        notes: vec![socket(it.socket)],
+    }
+}
+
+fn lane(container: &ContainerRef) -> String {
+    let id = || container.id.short().to_owned();
+    container.name.as_ref().map_or_else(id, |name| format!("container {name}"))
+}
+
 fn bar(start: &Start, phase: &Phase) -> Bar {
-    let lane = phase.container.as_ref().map_or_else(
-        || "sandbox".to_owned(),
-        |it| it.name.as_ref().map_or_else(|| it.id.short().to_owned(), |name| format!("container {name}")),
-    );
+    let lane = phase.container.as_ref().map_or_else(|| "sandbox".to_owned(), lane);
     let mut marks = Vec::new();
     if matches!(phase.kind, Kind::Init) {
         marks.push("inferred");
@@ -96,6 +124,7 @@ fn tone(kind: &Kind) -> Tone {
         Kind::Runtime => Tone::Runtime,
         Kind::Cgroup => Tone::Cgroup,
         Kind::Init => Tone::Init,
+        Kind::Listening => Tone::Listening,
     }
 }
 

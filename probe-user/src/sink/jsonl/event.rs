@@ -8,6 +8,7 @@ use super::{SCHEMA, finding::Finding, start::Start};
 use crate::{
     engine::{
         change::{self, Change, CniCall, End, PodRef, What},
+        fact::Listener,
         id::{CgroupKey, NetnsKey, TaskKey},
     },
     sink::{Label, wall::Rfc3339, word},
@@ -43,6 +44,8 @@ pub(super) struct Event<'a> {
     cni: Option<Cni<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<Address<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listening: Option<Listening>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<Gap>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,6 +181,21 @@ struct Address<'a> {
 }
 
 #[derive(Serialize)]
+pub(super) struct Socket {
+    /// 0: the kernel chose one.
+    #[serde(skip_serializing_if = "is_none")]
+    port: u16,
+    family: &'static str,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    #[serde(flatten)]
+    socket: Socket,
+    after_ns: Text<u128>,
+}
+
+#[derive(Serialize)]
 struct Gap {
     what: &'static str,
     count: Text<u64>,
@@ -210,6 +228,7 @@ impl<'a> Event<'a> {
             process: None,
             cni: None,
             address: None,
+            listening: None,
             gap: None,
             start: None,
             finding: None,
@@ -239,6 +258,11 @@ impl<'a> Event<'a> {
             | What::CgroupCreated { by: process }
             | What::CgroupRemoved { by: process }
             | What::ContainerStarted { process } => self.process = Some(Process::of(process)),
+            What::ContainerListening { process, socket, since_started } => {
+                self.process = Some(Process::of(process));
+                let (socket, after_ns) = (Socket::of(*socket), nanos(*since_started));
+                self.listening = Some(Listening { socket, after_ns });
+            }
             What::NetnsDestroyed { by } => self.process = by.as_ref().map(Process::of),
             What::NetnsFreed { teardown } => {
                 if let Some(teardown) = teardown {
@@ -319,6 +343,12 @@ impl<'a> Process<'a> {
     }
 }
 
+impl Socket {
+    pub(super) fn of(socket: Listener) -> Self {
+        Self { port: socket.port, family: word::family(socket.family) }
+    }
+}
+
 impl Task {
     fn of(key: TaskKey) -> Self {
         Self { pid: key.pid, start_ns: known(key.start) }
@@ -343,6 +373,10 @@ pub(super) fn nanos(span: Duration) -> Text<u128> {
 /// A number for which 0 stands for "not given".
 fn known(number: u64) -> Option<Text<u64>> {
     (number != 0).then_some(Text(number))
+}
+
+fn is_none(port: &u16) -> bool {
+    *port == 0
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     SCHEMA,
-    event::{Container, Text, nanos},
+    event::{Container, Socket, Text, nanos},
 };
 use crate::{
     engine::{
@@ -33,6 +33,8 @@ pub(super) struct Start<'a> {
     #[serde(skip_serializing_if = "no")]
     gapped: bool,
     phases: Vec<Phase<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    listening: Vec<Listening<'a>>,
 }
 
 /// A start by itself, with the members of an event that tell whose it is.
@@ -77,6 +79,19 @@ struct Phase<'a> {
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
+}
+
+#[derive(Serialize)]
+struct Listening<'a> {
+    container: Container<'a>,
+    begin_ns: Text<u64>,
+    duration_ns: Text<u128>,
+    #[serde(flatten)]
+    socket: Socket,
+    #[serde(skip_serializing_if = "no")]
+    gapped: bool,
+    #[serde(skip_serializing_if = "no")]
+    suspended: bool,
 }
 
 #[derive(Serialize)]
@@ -166,6 +181,7 @@ impl<'a> Start<'a> {
             suspended: start.suspended,
             gapped: start.is_gapped(),
             phases: start.phases.iter().map(Phase::of).collect(),
+            listening: start.listening.iter().map(Listening::of).collect(),
         }
     }
 }
@@ -191,7 +207,6 @@ impl<'a> Line<'a> {
 
 impl<'a> Phase<'a> {
     fn of(phase: &'a phase::Phase) -> Self {
-        let container = |it: &'a ContainerRef| Container { id: it.id.as_str(), name: it.name.as_deref() };
         Self {
             name: Name::of(&phase.kind),
             container: phase.container.as_ref().map(container),
@@ -202,6 +217,23 @@ impl<'a> Phase<'a> {
             cause: Causes::of(&phase.cause),
         }
     }
+}
+
+impl<'a> Listening<'a> {
+    fn of(it: &'a phase::Listening) -> Self {
+        Self {
+            container: container(&it.container),
+            begin_ns: Text(it.begin.0),
+            duration_ns: nanos(it.took()),
+            socket: Socket::of(it.socket),
+            gapped: it.gapped,
+            suspended: it.suspended,
+        }
+    }
+}
+
+fn container(it: &ContainerRef) -> Container<'_> {
+    Container { id: it.id.as_str(), name: it.name.as_deref() }
 }
 
 impl<'a> Name<'a> {

@@ -8,10 +8,10 @@ use super::Jsonl;
 use crate::{
     engine::{
         change::{CgroupRef, Change, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason, What},
-        fact::{CpuUse, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
+        fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
         finding::{Finding, Key, Kind, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-        phase::{Cause, Kind as Part, Phase, Start},
+        phase::{Cause, Kind as Part, Listening, Phase, Start},
         time::Timestamp,
     },
     sink::{Label, Sink, word},
@@ -116,6 +116,17 @@ fn start() -> Start {
         begin: Timestamp(100),
         end: Timestamp(200),
         phases: (10..20).zip(kinds).map(|(tenth, kind)| phase(kind, tenth * 10)).collect(),
+        listening: vec![Listening {
+            container: ContainerRef {
+                id: ContainerId::parse("c0ffee").expect("an id"),
+                name: Some("main".to_owned()),
+            },
+            begin: Timestamp(200),
+            end: Timestamp(260),
+            socket: Listener { port: 8080, family: Family::Ipv4 },
+            gapped: true,
+            suspended: true,
+        }],
         complete: true,
         revised: true,
         rebuilt: true,
@@ -152,6 +163,11 @@ fn all() -> Vec<What> {
         What::SandboxReady { since_created: Duration::from_millis(812) },
         What::SandboxStopped { why: StopReason::PauseExited },
         What::ContainerStarted { process: process(8) },
+        What::ContainerListening {
+            process: process(8),
+            socket: Listener { port: 8080, family: Family::Ipv6 },
+            since_started: Duration::from_millis(1200),
+        },
         What::ContainerExited { process: process(8), end: end(), ran: Some(Duration::from_secs(3)) },
         What::PodFirstSeen,
         What::PodStarted(Box::new(start())),
@@ -280,6 +296,10 @@ fn the_documentation_has_every_phase_and_every_member_of_one() {
     let mut written = BTreeSet::new();
     phases.iter().for_each(|phase| members("", phase, &mut written));
     assert_eq!(written, documented_in(doc, "Members"));
+    let mut written = BTreeSet::new();
+    let listening = line["start"]["listening"].as_array().expect("listening");
+    listening.iter().for_each(|it| members("", it, &mut written));
+    assert_eq!(written, documented_in(doc, "Listening"));
     let words = phases.iter().map(|phase| phase["phase"].as_str().expect("a word").to_owned());
     assert_eq!(words.clone().collect::<Vec<_>>(), word::PHASES);
     assert_eq!(words.collect::<BTreeSet<_>>(), documented_in(doc, "Phases"));

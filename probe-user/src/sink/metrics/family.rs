@@ -163,6 +163,15 @@ pub const PHASE: Family = histogram(
 .of_workloads()
 .from("see docs/phases.md");
 
+pub const LISTENING: Family = histogram(
+    "sandprobe_container_listening_duration_seconds",
+    &[],
+    "From the start of a container's program to its first socket that listens (TCP and its like), of containers that have \
+     one within 10 min; restarts too.",
+)
+.of_workloads()
+.from("sched_process_exec to inet_sock_set_state");
+
 pub const CNI: Family = counter(
     "sandprobe_cni_operations_total",
     &["operation_type", "plugin", "result"],
@@ -334,7 +343,7 @@ pub const STARTED: Family =
 pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
-    ("Pod starts", &[&STARTS, &START, &PHASE]),
+    ("Pod starts", &[&STARTS, &START, &PHASE, &LISTENING]),
     ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL]),
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS]),
     ("Findings", &[&FINDINGS, &OPENED, &CONFIRMED]),

@@ -15,7 +15,7 @@ use crate::{
     engine::{
         boot::Recovery,
         change::{CgroupRef, Change, CniCall, Context, End, PodRef, Process, StopReason, What},
-        fact::{Loss, Mechanism, Origin, PodName, Signal},
+        fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Signal},
         finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
         phase::{self, Phase, Start},
@@ -100,6 +100,7 @@ fn start(revised: bool, listed: bool) -> What {
         begin: Timestamp(S),
         end: Timestamp(10 * S),
         phases: vec![phase(cni("a"), 1, 3), phase(phase::Kind::Between, 3, 4), phase(cni("b"), 4, 10)],
+        listening: Vec::new(),
         complete: true,
         revised,
         rebuilt: false,
@@ -136,6 +137,11 @@ fn each_change_is_counted_where_it_belongs() {
     let end = |code, signal, oom| End { code, signal, killer: None, oom };
     let exited =
         |end| What::ContainerExited { process: Process::default(), end, ran: Some(Duration::from_secs(1)) };
+    let listening = |since_started| What::ContainerListening {
+        process: Process::default(),
+        socket: Listener { port: 80, family: Family::Ipv4 },
+        since_started,
+    };
     for change in [
         of(None, S, finished("bridge", 0)),
         of(None, S, finished("bridge", 1)),
@@ -143,6 +149,7 @@ fn each_change_is_counted_where_it_belongs() {
         of(None, S, What::CniStarted { call: call("DEL", "bridge", Some("")) }),
         of(None, S, What::CniStarted { call: call("DEL", "bridge", None) }),
         of(None, S, What::CniStarted { call: call("DEL", "bridge", Some("/x")) }),
+        of(None, S, listening(Duration::from_millis(1500))),
         of(None, S, exited(end(0, None, false))),
         of(None, S, exited(end(137, Some(9), false))),
         of(None, S, exited(end(137, Some(9), true))),
@@ -188,6 +195,7 @@ fn each_change_is_counted_where_it_belongs() {
         ("sandprobe_pod_start_phase_duration_seconds_sum{phase=\"cni\"}", 8.0),
         ("sandprobe_pod_start_phase_duration_seconds_count{phase=\"cni\"}", 1.0),
         ("sandprobe_pod_start_phase_duration_seconds_sum{phase=\"between\"}", 1.0),
+        ("sandprobe_container_listening_duration_seconds_sum", 1.5),
         ("sandprobe_netns_teardown_duration_seconds_sum", 2.0),
         ("sandprobe_cgroup_teardown_duration_seconds_sum", 3.0),
         ("sandprobe_cgroup_teardown_duration_seconds_count", 1.0),
@@ -197,7 +205,7 @@ fn each_change_is_counted_where_it_belongs() {
         ("sandprobe_ip_leaks_total{reason=\"del_blind\"}", 1.0),
         ("sandprobe_ip_leaks_total{reason=\"del_missing\"}", 0.0),
         // All but the listed one and the starts.
-        ("sandprobe_event_latency_seconds_count", 21.0),
+        ("sandprobe_event_latency_seconds_count", 22.0),
         ("sandprobe_event_latency_seconds_bucket{le=\"10\"}", 21.0),
     ] {
         assert_eq!(found.get(sample), Some(&value), "{sample} of {found:#?}");

@@ -43,6 +43,7 @@ pub(super) struct Told {
     starts: Series<CounterVec>,
     start: Series<HistogramVec>,
     phase: Series<HistogramVec>,
+    listening: Series<HistogramVec>,
     cni: Series<CounterVec>,
     cni_time: Series<HistogramVec>,
     blind_del: Series<CounterVec>,
@@ -83,6 +84,7 @@ impl Told {
             starts: series!(STARTS),
             start: series!(START),
             phase: series!(PHASE),
+            listening: series!(LISTENING),
             cni: series!(CNI),
             cni_time: series!(CNI_TIME),
             blind_del: series!(BLIND_DEL),
@@ -140,6 +142,7 @@ impl Told {
         self.cgroup_teardown.at(&[], &[]);
         self.sandbox_ready.at(&[], nobody);
         self.start.at(&[], nobody);
+        self.listening.at(&[], nobody);
     }
 
     pub(super) fn tell(&mut self, change: &Change) {
@@ -177,6 +180,10 @@ impl Told {
             What::ContainerExited { end, .. } => {
                 let pod = self.pod(change);
                 self.exits.add(&[exit(end)], &pod, 1.0);
+            }
+            What::ContainerListening { since_started, .. } => {
+                let pod = self.pod(change);
+                self.listening.observe(&[], &pod, since_started.as_secs_f64());
             }
             What::PodStarted(start) => self.started(change, start),
             What::CniStarted { call } if counts(call) && call.command == "DEL" => {
@@ -328,7 +335,7 @@ impl Told {
         ] {
             counters.drop_pods(&gone, &stay);
         }
-        for histograms in [&mut self.sandbox_ready, &mut self.start, &mut self.phase] {
+        for histograms in [&mut self.sandbox_ready, &mut self.start, &mut self.phase, &mut self.listening] {
             histograms.drop_pods(&gone, &stay);
         }
     }

@@ -147,6 +147,7 @@ pub(super) fn class(tone: Tone) -> &'static str {
         Tone::Runtime => "ru",
         Tone::Cgroup => "cg",
         Tone::Init => "in",
+        Tone::Listening => "li",
         Tone::First => "p1",
         Tone::Second => "p2",
         Tone::Third => "p3",

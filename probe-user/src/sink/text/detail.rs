@@ -62,6 +62,10 @@ fn said(what: &What, context: &Context) -> String {
             format!("{} {}", sandbox(context), word::stop_reason(*why).replace('_', " "))
         }
         What::ContainerStarted { process } => format!("{} {}", container(context), named(process)),
+        What::ContainerListening { process, socket, since_started } => {
+            let (of, by) = (container(context), named(process));
+            format!("{of} {by} on {} after {}", phase::socket(*socket), span(*since_started))
+        }
         What::ContainerExited { process, end, ran } => {
             let text = format!("{} {} {}", container(context), named(process), ended(end));
             match ran {

@@ -89,6 +89,8 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
         net_device_name: like("net_device", "name"),
         net_device_ifindex: like("net_device", "ifindex"),
         net_device_net: like("net_device", "nd_net.net"),
+        sock_num: like("sock", "__sk_common.skc_num"),
+        sock_family: like("sock", "__sk_common.skc_family"),
     };
     if offsets.upid_size == ABSENT {
         missing.push("upid".to_owned());

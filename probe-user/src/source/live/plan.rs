@@ -98,6 +98,11 @@ pub const HOOKS: &[Hook] = &[
         Need::Nice,
         &[exact(Mechanism::RawTracepoint, &[program("cgroup_emptied", "cgroup_notify_populated")])],
     ),
+    only(
+        Signal::Listening,
+        Need::Nice,
+        &[exact(Mechanism::RawTracepoint, &[program("listen", "inet_sock_set_state")])],
+    ),
     Hook {
         signal: Signal::NetnsCreated,
         need: Need::Core,

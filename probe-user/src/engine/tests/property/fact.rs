@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use probe_common::event::class;
+use probe_common::{event::class, id::CgroupKey};
 use proptest::prelude::*;
 
 use crate::engine::{
     fact::{
-        Attached, CacheFound, CniCalled, ContainerFound, Exited, Fact, List, Loss, Mechanism, NameSource,
-        Origin, ProcessFound, Role, Signal, Signaled, Task,
+        Attached, CacheFound, CniCalled, ContainerFound, Exited, Fact, Family, List, Listened, Listener,
+        Loss, Mechanism, NameSource, Origin, ProcessFound, Role, Signal, Signaled, Task,
     },
     id::NetnsKey,
     tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
@@ -82,6 +82,10 @@ pub(super) fn happened() -> impl Strategy<Value = Fact> {
             Fact::CgroupEntered { cgroup, member: who.task().key, by: Task::default() }
         }),
         cgroups().prop_map(|cgroup| Fact::CgroupEmptied { cgroup }),
+        (who(), 0_u64..7, any::<u16>()).prop_map(|(who, number, port)| {
+            let socket = Listener { port, family: Family::Ipv6 };
+            Fact::Listened(Listened { task: who.task(), container: CgroupKey::new(0, number), socket })
+        }),
     ]
 }
 

@@ -55,6 +55,9 @@ fn line_of(change: &Change) -> String {
         What::SandboxReady { since_created } => format!("{} ms", since_created.as_millis()),
         What::SandboxStopped { why } => format!("{why:?}"),
         What::ContainerStarted { process } => process.comm.clone(),
+        What::ContainerListening { process, socket, since_started } => {
+            format!("{} {} {} ms", process.comm, socket.port, since_started.as_millis())
+        }
         What::ContainerExited { end, ran, .. } => {
             format!("{}{} {:?}", end.code, killer(end), ran.map(|ran| ran.as_millis()))
         }

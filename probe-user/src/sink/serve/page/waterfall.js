@@ -1,15 +1,16 @@
 // Phases as bars, like those of the pictures (`pods --html`).
 
 import { el, svg } from "./dom.js";
-import { causes, phaseTitle, short, span } from "./words.js";
+import { causes, phaseTitle, short, socket, span } from "./words.js";
 
 const CLASSES = { prepare: "pr", retry: "re", netns: "ns", cni: "cn", between: "be", pause: "pa", image: "im",
-  runtime: "ru", cgroup: "cg", init: "in" };
+  runtime: "ru", cgroup: "cg", init: "in", listening: "li" };
 const MEANINGS = { prepare: "the pod's cgroup is there, no sandbox yet", retry: "sandboxes that came to nothing",
   netns: "no plugin was called yet", cni: "a plugin's ADD, retries included", between: "between two plugins",
   pause: "the network is there, the sandbox's own program does not run",
   image: "nothing of the next container is there", runtime: "the container's runtime runs",
-  cgroup: "the container's cgroup is there, its program does not run", init: "an init container runs (inferred)" };
+  cgroup: "the container's cgroup is there, its program does not run", init: "an init container runs (inferred)",
+  listening: "the container's program runs, no socket of it listens; beyond the start" };
 /** So much of the scale has what took any time at all, or it would not be seen. */
 const LEAST = 500;
 const ROUND_MINUTES = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
@@ -40,7 +41,7 @@ export const bar = (kind, at, took, scale, isHatched = false) => {
 
 const phaseBar = (it, begin, scale) =>
   bar(CLASSES[it.phase] ?? "pr", Number(it.begin_ns) - begin, Number(it.duration_ns), scale,
-    Boolean(it.inferred || it.gapped));
+    Boolean(it.inferred || it.gapped || it.suspended));
 
 /** All phases in one line. */
 export const line = (start, scale) =>
@@ -49,18 +50,20 @@ export const line = (start, scale) =>
 /** A line each, with what is known of it. */
 export const fall = (start) => {
   const begin = Number(start.begin_ns);
-  const scale = roundUp(Number(start.total_ns));
+  const beyond = (start.listening ?? []).map((it) => ({ phase: "listening", ...it }));
+  const ends = beyond.map((it) => Number(it.begin_ns) - begin + Number(it.duration_ns));
+  const scale = roundUp(Math.max(Number(start.total_ns), ...ends));
   let lane = null;
-  const rows = start.phases.flatMap((it) => {
+  const rows = [...start.phases, ...beyond].flatMap((it) => {
     const of = it.container ? `container ${it.container.name ?? short(it.container.id)}` : "sandbox";
     const head = of === lane ? [] : [el("tr", { class: "lane" }, el("th", { colspan: 4, scope: "rowgroup" }, of))];
     lane = of;
-    const isMarked = [it.inferred && "inferred", it.gapped && "gapped"].filter(Boolean);
+    const isMarked = [it.inferred && "inferred", it.gapped && "gapped", it.suspended && "suspended"].filter(Boolean);
     return [...head, el("tr", null,
       el("th", { scope: "row" }, phaseTitle(it), isMarked.map((mark) => [" ", el("i", null, mark)])),
       el("td", null, `+${span(Number(it.begin_ns) - begin)}`), el("td", null, span(it.duration_ns)),
       el("td", null, svg("svg", { "aria-hidden": "true" }, phaseBar(it, begin, scale)),
-        causes(it).map((cause) => el("div", null, cause))))];
+        (it.phase === "listening" ? [socket(it)] : causes(it)).map((cause) => el("div", null, cause))))];
   });
   return el("div", { class: "wide" }, el("table", { class: "fall" },
     el("thead", null, el("tr", null, ["what", "at", "took", axis(scale)].map((it) => el("th", { scope: "col" }, it)))),

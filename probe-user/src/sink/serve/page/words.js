@@ -53,6 +53,9 @@ export const phaseName = ({ phase, plugin }) => (plugin ? `${phase} ${plugin}` :
 export const phaseTitle = (it) =>
   (it.container ? `${phaseName(it)} ${it.container.name ?? short(it.container.id)}` : phaseName(it));
 
+/** At what a socket listens. */
+export const socket = ({ port, family }) => `${port ? `port ${port}` : "a port of the kernel's choice"} (${family ?? "?"})`;
+
 const MARKS = [["complete", "not complete", false], ["revised", "revised", true], ["rebuilt", "rebuilt", true],
   ["listed", "listed", true], ["gapped", "gapped", true]];
 export const marks = (start) =>
@@ -102,7 +105,9 @@ const container = ({ container: it }) => (it?.name ? `${it.name} (${short(it.id)
 const start = (it) => {
   const most = slowest(it.phases);
   const less = marks(it);
+  const last = (it.listening ?? []).reduce((most, at) => (most && Number(most.duration_ns) > Number(at.duration_ns) ? most : at), null);
   return `in ${span(it.total_ns)}${most ? `, slowest ${phaseTitle(most)} ${span(most.duration_ns)}` : ""}`
+    + (last ? `, ${phaseTitle({ phase: "listening", ...last })} after ${span(last.duration_ns)}` : "")
     + (less.length ? ` (${less.join(", ")})` : "");
 };
 
@@ -123,6 +128,7 @@ const SAID = {
   "sandbox.ready": (it) => `${box(it)} after ${span(it.sandbox?.ready_after_ns ?? 0)}`,
   "sandbox.stopped": (it) => `${box(it)} ${(it.sandbox?.reason ?? "").replaceAll("_", " ")}`,
   "container.started": (it) => `${container(it)} ${named(it.process)}`,
+  "container.listening": (it) => `${container(it)} ${named(it.process)} on ${socket(it.listening ?? {})} after ${span(it.listening?.after_ns ?? 0)}`,
   "container.exited": (it) => `${container(it)} ${named(it.process)} ${ended(it.process ?? {})}${it.process?.ran_ns ? ` after ${span(it.process.ran_ns)}` : ""}`,
   "pod.first_seen": (it) => (it.pod?.uid ? `uid ${it.pod.uid}` : ""),
   "pod.started": (it) => (it.start ? start(it.start) : ""),

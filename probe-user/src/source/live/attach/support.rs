@@ -115,6 +115,9 @@ impl<'a> Support<'a> {
                 (of.net_device_net, "net_device.nd_net"),
                 (of.net_device_name, "net_device.name"),
             ],
+            Signal::Listening => {
+                &[(of.sock_num, "sock.__sk_common.skc_num"), (of.sock_family, "sock.__sk_common.skc_family")]
+            }
             _ => &[],
         };
         needed.iter().find(|(offset, _)| *offset == ABSENT).map(|(_, member)| *member)

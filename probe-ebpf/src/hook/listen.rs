@@ -1,0 +1,38 @@
+//! `inet_sock_set_state(sk, oldstate, newstate)`: a socket with TCP's states changes from one to another, for each
+//! connection some ten times. Only the change to listening is looked at, which `listen(2)` makes (`inet_csk_listen_start`):
+//! the current task is the one that called it.
+//!
+//! The kernel announces it before it takes the port, and takes it back should that fail, which after a `bind(2)` that
+//! did not fail needs another socket that listens in between.
+
+use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
+use probe_common::event::{self, kind};
+
+use crate::{
+    emit,
+    kernel::{sock::Sock, task::Task},
+};
+
+const TCP_LISTEN: i32 = 10;
+
+#[raw_tracepoint(tracepoint = "inet_sock_set_state")]
+pub(crate) fn listen(ctx: RawTracePointContext) -> i32 {
+    let state: i32 = ctx.arg(2);
+    if state != TCP_LISTEN {
+        return 0;
+    }
+    let container = Task::current().cgroup().container();
+    if !container.is_some() {
+        return 0;
+    }
+    let sock = Sock::at(ctx.arg(0));
+    let record = event::Listen {
+        header: emit::header::<event::Listen>(kind::LISTEN, 0),
+        container: container.id(),
+        port: sock.port(),
+        family: sock.family(),
+        _pad: [0; 5],
+    };
+    emit::fixed(emit::ring_for_container(container), kind::LISTEN, record);
+    0
+}

@@ -1,0 +1,28 @@
+//! Sockets that listen.
+
+use super::Task;
+use crate::engine::id::CgroupKey;
+
+/// A socket of a container began to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listened {
+    pub task: Task,
+    /// The container's own cgroup.
+    pub container: CgroupKey,
+    pub socket: Listener,
+}
+
+/// At what a socket listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Listener {
+    /// 0: it was bound to none, and the kernel chose one.
+    pub port: u16,
+    pub family: Family,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    Ipv4,
+    /// Most such sockets take IPv4 too.
+    Ipv6,
+}

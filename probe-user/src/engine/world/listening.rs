@@ -1,0 +1,45 @@
+//! When a container first listened: from then on it can be reached, which its program's beginning does not say.
+//!
+//! **Invariant:** of a container that was found running nothing is said: it may have listened before.
+
+use std::time::Duration;
+
+use crate::engine::{
+    change::What,
+    fact::{Listened, Listener, Role},
+    outbox::Wait,
+    time::Timestamp,
+    world::{Moment, World, container::State, process_of},
+};
+
+/// What first listens after so long does so for another reason than that it was started.
+pub const WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// The first time that a socket of a container listened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    pub at: Timestamp,
+    pub socket: Listener,
+}
+
+impl World {
+    pub(super) fn listened(&mut self, m: Moment, it: &Listened) {
+        let Some(id) = self.own_container(it.container) else { return };
+        let Some(row) = self.containers.get_mut(&id) else { return };
+        let State::Running { since, listed: false, .. } = row.state else { return };
+        let in_time = m.at >= since && m.at.since(since) <= WITHIN;
+        if row.listening.is_some() || row.role == Some(Role::Sandbox) || !in_time {
+            return;
+        }
+        let listening = Listening { at: m.at, socket: it.socket };
+        row.listening = Some(listening);
+        let wait = if row.role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
+        let what = What::ContainerListening {
+            process: process_of(&it.task),
+            socket: it.socket,
+            since_started: m.at.since(since),
+        };
+        self.tell(m, self.container_subject(&id), wait, what);
+        self.attempt_listened(&id, listening);
+    }
+}

@@ -1,0 +1,124 @@
+//! When containers first listen, as `sandprobe` tells it, held against what their programs say.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tests::{
+    clock, image,
+    kubelet::{Container, Kubelet, Pod},
+    machine,
+    node::Node,
+    program,
+    stream::{Stream, Told},
+};
+
+use crate::LIMIT;
+
+const PORT: u64 = 18_080;
+const PROXY_PORT: u64 = 15_001;
+/// So long the program waits before it listens, milliseconds.
+const AFTER_MS: u64 = 300;
+
+/// A container that listens at a port after so many milliseconds, and says around which time that was.
+fn listener(name: &str, port: u64, after_ms: u64) -> Result<Container> {
+    let program = program::path("witness")?;
+    let folder = program.parent().context("a program is in a folder")?;
+    let folder = folder.to_str().context("the path is no text")?.to_owned();
+    let command = ["/witness/witness".to_owned(), port.to_string(), after_ms.to_string()];
+    let mut container = Container::new(name, image::BUSYBOX, &command);
+    container.host_paths.push((folder, "/witness".to_owned()));
+    Ok(container)
+}
+
+/// When its program says that it began to listen: no sooner than, and no later than.
+fn witnessed(pod: &Pod, container: &str) -> Result<(u64, u64)> {
+    let log = Kubelet::log_directory(pod).join(format!("{container}/0.log"));
+    clock::poll("the container's words", machine::patience(), || {
+        let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+        let Some((_, said)) = text.lines().find_map(|line| line.split_once(" stdout F listening ")) else {
+            return Ok(None);
+        };
+        let (from, to) = said.split_once(' ').with_context(|| format!("it said {said:?}"))?;
+        Ok(Some((from.parse()?, to.parse()?)))
+    })
+}
+
+fn number(value: &Value) -> Result<u64> {
+    value.as_str().and_then(|text| text.parse().ok()).with_context(|| format!("no number: {value}"))
+}
+
+/// The events of this name of a container of a pod.
+fn events<'a>(told: &'a Told, pod: &Pod, name: &'a str, container: &str) -> Vec<&'a Value> {
+    let is_its = |event: &&Value| event["pod"]["uid"] == pod.uid && event["container"]["name"] == container;
+    told.named(name).filter(is_its).collect()
+}
+
+fn check(told: &Told, pod: &Pod, container: &str, port: u64, (from, to): (u64, u64)) -> Result<Duration> {
+    let [event] = events(told, pod, "container.listening", container)[..] else {
+        anyhow::bail!("it is not told of once that {container} listens");
+    };
+    let at = number(&event["boot_ns"])?;
+    ensure!((from..=to).contains(&at), "it listened from {from} to {to}: {event}");
+    ensure!(event["listening"]["port"] == port && event["listening"]["family"] == "ipv4", "{event}");
+    let [started] = events(told, pod, "container.started", container)[..] else {
+        anyhow::bail!("{container} did not start once");
+    };
+    let began = number(&started["boot_ns"])?;
+    ensure!(number(&event["listening"]["after_ns"])? == at - began, "{event}");
+
+    let mut starts = told.named("pod.started").filter(|event| event["pod"]["uid"] == pod.uid);
+    let start = &starts.next().context("the start is not told of")?["start"];
+    let all = start["listening"].as_array().with_context(|| format!("nobody listens: {start}"))?;
+    let its = all.iter().find(|it| it["container"]["name"] == container).context("it does not listen")?;
+    ensure!(number(&its["begin_ns"])? == began && number(&its["duration_ns"])? == at - began, "{its}");
+    let phases = start["phases"].as_array().context("phases")?;
+    let sum = phases.iter().map(|phase| number(&phase["duration_ns"])).sum::<Result<u64>>()?;
+    ensure!(sum == number(&start["total_ns"])?, "what is beyond the start is no part of it: {start}");
+    Ok(Duration::from_nanos(to - from))
+}
+
+#[test]
+fn containers_listen_when_their_programs_say_so() -> Result<()> {
+    let node = Node::start()?;
+    let mut kubelet = node.kubelet()?;
+    let mut stream = Stream::start(&["watch"])?;
+    let web = Pod::new("web-0", "6c1cb95b-0000-4000-8000-000000000001")
+        .with_init(Container::shell("init", "true"))
+        .with(listener("proxy", PROXY_PORT, 0)?)
+        .with(listener("main", PORT, AFTER_MS)?);
+    // On the node's network, in whose namespace the agent's own server listens too.
+    let host = Pod {
+        host_network: true,
+        ..Pod::new("host-0", "6c1cb95b-0000-4000-8000-000000000002").with(listener("main", PORT, AFTER_MS)?)
+    };
+    let silent = Pod::new("silent-0", "6c1cb95b-0000-4000-8000-000000000003")
+        .with(Container::shell("main", "sleep 600"));
+    let mut said = Vec::new();
+    for (pod, listeners) in
+        [(&web, &[("proxy", PROXY_PORT), ("main", PORT)][..]), (&host, &[("main", PORT)]), (&silent, &[])]
+    {
+        kubelet.start(pod, LIMIT)?;
+        for (container, port) in listeners {
+            said.push((pod, *container, *port, witnessed(pod, container)?));
+        }
+        // Its start is complete with its end.
+        kubelet.end(pod)?;
+        let is_its = |event: &Value| event["event"] == "pod.started" && event["pod"]["uid"] == pod.uid;
+        stream.until(&format!("the start of {}", pod.name), is_its)?;
+    }
+    let (told, _) = stream.end()?;
+    node.stop()?;
+    let lost = told.lost()?;
+    ensure!(lost == 0, "{lost} runs were skipped, so that not all may be told");
+    for (pod, container, port, truth) in said {
+        let around = check(&told, pod, container, port, truth);
+        let around = around.with_context(|| format!("of {container} of {}", pod.name))?;
+        #[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
+        {
+            println!("{} {container}: within the {around:?} around bind and listen", pod.name);
+        }
+    }
+    ensure!(told.named("container.listening").count() == 3, "others are said to listen");
+    Ok(())
+}
