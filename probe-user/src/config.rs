@@ -15,7 +15,10 @@ use std::{
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    engine::{Limits, boot::Rules},
+    engine::{
+        Limits,
+        boot::{Recovered, Rules},
+    },
     source::backfill::store::Declared,
 };
 
@@ -45,6 +48,9 @@ pub struct Config {
     /// Without another pod for so long, the last one was the last to come back after a restart.
     #[serde(deserialize_with = "span")]
     pub boot_quiet: Option<Duration>,
+    /// When a pod counts as back after a restart: `started` or `listening`.
+    #[serde(deserialize_with = "rule")]
+    pub boot_recovered: Option<Recovered>,
     /// Namespaces none of whose pods is a service pod.
     pub boot_system: Option<Vec<String>>,
     /// So many boots are kept.
@@ -156,6 +162,7 @@ impl Config {
         Rules {
             quiet: self.boot_quiet.unwrap_or(default.quiet),
             system: self.boot_system.clone().unwrap_or(default.system),
+            recovered: self.boot_recovered.unwrap_or(default.recovered),
         }
     }
 
@@ -210,11 +217,24 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
     duration(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
 }
 
+/// `started` or `listening`.
+pub fn recovered(text: &str) -> Result<Recovered, String> {
+    match text {
+        "started" => Ok(Recovered::Started),
+        "listening" => Ok(Recovered::Listening),
+        other => Err(format!("{other:?} is neither \"started\" nor \"listening\"")),
+    }
+}
+
+fn rule<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Recovered>, D::Error> {
+    recovered(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{Config, IpamStore, Listen, Rules, duration};
+    use super::{Config, IpamStore, Listen, Recovered, Rules, duration};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text.as_bytes()).map_err(|(at, why)| format!("{at}: {why}"))
@@ -224,7 +244,7 @@ mod tests {
     fn everything_has_a_default_and_a_key() {
         assert_eq!(parse(""), Ok(Config::default()));
         let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\nboot_quiet = '90s'\n\
-            boot_system = ['a']\nboot_keep = 3\n\
+            boot_recovered = 'listening'\nboot_system = ['a']\nboot_keep = 3\n\
             listen = '[::1]:9000'\nsocket = 'none'\ntls_cert = '/c'\ntls_key = '/k'\ntls_client_ca = '/a'\n\
             token_file = '/t'\ninsecure_listen = true\nmetric_labels = ['namespace']\n\
             [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
@@ -236,6 +256,7 @@ mod tests {
         assert_eq!(config.listen, Some(Listen::At(([0, 0, 0, 0, 0, 0, 0, 1], 9000).into())));
         assert_eq!(config.metric_labels, ["namespace"]);
         assert_eq!(config.boot().quiet, Duration::from_secs(90));
+        assert_eq!(config.boot().recovered, Recovered::Listening);
         assert_eq!((config.boot().system, config.boots()), (vec!["a".to_owned()], 3));
         assert_eq!((Config::default().boot(), Config::default().boots()), (Rules::default(), 50));
         assert_eq!(config.limits().leak_grace, Duration::from_secs(120));
@@ -250,6 +271,7 @@ mod tests {
             ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
             ("\nleak_grace = '2'", " line 2: \"2\" has no unit of time"),
+            ("boot_recovered = 'ready'", " line 1: \"ready\" is neither"),
             ("\nlisten = 'x:1'", " line 2: \"x:1\" is no ADDRESS:PORT"),
             ("[[ipam_store]]\nnetwork = 'x'", " line 1: missing field `dir`"),
             ("[[ipam_store]]\ndir = '/x'\nkind = 'y'", " line 3: unknown field `kind`"),

@@ -5,7 +5,8 @@ use std::{fs, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
-    clock, image,
+    clock,
+    image::{Image, WITNESS},
     kubelet::{Container, Kubelet, Pod},
     machine,
     node::Node,
@@ -21,14 +22,9 @@ const PROXY_PORT: u64 = 15_001;
 const AFTER_MS: u64 = 300;
 
 /// A container that listens at a port after so many milliseconds, and says around which time that was.
-fn listener(name: &str, port: u64, after_ms: u64) -> Result<Container> {
-    let program = program::path("witness")?;
-    let folder = program.parent().context("a program is in a folder")?;
-    let folder = folder.to_str().context("the path is no text")?.to_owned();
-    let command = ["/witness/witness".to_owned(), port.to_string(), after_ms.to_string()];
-    let mut container = Container::new(name, image::BUSYBOX, &command);
-    container.host_paths.push((folder, "/witness".to_owned()));
-    Ok(container)
+fn listener(name: &str, port: u64, after_ms: u64) -> Container {
+    let command = ["/bin/witness".to_owned(), port.to_string(), after_ms.to_string()];
+    Container::new(name, WITNESS, &command)
 }
 
 /// When its program says that it began to listen: no sooner than, and no later than.
@@ -81,16 +77,17 @@ fn check(told: &Told, pod: &Pod, container: &str, port: u64, (from, to): (u64, u
 #[test]
 fn containers_listen_when_their_programs_say_so() -> Result<()> {
     let node = Node::start()?;
+    Image::program(WITNESS, &program::path("witness")?)?.import(node.socket())?;
     let mut kubelet = node.kubelet()?;
     let mut stream = Stream::start(&["watch"])?;
     let web = Pod::new("web-0", "6c1cb95b-0000-4000-8000-000000000001")
         .with_init(Container::shell("init", "true"))
-        .with(listener("proxy", PROXY_PORT, 0)?)
-        .with(listener("main", PORT, AFTER_MS)?);
+        .with(listener("proxy", PROXY_PORT, 0))
+        .with(listener("main", PORT, AFTER_MS));
     // On the node's network, in whose namespace the agent's own server listens too.
     let host = Pod {
         host_network: true,
-        ..Pod::new("host-0", "6c1cb95b-0000-4000-8000-000000000002").with(listener("main", PORT, AFTER_MS)?)
+        ..Pod::new("host-0", "6c1cb95b-0000-4000-8000-000000000002").with(listener("main", PORT, AFTER_MS))
     };
     let silent = Pod::new("silent-0", "6c1cb95b-0000-4000-8000-000000000003")
         .with(Container::shell("main", "sleep 600"));

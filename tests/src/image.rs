@@ -22,6 +22,9 @@ pub const PAUSE: &str = "docker.io/local/pause:1";
 pub const BUSYBOX: &str = "docker.io/local/busybox:1";
 /// And what that is called in there.
 pub(crate) const PROGRAM: &str = "busybox";
+/// The image of a program that says when it began, and when it listens.
+pub const WITNESS: &str = "docker.io/local/witness:1";
+pub(crate) const WITNESS_PROGRAM: &str = "witness";
 
 /// An image of one layer.
 #[derive(Debug)]
@@ -67,6 +70,16 @@ impl Image {
             links: Vec::new(),
             command: vec![format!("/bin/{name}")],
         })
+    }
+
+    /// Has the containerd at this socket know it, for pods.
+    pub fn import(&self, socket: &Path) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let archive = folder.path().join("image.tar");
+        self.write(&archive)?;
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is no text");
+        let (socket, archive) = (text(socket)?, text(&archive)?);
+        command::run("ctr", &["--address", &socket, "--namespace", "k8s.io", "images", "import", &archive])
     }
 
     /// Writes the archive.

@@ -11,7 +11,8 @@ use super::say;
 use crate::sink::{filter::Filter, word};
 #[cfg(feature = "live")]
 use crate::{
-    config::{Config, IpamStore, duration},
+    config::{Config, IpamStore, duration, recovered},
+    engine::boot::Recovered,
     source::{backfill::store::Declared, host::HostRoot},
 };
 
@@ -105,6 +106,11 @@ pub(super) struct ConfigArgs {
     /// After a restart: without another pod for so long, the last one was the last to come back [default: 1m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     boot_quiet: Option<Duration>,
+
+    /// After a restart: a pod is back when its first container has "started", or when it is first "listening"
+    /// [default: started]
+    #[arg(long, value_name = "RULE", value_parser = recovered)]
+    boot_recovered: Option<Recovered>,
 }
 
 #[cfg(feature = "live")]
@@ -120,6 +126,7 @@ impl ConfigArgs {
         config.cni_slow = self.cni_slow.or(config.cni_slow);
         config.cni_queue = self.cni_queue.or(config.cni_queue);
         config.boot_quiet = self.boot_quiet.or(config.boot_quiet);
+        config.boot_recovered = self.boot_recovered.or(config.boot_recovered);
         let stores = config.stores()?;
         Ok((config, stores))
     }

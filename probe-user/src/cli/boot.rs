@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     engine::{
-        boot::{Recovery, study::Study},
+        boot::{Recovered, Recovery, study::Study},
         time::Timestamp,
     },
     sink::{
@@ -68,6 +68,13 @@ pub(super) struct Boot {
     config: ConfigArgs,
 }
 
+/// The rules that were asked for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    quiet: Option<Duration>,
+    recovered: Option<Recovered>,
+}
+
 /// One row.
 struct Row {
     node: String,
@@ -87,9 +94,12 @@ impl Row {
         jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.study }
     }
 
-    /// The same by another quiet time than the agent's.
-    fn by(self, quiet: Duration) -> Self {
-        Self::new(self.node, Recovery { quiet, ..self.recovery }, self.now)
+    /// The same by other rules than the agent's, where they are given.
+    fn by(self, rules: Asked) -> Self {
+        let Asked { quiet, recovered } = rules;
+        let (quiet, recovered) =
+            (quiet.unwrap_or(self.recovery.quiet), recovered.unwrap_or(self.recovery.recovered));
+        Self::new(self.node, Recovery { quiet, recovered, ..self.recovery }, self.now)
     }
 }
 
@@ -103,10 +113,8 @@ impl Boot {
     pub(super) fn run(&self, verbose: bool) -> anyhow::Result<Done> {
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
-        let rows: Vec<Row> = match self.quiet()? {
-            Some(quiet) => rows.into_iter().map(|row| row.by(quiet)).collect(),
-            None => rows,
-        };
+        let rules = self.rules()?;
+        let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
         let done = if is_whole { Done::Whole } else { Done::Part };
         if self.pictures.are_wanted() {
             self.pictures.draw(&chart(&rows))?;
@@ -120,16 +128,16 @@ impl Boot {
         Ok(done)
     }
 
-    /// The quiet time that was asked for, if one was.
     #[cfg(feature = "live")]
-    fn quiet(&self) -> anyhow::Result<Option<Duration>> {
-        Ok(self.config.load()?.0.boot_quiet)
+    fn rules(&self) -> anyhow::Result<Asked> {
+        let (config, _) = self.config.load()?;
+        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered })
     }
 
     #[cfg(not(feature = "live"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
-    fn quiet(&self) -> anyhow::Result<Option<Duration>> {
-        Ok(None)
+    fn rules(&self) -> anyhow::Result<Asked> {
+        Ok(Asked::default())
     }
 
     /// What the agent itself knows, if one answers and no directory was asked for instead.

@@ -20,6 +20,7 @@ use study::LONGEST_SHUTDOWN;
 use super::{
     id::{ContainerId, PodUid},
     time::Timestamp,
+    world::listening::WITHIN,
 };
 
 /// What can be told otherwise.
@@ -29,11 +30,24 @@ pub struct Rules {
     pub quiet: Duration,
     /// Namespaces whose pods serve the node or the cluster: none of them is a service pod.
     pub system: Vec<String>,
+    pub recovered: Recovered,
+}
+
+/// When a pod counts as back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Recovered {
+    /// The first of its own containers started.
+    #[default]
+    Started,
+    /// A socket of them listens. One that does not is back as with `Started`: at once, or, where it listened before the
+    /// restart, when it has not done so for [`WITHIN`].
+    Listening,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { quiet: Duration::from_secs(60), system: vec!["kube-system".to_owned()] }
+        let (quiet, recovered) = (Duration::from_secs(60), Recovered::default());
+        Self { quiet, system: vec!["kube-system".to_owned()], recovered }
     }
 }
 
@@ -110,6 +124,8 @@ pub struct Pod {
     pub name: Option<String>,
     pub uid: Option<PodUid>,
     pub kind: Kind,
+    /// A socket of it was seen to listen.
+    pub listens: bool,
 }
 
 /// A pod that runs again.
@@ -118,6 +134,8 @@ pub struct Back {
     pub pod: Pod,
     /// Its first container started that did not end well before another one's start (as init containers do).
     pub mark: Mark,
+    /// The first socket of that one, or of another that started after it, listened.
+    pub listened: Option<Timestamp>,
 }
 
 /// The network of one sandbox was asked for.
@@ -144,8 +162,11 @@ pub struct Order {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     pub boot: Option<BootRead>,
-    /// The rule in force, for whoever reads it later.
+    /// The rules in force, for whoever reads it later.
     pub quiet: Duration,
+    pub recovered: Recovered,
+    /// Sockets that listen were looked for.
+    pub hears: bool,
     /// When the agent began to look: what was before is known from files alone.
     pub watched_since: Option<Timestamp>,
     pub init: Option<Mark>,
@@ -269,6 +290,34 @@ pub struct Alive {
 }
 
 impl Recovery {
+    /// The pods that are back by the rule in force, each with the time that counts.
+    #[must_use]
+    pub fn back(&self, now: Timestamp) -> Vec<Back> {
+        self.pods.iter().filter_map(|it| Some(Back { mark: self.counts(it, now)?, ..it.clone() })).collect()
+    }
+
+    /// When the first of those that are still to listen counts by its start after all.
+    pub(super) fn patience(&self, now: Timestamp) -> Option<Timestamp> {
+        let awaited = self.pods.iter().filter(|it| self.counts(it, now).is_none());
+        awaited.map(|it| it.mark.at + WITHIN).min()
+    }
+
+    /// `None`: it started, and is still to listen.
+    fn counts(&self, it: &Back, now: Timestamp) -> Option<Mark> {
+        match (self.recovered, it.listened) {
+            (Recovered::Started, _) => Some(it.mark),
+            (Recovered::Listening, Some(at)) => Some(Mark { at, source: Source::Hook }),
+            (Recovered::Listening, None) => {
+                let mut before = self.expected().unwrap_or_default().iter();
+                let listened = before.any(|pod| pod.listens && pod.is(&it.pod));
+                // Of one that was found running it is not known.
+                let is_heard = self.hears && it.mark.source == Source::Hook;
+                let is_awaited = listened && is_heard && now < it.mark.at + WITHIN;
+                (!is_awaited).then_some(it.mark)
+            }
+        }
+    }
+
     /// The pods that were there before, if that was kept.
     #[must_use]
     pub fn expected(&self) -> Option<&[Pod]> {

@@ -36,10 +36,19 @@ mirror! {
         name: Option<String>,
         uid: Option<Text<PodUid>>,
         kind: Kind,
+        #[serde(default)]
+        listens: bool,
     }
 }
 
-mirror! { struct boot::Back { pod: Pod, mark: Mark } }
+mirror! { struct boot::Back { pod: Pod, mark: Mark, listened: Option<Time> } }
+
+mirror! { enum boot::Recovered { Started, Listening } }
+
+/// What there was before there was a choice.
+pub(super) fn started() -> Recovered {
+    Recovered::Started
+}
 
 mirror! {
     struct boot::Try { sandbox: Text<ContainerId>, began: Time, ended: Time, failed: Option<String> }
@@ -51,6 +60,10 @@ mirror! {
     struct boot::Recovery {
         boot: Option<BootRead>,
         quiet: Span,
+        #[serde(default = "started")]
+        recovered: Recovered,
+        #[serde(default)]
+        hears: bool,
         watched_since: Option<Time>,
         init: Option<Mark>,
         runtime: Option<Mark>,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     VERSION,
+    boot::{Recovered, started},
     id::{Span, Text},
     mirror::Mirror,
 };
@@ -54,12 +55,14 @@ struct Settled {
 struct Ruled {
     quiet_ns: Span,
     system: Vec<String>,
+    #[serde(default = "started")]
+    recovered: Recovered,
 }
 
 impl Ruled {
     fn of(rules: &Rules) -> Self {
-        let Rules { quiet, system } = rules;
-        Self { quiet_ns: Span::of(quiet), system: system.clone() }
+        let Rules { quiet, system, recovered } = rules;
+        Self { quiet_ns: Span::of(quiet), system: system.clone(), recovered: Recovered::of(recovered) }
     }
 
     fn usual() -> Self {
@@ -67,7 +70,7 @@ impl Ruled {
     }
 
     fn back(self) -> Rules {
-        Rules { quiet: self.quiet_ns.back(), system: self.system }
+        Rules { quiet: self.quiet_ns.back(), system: self.system, recovered: self.recovered.back() }
     }
 }
 

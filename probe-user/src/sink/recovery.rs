@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::wall::Rfc3339;
 use crate::engine::{
     boot::{
-        Back, BootRead, Kind, Mark, Pod, Recovery, Source,
+        Back, BootRead, Kind, Mark, Pod, Recovered, Recovery, Source,
+        average::Average,
         inexact::Inexact,
         study::{COLUMNS, Close, NoOrder, Study, Zero},
     },
@@ -46,6 +47,33 @@ pub fn milestones(study: &Study) -> Vec<Milestone<'_>> {
 pub fn wall(ns: i64) -> String {
     let text = Rfc3339(i128::from(ns)).to_string();
     text.get(..19).map_or_else(|| text.clone(), |seconds| seconds.replace('T', " "))
+}
+
+/// By which rule a pod is back.
+#[must_use]
+pub fn recovered(rule: Recovered) -> &'static str {
+    match rule {
+        Recovered::Started => "started",
+        Recovered::Listening => "listening",
+    }
+}
+
+/// Behind the name of a row of which not every time is of the usual kind.
+#[must_use]
+pub fn signs(study: &Study) -> &'static str {
+    match (&study.zero, study.recovered) {
+        (Zero::Order { .. }, Recovered::Started) => "",
+        (Zero::Kernel(_), Recovered::Started) => " *",
+        (Zero::Order { .. }, Recovered::Listening) => " +",
+        (Zero::Kernel(_), Recovered::Listening) => " *+",
+    }
+}
+
+/// What the mean is called, if it is one of several.
+#[must_use]
+pub fn mean_name(mean: &Average) -> String {
+    let sign = if mean.recovered == Recovered::Listening { " +" } else { "" };
+    format!("Avg of {}{sign}", mean.boots)
 }
 
 /// When the boot did, to the second.
@@ -236,6 +264,11 @@ pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
     let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
     lines.extend(network(study));
     lines.push(close(&study.close));
+    if study.recovered == Recovered::Listening {
+        let by_start = (!study.by_start.is_empty())
+            .then(|| format!("; by their start, since they do not: {}", names(&study.by_start)));
+        lines.push(format!("pods are back when they first listen{}", by_start.unwrap_or_default()));
+    }
     if study.is_late {
         let since = recovery.watched_since.unwrap_or_default();
         lines.push(format!(

@@ -139,8 +139,8 @@ fn mark(ms: u64) -> Mark {
 }
 
 fn back(namespace: &str, name: &str, kind: PodKind, mark: Mark) -> Back {
-    let pod = Pod { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), uid: None, kind };
-    Back { pod, mark }
+    let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+    Back { pod: Pod { namespace, name, uid: None, kind, listens: false }, mark, listened: None }
 }
 
 fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> Try {

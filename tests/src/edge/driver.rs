@@ -19,7 +19,7 @@ use crate::{
     machine,
 };
 
-const SOCKET: &str = "/run/containerd/containerd.sock";
+pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 /// Before the second try; each gap is twice the one before.
 const FIRST_GAP: Duration = Duration::from_secs(1);
 

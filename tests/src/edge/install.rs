@@ -9,10 +9,10 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::{MANIFESTS, PODS, SUBNET, SYSTEM, write};
+use super::{MANIFESTS, PODS, SUBNET, SYSTEM, driver::SOCKET, write};
 use crate::{
     command,
-    image::Image,
+    image::{Image, WITNESS},
     keyed::{Faults, Settings},
     kubelet::{Container, Pod},
     program,
@@ -23,7 +23,6 @@ const SERVICES: usize = 10;
 /// How long after its start the network's own pod has a subnet.
 const SUBNET_TAKES_MS: &str = "3000";
 
-const WITNESS: &str = "docker.io/local/witness:1";
 /// Of the network's plugin, which a runtime calls by this name.
 const PLUGIN: &str = "flannel";
 const LIBRARY: &str = "/usr/local/lib/edge";
@@ -125,7 +124,7 @@ pub fn install() -> Result<()> {
     command::run("systemctl", &["start", AGENT])?;
     command::run("systemctl", &["start", "edge.service"])?;
     command::run("start-containerd", &["systemd"])?;
-    import(WITNESS, &program::path("witness")?)?;
+    Image::program(WITNESS, &program::path("witness")?)?.import(Path::new(SOCKET))?;
     command::run("systemctl", &["start", "kubelet.service"])
 }
 
@@ -154,14 +153,6 @@ fn enable(unit: &str) -> Result<()> {
     let wants = Path::new(UNITS).join(WANTS);
     fs::create_dir_all(&wants).with_context(|| format!("make {}", wants.display()))?;
     symlink(Path::new(UNITS).join(unit), wants.join(unit)).with_context(|| format!("enable {unit}"))
-}
-
-fn import(reference: &'static str, program: &Path) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let archive = folder.path().join("image.tar");
-    Image::program(reference, program)?.write(&archive)?;
-    let archive = archive.to_str().context("the path of the archive is no text")?;
-    command::run("ctr", &["--namespace", "k8s.io", "images", "import", archive])
 }
 
 fn make_executable(path: &str) -> Result<()> {

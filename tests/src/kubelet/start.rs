@@ -11,6 +11,8 @@ use crate::{clock, image, machine};
 /// After a sandbox that came to nothing; twice as long each time, as the kubelet's back-off of a pod is.
 const GAP: Duration = Duration::from_millis(500);
 const ATTEMPTS: u32 = 4;
+/// What containers run.
+const PROGRAMS: [&str; 2] = [image::PROGRAM, image::WITNESS_PROGRAM];
 
 /// What a pod needed to run.
 #[derive(Clone, Debug)]
@@ -106,7 +108,7 @@ impl Kubelet {
 fn wait_runs(pid: i32) -> Result<()> {
     let exe = format!("/proc/{pid}/exe");
     clock::poll("a container's program", machine::patience(), || match fs::read_link(&exe) {
-        Ok(file) => Ok(file.ends_with(image::PROGRAM).then_some(())),
+        Ok(file) => Ok(PROGRAMS.iter().any(|name| file.ends_with(name)).then_some(())),
         // It has run, and has ended.
         Err(_) => Ok(Some(())),
     })

@@ -6,7 +6,7 @@ use super::Row;
 use crate::{
     cli::table::aligned,
     engine::boot::{
-        Source,
+        Recovered, Source,
         average::average,
         inexact::Inexact,
         study::{COLUMNS, Study, Zero},
@@ -32,19 +32,21 @@ const HEADINGS: [&str; CELLS] = [
     "WHOLE",
 ];
 const CAPTION: &str =
-    "ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s\n";
+    "ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s";
 
 pub(super) fn text(rows: &[Row], verbose: bool) -> String {
     let mut cells: Vec<[String; CELLS]> = rows.iter().map(cells).collect();
     let mean = average(rows.iter().map(|row| &row.study));
     if mean.boots > 1 {
-        let name = format!("Avg of {}", mean.boots);
+        let name = recovery::mean_name(&mean);
         cells.push(line(name, &mean.columns, &mean.differences, mean.whole, mean.inexact));
         let nothing = [None; COLUMNS];
         let inexact = Inexact { columns: mean.inexact.periods, ..Inexact::default() };
         cells.push(line("Diff".to_owned(), &mean.differences, &nothing, None, inexact));
     }
-    let mut text = CAPTION.to_owned() + &aligned(HEADINGS, &cells);
+    let listening = rows.iter().any(|row| row.study.recovered == Recovered::Listening);
+    let caption = if listening { "; + to when pods first listened" } else { "" };
+    let mut text = format!("{CAPTION}{caption}\n{}", aligned(HEADINGS, &cells));
     for row in rows {
         text += &format!("\n{}\n", escaped(&title(row)));
         for line in recovery::notes(&row.recovery, &row.study) {
@@ -60,13 +62,8 @@ pub(super) fn text(rows: &[Row], verbose: bool) -> String {
     text
 }
 
-fn is_from_order(study: &Study) -> bool {
-    matches!(study.zero, Zero::Order { .. })
-}
-
 fn cells(row: &Row) -> [String; CELLS] {
-    let star = if is_from_order(&row.study) { "" } else { " *" };
-    let name = recovery::began(&row.recovery) + star;
+    let name = recovery::began(&row.recovery) + recovery::signs(&row.study);
     let Study { columns, periods, whole, inexact, .. } = &row.study;
     let mut cells = line(name, columns, periods, *whole, *inexact);
     cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
@@ -131,15 +128,17 @@ mod tests {
     }
 
     fn pod(namespace: &str, name: &str, kind: Kind) -> Pod {
-        Pod { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), uid: None, kind }
+        let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+        Pod { namespace, name, uid: None, kind, listens: false }
     }
 
     /// A boot that was ordered 10 s before it began, with its columns as the study counts them.
     fn boot(id: &str, n: i64, columns: [u64; 4]) -> Row {
         let [kubelet, of_static, first, last] = columns.map(|ms| mark(ms - 10_000));
-        let service = |name: &str, mark| Back { pod: pod("default", name, Kind::Service), mark };
+        let service =
+            |name: &str, mark| Back { pod: pod("default", name, Kind::Service), mark, listened: None };
         let pods = vec![
-            Back { pod: pod("kube-system", "etcd-edge", Kind::Static), mark: of_static },
+            Back { pod: pod("kube-system", "etcd-edge", Kind::Static), mark: of_static, listened: None },
             service("nginx-1", first),
             service("nginx-2", last),
         ];

@@ -1,8 +1,10 @@
 //! Several boots as one: the mean of each column, and its difference to the column before, which is the mean period.
 //!
-//! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed.
+//! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed, nor are
+//! those of pods that are back by one rule and by another.
 
 use super::{
+    Recovered,
     inexact::Inexact,
     study::{COLUMNS, Study, Zero},
 };
@@ -12,6 +14,8 @@ use super::{
 pub struct Average {
     /// The boots that it is made of.
     pub boots: usize,
+    /// By which rule their pods are back.
+    pub recovered: Recovered,
     pub columns: [Option<i64>; COLUMNS],
     /// To the column before, the first to the zero: the periods. The last is the last column's less the one before.
     pub differences: [Option<i64>; COLUMNS],
@@ -20,10 +24,13 @@ pub struct Average {
     pub inexact: Inexact,
 }
 
-/// Over the boots whose order is known; if there is none, over all.
+/// Over the boots whose pods are back by the same rule as the last one's; of these over those whose order is known, if
+/// there are any.
 #[must_use]
 pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average {
     let is_from_order = |study: &&Study| matches!(study.zero, Zero::Order { .. });
+    let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
+    let studies = studies.filter(|study| study.recovered == recovered);
     let any = studies.clone().any(|study| is_from_order(&study));
     let rows: Vec<&Study> = studies.filter(|study| !any || is_from_order(study)).collect();
     let columns: [Option<i64>; COLUMNS] = std::array::from_fn(|n| {
@@ -31,6 +38,7 @@ pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average 
     });
     Average {
         boots: rows.len(),
+        recovered,
         columns,
         differences: differences(&columns),
         whole: columns[COLUMNS - 1],

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use super::{
-    Back, Kind, Mark, Ordered, Pod, Recovery, Source, WINDOW, average::differences, inexact::Inexact,
+    Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source, WINDOW, average::differences,
+    inexact::Inexact,
 };
 use crate::engine::time::Timestamp;
 
@@ -31,6 +32,10 @@ pub struct Study {
     pub first_service: Option<Back>,
     pub last_service: Option<Back>,
     pub close: Close,
+    /// The rule by which pods are back.
+    pub recovered: Recovered,
+    /// Of those that are back: by their start, since none of their sockets listens.
+    pub by_start: Vec<Pod>,
     /// Nanoseconds from the zero.
     pub columns: [Option<i64>; COLUMNS],
     /// Each column less the one before: periods 1 to 4.
@@ -92,8 +97,9 @@ impl Study {
     #[must_use]
     pub fn of(recovery: &Recovery, now: Timestamp) -> Self {
         let zero = zero(recovery);
-        let first_static = first(recovery, Kind::Static);
-        let services = Services::of(recovery, now);
+        let back = recovery.back(now);
+        let first_static = first(&back, Kind::Static);
+        let services = Services::of(recovery, &back, now);
         let first_service = services.back.first().map(|back| (*back).clone());
         let last_service = services.back.last().map(|back| (*back).clone());
         let (before, zero_by) = match &zero {
@@ -126,6 +132,8 @@ impl Study {
             first_service,
             last_service,
             close: services.close,
+            recovered: recovery.recovered,
+            by_start: by_start(recovery.recovered, &back),
             columns,
             periods: differences(&columns),
             whole: columns[COLUMNS - 1],
@@ -165,8 +173,13 @@ pub(super) fn ns(span: Duration) -> i64 {
     i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn first(recovery: &Recovery, kind: Kind) -> Option<Back> {
-    recovery.pods.iter().filter(|back| back.pod.kind == kind).min_by_key(|back| back.mark.at).cloned()
+fn first(back: &[Back], kind: Kind) -> Option<Back> {
+    back.iter().filter(|back| back.pod.kind == kind).min_by_key(|back| back.mark.at).cloned()
+}
+
+fn by_start(rule: Recovered, back: &[Back]) -> Vec<Pod> {
+    let back = back.iter().filter(|it| rule == Recovered::Listening && it.listened.is_none());
+    back.map(|it| it.pod.clone()).collect()
 }
 
 /// The service pods that are part of the recovery, in the order in which they came back.
@@ -176,9 +189,8 @@ struct Services<'a> {
 }
 
 impl<'a> Services<'a> {
-    fn of(recovery: &'a Recovery, now: Timestamp) -> Self {
-        let mut back: Vec<&Back> =
-            recovery.pods.iter().filter(|back| back.pod.kind == Kind::Service).collect();
+    fn of(recovery: &Recovery, back: &'a [Back], now: Timestamp) -> Self {
+        let mut back: Vec<&Back> = back.iter().filter(|back| back.pod.kind == Kind::Service).collect();
         back.sort_by_key(|back| back.mark.at);
         let expected = recovery
             .expected()

@@ -1,6 +1,8 @@
 //! Restarts of a node, from the order to the last pod, as an agent sees them that is there from the beginning, comes
 //! late, or whose node loses its power.
 
+mod listening;
+
 use std::time::Duration;
 
 use probe_common::event::class;
@@ -50,7 +52,7 @@ impl App {
 
     fn pod(&self) -> Pod {
         let PodName { namespace, name, uid } = self.name();
-        Pod { namespace, name, uid, kind: Kind::Service }
+        Pod { namespace, name, uid, kind: Kind::Service, listens: false }
     }
 
     /// The top process of its container `n`.

@@ -9,7 +9,7 @@ use probe_common::event::class;
 
 use crate::engine::{
     change::{Question, What},
-    fact::{Attached, List, Loss, Origin},
+    fact::{Attached, List, Loss, Origin, Signal},
     id::CgroupKey,
     outbox::{Subject, Wait},
     time::Timestamp,
@@ -167,6 +167,9 @@ impl World {
 
     pub(super) fn attach(&mut self, it: Attached) {
         let before = self.is_watching();
+        if it.signal == Signal::Listening {
+            self.listening_seen(it.mechanism.is_some());
+        }
         self.attached.insert(it.signal, it);
         if !before && self.is_watching() {
             self.watch_all();

@@ -60,9 +60,18 @@ impl World {
         }
     }
 
+    fn by_rules(&mut self) {
+        (self.recovery.quiet, self.recovery.recovered) = (self.rules.quiet, self.rules.recovered);
+    }
+
+    /// Whether sockets that listen are seen in this boot.
+    pub(super) fn listening_seen(&mut self, is_seen: bool) {
+        self.recovery.hears = is_seen;
+    }
+
     /// Something of it changed: it is looked at soon.
     fn noted(&mut self, at: Timestamp) {
-        self.recovery.quiet = self.rules.quiet;
+        self.by_rules();
         self.recovery.revision += 1;
         self.timers.hurry(timer::Name::Recovery, at + SETTLE);
     }
@@ -160,12 +169,13 @@ impl World {
 
     /// Whether nothing that happens now can be a part of it.
     fn is_recovered(&self, at: Timestamp) -> bool {
-        self.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited().is_empty()
+        self.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited(at).is_empty()
     }
 
     /// The pods that were there before and are not back.
-    fn awaited(&self) -> Vec<&Pod> {
-        let is_back = |pod: &Pod| self.recovery.pods.iter().any(|back| back.pod.is(pod));
+    fn awaited(&self, now: Timestamp) -> Vec<&Pod> {
+        let back = self.recovery.back(now);
+        let is_back = |pod: &Pod| back.iter().any(|back| back.pod.is(pod));
         self.recovery.expected().unwrap_or_default().iter().filter(|pod| !is_back(pod)).collect()
     }
 
@@ -176,15 +186,17 @@ impl World {
         for (back, first) in found {
             self.is_back(back, first);
         }
-        self.recovery.quiet = self.rules.quiet;
+        self.by_rules();
         let study = Study::of(&self.recovery, now);
         self.recovery.closed = study.is_closed();
         self.recovery.seen_until = now;
         if before != (self.recovery.pods.clone(), self.recovery.closed) {
             self.recovery.revision += 1;
         }
-        if let Some(last) = study.last_service.filter(|_| !self.recovery.closed) {
-            self.timers.hurry(timer::Name::Recovery, last.mark.at + self.rules.quiet);
+        let last = study.last_service.map(|last| last.mark.at + self.rules.quiet);
+        let next = last.into_iter().chain(self.recovery.patience(now)).min();
+        if let Some(next) = next.filter(|_| !self.recovery.closed) {
+            self.timers.hurry(timer::Name::Recovery, next);
         }
     }
 
@@ -201,19 +213,23 @@ impl World {
         let mut runs: Vec<(&Ran, Mark)> =
             attempt.containers.iter().filter_map(|ran| Some((ran, self.mark_of(ran)?))).collect();
         runs.sort_by_key(|(_, mark)| mark.at);
-        let mut runs = runs.into_iter();
-        let (mut ran, mut mark) = runs.next()?;
-        let first = mark.at;
-        for (next, started) in runs {
+        let mut own = runs.as_slice();
+        let first = own.first()?.1.at;
+        while let Some(((ran, _), rest)) = own.split_first()
+            && let Some((next, started)) = rest.first()
+        {
             let ended_well = ran.ended.is_some_and(|end| end.code == Some(0) && end.at <= started.at);
             let again = ran.name.is_some() && ran.name == next.name;
             if !ended_well || again {
                 break;
             }
-            (ran, mark) = (next, started);
+            own = rest;
         }
+        let mark = own.first()?.1;
+        let listened = own.iter().filter_map(|(ran, _)| ran.listening).map(|it| it.at).min();
         let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.rules);
-        Some((Back { pod: Pod { namespace, name, uid, kind }, mark }, first))
+        let pod = Pod { namespace, name, uid, kind, listens: listened.is_some() };
+        Some((Back { pod, mark, listened }, first))
     }
 
     /// When a container's program was executed. Of one that was found running by the date that its runtime left; else
@@ -249,9 +265,12 @@ impl World {
         // In the same life it may turn out that what had started first was an init container.
         let same = known.pod.uid == back.pod.uid;
         if back.mark.at < known.mark.at || same && first <= known.mark.at {
-            known.mark = back.mark;
+            // What has listened may turn out to have been an init container too.
+            (known.mark, known.listened) = (back.mark, back.listened);
         }
-        let Pod { namespace, name, uid, kind } = back.pod;
+        known.listened = known.listened.or(back.listened);
+        known.pod.listens = known.listened.is_some();
+        let Pod { namespace, name, uid, kind, listens: _ } = back.pod;
         known.pod.namespace = known.pod.namespace.take().or(namespace);
         known.pod.name = known.pod.name.take().or(name);
         known.pod.uid = known.pod.uid.take().or(uid);
@@ -274,8 +293,13 @@ impl World {
                 continue;
             }
             let kind = Pod::kind_of(row.namespace.as_deref(), row.uid.as_ref(), &self.rules);
-            let pod =
-                Pod { namespace: row.namespace.clone(), name: row.name.clone(), uid: row.uid.clone(), kind };
+            let (namespace, name, uid) = (row.namespace.clone(), row.name.clone(), row.uid.clone());
+            let mut pod = Pod { namespace, name, uid, kind, listens: false };
+            let mut containers = self.containers.values().filter(|it| it.pod == Some(row.id));
+            // Of one that an agent before this one saw the container is not known to listen any more.
+            let mut back = self.recovery.pods.iter();
+            pod.listens = containers.any(|it| it.listening.is_some())
+                || back.any(|it| it.pod.listens && it.pod.is(&pod));
             if pods.len() < PODS && !pods.iter().any(|known| known.is(&pod)) {
                 pods.push(pod);
             }

@@ -6,7 +6,7 @@ use super::{Bar, Chart, Row, Table, Tone};
 use crate::{
     engine::{
         boot::{
-            Kind, Pod, Recovery, Source, Try,
+            Kind, Pod, Recovered, Recovery, Source, Try,
             average::{Average, average},
             inexact::Inexact,
             study::{COLUMNS, Study, Zero},
@@ -52,8 +52,7 @@ pub fn chart(boots: &[Boot<'_>]) -> Chart {
 }
 
 fn name(boot: &Boot<'_>) -> String {
-    let star = if matches!(boot.study.zero, Zero::Order { .. }) { "" } else { " *" };
-    recovery::began(boot.recovery) + star
+    recovery::began(boot.recovery) + recovery::signs(boot.study)
 }
 
 fn table(boots: &[Boot<'_>]) -> Table {
@@ -63,11 +62,13 @@ fn table(boots: &[Boot<'_>]) -> Table {
         line(name(it), recovery::numbers(columns, periods, *whole, *inexact))
     };
     let mut rows: Vec<Vec<String>> = boots.iter().map(of).collect();
-    let Average { boots: counted, columns, differences, whole, inexact } =
-        average(boots.iter().map(|boot| boot.study));
-    if counted > 1 {
-        let mean = recovery::numbers(&columns, &differences, whole, inexact);
-        rows.push(line(format!("Avg of {counted}"), mean));
+    let mean = average(boots.iter().map(|boot| boot.study));
+    if mean.boots > 1 {
+        let Average { columns, differences, whole, inexact, .. } = mean;
+        rows.push(line(
+            recovery::mean_name(&mean),
+            recovery::numbers(&columns, &differences, whole, inexact),
+        ));
         let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
         let difference = recovery::numbers(&differences, &[None; COLUMNS], None, of_differences);
         rows.push(line("Diff".to_owned(), difference));
@@ -238,9 +239,10 @@ fn network(recovery: &Recovery, study: &Study, zero: Zeroed) -> Vec<Bar> {
 /// Those up to the last of the recovery, and who came later.
 fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>) {
     let mut all: Vec<_> = recovery.pods.iter().collect();
+    let is_told = |at: &Timestamp| study.recovered == Recovered::Listening && is_within(study, *at);
     all.sort_by_key(|back| (back.pod.kind, back.mark.at));
     let (drawn, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|back| is_within(study, back.mark.at));
-    let bars = drawn.into_iter().map(|back| {
+    let bars = drawn.into_iter().flat_map(|back| {
         let lane = match back.pod.kind {
             Kind::Static => "static pods",
             Kind::System => "system pods",
@@ -252,7 +254,11 @@ fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>
             Source::Hook => Vec::new(),
             other => vec![known(other)],
         };
-        Bar { notes, ..moment }
+        let listens = back.listened.filter(is_told).map(|at| {
+            let name = format!("{} listens", recovery::name(&back.pod));
+            bar(lane, name, Tone::Moment, zero.at(at), None)
+        });
+        [Bar { notes, ..moment }].into_iter().chain(listens)
     });
     (bars.collect(), later.into_iter().map(|back| back.pod.clone()).collect())
 }

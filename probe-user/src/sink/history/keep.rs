@@ -269,7 +269,8 @@ mod tests {
     }
 
     fn pod(name: &str) -> Pod {
-        Pod { namespace: Some("d".to_owned()), name: Some(name.to_owned()), uid: None, kind: Kind::Service }
+        let (namespace, name) = (Some("d".to_owned()), Some(name.to_owned()));
+        Pod { namespace, name, uid: None, kind: Kind::Service, listens: false }
     }
 
     fn finish(keeper: Keeper, recovery: &Recovery, standing: Vec<Pod>) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     engine::{
         boot::{
-            Back, Kind, Mark, Ordered, Pod, Recovery, Source,
+            Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source,
             average::{Average, average},
             inexact::Inexact,
             study::{COLUMNS, Close, NoOrder, Study, Zero},
@@ -56,6 +56,8 @@ struct Boot<'a> {
     whole_ns: Option<String>,
     /// The columns and periods that are not known by an event's own time.
     inexact: Vec<&'static str>,
+    /// By which rule pods are back: `started` or `listening`.
+    recovered: &'static str,
     /// `all`, `quiet` or `open`.
     close: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,11 +133,18 @@ struct PodLine {
     kind_by: &'static str,
     boot_ns: String,
     source: &'static str,
+    /// When it first listened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listening_boot_ns: Option<String>,
+    /// Which of the two counts; absent: it is not back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovered_by: Option<&'static str>,
 }
 
 #[derive(Serialize)]
 struct Mean {
     boots: usize,
+    recovered: &'static str,
     columns: Columns,
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,9 +176,11 @@ pub fn average_of(rows: &[Told<'_>]) -> impl Serialize + use<> {
 }
 
 fn mean(rows: &[Told<'_>]) -> Mean {
-    let Average { boots, columns, differences, whole, inexact } = average(rows.iter().map(|row| row.study));
+    let Average { boots, recovered, columns, differences, whole, inexact } =
+        average(rows.iter().map(|row| row.study));
     Mean {
         boots,
+        recovered: recovery::recovered(recovered),
         columns: Columns::of(columns),
         periods: Periods::of(differences),
         whole_ns: ns(whole),
@@ -229,6 +240,7 @@ fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
         periods: Periods::of(study.periods),
         whole_ns: ns(study.whole),
         inexact: names(study.inexact, &study.columns, &study.periods),
+        recovered: recovery::recovered(study.recovered),
         close,
         missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
         cni: Cni {
@@ -239,7 +251,7 @@ fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
         },
         late: study.is_late,
         milestones: milestones(study),
-        pods: row.recovery.pods.iter().map(pod).collect(),
+        pods: row.recovery.pods.iter().map(|back| pod(back, study)).collect(),
     }
 }
 
@@ -289,7 +301,12 @@ fn milestones(study: &Study) -> Vec<Milestone> {
         .collect()
 }
 
-fn pod(back: &Back) -> PodLine {
+fn pod(back: &Back, study: &Study) -> PodLine {
+    let by = match study.recovered {
+        Recovered::Listening if back.listened.is_some() => Some(Recovered::Listening),
+        Recovered::Listening if !study.by_start.contains(&back.pod) => None,
+        Recovered::Started | Recovered::Listening => Some(Recovered::Started),
+    };
     PodLine {
         pod: recovery::name(&back.pod),
         kind: match back.pod.kind {
@@ -300,6 +317,8 @@ fn pod(back: &Back) -> PodLine {
         kind_by: back.pod.kind_by(),
         boot_ns: back.mark.at.0.to_string(),
         source: source(back.mark.source),
+        listening_boot_ns: back.listened.map(|at| at.0.to_string()),
+        recovered_by: by.map(recovery::recovered),
     }
 }
 

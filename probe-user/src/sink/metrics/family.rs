@@ -258,9 +258,12 @@ pub const BOOT_CLOSED: Family = gauge(
     "Whether this boot's recovery is over: the last pod is back, or none came for long enough.",
 )
 .unit("0 or 1");
-pub const BOOT_INFO: Family =
-    gauge("sandprobe_node_boot_info", &["boot_id"], "Which boot this is; always 1.")
-        .from("/proc/sys/kernel/random/boot_id");
+pub const BOOT_INFO: Family = gauge(
+    "sandprobe_node_boot_info",
+    &["boot_id", "recovered"],
+    "Which boot this is, and by which rule its pods are back; always 1.",
+)
+.from("/proc/sys/kernel/random/boot_id");
 
 pub const BUILD: Family = gauge("sandprobe_build_info", &["version"], "Which sandprobe this is; always 1.");
 pub const READY: Family = gauge(

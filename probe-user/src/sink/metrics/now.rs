@@ -21,7 +21,7 @@ use crate::{
         view::PoolView,
         world::sandbox::State,
     },
-    sink::word,
+    sink::{recovery, word},
 };
 
 pub(super) struct Now {
@@ -154,7 +154,8 @@ impl Now {
         self.period.set(known(&set::PERIODS, periods));
         self.cni_lost.set_one(Some(study.cni.lost.as_secs_f64()));
         self.closed.set_one(Some(flag(study.is_closed())));
-        self.boot.set([(vec![label::name(&boot.boot_id)], 1.0)]);
+        let rule = recovery::recovered(study.recovered).to_owned();
+        self.boot.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);
     }
 
     pub(super) fn ready(&mut self, is_ready: bool) {

@@ -206,7 +206,7 @@ fn each_change_is_counted_where_it_belongs() {
         ("sandprobe_ip_leaks_total{reason=\"del_missing\"}", 0.0),
         // All but the listed one and the starts.
         ("sandprobe_event_latency_seconds_count", 22.0),
-        ("sandprobe_event_latency_seconds_bucket{le=\"10\"}", 21.0),
+        ("sandprobe_event_latency_seconds_bucket{le=\"10\"}", 22.0),
     ] {
         assert_eq!(found.get(sample), Some(&value), "{sample} of {found:#?}");
     }

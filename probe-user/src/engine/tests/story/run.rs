@@ -29,7 +29,11 @@ impl Story {
 
     /// Runs it as it happens, and on to a later time; gives what was told of findings, and the engine as it is then.
     pub(in crate::engine::tests) fn judge(&self, until: u64) -> (String, Engine) {
-        let mut engine = Engine::new(Settings::default());
+        self.judge_by(Settings::default(), until)
+    }
+
+    pub(in crate::engine::tests) fn judge_by(&self, settings: Settings, until: u64) -> (String, Engine) {
+        let mut engine = Engine::new(settings);
         let mut lines = Vec::new();
         for seen in &self.facts {
             // The agent tells of a suspend before it tells what the time is.

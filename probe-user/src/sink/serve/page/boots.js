@@ -17,7 +17,8 @@ const began = (boot) => {
   const at = Number(boot.boot_wall_ns ?? 0) / 1e6;
   return at ? new Date(at).toISOString().slice(0, 19).replace("T", " ") : boot.boot_id;
 };
-const name = (boot) => began(boot) + (boot.zero === "order" ? "" : " *");
+const signs = (it) => (it.zero === "kernel" ? "*" : "") + (it.recovered === "listening" ? "+" : "");
+const name = (boot) => `${began(boot)} ${signs(boot)}`.trimEnd();
 const line = (first, kernel, { columns, periods, whole_ns, inexact }) => {
   const mark = (name, text) => (inexact.includes(name) ? `~${text}` : text);
   return [first, kernel, ...COLUMNS.map((it) => mark(it, ms(columns[it]))),
@@ -65,13 +66,13 @@ export class Boots {
     const scale = ends.length ? roundUp(Math.max(1, ...ends)) : null;
     const rows = shown.map((it) => line(name(it), it.kernel, it));
     if (average.boots > 1) {
-      rows.push(line(`Avg of ${average.boots}`, "", average));
+      rows.push(line(`Avg of ${average.boots} ${signs(average)}`.trimEnd(), "", average));
       const columns = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));
       const inexact = COLUMNS.filter((_, n) => average.inexact.includes(PERIODS[n]));
       rows.push(line("Diff", "", { columns, periods: {}, inexact }));
     }
     this.body.replaceChildren(
-      el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start, ~ not exact), and the periods between in seconds."),
+      el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start, ~ not exact; + to when pods first listened), and the periods between in seconds."),
       table(HEADINGS, rows), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
         el("span", { class: "took" }, "took"), el("span", null, "lost")) : "",
       ...shown.toReversed().map((it) => this.#boot(it, scale, open)));
@@ -98,7 +99,10 @@ export class Boots {
         about([["kernel", boot.kernel], ["boot", boot.boot_id],
           ["order", boot.order ? `"${boot.order.by}", ${wall(new Date(Number(boot.order.wall_ns) / 1e6).toISOString())}` : NO_ORDER[boot.no_order]],
           ["network", network(boot)],
-          ["not back", boot.missing?.join(", ")]]),
+          ["not back", boot.missing?.join(", ")],
+          ["pods are back", boot.recovered === "listening" ? "when they first listen" : "when they start"],
+          ["by their start, since they do not listen", boot.recovered === "listening"
+            ? boot.pods.filter((it) => it.recovered_by === "started").map((it) => it.pod).join(", ") : ""]]),
         table(["milestone", "after boot", "known to", "from", "pod"], boot.milestones.map((it) =>
           [it.name.replaceAll("_", " "), span(it.boot_ns), Number(it.precision_ns) ? span(it.precision_ns) : "exact",
             it.source.replaceAll("_", " "), it.pod ?? ""]), { class: "texts" })));
