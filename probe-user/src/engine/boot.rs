@@ -72,6 +72,29 @@ pub struct Before {
     pub alive_wall_ns: Option<i64>,
     /// The pods that were there at the order, or at that last time. `None`: nothing was kept.
     pub pods: Option<Vec<Pod>>,
+    /// If there are known to be others in between: then this is not the boot before, but the last that is known.
+    pub unseen: Option<Unseen>,
+}
+
+/// Boots that no agent has kept anything of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// At least so many.
+    pub boots: u32,
+    /// When the last of them began, ns since the epoch.
+    pub last_wall_ns: i64,
+    /// What has kept a record of them.
+    pub source: Source,
+}
+
+/// The last boot that is known, for whoever looks for others since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// When it began, and its last sign of life, ns since the epoch.
+    pub began_wall_ns: i64,
+    pub alive_wall_ns: i64,
+    /// The ids of all that are known, this one's among them.
+    pub known: Vec<String>,
 }
 
 /// A restart was ordered.
@@ -265,7 +288,26 @@ impl Before {
             ordered,
             alive_wall_ns,
             pods: at_order.or(alive.map(|it| it.pods)),
+            unseen: None,
         }
+    }
+
+    /// There were others since: what ended the boot that is known did not lead to this one.
+    #[must_use]
+    pub fn followed_by(mut self, unseen: Option<Unseen>) -> Self {
+        self.unseen = unseen;
+        self.ordered.take_if(|it| unseen.is_some_and(|unseen| it.wall_ns < unseen.last_wall_ns));
+        self
+    }
+
+    /// With the order that somebody else has written down, if there is none that can have led to this boot.
+    #[must_use]
+    pub fn or_ordered(mut self, look: impl FnOnce() -> Option<Ordered>) -> Self {
+        if self.ordered.is_none() || self.has_outlived_order() {
+            let since = self.unseen.map_or(i64::MIN, |unseen| unseen.last_wall_ns);
+            self.ordered = look().filter(|it| it.wall_ns >= since).or(self.ordered);
+        }
+        self
     }
 
     /// The node was still alive so long after the order that it is not what ended it.

@@ -19,8 +19,11 @@ mirror! {
         ordered: Option<Ordered>,
         alive_wall_ns: Option<Text<i64>>,
         pods: Option<Vec<Pod>>,
+        unseen: Option<Unseen>,
     }
 }
+
+mirror! { struct boot::Unseen { boots: u32, last_wall_ns: Text<i64>, source: Source } }
 
 mirror! { struct boot::Ordered { wall_ns: Text<i64>, by: String, source: Source } }
 

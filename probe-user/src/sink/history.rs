@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    engine::boot::{Alive, Before},
+    engine::boot::{Alive, Before, Last},
     recording::history::{Heartbeat, History, read_heartbeat},
 };
 
@@ -74,6 +74,19 @@ impl Past {
             pods: beat.pods.clone(),
         });
         Before::of(last, alive)
+    }
+
+    /// The last boot of which there is a record, and what the ones are that need not be looked for.
+    #[must_use]
+    pub fn last(&self, boot_id: &str) -> Option<Last> {
+        let last = self.history.before(boot_id)?.recovery.boot.as_ref()?;
+        let beat = self.heartbeat.as_ref().map(|beat| beat.boot_id.clone());
+        let ids = self.history.records.iter().map(|record| record.boot_id().to_owned());
+        Some(Last {
+            began_wall_ns: last.boot_wall_ns,
+            alive_wall_ns: self.before(boot_id).alive_wall_ns.unwrap_or(last.boot_wall_ns),
+            known: ids.chain(beat).chain([boot_id.to_owned()]).collect(),
+        })
     }
 
     fn troubled(&mut self, path: &Path, error: &io::Error) {

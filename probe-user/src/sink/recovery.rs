@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::wall::Rfc3339;
 use crate::engine::{
     boot::{
-        Back, BootRead, Kind, Mark, Pod, Recovered, Recovery, Source,
+        Back, BootRead, Kind, Mark, Pod, Recovered, Recovery, Source, Unseen,
         average::Average,
         inexact::Inexact,
         study::{COLUMNS, Close, NoOrder, Study, Zero},
@@ -209,6 +209,29 @@ pub fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     }
 }
 
+/// What is known of boots between this one and the last that was seen.
+#[must_use]
+pub fn unseen(recovery: &Recovery) -> Option<String> {
+    let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
+    let (boots, were) =
+        if boots == 1 { ("1 boot".to_owned(), "was") } else { (format!("{boots} boots"), "were") };
+    Some(format!(
+        "at least {boots} between the last one that was seen and this one {were} not seen, by {}",
+        source(by)
+    ))
+}
+
+/// In the table, before the boot's own line.
+#[must_use]
+pub fn gap(recovery: &Recovery) -> Option<String> {
+    let unseen = recovery.boot.as_ref()?.before.unseen?;
+    Some(if unseen.boots == 1 {
+        "1 boot not seen".to_owned()
+    } else {
+        format!("{} boots not seen", unseen.boots)
+    })
+}
+
 /// Whether the last pod was the last.
 #[must_use]
 pub fn close(close: &Close) -> String {
@@ -262,6 +285,7 @@ pub fn network(study: &Study) -> Option<String> {
 #[must_use]
 pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
     let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
+    lines.extend(unseen(recovery));
     lines.extend(network(study));
     lines.push(close(&study.close));
     if study.recovered == Recovered::Listening {

@@ -3,6 +3,8 @@
 //! systemd-logind says in the journal when it begins to shut down, whoever asked it to. To wtmp, what shuts a node down writes a record (`RUN_LVL`, by `shutdown`) late, when services have ended: the order was at
 //! that time or before. Distributions that no longer keep wtmp, as its times end in 2038, have none.
 
+pub mod unseen;
+
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use super::{
@@ -153,7 +155,7 @@ mod tests {
         bytes
     }
 
-    fn file(layout: Layout, records: &[(i16, &str, i32)]) -> Vec<u8> {
+    pub(super) fn file(layout: Layout, records: &[(i16, &str, i32)]) -> Vec<u8> {
         records.iter().flat_map(|(kind, user, at)| record(layout, *kind, user, *at)).collect()
     }
 

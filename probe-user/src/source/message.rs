@@ -13,7 +13,7 @@ mod journal;
 mod tail;
 mod time;
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use super::host::{HostRoot, skipped::Skipped};
 use extract::Match;
@@ -95,6 +95,13 @@ pub fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) ->
     let mut not = Unreadable::default();
     journal::each(root, window, &mut not, &mut |at, text, _| tell(at, text));
     not
+}
+
+/// The boots that began to log to this machine's journal in that time: the id of each, in hex digits alone, and when it
+/// did, in microseconds since 1970.
+#[must_use]
+pub fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
+    journal::boots(root, window)
 }
 
 impl fmt::Display for Unreadable {

@@ -35,7 +35,8 @@ const CAPTION: &str =
     "ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s";
 
 pub(super) fn text(rows: &[Row], verbose: bool) -> String {
-    let mut cells: Vec<[String; CELLS]> = rows.iter().map(cells).collect();
+    let mut cells: Vec<[String; CELLS]> =
+        rows.iter().flat_map(|row| gap(row).into_iter().chain([cells(row)])).collect();
     let mean = average(rows.iter().map(|row| &row.study));
     if mean.boots > 1 {
         let name = recovery::mean_name(&mean);
@@ -60,6 +61,12 @@ pub(super) fn text(rows: &[Row], verbose: bool) -> String {
         }
     }
     text
+}
+
+/// What was between the row and the one above it.
+fn gap(row: &Row) -> Option<[String; CELLS]> {
+    let nothing = [None; COLUMNS];
+    Some(line(recovery::gap(&row.recovery)?, &nothing, &nothing, None, Inexact::default()))
 }
 
 fn cells(row: &Row) -> [String; CELLS] {
@@ -114,7 +121,7 @@ mod tests {
     use super::{Row, text};
     use crate::{
         engine::{
-            boot::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try},
+            boot::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try, Unseen},
             id::ContainerId,
             time::Timestamp,
         },
@@ -152,6 +159,7 @@ mod tests {
             }),
             alive_wall_ns: Some(wall - 7_000_000_000),
             pods: Some(pods.iter().map(|back| back.pod.clone()).collect()),
+            unseen: None,
         };
         let recovery = Recovery {
             boot: Some(BootRead {
@@ -252,6 +260,29 @@ Diff                             23500    9620        9608           794        
   last service pod   28.581 s    exact      a hook            default/nginx-2 (service, assumed)
 "
         );
+    }
+
+    #[test]
+    fn boots_that_nobody_saw_leave_a_gap() {
+        let mut rows = rows();
+        let boot = rows[2].recovery.boot.as_mut().expect("a boot");
+        let source = Source::Journal;
+        boot.before.unseen = Some(Unseen { boots: 2, last_wall_ns: WALL, source });
+        let told = text(&rows, false);
+        let lines: Vec<&str> = told.lines().collect();
+        let numbers: Vec<&str> = lines[4].split_whitespace().collect();
+        assert_eq!(numbers[..4], ["2", "boots", "not", "seen"], "{told}");
+        assert!(numbers.len() == 13 && numbers[4..].iter().all(|it| *it == "-"), "{told}");
+        assert!(lines[5].starts_with("2026-11-23"), "{told}");
+        let note =
+            "at least 2 boots between the last one that was seen and this one were not seen, by the journal";
+        assert!(lines.iter().any(|line| line.trim_start() == note), "{told}");
+        // They are in no mean.
+        assert!(told.contains("Avg of 2 "), "{told}");
+        let bytes = json::lines(&[rows[2].told()]).expect("JSON");
+        let line = bytes.split(|byte| *byte == b'\n').next().expect("a line");
+        let told: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+        assert_eq!(told["boot"]["unseen"], serde_json::json!({ "boots": 2, "source": "journal" }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a recovery means, by numbers alone.
 
 use super::{
-    Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source,
+    Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source, Unseen,
     average::{average, differences},
     inexact::Inexact,
     study::{NoOrder, Study, Zero},
@@ -65,6 +65,24 @@ fn a_mean_is_of_what_counts_from_the_same() {
     let mean = average([&cut].into_iter());
     assert_eq!((mean.boots, mean.columns[0]), (1, Some(1_000_000_000)));
     assert_eq!(average([].into_iter()).boots, 0);
+}
+
+/// What ended the last boot that was seen is no order of the one that came after others.
+#[test]
+fn an_order_from_before_a_boot_in_between_does_not_count() {
+    let ordered = |seconds: i64| {
+        Some(Ordered { wall_ns: WALL - seconds * SECOND, by: "reboot".to_owned(), source: Source::Journal })
+    };
+    let unseen = Some(Unseen { boots: 1, last_wall_ns: WALL - 100 * SECOND, source: Source::Journal });
+    let of = |known: i64, others, written: Option<i64>| {
+        let before = Before { boot_id: Some("a".to_owned()), ordered: ordered(known), ..Before::default() };
+        let before = before.followed_by(others).or_ordered(|| written.and_then(ordered));
+        (before.ordered.map(|it| (WALL - it.wall_ns) / SECOND), before.unseen)
+    };
+    assert_eq!(of(300, None, Some(9)), (Some(300), None));
+    assert_eq!(of(300, unseen, None), (None, unseen));
+    assert_eq!(of(300, unseen, Some(301)), (None, unseen));
+    assert_eq!(of(300, unseen, Some(9)), (Some(9), unseen));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub struct Hint {
     pub name: Option<String>,
     pub pod: Option<PodName>,
     pub netns_path: Option<String>,
+    /// When its program was executed, by a date that the runtime left.
+    pub started: Option<Timestamp>,
     pub source: NameSource,
 }
 
@@ -40,6 +42,7 @@ impl Hint {
             name: None,
             pod: None,
             netns_path: None,
+            started: None,
             source,
         }
     }
@@ -52,6 +55,7 @@ impl Hint {
         self.name = self.name.take().or(other.name);
         self.pod = self.pod.take().or(other.pod);
         self.netns_path = self.netns_path.take().or(other.netns_path);
+        self.started = self.started.or(other.started);
     }
 }
 

@@ -22,6 +22,7 @@ mirror! {
         name: Option<String>,
         pod: Option<PodName>,
         netns_path: Option<String>,
+        started: Option<Time>,
         source: NameSource,
     }
 }

@@ -61,7 +61,13 @@ fn table(boots: &[Boot<'_>]) -> Table {
         let Study { columns, periods, whole, inexact, .. } = it.study;
         line(name(it), recovery::numbers(columns, periods, *whole, *inexact))
     };
-    let mut rows: Vec<Vec<String>> = boots.iter().map(of).collect();
+    let nothing = [None; COLUMNS];
+    let gap = |it: &Boot<'_>| {
+        let name = recovery::gap(it.recovery)?;
+        Some(line(name, recovery::numbers(&nothing, &nothing, None, Inexact::default())))
+    };
+    let mut rows: Vec<Vec<String>> =
+        boots.iter().flat_map(|boot| gap(boot).into_iter().chain([of(boot)])).collect();
     let mean = average(boots.iter().map(|boot| boot.study));
     if mean.boots > 1 {
         let Average { columns, differences, whole, inexact, .. } = mean;
@@ -70,7 +76,7 @@ fn table(boots: &[Boot<'_>]) -> Table {
             recovery::numbers(&columns, &differences, whole, inexact),
         ));
         let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
-        let difference = recovery::numbers(&differences, &[None; COLUMNS], None, of_differences);
+        let difference = recovery::numbers(&differences, &nothing, None, of_differences);
         rows.push(line("Diff".to_owned(), difference));
     }
     Table {

@@ -50,6 +50,9 @@ struct Boot<'a> {
     order: Option<Order<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_heartbeat_wall_ns: Option<String>,
+    /// Boots between the last that was seen and this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unseen: Option<Unseen>,
     columns: Columns,
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +80,13 @@ struct Order<'a> {
     before_boot_ns: Option<String>,
     source: &'static str,
     precision_ns: String,
+}
+
+#[derive(Serialize)]
+struct Unseen {
+    /// At least.
+    boots: u32,
+    source: &'static str,
 }
 
 #[derive(Serialize)]
@@ -236,6 +246,9 @@ fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
         no_order,
         order,
         last_heartbeat_wall_ns: ns(boot.and_then(|boot| boot.before.alive_wall_ns)),
+        unseen: boot
+            .and_then(|boot| boot.before.unseen)
+            .map(|unseen| Unseen { boots: unseen.boots, source: source(unseen.source) }),
         columns: Columns::of(study.columns),
         periods: Periods::of(study.periods),
         whole_ns: ns(study.whole),

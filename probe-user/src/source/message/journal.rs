@@ -1,10 +1,11 @@
 //! The systemd journal's files: which to read, and what they say within the time.
 
+mod boots;
 mod data;
 mod entry;
 mod file;
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{Best, Message, Unreadable, Wanted, Window, extract};
 use crate::source::host::{Folder, HostRoot, Miss};
@@ -14,6 +15,13 @@ use file::Journal;
 const PLACES: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
 /// Files of one machine read at most: a window of minutes meets one or two.
 const FILES: usize = 8;
+
+/// And for what is in each of them but once.
+const ALL_FILES: usize = 128;
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// What is to be had of one file.
+type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), Miss>;
 
 /// Takes a message: when it was logged, what it is, and in which file it stands.
 type Tell<'a> = &'a mut dyn FnMut(u64, &str, &Path);
@@ -47,17 +55,45 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
             not.skipped.add(place, Miss::TooMany(crate::source::host::ENTRIES));
         }
         // Others beside these are other machines' (`remote`) or other services' (`ID.NAMESPACE`).
-        let is_machine = |name: &str| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         for machine in machines.iter().filter(|entry| entry.directory && is_machine(&entry.name)) {
             match folder.folder(&machine.name) {
-                Ok(folder) => files(&folder, window, not, tell),
+                Ok(folder) => files(&folder, window, FILES, not, &mut |journal, path| {
+                    journal.messages(window, |at, text| tell(at, text, path))
+                }),
                 Err(why) => not.skipped.add(folder.path().join(&machine.name), why),
             }
         }
     }
 }
 
-fn files(folder: &Folder, window: Window, not: &mut Unreadable, tell: Tell<'_>) {
+/// The boots of this machine that began to log within the window, and when each did. Containers may have journals here
+/// too, with ids of boots that they made up, in folders of their own.
+pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    let id = root.read(MACHINE_ID).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+    let Some(id) = id.ok().filter(|id| is_machine(id)) else { return found };
+    for place in PLACES {
+        let Ok(folder) = root.folder(Path::new(place).join(&id)) else { continue };
+        // What cannot be read tells of no boot.
+        let mut not = Unreadable::default();
+        files(&folder, window, ALL_FILES, &mut not, &mut |journal, _| {
+            for (boot, at) in journal.boots()? {
+                let first = found.entry(boot).or_insert(at);
+                *first = at.min(*first);
+            }
+            Ok(())
+        });
+    }
+    found.retain(|_, at| window.has(*at));
+    found
+}
+
+fn is_machine(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Those of the window, so many at most.
+fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, look: Look<'_>) {
     let entries = match folder.entries() {
         Ok(found) => found.entries,
         Err(why) => return not.skipped.add(folder.path(), why),
@@ -82,11 +118,11 @@ fn files(folder: &Folder, window: Window, not: &mut Unreadable, tell: Tell<'_>) 
             continue;
         }
         read += 1;
-        if read > FILES {
-            not.skipped.add(folder.path(), Miss::TooMany(FILES));
+        if read > limit {
+            not.skipped.add(folder.path(), Miss::TooMany(limit));
             break;
         }
-        if let Err(why) = journal.messages(window, |at, text| tell(at, text, &path)) {
+        if let Err(why) = look(&journal, &path) {
             not.skipped.add(path, why);
         }
     }

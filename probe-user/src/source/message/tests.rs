@@ -8,7 +8,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Match, Message, TEXT, Unreadable, Wanted, Window, each, extract, find};
+use super::{Match, Message, TEXT, Unreadable, Wanted, Window, boots, each, extract, find};
 use crate::source::host::{HostRoot, Miss};
 
 const CONTAINERD_1_6: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#;
@@ -237,6 +237,11 @@ proptest! {
         if let Ok(Message { text, .. }) = look(&root, wanted("9ffacbee")) {
             prop_assert!(text.len() <= TEXT && !text.contains(char::is_control));
         }
+        fs::create_dir(root.path().join("etc")).expect("a folder");
+        fs::write(root.path().join("etc/machine-id"), "5d1cb95b000040008000000000000001").expect("a file");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let ever = Window { from: 0, until: u64::MAX };
+        prop_assert!(boots(&host, ever).len() < 100);
     }
 
     #[test]

@@ -60,11 +60,8 @@ impl World {
             row.open = false;
         }
         let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
-        let hint = Hint { at: m.at, role: Some(role), sandbox, name, pod, ..Hint::new(id.clone(), source) };
-        self.hint(m, hint);
-        if let Some(row) = self.containers.get_mut(&id) {
-            row.dated = started.or(row.dated);
-        }
+        let role = Some(role);
+        self.hint(m, Hint { at: m.at, role, sandbox, name, pod, started, ..Hint::new(id, source) });
     }
 
     pub(in crate::engine::world) fn container_unknown(&mut self, id: &ContainerId) {
@@ -94,6 +91,7 @@ impl World {
         if let Some(row) = self.containers.get_mut(&hint.id) {
             row.pod = pod.or(row.pod);
             row.name = hint.name.clone().or_else(|| row.name.take());
+            row.dated = hint.started.or(row.dated);
             row.sandbox =
                 hint.sandbox.clone().filter(|sandbox| *sandbox != hint.id).or_else(|| row.sandbox.take());
         }

@@ -64,7 +64,9 @@ export class Boots {
     const shown = boots.filter((it) => `${name(it)} ${it.kernel} ${it.boot_id}`.toLowerCase().includes(this.#filter));
     const ends = shown.flatMap((it) => COLUMNS.map((column) => Number(it.columns[column] ?? 0)));
     const scale = ends.length ? roundUp(Math.max(1, ...ends)) : null;
-    const rows = shown.map((it) => line(name(it), it.kernel, it));
+    const nothing = { columns: {}, periods: {}, inexact: [] };
+    const gap = ({ unseen }) => (unseen ? [line(`${unseen.boots} boot${unseen.boots === 1 ? "" : "s"} not seen`, "", nothing)] : []);
+    const rows = shown.flatMap((it) => [...gap(it), line(name(it), it.kernel, it)]);
     if (average.boots > 1) {
       rows.push(line(`Avg of ${average.boots} ${signs(average)}`.trimEnd(), "", average));
       const columns = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));

@@ -22,6 +22,7 @@ const WINDOW: u64 = 8 << 20;
 const MESSAGE: &[u8] = b"MESSAGE=";
 /// journald asks the kernel who it was.
 const ROOT: &[u8] = b"_UID=0";
+const BOOT_ID: &[u8] = b"_BOOT_ID=";
 
 /// What of an entry matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,18 @@ pub(super) fn read(object: &Object, is_compact: bool) -> Result<Datum, Miss> {
         LZ4 => Ok(datum(&lz4(stored)?)),
         _ => Err(Miss::Malformed),
     }
+}
+
+/// The boot's id, of a value of that field; it is too short to be compressed.
+pub(super) fn boot_id(object: &Object, is_compact: bool) -> Result<String, Miss> {
+    if object.kind != DATA {
+        return Err(Miss::Malformed);
+    }
+    let head = if is_compact { COMPACT_HEAD } else { HEAD };
+    let stored = object.bytes.get(head..).ok_or(Miss::Malformed)?;
+    let id = stored.strip_prefix(BOOT_ID).filter(|_| object.flags & (XZ | LZ4 | ZSTD) == 0);
+    let id = id.filter(|id| id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit));
+    id.map(|id| String::from_utf8_lossy(id).into_owned()).ok_or(Miss::Malformed)
 }
 
 fn datum(field: &[u8]) -> Datum {

@@ -28,6 +28,11 @@ pub(super) fn read(
     Ok((time, Some(offsets(items, width).take(FIELDS).collect())))
 }
 
+/// The time alone.
+pub(super) fn time(object: &Object) -> Result<u64, Miss> {
+    long(&object.bytes, 24).filter(|_| object.kind == ENTRY).ok_or(Miss::Malformed)
+}
+
 /// The offsets that begin every so many bytes.
 pub(super) fn offsets(items: &[u8], width: usize) -> impl Iterator<Item = u64> {
     items.chunks_exact(width).map(|item| match item.first_chunk() {

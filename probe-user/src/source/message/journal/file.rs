@@ -42,6 +42,8 @@ pub(super) struct Journal {
     pub(super) is_compact: bool,
     header_size: u64,
     entries: u64,
+    /// Where the table of fields has its items.
+    pub(super) fields: u64,
     arrays: u64,
     head: u64,
     tail: u64,
@@ -70,6 +72,7 @@ impl Journal {
             is_compact: incompatible & COMPACT != 0,
             header_size: long(88)?,
             entries: long(152)?,
+            fields: long(120)?,
             arrays: long(176)?,
             head: long(184)?,
             tail: long(192)?,
@@ -167,7 +170,7 @@ impl Journal {
     }
 
     /// The object at an offset, if it has at most `limit` bytes.
-    fn object(&self, at: u64, limit: usize) -> Result<Object, Miss> {
+    pub(super) fn object(&self, at: u64, limit: usize) -> Result<Object, Miss> {
         let left = self.left.get().checked_sub(1).ok_or(Miss::TooMany(ENTRIES))?;
         self.left.set(left);
         if at < self.header_size || !at.is_multiple_of(8) {

@@ -1,0 +1,71 @@
+//! The boots that a journal file has entries of: the values of one field, which the file lists without its entries.
+//!
+//! A hash table leads to the fields, a field to its values (data objects, each to the next), and a value to the first
+//! entry that has it.
+
+use super::{
+    data, entry,
+    file::{Journal, Object, long},
+};
+use crate::source::host::Miss;
+
+const FIELD: u8 = 2;
+const FIELD_TABLE: u8 = 5;
+const NAME: &[u8] = b"_BOOT_ID";
+/// Bytes of an object's header, and before a field's name.
+const HEAD: u64 = 16;
+const FIELD_HEAD: usize = 40;
+/// Bytes of the table; journald's own has 16 KiB.
+const TABLE: usize = 1 << 20;
+/// Fields and boots looked at.
+const FIELDS: usize = 1 << 12;
+const BOOTS: usize = 1 << 12;
+
+impl Journal {
+    /// Each boot's id in hex digits, and when its first entry was written.
+    pub(super) fn boots(&self) -> Result<Vec<(String, u64)>, Miss> {
+        let mut found = Vec::new();
+        let mut at = self.boot_field()?.map_or(0, |field| long(&field.bytes, 32).unwrap_or_default());
+        while at != 0 && found.len() < BOOTS {
+            let value = self.small(at)?;
+            at = long(&value.bytes, 32).ok_or(Miss::Malformed)?;
+            let first = long(&value.bytes, 40).ok_or(Miss::Malformed)?;
+            let id = data::boot_id(&value, self.is_compact)?;
+            // One that no entry has.
+            if first != 0 {
+                found.push((id, entry::time(&self.small(first)?)?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn boot_field(&self) -> Result<Option<Object>, Miss> {
+        // The header leads to the items of the table, behind its own.
+        let Some(at) = self.fields.checked_sub(HEAD) else { return Ok(None) };
+        let table = self.object(at, TABLE)?;
+        if table.kind != FIELD_TABLE {
+            return Err(Miss::Malformed);
+        }
+        let items = table.bytes.get(16..).ok_or(Miss::Malformed)?;
+        let mut looked = 0;
+        for mut at in entry::offsets(items, 16) {
+            while at != 0 && looked < FIELDS {
+                looked += 1;
+                let field = self.small(at)?;
+                if field.kind != FIELD {
+                    return Err(Miss::Malformed);
+                }
+                if field.bytes.get(FIELD_HEAD..) == Some(NAME) {
+                    return Ok(Some(field));
+                }
+                at = long(&field.bytes, 24).ok_or(Miss::Malformed)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first entry of a boot, too, has few fields.
+    fn small(&self, at: u64) -> Result<Object, Miss> {
+        self.object(at, 64 << 10)
+    }
+}
