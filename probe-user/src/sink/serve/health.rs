@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::time::Timestamp,
-    sink::{doctor::Grade, wall::Rfc3339, word},
+    sink::{wall::Rfc3339, word},
 };
 
 /// Losses of the last minute are still felt.
@@ -33,7 +33,8 @@ pub(super) async fn readiness(house: &House) -> Result<Readiness, Unanswered> {
 
 fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
-    for signal in house.report.signals.iter().filter(|signal| signal.grade == Grade::Cannot) {
+    // Also one without which there is much to tell: what depends on it is not found.
+    for signal in house.report.signals.iter().filter(|signal| signal.mechanism.is_none()) {
         reasons.push(format!("{} is not seen: no hook for it is attached", signal.signal));
     }
     if !known.it.has_listed {

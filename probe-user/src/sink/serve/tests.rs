@@ -74,6 +74,11 @@ impl Answer {
 impl Bench {
     /// Must be called within a runtime.
     fn new() -> Self {
+        Self::seeing(Some("raw tracepoint"))
+    }
+
+    /// One whose only signal is seen so.
+    fn seeing(mechanism: Option<&'static str>) -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/recordings/demo.jsonl");
         let mut reader =
             Reader::open(BufReader::new(File::open(path).expect("the recording"))).expect("a recording");
@@ -104,8 +109,8 @@ impl Bench {
         }
         let row = Row {
             signal: "exec",
-            grade: Grade::Full,
-            mechanism: Some("raw tracepoint"),
+            grade: mechanism.map_or(Grade::Degraded, |_| Grade::Full),
+            mechanism,
             programs: vec!["exec"],
             note: String::new(),
             missed: Vec::new(),
@@ -460,6 +465,14 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["ready"], false);
         // It is alive all the same.
         assert_eq!(bench.get("/healthz").await.status, 200);
+    });
+}
+
+#[test]
+fn not_ready_is_who_does_not_see_a_signal() {
+    block_on(async {
+        let blind = Bench::seeing(None).get("/readyz").await;
+        assert_eq!((blind.status, &*blind.text()), (503, "exec is not seen: no hook for it is attached\n"));
     });
 }
 
