@@ -16,7 +16,7 @@ mod mounts;
 mod package;
 mod perfetto;
 mod program;
-mod promtool;
+mod prometheus;
 mod root;
 mod run;
 mod setup;

@@ -3,7 +3,7 @@
 //! Invariant: when everything is there it only looks, and that takes well under a second.
 
 use crate::package::{self, Need};
-use crate::{perfetto, promtool, vm, workspace};
+use crate::{perfetto, prometheus, vm, workspace};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +50,7 @@ pub(crate) enum Level {
     Build,
     /// Tests of pages: chromium, its driver, and Perfetto's viewer
     Browser,
-    /// Tests of metrics and alerts: promtool
+    /// Tests of metrics and alerts: promtool, and Prometheus to scrape the agent
     Prometheus,
     /// Tests and the demo with real pods on this machine: containerd, runc, CNI plugins
     Node,
@@ -73,7 +73,7 @@ pub(crate) fn ensure(level: Level) -> Result<()> {
     match level {
         Level::Build => Ok(()),
         Level::Browser => package::ensure(BROWSER).and_then(|()| perfetto::ensure()),
-        Level::Prometheus => promtool::ensure(),
+        Level::Prometheus => prometheus::ensure(),
         Level::Node => package::ensure(NODE),
         Level::Vm => package::ensure(NODE).and_then(|()| package::ensure(vm::NEEDS)),
     }

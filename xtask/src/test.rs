@@ -70,7 +70,9 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         let mut built = None;
         report.tier("this machine", |tier| {
             built = tier
-                .attempt("setup", || setup::ensure(Level::Node).and_then(|()| setup::ensure(Level::Browser)))
+                .attempt("setup", || {
+                    [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
+                })
                 .and_then(|()| tier.attempt("build", program::build))
                 .and_then(|()| tier.attempt("build tests", program::build_tests));
             if built.is_some() {

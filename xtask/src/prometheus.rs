@@ -1,0 +1,89 @@
+//! What Debian's package prometheus has: promtool, by which alerts and metrics are judged, and Prometheus itself, which
+//! scrapes the agent in a test. Installed, the package would start a server.
+
+use crate::package;
+use crate::{vm, workspace};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGE: &str = "prometheus";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Promtool,
+    /// For the VMs too: it needs nothing but a C library, no newer than theirs.
+    Prometheus,
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Promtool => "promtool",
+            Self::Prometheus => "prometheus",
+        }
+    }
+
+    /// As in the tests.
+    fn place(self) -> Result<PathBuf> {
+        match self {
+            Self::Promtool => Ok(workspace::target_dir().join("tools").join(self.name())),
+            Self::Prometheus => Ok(vm::bin()?.join(self.name())),
+        }
+    }
+
+    fn is_there(self) -> Result<bool> {
+        let installed = self == Self::Promtool && workspace::which(self.name()).is_some();
+        Ok(installed || self.place()?.is_file())
+    }
+}
+
+/// Both.
+pub(crate) fn ensure() -> Result<()> {
+    let mut missing = Vec::new();
+    for program in [Program::Promtool, Program::Prometheus] {
+        match workspace::which(program.name()) {
+            _ if program.is_there()? => {}
+            Some(own) => put(&own, &program.place()?)?,
+            None => missing.push(program),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        workspace::which("apt-get").is_some() && workspace::which("dpkg-deb").is_some(),
+        "prometheus and promtool are missing: install them from this system's package of Prometheus, without starting \
+         that, and run this again"
+    );
+    println!("setup: fetching {PACKAGE} with apt-get, for its programs alone");
+    let tools = workspace::target_dir().join("tools");
+    fs::create_dir_all(&tools).with_context(|| format!("cannot make {}", tools.display()))?;
+    let made = tempfile::Builder::new().prefix(PACKAGE).tempdir_in(&tools)?;
+    let download = || {
+        let mut apt = Command::new("apt-get");
+        apt.args(["-qq", "download", PACKAGE]).current_dir(made.path());
+        workspace::output(&mut apt).map(drop)
+    };
+    if download().is_err() {
+        // The lists may be old, or there may be none yet.
+        println!("setup: updating apt's lists first");
+        package::update()?;
+        download()?;
+    }
+    let files = fs::read_dir(made.path())?.filter_map(Result::ok).map(|entry| entry.path());
+    let package = { files }.find(|path| path.extension().is_some_and(|it| it == "deb"));
+    let package = package.context("apt-get left no package")?;
+    workspace::output(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(made.path()))?;
+    let programs = made.path().join("usr/bin");
+    missing.into_iter().try_for_each(|program| put(&programs.join(program.name()), &program.place()?))
+}
+
+/// It is there when it is there whole.
+fn put(program: &Path, place: &Path) -> Result<()> {
+    let part = place.with_extension("part");
+    fs::copy(program, &part)
+        .and_then(|_| fs::rename(&part, place))
+        .with_context(|| format!("cannot make {}", place.display()))
+}
