@@ -1,6 +1,7 @@
 //! Tests with real pods of a real containerd: this machine's private one, or a VM's. They need root:
 //! `cargo xtask test`.
 
+mod deployed;
 mod harness;
 mod life;
 mod listening;

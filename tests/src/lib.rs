@@ -2,6 +2,7 @@
 //!
 //! * [`guard`] makes and drops the kernel's own things: network namespaces, cgroups, addresses.
 //! * [`kubelet`] plays the kubelet on top of a runtime reached by [`cri`].
+//! * [`manifest`] makes of what is deployed a pod for it; [`prometheus`] is a real one, with the alerts that are deployed.
 //! * [`containerd`] starts a private runtime on this machine, with the images of [`image`], and leaves no trace;
 //!   [`node`] takes it, or a VM's own.
 //! * [`edge`] is a node that comes up by itself.
@@ -9,6 +10,7 @@
 //! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
 //! * [`ftrace`] has the kernel's own trace of what happens meanwhile.
 //! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one.
+//! * [`http`] asks a server, by [`tls`] where it serves so.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] is a real one, and [`site`] what it is served.
 //! * [`live`] attaches the hooks and gives what they tell; [`skipped`] knows what the kernel kept from them.
@@ -21,6 +23,7 @@ pub mod command;
 pub mod finding;
 pub mod golden;
 pub mod guard;
+pub mod http;
 pub mod keyed;
 pub mod machine;
 pub mod program;
@@ -53,8 +56,14 @@ pub mod interrupt;
 #[cfg(feature = "node")]
 pub mod kubelet;
 #[cfg(feature = "node")]
+pub mod manifest;
+#[cfg(feature = "node")]
 pub mod node;
+#[cfg(feature = "node")]
+pub mod prometheus;
 #[cfg(feature = "node")]
 pub mod story;
 #[cfg(feature = "node")]
 pub mod stream;
+#[cfg(feature = "node")]
+pub mod tls;

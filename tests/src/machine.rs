@@ -28,6 +28,17 @@ pub fn has_kprobes() -> bool {
     Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }
 
+/// Whether root may have `CAP_SYS_RESOURCE` here, and give it to others: containers that run machines are often without.
+pub fn has_sys_resource() -> Result<bool> {
+    /// `include/uapi/linux/capability.h`
+    const SYS_RESOURCE: u64 = 1 << 24;
+    let path = "/proc/self/status";
+    let status = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let bounds = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    let bounds = u64::from_str_radix(bounds.context("no CapBnd")?.trim(), 16)?;
+    Ok(bounds & SYS_RESOURCE != 0)
+}
+
 /// How many processes the kernel has killed for want of memory, in whatever cgroup, since the boot.
 pub fn oom_kills() -> Result<u64> {
     let path = "/proc/vmstat";

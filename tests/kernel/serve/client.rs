@@ -1,7 +1,7 @@
 //! An agent that serves, and simple clients of it.
 
 use std::{
-    io::{BufRead as _, BufReader, Read, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     process::{Child, Command, Stdio},
@@ -15,7 +15,7 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tests::{clock, machine};
+use tests::{clock, http, machine};
 
 use crate::agent::agent;
 
@@ -57,7 +57,7 @@ impl Agent {
 
     /// What it answers on its socket.
     pub(super) fn ask(&self, path: &str) -> Result<String> {
-        exchange(UnixStream::connect(self.place.path().join("agent.sock"))?, path)
+        http::get(UnixStream::connect(self.place.path().join("agent.sock"))?, path, &[])?.ok()
     }
 
     /// Ends it in order; streams end with it, and its socket is gone.
@@ -84,16 +84,7 @@ impl Drop for Agent {
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    exchange(stream, path)
-}
-
-fn exchange(mut stream: impl Read + std::io::Write, path: &str) -> Result<String> {
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
-    ensure!(head.split(' ').nth(1) == Some("200"), "{path}: {head}: {body}");
-    Ok(body.to_owned())
+    http::get(stream, path, &[])?.ok()
 }
 
 /// One who follows the events.

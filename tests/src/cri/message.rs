@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use prost::{Enumeration, Message};
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Empty {}
@@ -61,7 +62,7 @@ pub enum NamespaceMode {
     Target = 3,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
 pub struct NamespaceOption {
     #[prost(enumeration = "NamespaceMode", tag = "1")]
     pub network: i32,
@@ -223,12 +224,55 @@ pub struct LinuxContainerResources {
     pub memory_swap_limit_in_bytes: i64,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+pub struct Capability {
+    /// Without `CAP_`.
+    #[prost(string, repeated, tag = "1")]
+    pub add_capabilities: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub drop_capabilities: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum ProfileType {
+    RuntimeDefault = 0,
+    Unconfined = 1,
+    Localhost = 2,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+pub struct SecurityProfile {
+    #[prost(enumeration = "ProfileType", tag = "1")]
+    pub profile_type: i32,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+pub struct Int64Value {
+    #[prost(int64, tag = "1")]
+    pub value: i64,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
 pub struct LinuxContainerSecurityContext {
+    #[prost(message, optional, tag = "1")]
+    pub capabilities: Option<Capability>,
     #[prost(bool, tag = "2")]
     pub privileged: bool,
     #[prost(message, optional, tag = "3")]
     pub namespace_options: Option<NamespaceOption>,
+    #[prost(message, optional, tag = "5")]
+    pub run_as_user: Option<Int64Value>,
+    #[prost(bool, tag = "7")]
+    pub readonly_rootfs: bool,
+    #[prost(bool, tag = "11")]
+    pub no_new_privs: bool,
+    #[prost(message, optional, tag = "12")]
+    pub run_as_group: Option<Int64Value>,
+    #[prost(message, optional, tag = "15")]
+    pub seccomp: Option<SecurityProfile>,
+    #[prost(message, optional, tag = "16")]
+    pub apparmor: Option<SecurityProfile>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -239,8 +283,16 @@ pub struct LinuxContainerConfig {
     pub security_context: Option<LinuxContainerSecurityContext>,
 }
 
-/// The node's mounts that come and go are seen in the container where propagation is 1 (from the host).
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum MountPropagation {
+    Private = 0,
+    /// The node's mounts that come and go are seen in the container.
+    HostToContainer = 1,
+    Bidirectional = 2,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
 pub struct Mount {
     #[prost(string, tag = "1")]
     pub container_path: String,
@@ -248,7 +300,7 @@ pub struct Mount {
     pub host_path: String,
     #[prost(bool, tag = "3")]
     pub readonly: bool,
-    #[prost(int32, tag = "5")]
+    #[prost(enumeration = "MountPropagation", tag = "5")]
     pub propagation: i32,
 }
 

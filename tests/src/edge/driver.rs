@@ -109,7 +109,8 @@ impl Work {
         let attempt = *self.attempts.entry(pod.uid.clone()).and_modify(|it| *it += 1).or_default();
         self.kubelet.prepare(pod)?;
         // What the node is to lend the pod and has not yet.
-        for (path, _) in pod.containers.iter().flat_map(|container| &container.host_paths) {
+        for mount in pod.containers.iter().flat_map(|container| &container.mounts) {
+            let path = &mount.host_path;
             fs::create_dir_all(path).with_context(|| format!("make {path}"))?;
         }
         let kubelet = &mut self.kubelet;

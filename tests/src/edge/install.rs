@@ -141,12 +141,9 @@ fn witness(namespace: &str, name: &str, uid: &str, words: &[&str]) -> Pod {
 
 /// It gives the network its subnet.
 fn network_pod() -> Pod {
-    let mut pod = witness(SYSTEM, "flannel", &uid(100), &[SUBNET, SUBNET_TAKES_MS]);
-    pod.host_network = true;
-    for container in &mut pod.containers {
-        container.host_paths.push(("/run/flannel".to_owned(), "/run/flannel".to_owned()));
-    }
-    pod
+    let pod = witness(SYSTEM, "flannel", &uid(100), &[SUBNET, SUBNET_TAKES_MS]);
+    let containers = pod.containers.into_iter().map(|container| container.with_directory("/run/flannel"));
+    Pod { host_network: true, containers: containers.collect(), ..pod }
 }
 
 fn enable(unit: &str) -> Result<()> {

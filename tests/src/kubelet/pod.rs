@@ -9,8 +9,8 @@ use crate::{
     cri::message::{
         ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
         LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-        LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig,
-        PodSandboxMetadata,
+        LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode, NamespaceOption,
+        PodSandboxConfig, PodSandboxMetadata,
     },
     image,
 };
@@ -34,6 +34,8 @@ pub struct Pod {
     pub host_network: bool,
     /// Its containers see the node's processes.
     pub host_pid: bool,
+    /// Of the class `system-node-critical`: the kernel kills others before it.
+    pub is_critical: bool,
     /// A pod of the node's own manifest directory; its uid is then 32 hexadecimal digits without dashes.
     pub is_static: bool,
     /// One after the other, each to its end, before the others start.
@@ -49,8 +51,11 @@ pub struct Container {
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
     /// Directories of the node, and where they are in the container.
-    pub host_paths: Vec<(String, String)>,
-    pub privileged: bool,
+    pub mounts: Vec<Mount>,
+    /// What it may; its namespaces are the pod's.
+    pub security: LinuxContainerSecurityContext,
+    /// In thousandths of a CPU: its share where others want more than there is.
+    pub cpu_request: Option<i64>,
     /// In bytes; beyond it the kernel kills.
     pub memory_limit: Option<i64>,
     /// In thousandths of a CPU; beyond it the kernel throttles.
@@ -59,6 +64,9 @@ pub struct Container {
 
 /// Of a limit of the CPU, in microseconds: the kubelet's own figure.
 pub(super) const PERIOD: i64 = 100_000;
+
+/// Of who asked for none.
+const LEAST_SHARES: i64 = 2;
 
 impl Pod {
     /// A best-effort pod without containers in the namespace `default`.
@@ -70,6 +78,7 @@ impl Pod {
             qos: Qos::default(),
             host_network: false,
             host_pid: false,
+            is_critical: false,
             is_static: false,
             init_containers: Vec::new(),
             containers: Vec::new(),
@@ -112,7 +121,7 @@ impl Pod {
                 cgroup_parent: cgroup_parent.to_owned(),
                 security_context: Some(LinuxSandboxSecurityContext {
                     namespace_options: Some(self.namespaces()),
-                    privileged: self.containers.iter().any(|container| container.privileged),
+                    privileged: self.containers.iter().any(|container| container.security.privileged),
                 }),
             }),
         }
@@ -123,19 +132,13 @@ impl Pod {
         labels.insert("io.kubernetes.container.name".to_owned(), container.name.clone());
         let restarts = attempt.to_string();
         let variable = |(key, value): &(String, String)| KeyValue { key: key.clone(), value: value.clone() };
-        let mount = |(host, inside): &(String, String)| Mount {
-            container_path: inside.clone(),
-            host_path: host.clone(),
-            readonly: false,
-            propagation: 1,
-        };
         ContainerConfig {
             metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
             image: Some(ImageSpec { image: container.image.clone() }),
             command: container.command.clone(),
             args: container.arguments.clone(),
             envs: container.environment.iter().map(variable).collect(),
-            mounts: container.host_paths.iter().map(mount).collect(),
+            mounts: container.mounts.clone(),
             labels,
             annotations: map([("io.kubernetes.container.restartCount", restarts.as_str())]),
             log_path: format!("{}/{attempt}.log", container.name),
@@ -143,14 +146,14 @@ impl Pod {
                 resources: Some(LinuxContainerResources {
                     cpu_period: container.cpu_limit.map_or(0, |_| PERIOD),
                     cpu_quota: container.cpu_limit.map_or(0, quota),
-                    cpu_shares: 2,
+                    cpu_shares: container.cpu_request.map_or(LEAST_SHARES, shares),
                     memory_limit_in_bytes: container.memory_limit.unwrap_or(0),
                     oom_score_adj: self.oom_score_adj(),
                     memory_swap_limit_in_bytes: 0,
                 }),
                 security_context: Some(LinuxContainerSecurityContext {
-                    privileged: container.privileged,
                     namespace_options: Some(self.namespaces()),
+                    ..container.security.clone()
                 }),
             }),
         }
@@ -172,10 +175,10 @@ impl Pod {
 
     /// The kubelet's own figures; a burstable pod's lies between the two others.
     fn oom_score_adj(&self) -> i64 {
-        match self.qos {
-            Qos::Guaranteed => -997,
-            Qos::Burstable => 999,
-            Qos::BestEffort => 1000,
+        match (self.is_critical, self.qos) {
+            (true, _) | (false, Qos::Guaranteed) => -997,
+            (false, Qos::Burstable) => 999,
+            (false, Qos::BestEffort) => 1000,
         }
     }
 }
@@ -189,8 +192,9 @@ impl Container {
             command: command.to_owned(),
             arguments: Vec::new(),
             environment: Vec::new(),
-            host_paths: Vec::new(),
-            privileged: false,
+            mounts: Vec::new(),
+            security: LinuxContainerSecurityContext::default(),
+            cpu_request: None,
             memory_limit: None,
             cpu_limit: None,
         }
@@ -202,12 +206,29 @@ impl Container {
         Self::new(name, image::BUSYBOX, &shell)
     }
 
+    /// One that has this directory of the node where the node has it, and what is mounted there later.
+    #[must_use]
+    pub fn with_directory(mut self, path: &str) -> Self {
+        self.mounts.push(Mount {
+            container_path: path.to_owned(),
+            host_path: path.to_owned(),
+            readonly: false,
+            propagation: MountPropagation::HostToContainer.into(),
+        });
+        self
+    }
+
     /// A container that wants more memory than it may have.
     pub fn eater(name: &str) -> Self {
         // Room enough for runc's init, which is the first to run in there and brings a copy of its program.
         const LITTLE: i64 = 32 << 20;
         Self { memory_limit: Some(LITTLE), ..Self::shell(name, "tail /dev/zero") }
     }
+}
+
+/// The kubelet's own figure.
+fn shares(request: i64) -> i64 {
+    (request * 1024 / 1000).max(LEAST_SHARES)
 }
 
 fn quota(limit: i64) -> i64 {

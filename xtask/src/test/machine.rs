@@ -59,9 +59,12 @@ const KERNEL: &[&str] = &["kernel"];
 /// times as much.
 const PODS: &[&str] = &[
     "kernel",
-    "pod --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: --skip unit:: \
-     --skip page::",
+    "pod --skip deployed:: --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: \
+     --skip unit:: --skip page::",
 ];
+/// The agent as it is deployed: where the least is as it is today, and where all is.
+const DEPLOYED: &[&str] = &["pod deployed::"];
+const DEPLOYED_ON: [Machine; 2] = [PAIRS[0], PAIRS[2]];
 /// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
@@ -193,6 +196,9 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
         Pods::Matrix => (PODS, true),
     };
     let mut runs = vec![saved(first)];
+    if DEPLOYED_ON.contains(&machine) {
+        runs.push(Run { name: ": deployed", ..saved(DEPLOYED) });
+    }
     if verdicts {
         runs.push(Run { name: ": verdicts", ..saved(VERDICTS) });
     }

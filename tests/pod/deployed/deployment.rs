@@ -1,0 +1,243 @@
+//! One node's part of the DaemonSet: what the kubelet does for it, and what is around it.
+
+use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt as _, path::Path};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::{
+    clock, command, http,
+    kubelet::{Kubelet, Pod, Started},
+    machine,
+    manifest::{self, Agent, Cluster, Probe},
+    node::Node,
+    program, tls,
+};
+
+/// What the downward API says.
+pub(super) const NODE: &str = "node-1";
+/// As docs/install.md has it made; the certificate is for nothing else, and lasts a hundred years.
+const CERTIFICATE: &str = include_str!("../../data/deployed/tls.crt");
+const KEY: &str = include_str!("../../data/deployed/tls.key");
+const TOKEN: &str = "2f1b7f0e5c6d4a3b8e9f00112233445566778899";
+/// The archive of the build, as `cargo xtask test` leaves it beside the programs.
+const IMAGE: &str = "sandprobe-image.tar";
+
+/// How it is not as the manifest has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wish {
+    /// Behind the others (the chart's `extraArgs`).
+    pub(super) arguments: Vec<String>,
+    /// More than the others.
+    pub(super) capabilities: &'static [&'static str],
+    pub(super) without_capability: Option<&'static str>,
+    /// By its place in the container.
+    pub(super) without_mount: Option<&'static str>,
+}
+
+/// A pod that runs. Dropped, it is removed: another may not have its name as long as it is there.
+pub(super) struct Deployment {
+    kubelet: Kubelet,
+    agent: Agent,
+    started: Started,
+    cluster: Cluster,
+    is_over: bool,
+    _secret: TempDir,
+    _own: Option<TempDir>,
+}
+
+impl Deployment {
+    /// Until the startup probe has succeeded.
+    pub(super) fn start(node: &Node, wish: Wish) -> Result<Self> {
+        let mut deployment = Self::create(node, wish)?;
+        let startup = deployment.agent.startup.clone();
+        let outcome = startup.wait(startup.patience, || deployment.ensure_alive());
+        outcome.map_err(|error| error.context(deployment.log().unwrap_or_default()))?;
+        Ok(deployment)
+    }
+
+    /// One that is expected to end by itself: its exit code, and what it said.
+    pub(super) fn fail(node: &Node, wish: Wish) -> Result<(i32, String)> {
+        let mut deployment = Self::create(node, wish)?;
+        let exit = deployment.kubelet.wait_exit(&deployment.started.id, machine::patience())?;
+        let said = deployment.log()?;
+        deployment.remove()?;
+        Ok((exit.code, said))
+    }
+
+    fn create(node: &Node, wish: Wish) -> Result<Self> {
+        share_mounts(node)?;
+        import(node)?;
+        let secret = secret()?;
+        let own = if node.is_private() { Some(tempfile::tempdir()?) } else { None };
+        let own_place = own.as_ref().map(|own| own.path().to_owned());
+        let cluster = Cluster { node: NODE.to_owned(), secret: secret.path().to_owned(), own: own_place };
+        let mut agent = manifest::agent(&cluster)?;
+        apply(&mut agent.pod, wish)?;
+        let mut kubelet = node.kubelet()?;
+        let pod = &agent.pod;
+        kubelet.prepare(pod)?;
+        let sandbox = kubelet.run_sandbox(pod, 0)?;
+        let container = pod.containers.first().context("the agent")?;
+        let started = kubelet.run_container(pod, &sandbox, container, 0)?;
+        Ok(Self { kubelet, agent, started, cluster, is_over: false, _secret: secret, _own: own })
+    }
+
+    pub(super) fn wait_ready(&mut self) -> Result<()> {
+        let readiness = self.agent.readiness.clone();
+        let outcome = readiness.wait(machine::patience(), || self.ensure_alive());
+        outcome.map_err(|error| {
+            let reasons = readiness.ask().map_or_else(|error| error.to_string(), |answer| answer.body);
+            error.context(reasons)
+        })
+    }
+
+    pub(super) fn readiness(&self) -> &Probe {
+        &self.agent.readiness
+    }
+
+    pub(super) fn liveness(&self) -> &Probe {
+        &self.agent.liveness
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.agent.readiness.address
+    }
+
+    /// How Prometheus is told of it.
+    pub(super) fn scrape(&self) -> Result<Value> {
+        manifest::scrape(&self.cluster, self.address())
+    }
+
+    /// What it answers to who has the token; who has none is told nothing.
+    pub(super) fn get(&self, path: &str) -> Result<String> {
+        let refused = http::get(tls::connect(self.address())?, path, &[])?;
+        ensure!(refused.status == 401, "{path} without the token: {}", refused.status);
+        let token = format!("Bearer {TOKEN}");
+        http::get(tls::connect(self.address())?, path, &[("Authorization", &token)])?.ok()
+    }
+
+    /// Its process has no right but those that the manifest gives, and can get no other.
+    pub(super) fn check_rights(&self) -> Result<()> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.started.pid))?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        ensure!(field("NoNewPrivs:") == Some("1"), "it could gain rights: {status}");
+        ensure!(field("Seccomp:") == Some("2"), "it has no seccomp filter: {status}");
+        let report: Value = serde_json::from_str(&self.get("/v1/doctor")?)?;
+        let held = report["agent"]["capabilities"].as_array().context("its capabilities")?;
+        let given = &self.agent.pod.containers.first().context("the agent")?.security;
+        ensure!(!given.privileged, "it is privileged");
+        let given = &given.capabilities.as_ref().context("a list of capabilities")?.add_capabilities;
+        for capability in held {
+            let name = capability.as_str().context("a name")?.to_uppercase();
+            ensure!(given.contains(&name), "{name} was not given: {given:?}");
+        }
+        ensure!(!held.is_empty(), "{report:#}");
+        Ok(())
+    }
+
+    /// Until such an event is in its log: the first.
+    pub(super) fn until_told(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let found = clock::poll("the event in the pod's log", machine::patience(), || {
+            let log = self.log()?;
+            let mut events = log.lines().filter_map(|line| serde_json::from_str(line).ok());
+            Ok(events.find(&wanted))
+        });
+        found.map_err(|error| error.context(self.log().unwrap_or_default()))
+    }
+
+    /// Ends it in order, as the kubelet does, and removes it.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.kubelet.cri().stop_container(&self.started.id, self.agent.grace)?;
+        let exit = self.kubelet.wait_exit(&self.started.id, machine::patience())?;
+        ensure!(exit.code == 0, "it ended with {exit:?}: {}", self.log()?);
+        self.remove()
+    }
+
+    fn remove(mut self) -> Result<()> {
+        self.is_over = true;
+        self.kubelet.end(&self.agent.pod)
+    }
+
+    fn ensure_alive(&mut self) -> Result<()> {
+        // Zombies too: whoever is to reap it is the runtime's shim.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.started.pid)).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            bail!("it has ended: {}", self.log().unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// What it said, as the runtime wrote it down: `TIME stdout F TEXT`.
+    fn log(&self) -> Result<String> {
+        let name = &self.agent.pod.containers.first().context("the agent")?.name;
+        let log = Kubelet::log_directory(&self.agent.pod).join(name).join("0.log");
+        let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+        let line = |line: &str| Some(format!("{}\n", line.splitn(4, ' ').nth(3)?));
+        Ok(text.lines().filter_map(line).collect())
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // What the test failed of is what there is to tell.
+            self.kubelet.end(&self.agent.pod).ok();
+        }
+    }
+}
+
+/// As on every node that systemd has started: without that, a runtime passes no mounts on to a container. This machine's
+/// own are as they are.
+fn share_mounts(node: &Node) -> Result<()> {
+    // Which it is of a first process that has more rights than we, nobody can tell; ours is then another.
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    if node.is_private() && namespace("self") == namespace("1") {
+        return Ok(());
+    }
+    command::run("mount", &["--make-rshared", "/"])
+}
+
+/// Gives the runtime the image.
+fn import(node: &Node) -> Result<()> {
+    let image = program::path("sandprobe")?.with_file_name(IMAGE);
+    let (socket, image) = (text(node.socket())?, text(&image)?);
+    command::run("ctr", &["--address", socket, "--namespace", "k8s.io", "images", "import", image])
+}
+
+fn secret() -> Result<TempDir> {
+    let secret = tempfile::tempdir()?;
+    for (name, text) in
+        [("tls.crt", CERTIFICATE), ("ca.crt", CERTIFICATE), ("tls.key", KEY), ("token", TOKEN)]
+    {
+        let path = secret.path().join(name);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400))?;
+    }
+    Ok(secret)
+}
+
+fn apply(pod: &mut Pod, wish: Wish) -> Result<()> {
+    let container = pod.containers.first_mut().context("the agent")?;
+    container.arguments.extend(wish.arguments);
+    let mounts = container.mounts.len();
+    container.mounts.retain(|mount| Some(&*mount.container_path) != wish.without_mount);
+    ensure!(wish.without_mount.is_none() || container.mounts.len() < mounts, "it is not mounted anyway");
+    let capabilities = container.security.capabilities.as_mut().context("capabilities")?;
+    capabilities.add_capabilities.extend(wish.capabilities.iter().map(|name| (*name).to_owned()));
+    let count = capabilities.add_capabilities.len();
+    capabilities.add_capabilities.retain(|name| Some(&**name) != wish.without_capability);
+    ensure!(
+        wish.without_capability.is_none() || capabilities.add_capabilities.len() < count,
+        "it is not given anyway"
+    );
+    // A machine that has none to give: from Linux 5.11 on nothing is missing without.
+    if !machine::has_sys_resource()? {
+        capabilities.add_capabilities.retain(|name| name != "SYS_RESOURCE");
+    }
+    Ok(())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| anyhow!("{} is no text", path.display()))
+}

@@ -1,0 +1,283 @@
+//! The agent's pod as `deploy/manifests` has it, as the kubelet would hand it to the runtime and ask it for its health, and
+//! as Prometheus' operator would have it scraped: what is tested is what is deployed.
+//!
+//! **Invariant:** a field that is not carried over is an error, not left out.
+
+mod probe;
+mod scrape;
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    cri::message::{
+        Capability, Int64Value, LinuxContainerSecurityContext, Mount, MountPropagation, ProfileType,
+        SecurityProfile,
+    },
+    kubelet::{Container, Pod, Qos},
+};
+pub use probe::Probe;
+pub use scrape::scrape;
+
+const MANIFEST: &str = include_str!("../../deploy/manifests/sandprobe.yaml");
+/// Of the API server, the scheduler and the kubelet; nothing of them reaches the runtime.
+const ELSEWHERE: [&str; 11] = [
+    "automountServiceAccountToken",
+    "containers",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "hostNetwork",
+    "hostPID",
+    "nodeSelector",
+    "priorityClassName",
+    "serviceAccountName",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+];
+const OF_CONTAINER: [&str; 12] = [
+    "args",
+    "env",
+    "image",
+    "imagePullPolicy",
+    "livenessProbe",
+    "name",
+    "ports",
+    "readinessProbe",
+    "resources",
+    "securityContext",
+    "startupProbe",
+    "volumeMounts",
+];
+
+/// What a cluster has around a pod.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    pub node: String,
+    /// Where the files of the only Secret are.
+    pub secret: PathBuf,
+    /// Where this machine keeps what the pod may write, if it is not to be in the node's own places.
+    pub own: Option<PathBuf>,
+}
+
+/// The agent, for one node.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub pod: Pod,
+    pub startup: Probe,
+    pub liveness: Probe,
+    pub readiness: Probe,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Duration,
+}
+
+/// The pod of the DaemonSet, for this node.
+pub fn agent(cluster: &Cluster) -> Result<Agent> {
+    let spec = daemon_set()?["spec"]["template"]["spec"].clone();
+    only(&spec, &[&ELSEWHERE[..], &["volumes"]].concat())?;
+    let [container] = &array(&spec["containers"])?[..] else { bail!("the agent is one container") };
+    only(container, &OF_CONTAINER)?;
+    let mut environment = Vec::new();
+    for variable in array(&container["env"])? {
+        let field = text(&variable["valueFrom"]["fieldRef"]["fieldPath"])?;
+        ensure!(field == "spec.nodeName", "nobody here knows {field}");
+        environment.push((text(&variable["name"])?, cluster.node.clone()));
+    }
+    let resources = &container["resources"];
+    only(&resources["limits"], &["memory"])?;
+    only(&resources["requests"], &["cpu", "memory"])?;
+    let agent = Container {
+        arguments: texts(&container["args"])?,
+        environment,
+        mounts: mounts(&container["volumeMounts"], &spec["volumes"], cluster)?,
+        security: security(&container["securityContext"])?,
+        cpu_request: Some(thousandths(&text(&resources["requests"]["cpu"])?)?),
+        memory_limit: Some(bytes(&text(&resources["limits"]["memory"])?)?),
+        ..Container::new(&text(&container["name"])?, &text(&container["image"])?, &[])
+    };
+    let pod = Pod {
+        namespace: "sandprobe".to_owned(),
+        qos: Qos::Burstable,
+        host_network: flag(&spec["hostNetwork"])?,
+        host_pid: flag(&spec["hostPID"])?,
+        is_critical: spec["priorityClassName"] == "system-node-critical",
+        ..Pod::new("sandprobe-x7k2p", "5d1cb95b-0000-4000-8000-00000000a6e7")
+    };
+    Ok(Agent {
+        pod: pod.with(agent),
+        startup: Probe::read(&container["startupProbe"])?,
+        liveness: Probe::read(&container["livenessProbe"])?,
+        readiness: Probe::read(&container["readinessProbe"])?,
+        grace: seconds(&spec["terminationGracePeriodSeconds"])?,
+    })
+}
+
+fn daemon_set() -> Result<Value> {
+    object(MANIFEST, "DaemonSet")
+}
+
+/// The first of a kind.
+fn object(manifest: &str, kind: &str) -> Result<Value> {
+    for document in serde_yaml_ng::Deserializer::from_str(manifest) {
+        let object = Value::deserialize(document)?;
+        if object["kind"] == kind {
+            return Ok(object);
+        }
+    }
+    bail!("the manifests have no {kind}")
+}
+
+fn mounts(mounts: &Value, volumes: &Value, cluster: &Cluster) -> Result<Vec<Mount>> {
+    let mount = |mount: &Value| {
+        only(mount, &["mountPath", "mountPropagation", "name", "readOnly"])?;
+        let volume = array(volumes)?.iter().find(|volume| volume["name"] == mount["name"]);
+        let propagation = match mount["mountPropagation"].as_str() {
+            None => MountPropagation::Private,
+            Some("HostToContainer") => MountPropagation::HostToContainer,
+            Some(other) => bail!("nobody here knows how to mount {other}"),
+        };
+        Ok(Mount {
+            container_path: text(&mount["mountPath"])?,
+            host_path: host_path(volume.context("a mount without its volume")?, cluster)?
+                .display()
+                .to_string(),
+            readonly: mount["readOnly"] == true,
+            propagation: propagation.into(),
+        })
+    };
+    array(mounts)?.iter().map(mount).collect()
+}
+
+/// As the kubelet looks after them.
+fn host_path(volume: &Value, cluster: &Cluster) -> Result<PathBuf> {
+    if volume["secret"].is_object() {
+        return Ok(cluster.secret.clone());
+    }
+    let host = &volume["hostPath"];
+    only(host, &["path", "type"])?;
+    let path = PathBuf::from(text(&host["path"])?);
+    let path = match (&cluster.own, host["type"].as_str()) {
+        (Some(own), Some("DirectoryOrCreate")) => own.join(path.strip_prefix("/")?),
+        _ => path,
+    };
+    match host["type"].as_str() {
+        Some("Directory") => ensure!(path.is_dir(), "{} is no directory of the node", path.display()),
+        Some("DirectoryOrCreate") => {
+            fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        }
+        other => bail!("nobody here knows a host path of type {other:?}"),
+    }
+    Ok(path)
+}
+
+fn security(context: &Value) -> Result<LinuxContainerSecurityContext> {
+    only(
+        context,
+        &[
+            "allowPrivilegeEscalation",
+            "appArmorProfile",
+            "capabilities",
+            "privileged",
+            "readOnlyRootFilesystem",
+            "runAsGroup",
+            "runAsUser",
+            "seccompProfile",
+        ],
+    )?;
+    let number = |name: &str| context[name].as_i64().map(|value| Int64Value { value });
+    let profile = |name: &str| match context[name]["type"].as_str() {
+        Some("RuntimeDefault") => Ok(SecurityProfile { profile_type: ProfileType::RuntimeDefault.into() }),
+        Some("Unconfined") => Ok(SecurityProfile { profile_type: ProfileType::Unconfined.into() }),
+        other => bail!("nobody here knows a {name} of type {other:?}"),
+    };
+    Ok(LinuxContainerSecurityContext {
+        capabilities: Some(Capability {
+            add_capabilities: texts(&context["capabilities"]["add"])?,
+            drop_capabilities: texts(&context["capabilities"]["drop"])?,
+        }),
+        privileged: flag(&context["privileged"])?,
+        namespace_options: None,
+        run_as_user: number("runAsUser"),
+        run_as_group: number("runAsGroup"),
+        readonly_rootfs: flag(&context["readOnlyRootFilesystem"])?,
+        no_new_privs: !flag(&context["allowPrivilegeEscalation"])?,
+        seccomp: Some(profile("seccompProfile")?),
+        apparmor: Some(profile("appArmorProfile")?),
+    })
+}
+
+fn only(object: &Value, known: &[&str]) -> Result<()> {
+    let object = object.as_object().context("an object")?;
+    match object.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => bail!("{key} is in the manifest and not carried over"),
+        None => Ok(()),
+    }
+}
+
+fn array(value: &Value) -> Result<&Vec<Value>> {
+    value.as_array().context("a list")
+}
+
+fn text(value: &Value) -> Result<String> {
+    value.as_str().map(str::to_owned).context("a text")
+}
+
+fn texts(value: &Value) -> Result<Vec<String>> {
+    array(value)?.iter().map(text).collect()
+}
+
+fn flag(value: &Value) -> Result<bool> {
+    value.as_bool().context("true or false")
+}
+
+fn seconds(value: &Value) -> Result<Duration> {
+    value.as_u64().map(Duration::from_secs).context("seconds")
+}
+
+/// `20m`
+fn thousandths(quantity: &str) -> Result<i64> {
+    Ok(quantity.strip_suffix('m').context("thousandths")?.parse()?)
+}
+
+/// `128Mi`
+fn bytes(quantity: &str) -> Result<i64> {
+    let mebibytes: i64 = quantity.strip_suffix("Mi").context("mebibytes")?.parse()?;
+    Ok(mebibytes << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_carried_over_is_what_stands_there() -> Result<()> {
+        let parts = |path: &str| Mount {
+            container_path: format!("/host{path}"),
+            host_path: path.to_owned(),
+            readonly: true,
+            propagation: MountPropagation::HostToContainer.into(),
+        };
+        let context = &daemon_set()?["spec"]["template"]["spec"]["containers"][0]["securityContext"];
+        let security = security(context)?;
+        assert!(!security.privileged && security.readonly_rootfs && security.no_new_privs);
+        let capabilities = security.capabilities.context("capabilities")?;
+        assert_eq!(capabilities.drop_capabilities, ["ALL"]);
+        assert!(capabilities.add_capabilities.iter().any(|capability| capability == "BPF"));
+        let spec = &daemon_set()?["spec"]["template"]["spec"];
+        let proc: Vec<Value> = array(&spec["containers"][0]["volumeMounts"])?
+            .iter()
+            .filter(|mount| mount["name"] == "host-proc")
+            .cloned()
+            .collect();
+        let mounts = mounts(&Value::Array(proc), &spec["volumes"], &Cluster::default())?;
+        assert_eq!(mounts, [parts("/proc")]);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_left_out() {
+        assert!(only(&serde_json::json!({ "args": [], "lifecycle": {} }), &OF_CONTAINER).is_err());
+    }
+}
