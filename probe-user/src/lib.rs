@@ -15,6 +15,9 @@ pub mod sink;
 pub mod agent;
 #[cfg(feature = "host")]
 pub mod config;
+/// Beside that way: what each thread gives up of root's power before it begins.
+#[cfg(feature = "live")]
+pub mod confine;
 pub mod session;
 
 pub mod cli;

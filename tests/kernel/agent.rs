@@ -14,7 +14,7 @@ use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
 };
-use tests::{cgroupfs::Hierarchy, guard::netns::MountedNetns, live::Shared, machine};
+use tests::{cgroupfs::Hierarchy, guard::netns::MountedNetns, live::Shared, machine, refusal};
 
 use crate::{
     cni::call::{Environment, Runtime},
@@ -96,7 +96,7 @@ fn one_pod(i: usize, hierarchy: &Hierarchy, runtime: &mut Runtime) -> Result<()>
     netns.end()
 }
 
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
     /// From its start until all hooks were attached and tested.
     took: Duration,
@@ -120,7 +120,7 @@ impl Agent {
         bail!("attached after {took:?}")
     }
 
-    fn start(path: &Path) -> Result<Self> {
+    pub(crate) fn start(path: &Path) -> Result<Self> {
         let begun = Instant::now();
         let mut child = Command::new(path)
             .args(["run", "--output", "json", "--all-execs"])
@@ -138,8 +138,25 @@ impl Agent {
         Ok(Self { child, took, told: Some(told), rest })
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it says which begins so.
+    pub(crate) fn says(&mut self, begin: &str) -> Result<String> {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            ensure!(self.rest.read_line(&mut line)? > 0, "no {begin:?} in {said}");
+            if line.starts_with(begin) {
+                return Ok(line);
+            }
+            said += &line;
+        }
+    }
+
     /// Interrupts it. Gives the memory that it had, in kB, the bytes that it told, and its last words.
-    fn end(&mut self) -> Result<(u64, u64, String)> {
+    pub(crate) fn end(&mut self) -> Result<(u64, u64, String)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let memory = status
             .lines()
@@ -149,6 +166,7 @@ impl Agent {
         self.rest.read_to_string(&mut summary)?;
         let ended = self.child.wait()?;
         ensure!(ended.success(), "it ended with {ended}: {summary}");
+        refusal::check(&summary)?;
         let told = self.told.take().context("it has ended before")?;
         let told = told.join().map_err(|_panic| anyhow!("the reader panicked"))?;
         Ok((memory.context("no VmRSS")?, told, summary))

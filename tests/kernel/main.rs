@@ -5,6 +5,7 @@ mod address;
 mod agent;
 mod cgroup;
 mod cni;
+mod confine;
 mod container;
 mod guard;
 mod killer;

@@ -9,7 +9,8 @@
 //! * [`keyed`] is a CNI plugin that loses addresses.
 //! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
 //! * [`ftrace`] has the kernel's own trace of what happens meanwhile.
-//! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one.
+//! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one,
+//!   and [`refusal`] whether its confinement kept it from something.
 //! * [`http`] asks a server, by [`tls`] where it serves so.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] is a real one, and [`site`] what it is served.
@@ -27,6 +28,7 @@ pub mod http;
 pub mod keyed;
 pub mod machine;
 pub mod program;
+pub mod refusal;
 
 #[cfg(feature = "browser")]
 pub mod browser;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{cgroupfs, guard::cgroup::CgroupGuard, machine, skipped};
+use crate::{cgroupfs, guard::cgroup::CgroupGuard, machine, refusal, skipped};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::{
     sys::signal::{Signal, kill},
@@ -158,6 +158,7 @@ impl Stream {
         let status = self.child.wait()?;
         let said = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
         ensure!(status.success(), "sandprobe ended with {status}: {said}");
+        refusal::check(&said)?;
         Ok((std::mem::take(&mut self.told), said))
     }
 }

@@ -4,6 +4,7 @@ use probe_common::tally;
 use tokio::sync::watch;
 
 use crate::{
+    confine::refusal,
     engine::fact::{Mechanism, Signal},
     sink::metrics::own::{Own, Process, Program, Queue, Ring},
     source::{
@@ -49,6 +50,7 @@ impl Figures {
                 length: u64::try_from(self.batches.length()).unwrap_or(u64::MAX),
                 capacity: u64::try_from(Gauge::CAPACITY).ok(),
             }],
+            refused: refusal::count(),
             // Where /proc cannot be read, the rest still can be told.
             process: Usage::read().ok().map(|usage| self.process(usage)),
         }

@@ -20,6 +20,7 @@ use super::{
     output,
 };
 use crate::{
+    confine::{self, Confined},
     sink::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
@@ -60,6 +61,7 @@ impl Doctor {
 /// Attaches the hooks for a moment, since that alone shows what this kernel allows.
 fn examine(host_root: &Path) -> Report {
     let mut checks = machine();
+    checks.push(node::confinement(confine::survey()));
     checks.push(object::object(OBJECT));
     let mut signals = Vec::new();
     match HostRoot::open(host_root) {
@@ -95,13 +97,19 @@ fn machine() -> Vec<Check> {
     ]
 }
 
-/// The same for hooks that stay.
+/// The same for hooks that stay, before anything is given up.
 #[cfg(feature = "serve")]
 pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
     let mut checks = machine();
     checks.push(node::cgroup(&place.layout, &place.hierarchy));
     checks.push(signal::check(hooks));
     Report { checks, signals: hooks.reports.iter().map(signal::row).collect() }
+}
+
+/// What a run has given up.
+#[cfg(feature = "serve")]
+pub(super) fn of_confined(confined: &Confined) -> Check {
+    node::confinement(Ok(confined.clone()))
 }
 
 fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<Hooks> {

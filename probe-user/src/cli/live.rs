@@ -19,6 +19,7 @@ use super::{
     Done,
     args::{ConfigArgs, HostArgs, STATE_DIR, Shown, StateArgs},
 };
+use crate::confine::Mode;
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
@@ -79,6 +80,10 @@ pub(super) struct ProbeArgs {
     /// Show the diagnostics of the eBPF programs, on standard error
     #[arg(long)]
     debug_bpf: bool,
+
+    /// Whether each thread gives up, once hooks are attached, what it does not need: capabilities, files, system calls
+    #[arg(long, value_name = "HOW MUCH", default_value = "full")]
+    confine: Mode,
 
     #[command(flatten)]
     host: HostArgs,

@@ -15,9 +15,9 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tests::{clock, http, machine};
+use tests::{clock, http, machine, refusal};
 
-use crate::agent::agent;
+use crate::{agent::agent, confine};
 
 /// A running agent; it keeps nothing and prints nothing that anybody reads.
 pub(super) struct Agent {
@@ -67,7 +67,10 @@ impl Agent {
         let said = self.said.take().context("it has ended before")?;
         let said = said.join().map_err(|_panic| anyhow!("the reader panicked"))?;
         ensure!(ended.success(), "it ended with {ended}: {said}");
-        ensure!(!self.place.path().join("agent.sock").exists(), "its socket is still there");
+        refusal::check(&said)?;
+        // Without Landlock nobody may remove a file (docs/security.md).
+        let stays = self.place.path().join("agent.sock").exists();
+        ensure!(stays != confine::has_landlock()?, "its socket is there: {stays}");
         Ok(())
     }
 }

@@ -7,12 +7,13 @@ const ARROW: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("recording", &["engine"]),
     ("telemetry", &[]),
+    ("confine", &[]),
     ("source", &["engine", "recording", "telemetry"]),
     ("sink", &["engine", "recording", "telemetry"]),
     ("session", &["engine", "recording", "sink"]),
-    ("agent", &["engine", "recording", "telemetry", "source", "sink", "session"]),
+    ("agent", &["engine", "recording", "telemetry", "source", "sink", "session", "confine"]),
     ("config", &["engine", "source"]),
-    ("cli", &["engine", "recording", "telemetry", "source", "sink", "session", "config", "agent"]),
+    ("cli", &["engine", "recording", "telemetry", "source", "sink", "session", "config", "confine", "agent"]),
 ];
 const AGENT: &str = "probe-user/src/";
 /// Roots of the crate: they name everything.

@@ -2,10 +2,13 @@
 
 use std::{fs, io, path::Path};
 
-use crate::sink::doctor::Check;
-use crate::source::{
-    cgroup::{Hierarchy, Layout, Mode},
-    live::attach::BTF,
+use crate::{
+    confine::{ConfineError, Confined, State},
+    sink::doctor::Check,
+    source::{
+        cgroup::{Hierarchy, Layout, Mode},
+        live::attach::BTF,
+    },
 };
 
 /// Capabilities without which nothing attaches, by number (linux/capability.h). `CAP_SYS_ADMIN` stands for the first
@@ -95,6 +98,18 @@ pub(super) fn tracefs() -> Check {
         Some(dir) => Check::full("tracefs", *dir),
         None => Check::full("tracefs", "not mounted")
             .advised("needed only where there is neither fentry nor kprobes: mount -t tracefs tracefs /sys/kernel/tracing"),
+    }
+}
+
+/// What `run` gives up once it is attached. Nothing less is seen where it can give up less.
+pub(super) fn confinement(confined: Result<Confined, ConfineError>) -> Check {
+    match confined {
+        Err(error) => Check::cannot("confinement", error.to_string()),
+        Ok(confined) => {
+            let check = Check::full("confinement", confined.to_string());
+            let lacks = confined.measures.iter().any(|(_, state)| matches!(state, State::Absent(_)));
+            if lacks { check.advised("what each measure is for: docs/security.md") } else { check }
+        }
     }
 }
 

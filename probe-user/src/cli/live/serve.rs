@@ -12,14 +12,15 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio_rustls::TlsAcceptor;
 
-use super::{hooks::Hooks, place::Place};
 use crate::{
     agent::{figure::Figures, served::Served},
-    cli::{args::SOCKET, doctor, say},
+    cli::{args::SOCKET, say},
     config::{Config, Listen},
+    confine::{Confinement, role::Role},
     recording::{Header, history::History},
     session::Session,
     sink::{
+        doctor::Report,
         metrics::{Metrics, label::PodLabel},
         serve::{
             Doors, Server,
@@ -30,7 +31,7 @@ use crate::{
             tls::{self, Files},
         },
     },
-    source::{channel::Gauge, clock},
+    source::clock,
 };
 
 #[derive(Debug, Args)]
@@ -159,27 +160,24 @@ fn or_without<T>(opened: Result<T, DoorError>) -> Option<T> {
 
 /// Starts the server, which hears of every change from here on.
 pub(super) fn start(
-    (doors, metrics): (Doors, Metrics),
+    (mut doors, metrics): (Doors, Metrics),
     session: &mut Session,
     header: &Header,
     past: History,
-    hooks: &Hooks,
-    place: &Place,
-    batches: Gauge,
+    report: Report,
+    figures: Figures,
+    confinement: &Confinement,
 ) -> anyhow::Result<Served> {
     let ring = Arc::new(Ring::default());
     session.listen(Box::new(Arc::clone(&ring)));
     session.measure(metrics.clone());
-    let given = Given {
-        header: header.clone(),
-        since: clock::now(),
-        report: doctor::of_run(hooks, place),
-        past,
-        ring,
-        metrics,
-    };
-    let (server, asks) = Server::start(doors, given).context("cannot start the server")?;
-    Ok(Served::by(server, asks, Figures::new(&hooks.reports, &hooks.drain, batches)))
+    let given = Given { header: header.clone(), since: clock::now(), report, past, ring, metrics };
+    if !confinement.removes(Role::Server) {
+        doors.socket.iter_mut().for_each(Socket::leave);
+    }
+    let started = confinement.start(Role::Server, || Server::start(doors, given))?;
+    let (server, asks) = started.context("cannot start the server")?;
+    Ok(Served::by(server, asks, figures))
 }
 
 #[cfg(test)]

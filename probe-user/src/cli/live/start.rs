@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use tokio::{
     runtime,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
 };
 
@@ -19,7 +19,11 @@ use tokio::{
 use super::serve::{self, ServeArgs};
 use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place};
 #[cfg(feature = "serve")]
-use crate::sink::{metrics::Metrics, serve::Doors};
+use crate::{
+    agent::figure::Figures,
+    cli::doctor,
+    sink::{metrics::Metrics, serve::Doors},
+};
 use crate::{
     agent::{Agent, AgentError, Routes, served::Served},
     cli::{
@@ -28,6 +32,7 @@ use crate::{
         output::{self, Reader},
         say,
     },
+    confine::{Confinement, Mode, Needs, refusal, role::Role},
     engine::{
         Settings,
         fact::{Fact, Observation, Origin},
@@ -116,6 +121,8 @@ impl Start<'_> {
             #[cfg(feature = "serve")]
             doors,
         }))?;
+        // What came in the end.
+        refusal::tell();
         if self.banner {
             tell(&banner::end(session.summary(), &totals, clock::now().since(start)));
         }
@@ -128,29 +135,49 @@ impl Start<'_> {
         let end = told_to_end()?;
         let host_root = &self.probe.host.host_root;
         let hooks = Hooks::prove(probe, host_root, &place.hierarchy).await?;
+        #[cfg(feature = "serve")]
+        let socket =
+            parts.doors.as_ref().and_then(|(doors, _)| Some(doors.socket.as_ref()?.path().to_owned()));
+        #[cfg(not(feature = "serve"))]
+        let socket = None;
+        let state_dir = self.state_dir.map(Path::to_owned);
+        let needs = Needs { state_dir, socket, netlink: hooks.netlink.is_some() };
+        #[cfg(feature = "serve")]
+        let mut report = doctor::of_run(&hooks, &place);
+        let counters = || hooks.drain.probe().totals().is_ok();
+        let confinement = Confinement::begin(self.probe.confine, needs, counters)?;
+        #[cfg(feature = "serve")]
+        report.checks.push(doctor::of_confined(confinement.confined()));
         if self.banner {
             let hierarchy = match place.hierarchy.id {
                 0 => "the v2 hierarchy".to_owned(),
                 id => format!("v1 hierarchy {id}"),
             };
             tell(&banner::start(&header, &hooks, &hierarchy, self.state_dir));
+            tell(&format!("confined: {}\n", confinement.confined()));
         }
         let mut session = Session::new(&header, self.shown.filter(), output::sink(self.shown.output));
         let recording = match file {
             Some(file) => {
                 session.record(&header)?;
-                Some(Outlet::spawn("recording", file).context(THREAD)?)
+                Some(confinement.start(Role::Writer, || Outlet::spawn("recording", file))?.context(THREAD)?)
             }
             None => None,
         };
         attached(&mut session, &hooks.reports)?;
-        let past = self.past.map(history::read).unwrap_or_default();
-        recover(&mut session, &header, &place.root, &past)?;
+        // Journals are read for it.
+        let (past, facts) = confinement.start(Role::Files, || {
+            let past = self.past.map(history::read).unwrap_or_default();
+            let facts = boot::facts(&header, &place.root, &past);
+            (past, facts)
+        })?;
+        recover(&mut session, &past, facts)?;
         let (feed, batches) = feed();
         #[cfg(feature = "serve")]
         let served = match parts.doors {
             Some(doors) => {
-                serve::start(doors, &mut session, &header, past.history, &hooks, &place, feed.gauge())?
+                let figures = Figures::new(&hooks.reports, &hooks.drain, feed.gauge());
+                serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }
             None => Served::default(),
         };
@@ -158,10 +185,14 @@ impl Start<'_> {
         let served = Served::default();
 
         let (stopper, stop) = stop();
+        if self.probe.confine == Mode::Full {
+            tokio::spawn(refusals(hear(SignalKind::from_raw(refusal::SIGNAL))?, stop.clone()));
+        }
         let mut routes = Routes::default();
         if let Some(netlink) = hooks.netlink {
             let (asker, questions) = asks();
-            netlink.start(feed.clone(), questions, stop.clone()).context(THREAD)?;
+            let start = || netlink.start(feed.clone(), questions, stop.clone());
+            confinement.start(Role::Netlink, start)?.context(THREAD)?;
             routes.netlink = Some(asker);
         }
         if let Some(logger) = hooks.logger {
@@ -170,7 +201,8 @@ impl Start<'_> {
         let (asker, questions) = asks();
         routes.files = Some(asker);
         let files = Files { root: place.root, hierarchy: place.hierarchy, layout: place.layout, stores };
-        files.start(feed.clone(), questions, stop.clone()).context(THREAD)?;
+        let start = || files.start(feed.clone(), questions, stop.clone());
+        confinement.start(Role::Files, start)?.context(THREAD)?;
         let drain = hooks.drain;
         let (draining, mut drained) = oneshot::channel();
         tokio::spawn(async move {
@@ -180,15 +212,21 @@ impl Start<'_> {
 
         // Standard output itself, without the buffer by lines that std keeps for it.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
-        let stream = Outlet::spawn("stream", File::from(stdout)).context(THREAD)?;
-        let shelf = match self.state_dir {
-            Some(dir) => Some(Shelf::open(dir, &header, process::id()).context(THREAD)?),
-            None => None,
+        let start = || Outlet::spawn("stream", File::from(stdout));
+        let stream = confinement.start(Role::Writer, start)?.context(THREAD)?;
+        let (shelf, history) = match self.state_dir {
+            Some(dir) => {
+                let start = || {
+                    let shelf = Shelf::open(dir, &header, process::id())?;
+                    Ok::<_, io::Error>((shelf, Keeper::open(dir, &header, boots)?))
+                };
+                let (shelf, history) = confinement.start(Role::Store, start)?.context(THREAD)?;
+                (Some(shelf), Some(history))
+            }
+            None => (None, None),
         };
-        let history = match self.state_dir {
-            Some(dir) => Some(Keeper::open(dir, &header, boots).context(THREAD)?),
-            None => None,
-        };
+        // All that is to have more than the loop has been started.
+        confinement.enter(Role::Agent)?;
         let agent = Agent { session, batches, stopper, routes, stream, recording, shelf, history, served };
         let mut blind = None;
         let (session, result) = agent
@@ -261,10 +299,10 @@ fn attached(session: &mut Session, reports: &[HookReport]) -> anyhow::Result<()>
 }
 
 /// Tells the engine which boot this is, what was known of it before, and how the boot before it ended.
-fn recover(session: &mut Session, header: &Header, root: &HostRoot, past: &Past) -> anyhow::Result<()> {
+fn recover(session: &mut Session, past: &Past, facts: Vec<Fact>) -> anyhow::Result<()> {
     past.troubles.iter().for_each(|trouble| say(trouble));
     let at = clock::now();
-    for fact in boot::facts(header, root, past) {
+    for fact in facts {
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
     }
     Ok(())
@@ -272,7 +310,6 @@ fn recover(session: &mut Session, header: &Header, root: &HostRoot, past: &Past)
 
 /// Completes at ctrl-C, SIGTERM, or when the terminal is closed.
 fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
-    let hear = |kind| signal(kind).map_err(|error| anyhow!("cannot hear signals: {error}"));
     let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
     let mut hangup = hear(SignalKind::hangup())?;
     Ok(async move {
@@ -282,6 +319,21 @@ fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
             _ = hangup.recv() => {}
         }
     })
+}
+
+fn hear(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).map_err(|error| anyhow!("cannot hear signals: {error}"))
+}
+
+/// What is refused to a thread, into our own log.
+async fn refusals(mut refused: Signal, mut stop: Stop) {
+    loop {
+        refusal::tell();
+        tokio::select! {
+            () = stop.requested() => return,
+            _ = refused.recv() => {}
+        }
+    }
 }
 
 /// What the eBPF programs say of themselves, into our own log.

@@ -310,6 +310,13 @@ pub const PROGRAM_MISSED: Family = counter(
     "Runs of an eBPF program that the kernel skipped, for it was running on that CPU already.",
 )
 .from("bpf_prog_info.recursion_misses");
+pub const REFUSED: Family = counter(
+    "sandprobe_system_calls_refused_total",
+    &[],
+    "System calls that sandprobe's own confinement refused it (docs/security.md): one that is not 0 is a fault to report; \
+     the log has the call.",
+)
+.from("SIGSYS");
 pub const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
 pub const QUEUE_CAPACITY: Family =
@@ -365,6 +372,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &PROGRAM_MISSED,
             &QUEUE,
             &QUEUE_CAPACITY,
+            &REFUSED,
             &FOLDED,
             &CPU,
             &RESIDENT,

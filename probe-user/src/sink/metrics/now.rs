@@ -44,6 +44,7 @@ pub(super) struct Now {
     program_missed: Series<CounterVec>,
     queue: Series<GaugeVec>,
     queue_capacity: Series<GaugeVec>,
+    refused: Series<CounterVec>,
     cpu: Series<CounterVec>,
     resident: Series<GaugeVec>,
     virtual_size: Series<GaugeVec>,
@@ -89,6 +90,7 @@ impl Now {
             program_missed: series!(PROGRAM_MISSED),
             queue: series!(QUEUE),
             queue_capacity: series!(QUEUE_CAPACITY),
+            refused: series!(REFUSED),
             cpu: series!(CPU),
             resident: series!(RESIDENT),
             virtual_size: series!(VIRTUAL),
@@ -182,6 +184,7 @@ impl Now {
         self.queue.set(own.queues.iter().map(|it| row(&[it.name], real(it.length))));
         let bounded = own.queues.iter().filter_map(|it| Some((it.name, it.capacity?)));
         self.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
+        self.refused.raise(&[], real(own.refused));
         let Some(process) = &own.process else { return };
         self.cpu.raise(&[], process.cpu.as_secs_f64());
         self.resident.set_one(Some(real(process.resident)));

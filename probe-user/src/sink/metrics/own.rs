@@ -11,6 +11,8 @@ pub struct Own {
     pub rings: Vec<Ring>,
     pub programs: Vec<Program>,
     pub queues: Vec<Queue>,
+    /// System calls that its confinement refused.
+    pub refused: u64,
     pub process: Option<Process>,
 }
 

@@ -219,6 +219,7 @@ fn what_others_count_only_grows() {
         hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
         programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
+        refused: 3,
         ..Own::default()
     };
     assert_eq!(scrape(&metrics).get("sandprobe_ready"), None, "nobody can tell");
@@ -232,6 +233,7 @@ fn what_others_count_only_grows() {
     let found = scrape(&metrics);
     assert_eq!(found[lost], 6.0);
     assert_eq!(found["sandprobe_program_runs_total{program=\"exec\"}"], 7.0);
+    assert_eq!(found["sandprobe_system_calls_refused_total"], 3.0);
     assert_eq!(found["sandprobe_hook_attached{mechanism=\"raw_tracepoint\",signal=\"netns_freed\"}"], 1.0);
     assert_eq!(
         found.get("sandprobe_hook_attached{mechanism=\"none\",signal=\"exec\"}"),

@@ -40,8 +40,8 @@ pub fn address(address: SocketAddr) -> Result<TcpListener, DoorError> {
 pub struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
-    /// Device and inode, by which it is known to be still this one.
-    file: (u64, u64),
+    /// Device and inode, by which it is known to be still this one; `None` if it stays.
+    file: Option<(u64, u64)>,
 }
 
 impl Socket {
@@ -82,7 +82,18 @@ impl Socket {
             placed.map(|file| (listener, file))
         };
         let (listener, file) = bind().map_err(failed)?;
-        Ok(Self { listener: Some(listener), path: path.to_owned(), file })
+        Ok(Self { listener: Some(listener), path: path.to_owned(), file: Some(file) })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its file stays: who has it will not be able to remove it.
+    pub fn leave(&mut self) {
+        self.file = None;
     }
 
     /// What to listen to; `None` once it was taken.
@@ -93,8 +104,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.file);
-        if is_ours {
+        let Some(file) = self.file else { return };
+        if fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == file) {
             // One that stays is replaced by the next agent.
             fs::remove_file(&self.path).ok();
         }
@@ -123,6 +134,10 @@ mod tests {
         assert!(matches!(again, DoorError::Taken { .. }), "{again}");
         drop(socket);
         assert!(!path.exists());
+        let mut socket = Socket::bind(&path).expect("free");
+        socket.leave();
+        drop(socket);
+        assert!(path.exists());
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! Which files the calling thread can open, by landlock(7).
+//!
+//! Not for the threads that read the node: a thread that Landlock confines may look at no process outside of its own
+//! domain (`hook_ptrace_access_check`), whatever its capabilities and rules, so `exe`, `ns` and `environ` in `/proc`
+//! would be closed to it. What they must not do with files, seccomp(2) and missing capabilities forbid.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
+};
+
+use super::{ConfineError, Needs, State, role::Role};
+
+/// All that there is to forbid; the kernel forbids what it knows of it.
+const NEWEST: ABI = ABI::V9;
+/// Where the number of CPUs is looked up when counters are read.
+const CPUS: &str = "/sys/devices/system/cpu";
+/// What the process itself uses.
+const SELF: &str = "/proc/self";
+
+const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+const KEEP: BitFlags<AccessFs> =
+    make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | Truncate | MakeReg | RemoveFile});
+
+/// The calling thread opens from here on what its role opens.
+pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
+    let state_dir = needs.state_dir.as_deref().into_iter();
+    let own = [CPUS, SELF].map(Path::new).into_iter();
+    let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
+        Role::Netlink | Role::Files => return Ok(State::Full),
+        Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
+        Role::Writer => Vec::new(),
+        Role::Agent => own.chain(state_dir).map(|path| (path, READ)).collect(),
+        Role::Server => {
+            let socket = needs.socket.as_deref().and_then(Path::parent);
+            let removed = socket.map(|dir| (dir, BitFlags::from(AccessFs::RemoveFile)));
+            own.chain(state_dir).map(|path| (path, READ)).chain(removed).collect()
+        }
+    };
+    restrict(&rules).map(|status| state(&status)).map_err(|why| ConfineError::new("confine to files", why))
+}
+
+fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<RestrictionStatus, RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    for (path, access) in rules {
+        // What is not there cannot be opened either.
+        if let Ok(fd) = PathFd::new(path) {
+            ruleset = ruleset.add_rule(PathBeneath::new(fd, *access))?;
+        }
+    }
+    ruleset.restrict_self()
+}
+
+fn state(status: &RestrictionStatus) -> State {
+    match (&status.ruleset, &status.landlock) {
+        (RulesetStatus::FullyEnforced, _) => State::Full,
+        (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { effective_abi, .. }) => {
+            State::Part(format!("Landlock ABI {}", *effective_abi as i32))
+        }
+        (_, LandlockStatus::NotEnabled) => State::Absent("Landlock is not enabled (lsm= at boot)".to_owned()),
+        (_, _) => State::Absent("this kernel has no Landlock".to_owned()),
+    }
+}

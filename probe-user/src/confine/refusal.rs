@@ -1,0 +1,99 @@
+//! What the filters refuse is a fault, of their lists or of an intruder's making, and does not pass unseen.
+//!
+//! The kernel raises `SIGSYS` in the thread that made the call, which has not begun (`SECCOMP_RET_TRAP`, seccomp(2)).
+//! The handler notes it and lets the call fail with `EPERM`, so that whoever made it goes on as where it is forbidden.
+//!
+//! **Invariant:** the handler does what is safe in one (signal-safety(7)): it asks for the thread's id, stores numbers,
+//! and changes the registers with which the thread goes on.
+
+use std::{
+    ffi::{c_int, c_void},
+    fs, io, ptr,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use tracing::error;
+
+/// Beyond the numbers of all calls there are (asm/unistd.h has some 470); what is beyond it nevertheless is the last.
+const KNOWN: usize = 512;
+/// In the place of the thread, once the refusal was told.
+const TOLD: u32 = u32::MAX;
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// For each call, by its number, the first thread to which it was refused.
+static THREADS: [AtomicU32; KNOWN] = [const { AtomicU32::new(0) }; KNOWN];
+
+/// The signal: whoever waits for it knows when there is something to tell.
+pub const SIGNAL: c_int = libc::SIGSYS;
+
+/// `SYS_SECCOMP` of asm-generic/siginfo.h, which libc lacks: the signal is a filter's and not somebody's kill(2).
+const OF_A_FILTER: c_int = 1;
+
+/// How many calls were refused.
+#[must_use]
+pub fn count() -> u64 {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// Tells of each call that was refused and not told of before.
+pub fn tell() {
+    for (call, thread) in untold() {
+        let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+        let name = name.map_or_else(|_ended| thread.to_string(), |name| name.trim_end().to_owned());
+        error!(call, thread = name, "system call refused: sandprobe's own confinement does not have it");
+    }
+}
+
+/// Calls by number, with the first thread to which each was refused.
+pub fn untold() -> Vec<(usize, u32)> {
+    let told = |thread: &AtomicU32| match thread.load(Ordering::Relaxed) {
+        0 | TOLD => None,
+        _ => Some(thread.swap(TOLD, Ordering::Relaxed)),
+    };
+    THREADS.iter().enumerate().filter_map(|(call, thread)| Some((call, told(thread)?))).collect()
+}
+
+/// From here on a refused call is noted.
+pub(super) fn begin() -> io::Result<()> {
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = refuse;
+    // SAFETY: all zero it is an action without flags and with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: the action is whole, and its handler is one that takes three arguments.
+    if unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+extern "C" fn refuse(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives both, to us alone, for as long as this runs (`SA_SIGINFO`).
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    if info.si_code != OF_A_FILTER {
+        return;
+    }
+    let call = answer(context, -i64::from(libc::EPERM));
+    let call = usize::try_from(call).map_or(KNOWN - 1, |call| call.min(KNOWN - 1));
+    if let Some(thread) = THREADS.get(call) {
+        let own = nix::unistd::gettid().as_raw().unsigned_abs();
+        thread.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed).ok();
+    }
+    COUNT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has the call return this. Gives its number, which the kernel has put back where it found it (`syscall_rollback`).
+#[cfg(target_arch = "x86_64")]
+fn answer(context: &mut libc::ucontext_t, with: i64) -> i64 {
+    // `REG_RAX` of sys/ucontext.h.
+    let [_, _, _, _, _, _, _, _, _, _, _, _, _, rax, ..] = &mut context.uc_mcontext.gregs;
+    std::mem::replace(rax, with)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn answer(context: &mut libc::ucontext_t, with: i64) -> i64 {
+    let [x0, _, _, _, _, _, _, _, x8, ..] = &mut context.uc_mcontext.regs;
+    *x0 = with.cast_unsigned();
+    x8.cast_signed()
+}

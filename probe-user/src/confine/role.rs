@@ -1,0 +1,52 @@
+//! What a thread is for, and what it keeps for that.
+
+use caps::Capability;
+
+/// A kind of thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Asks rtnetlink about other network namespaces, which it finds in `/proc`.
+    Netlink,
+    /// Reads the node's files, other processes' `/proc` among them, and asks runtimes over their sockets.
+    Files,
+    /// Keeps findings and the history of boots in the state directory.
+    Store,
+    /// Writes to what is open: the stream, the recording.
+    Writer,
+    /// The main thread: reads the rings and counters, and thinks.
+    Agent,
+    /// Answers clients on sockets that are open.
+    Server,
+}
+
+impl Role {
+    pub const ALL: [Self; 6] =
+        [Self::Netlink, Self::Files, Self::Store, Self::Writer, Self::Agent, Self::Server];
+
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Netlink => "netlink",
+            Self::Files => "files",
+            Self::Store => "store",
+            Self::Writer => "writer",
+            Self::Agent => "agent",
+            Self::Server => "server",
+        }
+    }
+
+    /// * `CAP_SYS_PTRACE`: `environ`, `exe` and `ns` of processes that are not ours (`ptrace_may_access`).
+    /// * `CAP_DAC_READ_SEARCH`: files and folders that only their owner may read, where that is not root.
+    /// * `CAP_NET_ADMIN`: giving a namespace an id (`rtnetlink_rcv_msg`), and asking about the addresses in one
+    ///   (`rtnl_get_net_ns_capable`).
+    #[must_use]
+    pub fn capabilities(self) -> &'static [Capability] {
+        match self {
+            Self::Netlink => {
+                &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH, Capability::CAP_NET_ADMIN]
+            }
+            Self::Files => &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH],
+            Self::Store | Self::Writer | Self::Agent | Self::Server => &[],
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The calls of each role. docs/security.md has the same, and a test holds it to this.
+//!
+//! What the C libraries use is here, musl's of the shipped program and glibc's of a plain build, on both architectures;
+//! aarch64 has only the younger of two calls that do the same.
+
+use super::{
+    super::role::Role,
+    call::{Call, Only},
+};
+
+/// Calls for one purpose.
+#[derive(Debug)]
+pub(super) struct Group {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is held to it by a test"))]
+    pub(super) purpose: &'static str,
+    pub(super) calls: &'static [&'static [Call]],
+}
+
+macro_rules! calls {
+    ($($name:ident $number:ident $(: $only:expr)?),+ $(,)?) => {
+        &[$(Call { name: stringify!($name), number: libc::$number, only: calls!(@only $($only)?) }),+]
+    };
+    (@only) => { Only::Any };
+    (@only $only:expr) => { $only };
+}
+
+/// Bits of an `int` as the kernel has them.
+const fn bits(flags: libc::c_int) -> u64 {
+    flags.cast_unsigned() as u64
+}
+
+/// Memory that is executed is never asked for.
+const DATA: Only = Only::Bits { argument: 2, mask: bits(libc::PROT_EXEC), value: 0 };
+
+/// Another thread of this process, in the same namespaces.
+const THREAD: Only = Only::Bits {
+    argument: 0,
+    mask: bits(
+        libc::CLONE_THREAD
+            | libc::CLONE_NEWCGROUP
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWNET
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWUSER
+            | libc::CLONE_NEWUTS,
+    ),
+    value: bits(libc::CLONE_THREAD),
+};
+
+/// The kernel's `O_ACCMODE` (asm-generic/fcntl.h). musl's has `O_PATH` in it, with which nothing is opened for writing.
+const ACCESS: libc::c_int = 3;
+
+const fn reading(argument: u8) -> Only {
+    Only::Bits { argument, mask: bits(ACCESS | libc::O_CREAT | libc::O_TRUNC), value: 0 }
+}
+
+const NAME: Only = Only::One { argument: 0, of: &[bits(libc::PR_SET_NAME)] };
+
+const DESCRIPTOR: Only = Only::One {
+    argument: 1,
+    of: &[
+        bits(libc::F_DUPFD),
+        bits(libc::F_DUPFD_CLOEXEC),
+        bits(libc::F_GETFD),
+        bits(libc::F_SETFD),
+        bits(libc::F_GETFL),
+        bits(libc::F_SETFL),
+    ],
+};
+
+/// Not waiting, whether it is a terminal and of what size, the end of a perf event (`FIONBIO`, `TCGETS`, `TIOCGWINSZ`,
+/// `PERF_EVENT_IOC_DISABLE`).
+const CONTROL: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2401] };
+
+const LOCAL: Only = Only::One { argument: 0, of: &[bits(libc::AF_UNIX)] };
+
+/// `BPF_MAP_LOOKUP_ELEM`, `BPF_OBJ_GET_INFO_BY_FD` (linux/bpf.h).
+const COUNTERS: Only = Only::One { argument: 0, of: &[1, 15] };
+
+/// What ends the process.
+pub(super) const NEVER: Group = Group {
+    purpose: "ends the process",
+    calls: &[calls![
+        execve SYS_execve,
+        execveat SYS_execveat,
+        ptrace SYS_ptrace,
+        process_vm_readv SYS_process_vm_readv,
+        process_vm_writev SYS_process_vm_writev,
+        init_module SYS_init_module,
+        finit_module SYS_finit_module,
+        delete_module SYS_delete_module,
+        kexec_load SYS_kexec_load,
+        reboot SYS_reboot,
+        mount SYS_mount,
+        umount2 SYS_umount2,
+        move_mount SYS_move_mount,
+        pivot_root SYS_pivot_root,
+        chroot SYS_chroot,
+        setns SYS_setns,
+        unshare SYS_unshare,
+        open_by_handle_at SYS_open_by_handle_at,
+        userfaultfd SYS_userfaultfd,
+        io_uring_setup SYS_io_uring_setup,
+        swapon SYS_swapon,
+        swapoff SYS_swapoff,
+    ]],
+};
+
+/// What gives `ENOSYS`.
+pub(super) const HIDDEN: Group =
+    Group { purpose: "is not there", calls: &[calls![clone3 SYS_clone3, openat2 SYS_openat2]] };
+
+/// A limit is read and none is set: `new_limit` is no address.
+const READ_LIMIT: Only = Only::Bits { argument: 2, mask: u64::MAX, value: 0 };
+
+/// Memory, threads, time, what is open already: of every role.
+const COMMON: Group = Group {
+    purpose: "memory, threads, time, what is open",
+    calls: &[
+        calls![
+            brk SYS_brk,
+            mmap SYS_mmap: DATA,
+            mprotect SYS_mprotect: DATA,
+            mremap SYS_mremap,
+            munmap SYS_munmap,
+            madvise SYS_madvise,
+            clone SYS_clone: THREAD,
+            set_robust_list SYS_set_robust_list,
+            rseq SYS_rseq,
+            prctl SYS_prctl: NAME,
+            futex SYS_futex,
+            membarrier SYS_membarrier,
+            sched_yield SYS_sched_yield,
+            sched_getaffinity SYS_sched_getaffinity,
+            getpid SYS_getpid,
+            gettid SYS_gettid,
+            getrandom SYS_getrandom,
+            getrusage SYS_getrusage,
+            prlimit64 SYS_prlimit64: READ_LIMIT,
+            sysinfo SYS_sysinfo,
+            uname SYS_uname,
+            rt_sigaction SYS_rt_sigaction,
+            rt_sigprocmask SYS_rt_sigprocmask,
+            rt_sigreturn SYS_rt_sigreturn,
+            sigaltstack SYS_sigaltstack,
+            restart_syscall SYS_restart_syscall,
+            tgkill SYS_tgkill: Only::Own,
+            exit SYS_exit,
+            exit_group SYS_exit_group,
+            clock_gettime SYS_clock_gettime,
+            clock_nanosleep SYS_clock_nanosleep,
+            nanosleep SYS_nanosleep,
+            gettimeofday SYS_gettimeofday,
+            read SYS_read,
+            readv SYS_readv,
+            pread64 SYS_pread64,
+            write SYS_write,
+            writev SYS_writev,
+            lseek SYS_lseek,
+            fstat SYS_fstat,
+            close SYS_close,
+            fcntl SYS_fcntl: DESCRIPTOR,
+            ioctl SYS_ioctl: CONTROL,
+            epoll_create1 SYS_epoll_create1,
+            epoll_ctl SYS_epoll_ctl,
+            epoll_pwait SYS_epoll_pwait,
+            epoll_pwait2 SYS_epoll_pwait2,
+            eventfd2 SYS_eventfd2,
+            ppoll SYS_ppoll,
+        ],
+        OLD_COMMON,
+    ],
+};
+#[cfg(target_arch = "x86_64")]
+const OLD_COMMON: &[Call] = calls![epoll_wait SYS_epoll_wait, poll SYS_poll];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_COMMON: &[Call] = &[];
+
+/// Looking at files: an open that could write or create is refused, and so is `openat2`, whose flags are in memory.
+const LOOK: Group = Group {
+    purpose: "looking at files",
+    calls: &[
+        calls![
+            openat SYS_openat: reading(2),
+            newfstatat SYS_newfstatat,
+            statx SYS_statx,
+            fstatfs SYS_fstatfs,
+            readlinkat SYS_readlinkat,
+            getdents64 SYS_getdents64,
+            faccessat SYS_faccessat,
+        ],
+        OLD_LOOK,
+    ],
+};
+#[cfg(target_arch = "x86_64")]
+const OLD_LOOK: &[Call] = calls![
+    open SYS_open: reading(1),
+    stat SYS_stat,
+    lstat SYS_lstat,
+    readlink SYS_readlink,
+    access SYS_access,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_LOOK: &[Call] = &[];
+
+/// Files that are kept.
+const KEEP: Group = Group {
+    purpose: "keeping files",
+    calls: &[
+        calls![
+            openat SYS_openat,
+            newfstatat SYS_newfstatat,
+            statx SYS_statx,
+            mkdirat SYS_mkdirat,
+            renameat SYS_renameat,
+            unlinkat SYS_unlinkat,
+            flock SYS_flock,
+            fsync SYS_fsync,
+            fdatasync SYS_fdatasync,
+            ftruncate SYS_ftruncate,
+            utimensat SYS_utimensat,
+        ],
+        OLD_KEEP,
+    ],
+};
+#[cfg(target_arch = "x86_64")]
+const OLD_KEEP: &[Call] = calls![
+    open SYS_open,
+    stat SYS_stat,
+    mkdir SYS_mkdir,
+    rename SYS_rename,
+    unlink SYS_unlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_KEEP: &[Call] = &[];
+
+/// Talking on a socket that there is.
+const TALK: Group = Group {
+    purpose: "talking on a socket",
+    calls: &[calls![
+        sendto SYS_sendto,
+        sendmsg SYS_sendmsg,
+        recvfrom SYS_recvfrom,
+        recvmsg SYS_recvmsg,
+    ]],
+};
+
+/// Asking a runtime.
+const ASK: Group = Group {
+    purpose: "asking a runtime",
+    calls: &[calls![
+        socket SYS_socket: LOCAL,
+        connect SYS_connect,
+        getsockopt SYS_getsockopt,
+        shutdown SYS_shutdown,
+    ]],
+};
+
+/// Answering clients.
+const ANSWER: Group = Group {
+    purpose: "answering clients",
+    calls: &[calls![
+        accept4 SYS_accept4,
+        getsockopt SYS_getsockopt,
+        setsockopt SYS_setsockopt,
+        getsockname SYS_getsockname,
+        getpeername SYS_getpeername,
+        shutdown SYS_shutdown,
+    ]],
+};
+
+/// Removing the socket at the end, where Landlock keeps it to that.
+pub(super) const REMOVE: Group = Group {
+    purpose: "removing its socket, where there is Landlock",
+    calls: &[calls![unlinkat SYS_unlinkat], OLD_REMOVE],
+};
+#[cfg(target_arch = "x86_64")]
+const OLD_REMOVE: &[Call] = calls![unlink SYS_unlink];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_REMOVE: &[Call] = &[];
+
+/// Reading counters.
+const COUNT: Group = Group { purpose: "reading counters", calls: &[calls![bpf SYS_bpf: COUNTERS]] };
+
+pub(super) fn of(role: Role) -> &'static [&'static Group] {
+    match role {
+        Role::Netlink => &[&COMMON, &LOOK, &TALK],
+        Role::Files => &[&COMMON, &LOOK, &TALK, &ASK],
+        Role::Store => &[&COMMON, &KEEP],
+        Role::Writer => &[&COMMON],
+        Role::Agent => &[&COMMON, &LOOK, &TALK, &COUNT],
+        Role::Server => &[&COMMON, &LOOK, &TALK, &ANSWER],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+use std::fs;
+
+use super::{Call, Group, HIDDEN, NEVER, Only, REMOVE, of};
+use crate::confine::role::Role;
+
+/// As the documentation has a group: whose it is, and its calls, marked where not every argument will do.
+fn row(group: &Group, whose: &str) -> String {
+    let call = |call: &Call| {
+        let mark = if matches!(call.only, Only::Any) { "" } else { "*" };
+        format!("`{}`{mark}", call.name)
+    };
+    let calls: Vec<String> = group.calls.iter().copied().flatten().map(call).collect();
+    format!("| {} | {whose} | {} |", group.purpose, calls.join(" "))
+}
+
+/// The younger architectures have fewer calls: the documentation is of the one that has all.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_documentation_has_every_call_and_capability() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md");
+    let text = fs::read_to_string(path).expect("docs/security.md");
+    let mut groups: Vec<&Group> = Vec::new();
+    for group in Role::ALL.into_iter().flat_map(of) {
+        if !groups.iter().any(|it| it.purpose == group.purpose) {
+            groups.push(group);
+        }
+    }
+    let mut rows: Vec<String> = groups
+        .into_iter()
+        .map(|group| {
+            let has = |role: &Role| of(*role).iter().any(|it| it.purpose == group.purpose);
+            let roles: Vec<&str> = Role::ALL.into_iter().filter(has).map(Role::word).collect();
+            let whose = if roles.len() == Role::ALL.len() { "all".to_owned() } else { roles.join(", ") };
+            row(group, &whose)
+        })
+        .collect();
+    rows.extend([
+        row(&REMOVE, "server"),
+        row(&HIDDEN, "none: `ENOSYS`"),
+        row(&NEVER, "none: it ends the agent"),
+    ]);
+    for role in Role::ALL {
+        let held: Vec<String> = role.capabilities().iter().map(|it| format!("`{it}`")).collect();
+        let held = if held.is_empty() { "none".to_owned() } else { held.join(" ") };
+        rows.push(format!("| {} | {held} |", role.word()));
+    }
+    let missing: Vec<&String> = rows
+        .iter()
+        .filter(|row| !text.lines().any(|line| line.starts_with(row.trim_end_matches('|'))))
+        .collect();
+    assert!(missing.is_empty(), "not in docs/security.md:\n{missing:#?}");
+}
+
+#[test]
+fn what_ends_the_process_is_nobodys() {
+    let names = |groups: &[&Group]| -> Vec<&str> {
+        groups.iter().flat_map(|it| it.calls.iter().copied().flatten()).map(|call| call.name).collect()
+    };
+    let never = names(&[&NEVER]);
+    for role in Role::ALL {
+        assert!(names(of(role)).iter().all(|name| !never.contains(name)), "{}", role.word());
+    }
+}
