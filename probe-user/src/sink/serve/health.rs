@@ -12,12 +12,15 @@ use super::{
     reply::{Reply, TEXT, whole},
 };
 use crate::{
-    engine::time::Timestamp,
+    engine::{fact::Signal, time::Timestamp},
     sink::{wall::Rfc3339, word},
 };
 
 /// Losses of the last minute are still felt.
 const LATELY: Duration = Duration::from_secs(60);
+
+/// By these nothing is found: without them some times are not known, and that is told of where they would be.
+const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
 /// Whether all is seen that is to be seen; if not, why, a line each.
 pub(super) struct Readiness {
@@ -34,8 +37,10 @@ pub(super) async fn readiness(house: &House) -> Result<Readiness, Unanswered> {
 fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     // Also one without which there is much to tell: what depends on it is not found.
-    for signal in house.report.signals.iter().filter(|signal| signal.mechanism.is_none()) {
-        reasons.push(format!("{} is not seen: no hook for it is attached", signal.signal));
+    for row in &house.report.signals {
+        if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.word() == row.signal) {
+            reasons.push(format!("{} is not seen: no hook for it is attached", row.signal));
+        }
     }
     if !known.it.has_listed {
         reasons.push("what was on the node at the start has not all been read yet".to_owned());

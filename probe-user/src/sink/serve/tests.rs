@@ -74,11 +74,11 @@ impl Answer {
 impl Bench {
     /// Must be called within a runtime.
     fn new() -> Self {
-        Self::seeing(Some("raw tracepoint"))
+        Self::seeing("exec", Some("raw tracepoint"))
     }
 
     /// One whose only signal is seen so.
-    fn seeing(mechanism: Option<&'static str>) -> Self {
+    fn seeing(signal: &'static str, mechanism: Option<&'static str>) -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/recordings/demo.jsonl");
         let mut reader =
             Reader::open(BufReader::new(File::open(path).expect("the recording"))).expect("a recording");
@@ -108,7 +108,7 @@ impl Bench {
             }
         }
         let row = Row {
-            signal: "exec",
+            signal,
             grade: mechanism.map_or(Grade::Degraded, |_| Grade::Full),
             mechanism,
             programs: vec!["exec"],
@@ -471,8 +471,10 @@ fn ready_is_who_sees_all_and_loses_nothing() {
 #[test]
 fn not_ready_is_who_does_not_see_a_signal() {
     block_on(async {
-        let blind = Bench::seeing(None).get("/readyz").await;
+        let blind = Bench::seeing("exec", None).get("/readyz").await;
         assert_eq!((blind.status, &*blind.text()), (503, "exec is not seen: no hook for it is attached\n"));
+        // Nothing is found by it.
+        assert_eq!(Bench::seeing("listening", None).get("/readyz").await.status, 200);
     });
 }
 
