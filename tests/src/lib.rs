@@ -29,6 +29,7 @@ pub mod keyed;
 pub mod machine;
 pub mod program;
 pub mod refusal;
+pub mod thread;
 
 #[cfg(feature = "browser")]
 pub mod browser;

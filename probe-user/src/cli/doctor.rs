@@ -20,7 +20,7 @@ use super::{
     output,
 };
 use crate::{
-    confine::{self, Confined},
+    confine,
     sink::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
@@ -108,7 +108,7 @@ pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
 
 /// What a run has given up.
 #[cfg(feature = "serve")]
-pub(super) fn of_confined(confined: &Confined) -> Check {
+pub(super) fn of_confined(confined: &confine::Confined) -> Check {
     node::confinement(Ok(confined.clone()))
 }
 

@@ -1,3 +1,5 @@
+//! What is said of what was given up, and that nothing is where it is off.
+
 use std::{error::Error, fs};
 
 use super::{Confined, Confinement, Measure, Mode, Needs, State, role::Role};

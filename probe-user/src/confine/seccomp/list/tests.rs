@@ -1,3 +1,5 @@
+//! That the lists and docs/security.md are the same, and do not contradict themselves.
+
 use std::fs;
 
 use super::{Call, Group, HIDDEN, NEVER, Only, REMOVE, of};
