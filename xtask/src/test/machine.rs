@@ -64,7 +64,7 @@ const PODS: &[&str] = &[
 ];
 /// The agent as it is deployed: where the least is as it is today, and where all is.
 const DEPLOYED: &[&str] = &["pod deployed::"];
-const DEPLOYED_ON: [Machine; 2] = [PAIRS[0], PAIRS[2]];
+const DEPLOYED_ON: [Machine; 2] = [PAIRS[1], PAIRS[3]];
 /// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];

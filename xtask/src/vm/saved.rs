@@ -92,7 +92,8 @@ fn save(request: &Request, parts: &Parts, dir: &Path) -> Result<()> {
     monitor.execute("migrate-set-parameters", &json!({ "max-bandwidth": 100_u64 << 30 }))?;
     monitor.execute("migrate", &json!({ "uri": to(&dir.join("state")) }))?;
     monitor.migrated()?;
-    monitor.execute("quit", &json!({}))?;
+    // QEMU was seen to be gone by then, once in some hundred; what it wrote is whole, or the run that goes on from it fails.
+    let _ = monitor.execute("quit", &json!({}));
     ensure!(guest.finish(), "QEMU does not end after the VM was saved");
     Ok(())
 }

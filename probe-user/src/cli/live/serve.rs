@@ -158,6 +158,13 @@ fn or_without<T>(opened: Result<T, DoorError>) -> Option<T> {
     opened.map_err(|error| say(&format!("{error}; going on without"))).ok()
 }
 
+/// Where a browser finds it; nothing if nowhere.
+pub(super) fn said(doors: &Doors) -> String {
+    let address = doors.network.as_ref().and_then(|network| network.local_addr().ok());
+    let scheme = if doors.tls.is_some() { "https" } else { "http" };
+    address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
+}
+
 /// Starts the server, which hears of every change from here on.
 pub(super) fn start(
     (mut doors, metrics): (Doors, Metrics),

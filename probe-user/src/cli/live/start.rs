@@ -155,6 +155,10 @@ impl Start<'_> {
             };
             tell(&banner::start(&header, &hooks, &hierarchy, self.state_dir));
             tell(&format!("confined: {}\n", confinement.confined()));
+            #[cfg(feature = "serve")]
+            if let Some((doors, _)) = &parts.doors {
+                tell(&serve::said(doors));
+            }
         }
         let mut session = Session::new(&header, self.shown.filter(), output::sink(self.shown.output));
         let recording = match file {
