@@ -60,7 +60,7 @@ const KERNEL: &[&str] = &["kernel"];
 const PODS: &[&str] = &[
     "kernel",
     "pod --skip deployed:: --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: \
-     --skip unit:: --skip page::",
+     --skip unit:: --skip page:: --skip listening::",
 ];
 /// The agent as it is deployed: where the least is as it is today, and where all is.
 const DEPLOYED: &[&str] = &["pod deployed::"];
@@ -70,7 +70,7 @@ const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
 /// What is of one kernel and one runtime as of any other runs on this one, and the reboots.
 const ONCE: Machine = PAIRS[1];
-const LOSSES: &[&str] = &["pod verdict::healthy verdict::losses"];
+const LOSSES: &[&str] = &["pod verdict::healthy verdict::losses listening::"];
 /// Where systemd is the init.
 const UNIT: &[&str] = &["pod unit::"];
 const PHASES: &[&str] = &["pod phase::phases_are"];
