@@ -172,7 +172,7 @@ fn again(role: Role, deed: Deed, dir: &Path) -> Result<ExitStatus> {
 
 fn confined(role: Role, deed: Deed, dir: &Path) -> Result<i32> {
     let needs = Needs { state_dir: Some(dir.to_owned()), socket: None, netlink: true };
-    let confinement = Confinement::begin(Mode::Full, needs, || true)?;
+    let confinement = Confinement::begin(Mode::Full, needs, || Deed::Map.attempt(dir).is_ok())?;
     let done = confinement.start(role, || deed.attempt(dir))?;
     let calls: Vec<usize> = refusal::untold().into_iter().map(|(call, _)| call).collect();
     match done {
