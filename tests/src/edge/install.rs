@@ -66,7 +66,8 @@ StandardOutput=null
 StandardError=append:/var/log/kubelet.log
 ";
 
-/// It stays as long as systemd lets it, and sees the shutdown.
+/// It stays as long as systemd lets it, and sees the shutdown. It is not confined: confined, it was ended before the last
+/// line of its recording in three shutdowns of four with pods, and why is not known yet; the history was whole in each.
 const AGENT_UNIT: &str = "\
 [Unit]
 DefaultDependencies=no
@@ -75,7 +76,7 @@ After=sys-kernel-tracing.mount
 Before=containerd.service kubelet.service
 
 [Service]
-ExecStart=/usr/local/bin/sandprobe run -o json --node edge-1 --ipam-store /var/lib/keyed/addresses --record /var/lib/recordings/%b.jsonl
+ExecStart=/usr/local/bin/sandprobe run -o json --confine off --node edge-1 --ipam-store /var/lib/keyed/addresses --record /var/lib/recordings/%b.jsonl
 StandardOutput=null
 StandardError=append:/var/log/sandprobe.log
 ";
