@@ -36,7 +36,7 @@ use probe_user::{
         netlink::Netlink,
     },
 };
-use tokio::runtime;
+use tokio::{runtime, sync::watch};
 
 use crate::{
     cgroupfs::{self, Hierarchy},
@@ -65,6 +65,8 @@ pub struct Live {
     /// All up to here has been told.
     mark: Timestamp,
     batches: Receiver<Batch>,
+    /// The counters, as the drain read them last.
+    totals: watch::Receiver<Totals>,
     netlink: Option<Asker>,
     stopper: Option<Stopper>,
     worker: Option<JoinHandle<Result<Totals>>>,
@@ -83,6 +85,7 @@ impl Live {
         let (stopper, stop) = channel::stop();
         let (sender, batches) = mpsc::channel();
         let (feed, mut received) = channel::feed();
+        let (counted, totals) = mpsc::channel();
         let mut netlink = None;
         if reports.iter().any(|report| report.mechanism.is_none() && report.netlink) {
             let (asker, asks) = channel::asks();
@@ -92,6 +95,7 @@ impl Live {
         let worker = thread::Builder::new().name("drain".to_owned()).spawn(move || {
             runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
                 let drain = Drain::new(probe, SLACK)?;
+                counted.send(drain.totals())?;
                 // Without a bound: a test that is busy must not hold the drain up.
                 let passed_on = tokio::spawn(async move {
                     while let Some(batch) = received.recv().await {
@@ -106,6 +110,7 @@ impl Live {
                 Ok(totals)
             })
         })?;
+        let totals = totals.recv().context("the hooks are not drained")?;
         let (stopper, worker) = (Some(stopper), Some(worker));
         Ok(Self {
             hierarchy,
@@ -113,6 +118,7 @@ impl Live {
             seen: Vec::new(),
             mark: Timestamp::ZERO,
             batches,
+            totals,
             netlink,
             stopper,
             worker,
@@ -183,6 +189,21 @@ impl Live {
             self.take(batch.with_context(|| format!("no watermark within {} s", patience.as_secs()))?);
         }
         Ok(std::mem::take(&mut self.seen))
+    }
+
+    /// Has what was told until now forgotten, with the runs that the kernel skipped until now, which are counted later.
+    fn forget(&mut self) -> Result<()> {
+        let counted = self.totals.borrow_and_update().skipped();
+        let skipped = skipped::of_process(process::id())?;
+        self.settled()?;
+        if skipped > counted {
+            // What was settled last is itself counted within a second.
+            clock::poll("a look at the counters", machine::patience(), || {
+                Ok(self.totals.has_changed()?.then_some(()))
+            })?;
+            self.settled()?;
+        }
+        Ok(())
     }
 
     fn take_all(&mut self) {
@@ -265,7 +286,7 @@ impl Shared {
             *shared = Some(Live::start(Setup::default())?);
         }
         let mut shared = Self(shared);
-        shared.settled()?;
+        shared.forget()?;
         Ok(shared)
     }
 }
