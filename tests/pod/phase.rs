@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use tests::{
     containerd::Options,
-    ftrace::Trace,
+    ftrace::{self, Trace},
     keyed::{self, Faults, Times},
     kubelet::{Container, Kubelet, Pod, PodStart},
     machine,
@@ -165,7 +165,7 @@ impl Run {
     fn of(options: &Options, pods: &[Pod]) -> Result<Self> {
         let node = Node::start_with(options)?;
         let mut stream = Stream::start(&["watch"])?;
-        let trace = Trace::start()?;
+        let trace = Trace::start(ftrace::LIVES)?;
         let starts = start_all(&node.kubelet()?, pods);
         let told = starts.and_then(|starts| {
             for pod in pods {

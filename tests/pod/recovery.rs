@@ -15,12 +15,12 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
-    clock,
+    clock, command,
     edge::{self, Report},
     machine,
 };
 
-use row::Row;
+use row::{Agent, Row};
 
 /// On the disk: the wall clock when the boot's test ended.
 const ENDED: &str = "/root/ended";
@@ -79,11 +79,19 @@ fn left() -> Result<i64> {
 }
 
 /// The boot as it is when all are back that were there before.
-fn recovered() -> Result<(Row, Report)> {
+fn recovered(agent: Agent) -> Result<Row> {
     let report = report()?;
-    let row = rows("the last of the pods", Row::is_complete)?.pop().context("no boot")?;
-    row.ensure_true(&report)?;
-    Ok((row, report))
+    // Without its agent `sandprobe boot` would tell of a boot by itself.
+    clock::poll("the agent's own record of this boot", machine::patience(), || {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("read the boot's id")?;
+        let history = fs::read_to_string(HISTORY).with_context(|| format!("read {HISTORY}"))?;
+        Ok(history.contains(&format!("\"boot_id\":\"{}\",\"kernel\"", id.trim())).then_some(()))
+    })?;
+    // A late agent lists one thing after the other: what the network left comes last.
+    let is_whole = |row: &Row| row.is_complete() && (agent == Agent::Early || row.is_listed());
+    let row = rows("the last of the pods", is_whole)?.pop().context("no boot")?;
+    row.ensure_true(&report, agent)?;
+    Ok(row)
 }
 
 /// The mean and the difference of the boots that were ordered, in JSON and in the table.
@@ -119,10 +127,26 @@ fn ensure_average(ordered: usize) -> Result<()> {
             row::number(&average["periods"][period])? == difference,
             "{period} is {difference}: {average:#}"
         );
-        let in_ms = |ns: i64| ((ns + 500_000) / 1_000_000).to_string();
-        ensure!(mean_line[n] == in_ms(mean) && difference_line[n] == in_ms(difference), "{column}:\n{table}");
+        // As they stand in the table: one that is not exact has its mark there too.
+        let in_ms = |ns: i64, name: &str| {
+            let is_inexact = average["inexact"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
+            format!("{}{}", if is_inexact { "~" } else { "" }, (ns + 500_000) / 1_000_000)
+        };
+        let is_told = mean_line[n] == in_ms(mean, column) && difference_line[n] == in_ms(difference, period);
+        ensure!(is_told, "{column}:\n{table}");
         before = mean;
     }
+    Ok(())
+}
+
+/// The last line of the table has a mark at each number, and its boot a word on what was not seen.
+fn ensure_marked(row: &Row) -> Result<()> {
+    let text = told(&[])?;
+    let line = text.lines().take_while(|line| !line.starts_with("Avg")).last().context("no table")?;
+    let numbers: Vec<&str> = line.split_whitespace().skip(3).collect();
+    ensure!(numbers.len() == 9 && numbers.iter().all(|number| number.starts_with('~')), "{line}");
+    let (_, notes) = text.rsplit_once(row.boot_id()).context("the boot has no notes")?;
+    ensure!(notes.contains("was not seen before the agent began to look "), "{text}");
     Ok(())
 }
 
@@ -147,14 +171,14 @@ fn a_node_is_made() -> Result<()> {
 
 #[test]
 fn a_restart_is_timed() -> Result<()> {
-    let (row, _) = recovered()?;
+    let row = recovered(Agent::Early)?;
     row.ensure_ordered_since(left()?)?;
     leave()
 }
 
 #[test]
 fn a_second_one_is_compared() -> Result<()> {
-    let (row, _) = recovered()?;
+    let row = recovered(Agent::Early)?;
     row.ensure_ordered_since(left()?)?;
     ensure_average(2)?;
     leave()
@@ -163,7 +187,7 @@ fn a_second_one_is_compared() -> Result<()> {
 /// Those boots' recordings, and this one's that was cut off with the power.
 #[test]
 fn a_power_cut_is_told() -> Result<()> {
-    let (row, _) = recovered()?;
+    let row = recovered(Agent::Early)?;
     row.ensure_cut_after(left()?)?;
     let text = told(&[])?;
     ensure!(text.contains("order not seen (last heartbeat "), "{text}");
@@ -194,4 +218,49 @@ fn recordings_say_the_same() -> Result<()> {
         row.ensure_same(replayed)?;
     }
     Ok(())
+}
+
+/// Its order was seen by a service, and the boot is told of by a pod.
+#[test]
+fn the_agent_moves_into_a_pod() -> Result<()> {
+    edge::move_agent_into_a_pod()?;
+    leave()
+}
+
+#[test]
+fn a_late_agent_goes_on() -> Result<()> {
+    let row = recovered(Agent::Late)?;
+    row.ensure_ordered_since(left()?)?;
+    ensure_marked(&row)?;
+    ensure_average(3)?;
+    leave()
+}
+
+/// The pod has seen the order, and the next one tells of the boot.
+#[test]
+fn a_second_late_one_is_compared() -> Result<()> {
+    let row = recovered(Agent::Late)?;
+    row.ensure_ordered_since(left()?)?;
+    ensure_marked(&row)?;
+    ensure_average(4)?;
+    edge::disable_kubelet()?;
+    leave()
+}
+
+/// Nobody is there but the journal.
+#[test]
+fn a_boot_is_seen_by_no_agent() -> Result<()> {
+    fs::create_dir_all("/var/log/journal").context("make the journal's folder")?;
+    command::run("systemctl", &["start", "systemd-journald.service"])?;
+    command::run("journalctl", &["--flush"])?;
+    command::run("journalctl", &["--sync"])
+}
+
+#[test]
+fn a_boot_in_between_is_told() -> Result<()> {
+    let row = rows("the rows", |_| true)?.pop().context("no boot")?;
+    row.ensure_unseen(1)?;
+    let text = told(&[])?;
+    ensure!(text.contains("\n1 boot not seen "), "{text}");
+    ensure_average(4)
 }

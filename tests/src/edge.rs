@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 pub use driver::run;
-pub use install::install;
+pub use install::{disable_kubelet, install, move_agent_into_a_pod};
 
 use crate::kubelet::{Pod, Step};
 
@@ -24,16 +24,22 @@ use crate::kubelet::{Pod, Step};
 pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The pods that the API server would tell the kubelet of.
 pub const PODS: &str = "/var/lib/kubelet/pods.json";
+/// Those of them that are started when all others run, if there are any.
+pub const LATER: &str = "/var/lib/kubelet/later.json";
 /// What the kubelet has done in this boot; written when all pods run.
 pub const REPORT: &str = "/run/kubelet/report.json";
 /// Without this file the network's ADD fails, as flannel's does; the program of one of the pods writes it.
 pub const SUBNET: &str = "/run/flannel/subnet.env";
+/// The pod that has the agent, where that is no service of the node.
+pub const AGENT_POD: &str = "sandprobe";
 /// The namespace of pods that serve the node itself.
 pub const SYSTEM: &str = "kube-system";
 
 /// One boot of the node, as its kubelet made it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
+    /// When the kubelet's process began, by `/proc`: to a hundredth of a second, before it executed its program.
+    pub forked: u64,
     /// The kubelet's own first instruction, `CLOCK_BOOTTIME`.
     pub began: u64,
     /// In the order in which they were started.
@@ -47,6 +53,10 @@ pub struct PodReport {
     pub is_static: bool,
     /// Of its sandbox, in the order of time; the last one succeeded.
     pub tries: Vec<Try>,
+    /// The making and the start of its first container.
+    pub started: Step,
+    /// When that executed its program, by the kernel's own trace.
+    pub executed: u64,
     /// Where its program's first words are.
     pub log: PathBuf,
 }

@@ -24,13 +24,18 @@ const PREFIX: &str = "sandprobe";
 /// Of each processor: a minute of a busy machine.
 const BUFFER_KIB: u32 = 32 << 10;
 
-const EVENTS: [&str; 5] = [
+/// The life of pods.
+pub const LIVES: &[&str] = &[
     "cgroup/cgroup_mkdir",
     "cgroup/cgroup_attach_task",
-    "sched/sched_process_exec",
+    EXECS,
     "sched/sched_process_exit",
     "task/task_newtask",
+    NETNS,
 ];
+pub const EXECS: &str = "sched/sched_process_exec";
+/// By probes of `copy_net_ns` where the kernel has them.
+const NETNS: &str = "netns";
 /// Where the kernel has no probes: it returns a moment after the namespace was made.
 const UNSHARE: [&str; 2] = ["syscalls/sys_enter_unshare", "syscalls/sys_exit_unshare"];
 
@@ -43,7 +48,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn start() -> Result<Self> {
+    pub fn start(events: &[&str]) -> Result<Self> {
         let root = tempfile::tempdir()?;
         mount(Some("tracefs"), root.path(), Some("tracefs"), MsFlags::empty(), None::<&str>)
             .with_context(|| format!("mount tracefs on {}", root.path().display()))?;
@@ -53,21 +58,26 @@ impl Trace {
         fs::create_dir(&instance).with_context(|| format!("make {}", instance.display()))?;
         write(&instance.join("trace_clock"), "boot")?;
         write(&instance.join("buffer_size_kb"), &BUFFER_KIB.to_string())?;
-        let mut events: Vec<String> = EVENTS.iter().map(|event| (*event).to_owned()).collect();
-        if machine::has_kprobes() {
-            let probes = [("p", parse::COPYING, " flags=$arg1:x64"), ("r", parse::COPIED, "")];
-            for (kind, event, arguments) in probes {
-                let group = &trace.name;
-                trace.define(&format!("{kind}:{group}/{event} copy_net_ns{arguments}"))?;
-                events.push(format!("{group}/{event}"));
-            }
-        } else {
-            events.extend(UNSHARE.iter().map(|event| (*event).to_owned()));
-        }
         for event in events {
-            write(&instance.join("events").join(event).join("enable"), "1")?;
+            let events = if *event == NETNS { trace.netns()? } else { vec![(*event).to_owned()] };
+            for event in events {
+                write(&instance.join("events").join(event).join("enable"), "1")?;
+            }
         }
         Ok(trace)
+    }
+
+    fn netns(&self) -> Result<Vec<String>> {
+        if !machine::has_kprobes() {
+            return Ok(UNSHARE.map(str::to_owned).into());
+        }
+        let probes = [("p", parse::COPYING, " flags=$arg1:x64"), ("r", parse::COPIED, "")];
+        let define = |(kind, event, arguments)| {
+            let event = format!("{}/{event}", self.name);
+            self.define(&format!("{kind}:{event} copy_net_ns{arguments}"))?;
+            Ok(event)
+        };
+        probes.into_iter().map(define).collect()
     }
 
     /// All that happened meanwhile, in the order of time; none of it may have been overwritten.

@@ -77,9 +77,7 @@ impl Image {
         let folder = tempfile::tempdir()?;
         let archive = folder.path().join("image.tar");
         self.write(&archive)?;
-        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is no text");
-        let (socket, archive) = (text(socket)?, text(&archive)?);
-        command::run("ctr", &["--address", &socket, "--namespace", "k8s.io", "images", "import", &archive])
+        import(socket, &archive)
     }
 
     /// Writes the archive.
@@ -130,6 +128,13 @@ impl Image {
         }
         Ok(layer.into_inner()?)
     }
+}
+
+/// Has the containerd at this socket know what is in an archive, for pods.
+pub(crate) fn import(socket: &Path, archive: &Path) -> Result<()> {
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is no text");
+    let (socket, archive) = (text(socket)?, text(archive)?);
+    command::run("ctr", &["--address", &socket, "--namespace", "k8s.io", "images", "import", &archive])
 }
 
 fn header(kind: EntryType, mode: u32, size: u64) -> Header {

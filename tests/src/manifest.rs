@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** a field that is not carried over is an error, not left out.
 
+mod around;
 mod probe;
 mod scrape;
 
@@ -19,6 +20,7 @@ use crate::{
     },
     kubelet::{Container, Pod, Qos},
 };
+pub use around::{TOKEN, import, secret};
 pub use probe::Probe;
 pub use scrape::scrape;
 

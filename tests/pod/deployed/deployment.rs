@@ -1,8 +1,8 @@
 //! One node's part of the DaemonSet: what the kubelet does for it, and what is around it.
 
-use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, net::SocketAddr};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::{
@@ -11,18 +11,11 @@ use tests::{
     machine,
     manifest::{self, Agent, Cluster, Probe},
     node::Node,
-    program, thread, tls,
+    thread, tls,
 };
 
 /// What the downward API says.
 pub(super) const NODE: &str = "node-1";
-/// As docs/install.md has it made; the certificate is for nothing else, and lasts a hundred years.
-const CERTIFICATE: &str = include_str!("../../data/deployed/tls.crt");
-const KEY: &str = include_str!("../../data/deployed/tls.key");
-const TOKEN: &str = "2f1b7f0e5c6d4a3b8e9f00112233445566778899";
-/// The archive of the build, as `cargo xtask test` leaves it beside the programs.
-const IMAGE: &str = "sandprobe-image.tar";
-
 /// How it is not as the manifest has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
@@ -67,8 +60,9 @@ impl Deployment {
 
     fn create(node: &Node, wish: Wish) -> Result<Self> {
         share_mounts(node)?;
-        import(node)?;
-        let secret = secret()?;
+        manifest::import(node.socket())?;
+        let secret = tempfile::tempdir()?;
+        manifest::secret(secret.path())?;
         let own = if node.is_private() { Some(tempfile::tempdir()?) } else { None };
         let own_place = own.as_ref().map(|own| own.path().to_owned());
         let cluster = Cluster { node: NODE.to_owned(), secret: secret.path().to_owned(), own: own_place };
@@ -113,7 +107,7 @@ impl Deployment {
     pub(super) fn get(&self, path: &str) -> Result<String> {
         let refused = http::get(tls::connect(self.address())?, path, &[])?;
         ensure!(refused.status == 401, "{path} without the token: {}", refused.status);
-        let token = format!("Bearer {TOKEN}");
+        let token = format!("Bearer {}", manifest::TOKEN);
         http::get(tls::connect(self.address())?, path, &[("Authorization", &token)])?.ok()
     }
 
@@ -199,25 +193,6 @@ fn share_mounts(node: &Node) -> Result<()> {
     command::run("mount", &["--make-rshared", "/"])
 }
 
-/// Gives the runtime the image.
-fn import(node: &Node) -> Result<()> {
-    let image = program::path("sandprobe")?.with_file_name(IMAGE);
-    let (socket, image) = (text(node.socket())?, text(&image)?);
-    command::run("ctr", &["--address", socket, "--namespace", "k8s.io", "images", "import", image])
-}
-
-fn secret() -> Result<TempDir> {
-    let secret = tempfile::tempdir()?;
-    for (name, text) in
-        [("tls.crt", CERTIFICATE), ("ca.crt", CERTIFICATE), ("tls.key", KEY), ("token", TOKEN)]
-    {
-        let path = secret.path().join(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o400))?;
-    }
-    Ok(secret)
-}
-
 fn apply(pod: &mut Pod, wish: Wish) -> Result<()> {
     let container = pod.containers.first_mut().context("the agent")?;
     container.arguments.extend(wish.arguments);
@@ -237,8 +212,4 @@ fn apply(pod: &mut Pod, wish: Wish) -> Result<()> {
         capabilities.add_capabilities.retain(|name| name != "SYS_RESOURCE");
     }
     Ok(())
-}
-
-fn text(path: &Path) -> Result<&str> {
-    path.to_str().ok_or_else(|| anyhow!("{} is no text", path.display()))
 }

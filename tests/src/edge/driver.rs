@@ -10,12 +10,14 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use nix::unistd::{SysconfVar, sysconf};
 use sha2::{Digest as _, Sha256};
 
-use super::{MANIFESTS, PODS, PodReport, REPORT, Report, Try, pods, write};
+use super::{LATER, MANIFESTS, PODS, PodReport, REPORT, Report, Try, pods, write};
 use crate::{
     clock,
-    kubelet::{Driver, Kubelet, Pod, timed},
+    ftrace::{self, Event, Record, Trace},
+    kubelet::{Driver, Kubelet, Pod, Step, timed},
     machine,
 };
 
@@ -36,10 +38,16 @@ pub fn run(began: u64) -> Result<()> {
         let next = attempts.entry(sandbox.uid.clone()).or_default();
         *next = (sandbox.attempt + 1).max(*next);
     }
+    let trace = Trace::start(&[ftrace::EXECS])?;
     let mut work = Work { kubelet, attempts, done: Vec::new() };
     work.start_all(static_pods()?)?;
     work.start_all(pods(Path::new(PODS))?)?;
-    let report = Report { began, pods: work.done };
+    if Path::new(LATER).exists() {
+        work.start_all(pods(Path::new(LATER))?)?;
+    }
+    let trace = trace.end()?;
+    let pods = work.done.into_iter().map(|pod| pod.report(&trace)).collect::<Result<_>>()?;
+    let report = Report { forked: forked()?, began, pods };
     write(Path::new(REPORT), &serde_json::to_vec_pretty(&report)?)?;
     for sandbox in dead {
         work.kubelet.remove_sandbox(&sandbox.id)?;
@@ -60,11 +68,35 @@ fn static_pods() -> Result<Vec<Pod>> {
     pods(Path::new(MANIFESTS))?.into_iter().map(named).collect()
 }
 
+/// When this process was forked, nanoseconds since boot (proc_pid_stat(5), `starttime`).
+fn forked() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/self/stat").context("read this process's stat")?;
+    let ticks = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19));
+    let ticks: u64 = ticks.context("no start time")?.parse()?;
+    let in_second = sysconf(SysconfVar::CLK_TCK)?.context("no clock")?;
+    Ok(ticks * (1_000_000_000 / u64::try_from(in_second)?))
+}
+
 struct Work {
     kubelet: Kubelet,
     /// The next of each pod's sandboxes.
     attempts: BTreeMap<String, u32>,
-    done: Vec<PodReport>,
+    done: Vec<Done>,
+}
+
+/// A pod that runs.
+struct Done {
+    pod: Pod,
+    tries: Vec<Try>,
+    /// Of its first container.
+    begun: Begun,
+    log: PathBuf,
+}
+
+#[derive(Clone, Copy)]
+struct Begun {
+    pid: i32,
+    step: Step,
 }
 
 /// A pod that does not run yet.
@@ -90,11 +122,10 @@ impl Work {
                 continue;
             };
             let mut one = waiting.remove(next);
-            if self.start(&one.pod, &mut one.tries)? {
+            if let Some(begun) = self.start(&one.pod, &mut one.tries)? {
                 let Waiting { pod, tries, .. } = one;
                 let log = self.log(&pod);
-                let Pod { namespace, name, is_static, .. } = pod;
-                self.done.push(PodReport { namespace, name, is_static, tries, log });
+                self.done.push(Done { pod, tries, begun, log });
             } else {
                 one.due = Instant::now() + one.gap;
                 one.gap *= 2;
@@ -104,8 +135,8 @@ impl Work {
         Ok(())
     }
 
-    /// Whether it runs now.
-    fn start(&mut self, pod: &Pod, tries: &mut Vec<Try>) -> Result<bool> {
+    /// None: it is to be tried again.
+    fn start(&mut self, pod: &Pod, tries: &mut Vec<Try>) -> Result<Option<Begun>> {
         let attempt = *self.attempts.entry(pod.uid.clone()).and_modify(|it| *it += 1).or_default();
         self.kubelet.prepare(pod)?;
         // What the node is to lend the pod and has not yet.
@@ -117,11 +148,14 @@ impl Work {
         let (outcome, step) = timed(|| Ok(kubelet.run_sandbox(pod, attempt)))?;
         let error = outcome.as_ref().err().map(|error| format!("{error:#}"));
         tries.push(Try { step, error });
-        let Ok(sandbox) = outcome else { return Ok(false) };
+        let Ok(sandbox) = outcome else { return Ok(None) };
+        let mut begun = Vec::new();
         for container in &pod.containers {
-            self.kubelet.run_container(pod, &sandbox, container, attempt)?;
+            let run = || self.kubelet.run_container(pod, &sandbox, container, attempt);
+            let (started, step) = timed(run)?;
+            begun.push(Begun { pid: started.pid, step });
         }
-        Ok(true)
+        Ok(Some(*begun.first().context("a pod without a container")?))
     }
 
     /// Of its first container.
@@ -129,5 +163,15 @@ impl Work {
         let attempt = self.attempts.get(&pod.uid).copied().unwrap_or_default();
         let container = pod.containers.first().map_or("", |container| &container.name);
         Kubelet::log_directory(pod).join(container).join(format!("{attempt}.log"))
+    }
+}
+
+impl Done {
+    fn report(self, trace: &[Record]) -> Result<PodReport> {
+        let Self { pod: Pod { namespace, name, is_static, .. }, tries, begun, log } = self;
+        // What a container's first process executes is its program.
+        let its = |record: &&Record| record.task == begun.pid && matches!(record.event, Event::Exec { .. });
+        let executed = trace.iter().find(its).with_context(|| format!("{name} executed nothing"))?.at;
+        Ok(PodReport { namespace, name, is_static, tries, started: begun.step, executed, log })
     }
 }

@@ -9,12 +9,13 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::{MANIFESTS, PODS, SUBNET, SYSTEM, driver::SOCKET, write};
+use super::{AGENT_POD, LATER, MANIFESTS, PODS, SUBNET, SYSTEM, driver::SOCKET, write};
 use crate::{
     command,
     image::{Image, WITNESS},
     keyed::{Faults, Settings},
     kubelet::{Container, Pod},
+    manifest::{self, Cluster},
     program,
 };
 
@@ -23,14 +24,18 @@ const SERVICES: usize = 10;
 /// How long after its start the network's own pod has a subnet.
 const SUBNET_TAKES_MS: &str = "3000";
 
+const NODE: &str = "edge-1";
 /// Of the network's plugin, which a runtime calls by this name.
 const PLUGIN: &str = "flannel";
 const LIBRARY: &str = "/usr/local/lib/edge";
 const STORE: &str = "/var/lib/keyed/addresses";
+/// Of the agent where it is a pod.
+const SECRET: &str = "/etc/edge/secret";
 const UNITS: &str = "/etc/systemd/system";
 /// Of our VMs: what starts at boot.
 const WANTS: &str = "vm.target.wants";
 const AGENT: &str = "sandprobe.service";
+const KUBELET: &str = "kubelet.service";
 
 /// What a node's own boot has ready for its runtime: modules, plugins, a setting. In our VMs each boot brings them anew.
 const PREPARE: &str = "\
@@ -66,8 +71,7 @@ StandardOutput=null
 StandardError=append:/var/log/kubelet.log
 ";
 
-/// It stays as long as systemd lets it, and sees the shutdown. It is not confined: confined, it was ended before the last
-/// line of its recording in three shutdowns of four with pods, and why is not known yet; the history was whole in each.
+/// It stays as long as systemd lets it, and sees the shutdown.
 const AGENT_UNIT: &str = "\
 [Unit]
 DefaultDependencies=no
@@ -76,7 +80,7 @@ After=sys-kernel-tracing.mount
 Before=containerd.service kubelet.service
 
 [Service]
-ExecStart=/usr/local/bin/sandprobe run -o json --confine off --node edge-1 --ipam-store /var/lib/keyed/addresses --record /var/lib/recordings/%b.jsonl
+ExecStart=/usr/local/bin/sandprobe run -o json --node edge-1 --ipam-store /var/lib/keyed/addresses --record /var/lib/recordings/%b.jsonl
 StandardOutput=null
 StandardError=append:/var/log/sandprobe.log
 ";
@@ -113,12 +117,10 @@ pub fn install() -> Result<()> {
     all.insert(1, network_pod());
     write(Path::new(PODS), &serde_json::to_vec(&all)?)?;
 
-    for (name, text) in
-        [("edge.service", PREPARE_UNIT), ("kubelet.service", KUBELET_UNIT), (AGENT, AGENT_UNIT)]
-    {
+    for (name, text) in [("edge.service", PREPARE_UNIT), (KUBELET, KUBELET_UNIT), (AGENT, AGENT_UNIT)] {
         write(&Path::new(UNITS).join(name), text.as_bytes())?;
     }
-    for name in ["edge.service", "containerd.service", "kubelet.service", AGENT] {
+    for name in ["edge.service", "containerd.service", KUBELET, AGENT] {
         enable(name)?;
     }
     command::run("systemctl", &["daemon-reload"])?;
@@ -126,7 +128,19 @@ pub fn install() -> Result<()> {
     command::run("systemctl", &["start", "edge.service"])?;
     command::run("start-containerd", &["systemd"])?;
     Image::program(WITNESS, &program::path("witness")?)?.import(Path::new(SOCKET))?;
-    command::run("systemctl", &["start", "kubelet.service"])
+    command::run("systemctl", &["start", KUBELET])
+}
+
+/// From the next boot on the agent is no service, but a pod that comes when all others run.
+pub fn move_agent_into_a_pod() -> Result<()> {
+    manifest::import(Path::new(SOCKET))?;
+    write(Path::new(LATER), &serde_json::to_vec(&[agent_pod()?])?)?;
+    disable(AGENT)
+}
+
+/// From the next boot on nobody starts pods.
+pub fn disable_kubelet() -> Result<()> {
+    disable(KUBELET)
 }
 
 fn uid(n: usize) -> String {
@@ -145,6 +159,21 @@ fn network_pod() -> Pod {
     let pod = witness(SYSTEM, "flannel", &uid(100), &[SUBNET, SUBNET_TAKES_MS]);
     let containers = pod.containers.into_iter().map(|container| container.with_directory("/run/flannel"));
     Pod { host_network: true, containers: containers.collect(), ..pod }
+}
+
+/// As the DaemonSet has it, but that it is a pod of the system, so that the services that are waited for are the others.
+fn agent_pod() -> Result<Pod> {
+    let cluster = Cluster { node: NODE.to_owned(), secret: PathBuf::from(SECRET), own: None };
+    manifest::secret(&cluster.secret)?;
+    let mut pod = manifest::agent(&cluster)?.pod;
+    let agent = pod.containers.first_mut().context("the agent")?;
+    agent.arguments.push(format!("--ipam-store={STORE}"));
+    Ok(Pod { namespace: SYSTEM.to_owned(), name: AGENT_POD.to_owned(), ..pod })
+}
+
+fn disable(unit: &str) -> Result<()> {
+    let link = Path::new(UNITS).join(WANTS).join(unit);
+    fs::remove_file(&link).with_context(|| format!("disable {unit}"))
 }
 
 fn enable(unit: &str) -> Result<()> {

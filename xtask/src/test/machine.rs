@@ -3,6 +3,7 @@
 use super::report::Tier;
 use super::step::Step;
 use crate::vm::{Init, Kernel, Runtime};
+use std::cmp::Reverse;
 use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
@@ -41,6 +42,8 @@ struct Run {
     /// What tells it from the machine's others.
     name: &'static str,
     boots: Boots,
+    /// For the VM itself.
+    limit: Duration,
     /// It holds times against each other that another VM beside it would change.
     is_timed: bool,
 }
@@ -83,20 +86,30 @@ const REBOOTS: &[Boot] = &[
     Boot::new(&["pod reboot::a_late_agent", "pod reboot::pods_with_addresses_of_host_local"]),
     Boot::new(&["pod reboot::no_agent"]),
 ];
-/// Of a node that comes up by itself, on the machine whose services do that: each boot is timed.
+/// Of a node that comes up by itself, on the machine whose services do that.
 const RECOVERY: (Machine, &[Boot]) = (
     PAIRS[2],
     &[
         Boot::new(&["pod recovery::a_node"]),
         Boot::new(&["pod recovery::a_restart"]),
         Boot::new(&["pod recovery::a_second_one"]).cut(),
-        Boot::new(&["pod recovery::recordings", "pod recovery::a_power_cut"]),
+        Boot::new(&[
+            "pod recovery::recordings",
+            "pod recovery::a_power_cut",
+            "pod recovery::the_agent_moves",
+        ]),
+        Boot::new(&["pod recovery::a_late_agent"]),
+        Boot::new(&["pod recovery::a_second_late_one"]),
+        Boot::new(&["pod recovery::a_boot_is_seen"]),
+        Boot::new(&["pod recovery::a_boot_in_between"]),
     ],
 );
 /// Fetching a release, making a disk of it, and saving a VM that has started its containerd, under emulation.
 const MAKING: Duration = Duration::from_secs(12 * 60);
 /// For the VM itself, which tells more of its end than we can.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
+/// Of eight boots, of which five start all pods of a node.
+const LIMIT_OF_RECOVERY: Duration = Duration::from_secs(25 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
 /// Each has a disk and 1.5 GiB of memory.
 const MOST_LANES: usize = 4;
@@ -128,7 +141,7 @@ impl Machine {
 
 impl Run {
     fn step(self, xtask: &Path) -> Step {
-        let Self { machine, name, boots, .. } = self;
+        let Self { machine, name, boots, limit, .. } = self;
         let (kind, script, runners) = match boots {
             Boots::Saved(programs) => ("--saved", script(programs), programs.len()),
             Boots::Fresh(boots) => {
@@ -136,8 +149,8 @@ impl Run {
                 ("--reboot", script_of_boots(boots), runners)
             }
         };
-        let command = vm(xtask, machine, kind, &script);
-        Step { name: format!("{machine}{name}"), command, limit: LIMIT + MARGIN, runners }
+        let command = vm(xtask, machine, kind, limit, &script);
+        Step { name: format!("{machine}{name}"), command, limit: limit + MARGIN, runners }
     }
 }
 
@@ -170,14 +183,16 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
     // Made apart from the tests, whose time is limited.
     let warm = |&machine: &Machine| Step {
         name: format!("{machine}: the VM"),
-        command: vm(&xtask, machine, "--saved", "uname -a"),
+        command: vm(&xtask, machine, "--saved", LIMIT, "uname -a"),
         limit: MAKING,
         runners: 0,
     };
     let made = tier.lanes(machines.iter().map(warm).collect(), lanes());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));
-    let (timed, others): (Vec<_>, Vec<_>) =
+    let (timed, mut others): (Vec<_>, Vec<_>) =
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
+    // What takes longest is not to be the last, with a lane beside it empty.
+    others.sort_by_key(|run| Reverse(run.limit));
     tier.lanes(others.into_iter().map(|run| run.step(&xtask)).collect(), lanes());
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
@@ -189,7 +204,10 @@ fn lanes() -> usize {
 
 /// What runs on one machine.
 fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
-    let saved = |programs| Run { machine, name: "", boots: Boots::Saved(programs), is_timed: false };
+    let saved = |programs| {
+        let boots = Boots::Saved(programs);
+        Run { machine, name: "", boots, limit: LIMIT, is_timed: false }
+    };
     let (first, verdicts) = match pods {
         Pods::None => return vec![saved(KERNEL)],
         Pods::Pairs => (PODS, ENDS.contains(&machine)),
@@ -217,7 +235,7 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
         runs.push(Run {
             name: ": recovery",
             boots: Boots::Fresh(RECOVERY.1),
-            is_timed: true,
+            limit: LIMIT_OF_RECOVERY,
             ..saved(first)
         });
     }
@@ -242,11 +260,12 @@ fn script(programs: &[&str]) -> String {
 }
 
 /// Our own verb: what hangs in there is ended like any other command.
-fn vm(xtask: &Path, Machine { kernel, runtime, init }: Machine, kind: &str, script: &str) -> Command {
+fn vm(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: &str) -> Command {
+    let Machine { kernel, runtime, init } = machine;
     let mut command = Command::new(xtask);
     command.args(["vm", "--no-build", kind, "--init", init.name()]);
     command.args(["--kernel", kernel.name(), "--runtime", runtime.name()]);
-    command.arg(format!("--timeout={}", LIMIT.as_secs())).args(["--", script]);
+    command.arg(format!("--timeout={}", limit.as_secs())).args(["--", script]);
     command
 }
 
