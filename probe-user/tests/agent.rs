@@ -95,3 +95,16 @@ fn an_agent_that_cannot_answer_is_told_of() {
     assert!(said.contains("it answers 503: {\"error\":\"late\"}"), "{said}");
     agent.join().expect("no panic");
 }
+
+#[test]
+fn where_nothing_can_be_told_one_line_says_why() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let absent = dir.path().join("absent.sock");
+    for arguments in [&["findings"][..], &["explain", "x"]] {
+        let given = ["--socket", path(&absent), "--state-dir", path(dir.path())];
+        let output = run(&[arguments, &given].concat());
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("no agent answers there; nothing is kept in"), "{said}");
+    }
+}

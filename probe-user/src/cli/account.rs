@@ -76,41 +76,74 @@ impl From {
         match (&self.recording, self.state.dir()) {
             (Some(file), _) => recorded(file),
             (None, dir) => match (self.told()?, dir) {
-                (Some(account), _) => Ok(account),
-                (None, Some(dir)) => kept(dir),
-                (None, None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
+                (Told::Whole(account), _) => Ok(account),
+                (Told::Not(why), Some(dir)) => kept(dir, why),
+                (Told::Not(_), None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
             },
         }
     }
 
     /// By the agent itself, if one answers and no directory was asked for instead.
     #[cfg(unix)]
-    fn told(&self) -> anyhow::Result<Option<Account>> {
+    fn told(&self) -> anyhow::Result<Told> {
         if self.state.is_given() && !self.agent.is_given() {
-            return Ok(None);
+            return Ok(Told::Not(None));
         }
-        let Some(bytes) = self.agent.ask_or_say("/v1/state") else { return Ok(None) };
+        let bytes = match self.agent.ask_or_why("/v1/state") {
+            Ok(bytes) => bytes,
+            Err(why) => return Ok(Told::Not(why)),
+        };
         let (about, kept) = state::read(&bytes).context("what the agent answers")?;
-        Ok(Some(account(&about, kept, SystemTime::now(), None)))
+        Ok(Told::Whole(account(&about, kept, SystemTime::now(), Vec::new())))
     }
 
     #[cfg(not(unix))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
-    fn told(&self) -> anyhow::Result<Option<Account>> {
-        Ok(None)
+    fn told(&self) -> anyhow::Result<Told> {
+        Ok(Told::Not(None))
     }
 }
 
-/// By the agent of this node.
-fn kept(dir: &Path) -> anyhow::Result<Account> {
+/// No agent was ever there, as far as that directory shows.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "nothing is kept in {}: start sandprobe run on this node; leaks alone can be looked for once with sandprobe leaks",
+    .0.display()
+)]
+pub(in crate::cli) struct NothingKept(PathBuf);
+
+/// What the agent itself says.
+enum Told {
+    Whole(Account),
+    /// With the reason, where there is one to tell of.
+    Not(Option<String>),
+}
+
+/// What is told is not the agent's word, for this reason.
+pub(in crate::cli) fn instead(why: &str) -> String {
+    format!("{why}: this is what lies in the state directory")
+}
+
+/// By the agent of this node, which did not answer for this reason. It is said with what was kept, or with why that
+/// cannot be read either: one line.
+fn kept(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
+    let read = read_kept(dir);
+    match (read, silent) {
+        (Ok((about, kept, wall, caveat)), silent) => {
+            let caveats = silent.map(|why| instead(&why)).into_iter().chain(caveat).collect();
+            Ok(account(&about, kept, wall, caveats))
+        }
+        (Err(error), Some(why)) => Err(anyhow!("{why}; {error:#}")),
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn read_kept(dir: &Path) -> anyhow::Result<(About, Kept, SystemTime, Option<String>)> {
     let file = dir.join(FILE);
     let bytes = match fs::read(&file) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(anyhow!(
-                "nothing is kept in {}: start sandprobe run on this node; leaks alone can be looked for once with sandprobe leaks",
-                dir.display()
-            ));
+            return Err(NothingKept(dir.to_owned()).into());
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return Err(anyhow!("cannot read {}: {error}; run as root", file.display()));
@@ -122,16 +155,16 @@ fn kept(dir: &Path) -> anyhow::Result<Account> {
     let touched = fs::metadata(&file).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
     let quiet = wall.duration_since(touched).unwrap_or_default();
     let caveat = caveat(&about, is_running(dir), quiet);
-    Ok(account(&about, kept, wall, caveat))
+    Ok((about, kept, wall, caveat))
 }
 
-fn account(about: &About, kept: Kept, wall: SystemTime, caveat: Option<String>) -> Account {
+fn account(about: &About, kept: Kept, wall: SystemTime, caveats: Vec<String>) -> Account {
     let Kept { findings, starts, shares } = kept;
     let label =
         Label { node: about.node.clone(), boot_id: about.boot_id.clone(), boot_wall_ns: about.boot_wall_ns };
     Account {
         now: boot_time(wall, about.boot_wall_ns),
-        caveats: caveat.into_iter().collect(),
+        caveats,
         label,
         findings,
         starts,

@@ -19,6 +19,7 @@ use super::{
 };
 #[cfg(feature = "live")]
 use super::{
+    account::instead,
     args::{ConfigArgs, HostArgs},
     client::AgentArgs,
 };
@@ -146,7 +147,9 @@ impl Boot {
         if self.state.is_given() && !self.agent.is_given() {
             return None;
         }
-        let history = History::read(&self.agent.ask_or_say("/v1/history")?);
+        let answer = self.agent.ask_or_why("/v1/history");
+        let answer = answer.map_err(|why| why.iter().for_each(|why| say(&instead(why)))).ok()?;
+        let history = History::read(&answer);
         // Its answer is a sign of life.
         let boot = history.records.last()?.recovery.boot.as_ref()?;
         let heartbeat = Heartbeat {

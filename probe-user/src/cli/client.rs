@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use super::{args::SOCKET, say};
+use super::args::SOCKET;
 
 /// Longer than the agent gives itself to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,19 +38,16 @@ impl AgentArgs {
         Some(given).filter(|path| path.as_os_str() != "none")
     }
 
-    /// What the agent answers, if one does. It is said where one was asked for and none is there, and where there is one
-    /// that cannot be asked: then there is only what lies in the files.
-    pub(in crate::cli) fn ask_or_say(&self, path: &str) -> Option<Vec<u8>> {
+    /// What the agent answers; else why not, where one was asked for and none is there, and where there is one that
+    /// cannot be asked: to be said, since then there is only what lies in the files.
+    pub(in crate::cli) fn ask_or_why(&self, path: &str) -> Result<Vec<u8>, Option<String>> {
         match self.ask(path) {
+            Ok(Some(answer)) => Ok(answer),
             Ok(None) if self.is_given() && self.socket().is_some() => {
-                say("no agent answers there: this is what lies in the state directory");
-                None
+                Err(Some("no agent answers there".to_owned()))
             }
-            Ok(answer) => answer,
-            Err(error) => {
-                say(&format!("{error:#}: this is what lies in the state directory"));
-                None
-            }
+            Ok(None) => Err(None),
+            Err(error) => Err(Some(format!("{error:#}"))),
         }
     }
 

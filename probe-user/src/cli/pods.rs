@@ -11,8 +11,6 @@ use std::{cmp::Reverse, time::Duration};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
-#[cfg(feature = "live")]
-use super::args::{ConfigArgs, HostArgs};
 use super::{
     Done,
     account::{Account, From},
@@ -20,6 +18,11 @@ use super::{
     output,
     picture::Pictures,
     say,
+};
+#[cfg(feature = "live")]
+use super::{
+    account::NothingKept,
+    args::{ConfigArgs, HostArgs},
 };
 use crate::{
     engine::{phase::Start, time::Timestamp, view::PodView},
@@ -157,11 +160,14 @@ impl Pods {
         let mut told = None;
         match self.from.read() {
             Ok(account) if account.label.boot_id == look::boot_id() => {
+                account.caveats.iter().for_each(|caveat| say(caveat));
                 give(&mut pods, &account.starts);
                 told = Some(account);
             }
             Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
             Err(error) if wanted => return Err(error),
+            // The list says nothing of starts then, and why is said only where one could have been told.
+            Err(error) if !error.is::<NothingKept>() => say(&format!("{error:#}")),
             Ok(_) | Err(_) => {}
         }
         Ok(Seen { pods, told, now, done })

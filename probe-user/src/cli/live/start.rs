@@ -84,6 +84,8 @@ pub(super) struct Start<'a> {
 impl Start<'_> {
     pub(super) fn run(&self) -> anyhow::Result<Done> {
         let (config, stores) = self.probe.config.load()?;
+        // Without it nothing else matters, and what is there already is left alone: an older recording, the socket.
+        Probe::permitted()?;
         let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
         warn_of_absent(&stores, &place.root);
         // Before anything is hooked for it.

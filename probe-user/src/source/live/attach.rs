@@ -135,6 +135,11 @@ struct PodTally(Tally);
 unsafe impl aya::Pod for PodTally {}
 
 impl Probe {
+    /// Whether this process may load anything, before something is made ready for it.
+    pub fn permitted() -> Result<(), Error> {
+        support::permitted()
+    }
+
     /// Attaches every hook that works here; fails if one cannot be that nothing works without.
     pub fn load(options: &Options<'_>) -> Result<Self, Error> {
         let probe = Self::survey(options)?;

@@ -1,0 +1,48 @@
+//! What is said to who may not hook anything. Of a test run by root the program is started as one who may not.
+#![cfg(feature = "live")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+    thread,
+};
+
+use caps::{CapSet, Capability};
+
+/// Without capabilities: what a thread's bounding set lacks, no program gets that it starts (capabilities(7)).
+fn run(arguments: &[&str]) -> Output {
+    thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).expect("capabilities") {
+                caps::clear(None, CapSet::Bounding).expect("it may");
+            }
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+            command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
+        });
+        started.join().expect("no panic")
+    })
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path")
+}
+
+#[test]
+fn what_is_missing_is_said_before_anything_is_touched() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let older = dir.path().join("older.jsonl");
+    fs::write(&older, "what was recorded before").expect("a file");
+    let (file, socket) = (path(&older), dir.path().join("no/agent.sock"));
+    for arguments in [
+        &["run", "--record", file, "--socket", path(&socket), "--ipam-store", "/nowhere"][..],
+        &["record", file, "--ipam-store", "/nowhere"],
+        &["watch", "--ipam-store", "/nowhere"],
+    ] {
+        let output = run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+        assert!(said.starts_with("sandprobe: loading eBPF programs needs root, or CAP_BPF"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&older).expect("a file"), "what was recorded before");
+}
