@@ -111,6 +111,9 @@ impl Confinement {
         }
         let needed = Role::ALL.into_iter().filter(|role| *role != Role::Netlink || it.needs.netlink);
         let capabilities = capability::begin(&needed.flat_map(|role| it.capabilities(role)).collect())?;
+        if cfg!(panic = "abort") {
+            refusal::abort_by_panic();
+        }
         refusal::begin().map_err(|why| ConfineError::new("hear of refused system calls", why))?;
         let calls = seccomp::begin()?;
         it.calls = calls == State::Full;

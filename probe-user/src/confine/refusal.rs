@@ -8,7 +8,7 @@
 
 use std::{
     ffi::{c_int, c_void},
-    fs, io, ptr,
+    fs, io, panic, process, ptr,
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -66,6 +66,26 @@ pub(super) fn begin() -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// From here on a panic ends the process by `SIGABRT`, once it is told, in whatever thread it comes.
+///
+/// musl's abort(3) sends the signal by tkill(2), which is refused: it may hit a thread of any process, and a filter sees
+/// a thread's number and not whose it is. It blocks `SIGSYS` for that too, and so the refusal ends the process.
+pub fn abort_by_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        tell(info);
+        abort()
+    }));
+}
+
+fn abort() -> ! {
+    let own = nix::unistd::gettid().as_raw();
+    // SAFETY: it takes numbers alone.
+    unsafe { libc::syscall(libc::SYS_tgkill, process::id(), own, libc::SIGABRT) };
+    // Somebody blocks or hears the signal.
+    process::abort()
 }
 
 extern "C" fn refuse(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

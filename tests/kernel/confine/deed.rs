@@ -42,9 +42,11 @@ enum Deed {
     Thread,
     Exec,
     Unshare,
+    /// Panics in a program that does not unwind.
+    Panic,
 }
 
-const DEEDS: [Deed; 13] = [
+const DEEDS: [Deed; 14] = [
     Deed::Read,
     Deed::ReadState,
     Deed::Find,
@@ -58,6 +60,7 @@ const DEEDS: [Deed; 13] = [
     Deed::Thread,
     Deed::Exec,
     Deed::Unshare,
+    Deed::Panic,
 ];
 
 /// How the process that did it tells what came of it.
@@ -101,6 +104,11 @@ impl Deed {
             }
             Self::Thread => thread::Builder::new().spawn(|| ()).map(drop),
             Self::Exec => Ok(unistd::execv(c"/bin/true", &[c"true"]).map(drop)?),
+            Self::Panic => {
+                // As where it is aborted by.
+                refusal::abort_by_panic();
+                panic!("as it is wanted")
+            }
             Self::Unshare => Ok(sched::unshare(CloneFlags::CLONE_FS)?),
         }
     }
@@ -116,13 +124,17 @@ impl Deed {
             Self::WriteState => role == Role::Store,
             Self::Map => role == Role::Agent,
             Self::Thread => true,
-            Self::Bind | Self::Signal | Self::Code | Self::Exec | Self::Unshare => false,
+            Self::Bind | Self::Signal | Self::Code | Self::Exec | Self::Unshare | Self::Panic => false,
         }
     }
 
-    /// It ends the process.
-    fn is_fatal(self) -> bool {
-        matches!(self, Self::Exec | Self::Unshare)
+    /// It ends the process, by this signal.
+    fn is_fatal(self) -> Option<i32> {
+        match self {
+            Self::Exec | Self::Unshare => Some(libc::SIGSYS),
+            Self::Panic => Some(libc::SIGABRT),
+            _ => None,
+        }
     }
 }
 
@@ -153,8 +165,8 @@ fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
         let ended = again(role, deed, &dir)?;
         let expected = if deed.is_for(role, anywhere) { DONE } else { REFUSED };
         let is_expected = match deed.is_fatal() {
-            true => ended.signal() == Some(libc::SIGSYS),
-            false => ended.code() == Some(expected),
+            Some(signal) => ended.signal() == Some(signal),
+            None => ended.code() == Some(expected),
         };
         ensure!(is_expected, "{} {deed:?}: {ended}", role.word());
     }
