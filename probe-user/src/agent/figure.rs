@@ -1,5 +1,10 @@
 //! The agent's own figures: what it takes to know them, and how they are handed over for a scrape.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use probe_common::tally;
 use tokio::sync::watch;
 
@@ -25,6 +30,7 @@ pub struct Figures {
     hooks: Vec<(Signal, Option<Mechanism>)>,
     totals: watch::Receiver<Totals>,
     batches: Gauge,
+    unreadable: Arc<AtomicU64>,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -32,9 +38,9 @@ pub struct Figures {
 impl Figures {
     /// Of a run that begins now; `reports` with what the self-test made of them.
     #[must_use]
-    pub fn new(reports: &[HookReport], drain: &Drain, batches: Gauge) -> Self {
+    pub fn new(reports: &[HookReport], drain: &Drain, batches: Gauge, unreadable: Arc<AtomicU64>) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
-        Self { hooks: hooks.collect(), totals: drain.totals(), batches, started: wall() }
+        Self { hooks: hooks.collect(), totals: drain.totals(), batches, unreadable, started: wall() }
     }
 
     #[must_use]
@@ -51,15 +57,18 @@ impl Figures {
                 capacity: u64::try_from(Gauge::CAPACITY).ok(),
             }],
             refused: refusal::count(),
-            // Where /proc cannot be read, the rest still can be told.
-            process: Usage::read().ok().map(|usage| self.process(usage)),
+            unreadable: self.unreadable.load(Ordering::Relaxed),
+            process: self.process(),
         }
     }
 
-    fn process(&self, usage: Usage) -> Process {
-        let Usage { cpu, resident, virtual_size, threads, open_fds, max_fds } = usage;
-        let (open_fds, max_fds) = (Some(open_fds), Some(max_fds));
-        Process { cpu, resident, virtual_size, threads, open_fds, max_fds, started: self.started }
+    /// Where /proc cannot be read, the rest still can be told.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        let Usage { cpu, resident, virtual_size, threads, open_fds, max_fds, capabilities } =
+            Usage::read().ok()?;
+        let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);
+        Some(Process { cpu, resident, virtual_size, threads, open_fds, max_fds, started, capabilities })
     }
 }
 

@@ -36,6 +36,7 @@ impl Served {
             now,
             has_listed: session.has_listed(),
             measure: &|| session.look(now, &figures.own()),
+            process: &|| figures.process(),
         });
     }
 

@@ -23,7 +23,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::{Registry, TextEncoder};
 
-use self::{family::FOLDED, label::PodLabel, now::Now, own::Own, series::Vector as _, told::Told};
+use self::{
+    family::FOLDED,
+    label::PodLabel,
+    now::Now,
+    own::Own,
+    series::{Book, Vector as _},
+    told::Told,
+};
 use super::word;
 use crate::engine::{
     boot::Recovery,
@@ -74,8 +81,8 @@ impl Metrics {
         let registry = Registry::new();
         let folded = prometheus::CounterVec::make(&FOLDED, FOLDED.labels)?;
         registry.register(Box::new(folded.clone()))?;
-        let told = Told::new(&registry, &labels, &folded)?;
-        let now = Now::new(&registry, &labels, &folded)?;
+        let book = Book { registry: &registry, labels: &labels, folded: &folded };
+        let (told, now) = (Told::new(book)?, Now::new(book)?);
         Ok(Self(Arc::new(Inner { registry, tables: Mutex::new(Tables { told, now }) })))
     }
 

@@ -67,6 +67,16 @@ pub fn read(
     node: Node<'_>,
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
+    let mut skipped = present(node, tell_batch)?;
+    skipped.append(records(node, tell_batch)?);
+    Ok(skipped)
+}
+
+/// A pass over what is there now: pods and containers, cgroups, processes, namespaces and their addresses.
+pub fn present(
+    node: Node<'_>,
+    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+) -> Result<Skipped, Closed> {
     let mut skipped = Skipped::default();
     let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
     let pods = log::list(node);
@@ -79,7 +89,6 @@ pub fn read(
     let (netns, namespaces) = netns::list(node, &table);
     tell(netns)?;
     tell(address::list(node, &table, &namespaces))?;
-    skipped.append(records(node, tell_batch)?);
     Ok(skipped)
 }
 

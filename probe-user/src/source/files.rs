@@ -4,15 +4,16 @@
 //! It works on a thread of its own, since a file may be slow to read.
 
 mod later;
+mod unread;
 
 use std::{
     future, io,
+    sync::{Arc, atomic::AtomicU64},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use tokio::runtime::{self, Runtime};
-use tracing::warn;
 
 use super::{
     answer::Answerer,
@@ -29,6 +30,7 @@ use crate::engine::{
     id::ContainerId,
 };
 use later::{Later, Wanted};
+use unread::Unread;
 
 /// So many questions that wait already are answered in one batch; the names of a burst of containers go together.
 const TOGETHER: usize = 64;
@@ -42,6 +44,8 @@ pub struct Files {
     pub layout: Layout,
     /// Those that the configuration names.
     pub stores: Vec<Declared>,
+    /// Told how much could not be read.
+    pub unreadable: Arc<AtomicU64>,
 }
 
 impl Files {
@@ -57,7 +61,9 @@ impl Files {
 
     fn run(&self, runtime: &Runtime, feed: &Feed, mut asks: Asks, mut stop: Stop) -> Result<(), Closed> {
         let mut answerer = Answerer::new(&self.root);
-        self.pass(feed, &stop, backfill::read)?;
+        let [mut present, mut records] = [(); 2].map(|()| Unread::new(Arc::clone(&self.unreadable)));
+        self.pass(feed, &stop, backfill::present, &mut present)?;
+        self.pass(feed, &stop, backfill::records, &mut records)?;
         let mut later = Later::default();
         loop {
             let wait = later.wait(clock::now());
@@ -99,18 +105,20 @@ impl Files {
             }
             batch.extend(messages(&answerer, &mut later));
             feed.send_blocking(batch)?;
-            match passes {
-                [true, _] => self.pass(feed, &stop, backfill::read)?,
-                [false, true] => self.pass(feed, &stop, backfill::records)?,
-                [false, false] => {}
+            let [relist, reread] = passes;
+            if relist {
+                self.pass(feed, &stop, backfill::present, &mut present)?;
+            }
+            if relist || reread {
+                self.pass(feed, &stop, backfill::records, &mut records)?;
             }
         }
-        report(&answerer.skipped);
+        Unread::new(Arc::default()).tell(answerer.skipped);
         Ok(())
     }
 
     /// Tells of one pass over the node, list by list.
-    fn pass(&self, feed: &Feed, stop: &Stop, pass: Pass) -> Result<(), Closed> {
+    fn pass(&self, feed: &Feed, stop: &Stop, pass: Pass, unread: &mut Unread) -> Result<(), Closed> {
         let node = Node {
             root: &self.root,
             hierarchy: &self.hierarchy,
@@ -125,12 +133,12 @@ impl Files {
                 feed.send_blocking(batch).map_err(Into::into)
             }
         });
-        report(&read.map_err(|backfill::Closed| Closed)?);
+        unread.tell(read.map_err(|backfill::Closed| Closed)?);
         Ok(())
     }
 }
 
-/// The whole node, or a part of it.
+/// A part of the node.
 type Pass =
     fn(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>) -> Result<Skipped, backfill::Closed>;
 
@@ -185,16 +193,9 @@ fn messages(answerer: &Answerer<'_>, later: &mut Later) -> Batch {
     found
 }
 
-fn report(skipped: &Skipped) {
-    if let Some((path, why)) = &skipped.first {
-        let path = path.display();
-        warn!(count = skipped.count, %path, %why, "files of the node could not be read");
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, sync::Arc};
 
     use super::Files;
     use crate::{
@@ -222,9 +223,9 @@ mod tests {
         let (feed, mut batches) = channel::feed();
         let (asker, asks) = channel::asks();
         let (stopper, stop) = channel::stop();
-        let files = Files { root, hierarchy, layout: Layout::default(), stores: Vec::new() }
-            .start(feed, asks, stop)
-            .expect("a thread");
+        let (layout, stores, unreadable) = (Layout::default(), Vec::new(), Arc::default());
+        let files = Files { root, hierarchy, layout, stores, unreadable };
+        let files = files.start(feed, asks, stop).expect("a thread");
 
         let mut next =
             || batches.blocking_recv().map(|batch| batch.into_iter().map(|Observation { fact, .. }| fact));

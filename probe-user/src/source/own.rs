@@ -17,6 +17,8 @@ pub struct Usage {
     pub threads: u64,
     pub open_fds: u64,
     pub max_fds: u64,
+    /// The main thread's in effect, a bit for each by number.
+    pub capabilities: u64,
 }
 
 impl Usage {
@@ -42,15 +44,17 @@ fn span(time: TimeVal) -> Duration {
 
 /// `/proc/PID/status`, whose sizes are in units of 1,024 bytes.
 fn of_status(text: &str) -> Usage {
-    let number = |name: &str| {
+    let word = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+        value.and_then(|value| value.split_whitespace().next())
     };
+    let number = |name: &str| word(name).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     let bytes = |name| number(name).saturating_mul(1024);
     Usage {
         resident: bytes("VmRSS"),
         virtual_size: bytes("VmSize"),
         threads: number("Threads"),
+        capabilities: word("CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0),
         ..Usage::default()
     }
 }
@@ -67,10 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_in_kibibytes() {
-        let text = "Name:\tsandprobe\nVmSize:\t  100 kB\nVmRSS:\t   7 kB\nThreads:\t3\n";
+    fn sizes_are_in_kibibytes_and_capabilities_a_mask() {
+        let text =
+            "Name:\tsandprobe\nVmSize:\t  100 kB\nVmRSS:\t   7 kB\nThreads:\t3\nCapEff:\t000001c000201000\n";
         let usage = of_status(text);
         assert_eq!((usage.virtual_size, usage.resident, usage.threads), (102_400, 7_168, 3));
-        assert_eq!(of_status("VmRSS: much\n"), Usage::default());
+        assert_eq!(usage.capabilities, 0x1c0_0020_1000);
+        assert_eq!(of_status("VmRSS: much\nCapEff:\tx\n"), Usage::default());
     }
 }

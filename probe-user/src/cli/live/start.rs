@@ -6,6 +6,7 @@ use std::{
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
     process,
+    sync::Arc,
 };
 
 use anyhow::{Context, anyhow};
@@ -179,10 +180,12 @@ impl Start<'_> {
         })?;
         recover(&mut session, &past, facts)?;
         let (feed, batches) = feed();
+        let unreadable = Arc::default();
         #[cfg(feature = "serve")]
         let served = match parts.doors {
             Some(doors) => {
-                let figures = Figures::new(&hooks.reports, &hooks.drain, feed.gauge());
+                let unreadable = Arc::clone(&unreadable);
+                let figures = Figures::new(&hooks.reports, &hooks.drain, feed.gauge(), unreadable);
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }
             None => Served::default(),
@@ -206,7 +209,8 @@ impl Start<'_> {
         }
         let (asker, questions) = asks();
         routes.files = Some(asker);
-        let files = Files { root: place.root, hierarchy: place.hierarchy, layout: place.layout, stores };
+        let Place { root, hierarchy, layout } = place;
+        let files = Files { root, hierarchy, layout, stores, unreadable };
         let start = || files.start(feed.clone(), questions, stop.clone());
         confinement.start(Role::Files, start)?.context(THREAD)?;
         let drain = hooks.drain;

@@ -317,6 +317,11 @@ pub const REFUSED: Family = counter(
      the log has the call.",
 )
 .from("SIGSYS");
+pub const UNREADABLE: Family = gauge(
+    "sandprobe_node_files_unreadable",
+    &[],
+    "Files and folders of the node that were there and could not be read when they were last looked at; the log has which.",
+);
 pub const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
 pub const QUEUE_CAPACITY: Family =
@@ -373,6 +378,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &QUEUE,
             &QUEUE_CAPACITY,
             &REFUSED,
+            &UNREADABLE,
             &FOLDED,
             &CPU,
             &RESIDENT,

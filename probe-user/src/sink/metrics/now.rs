@@ -1,12 +1,11 @@
 //! What is so at the time of a scrape.
 
-use prometheus::{CounterVec, GaugeVec, Registry};
+use prometheus::{CounterVec, GaugeVec};
 
 use super::{
-    Views, family as f,
-    label::{self, PodLabel},
+    Views, family as f, label,
     own::Own,
-    series::Series,
+    series::{Book, Series},
     set,
     told::real,
 };
@@ -44,6 +43,7 @@ pub(super) struct Now {
     program_missed: Series<CounterVec>,
     queue: Series<GaugeVec>,
     queue_capacity: Series<GaugeVec>,
+    unreadable: Series<GaugeVec>,
     refused: Series<CounterVec>,
     cpu: Series<CounterVec>,
     resident: Series<GaugeVec>,
@@ -58,46 +58,38 @@ pub(super) struct Now {
 type Row = (Vec<String>, f64);
 
 impl Now {
-    pub(super) fn new(
-        registry: &Registry,
-        labels: &[PodLabel],
-        folded: &CounterVec,
-    ) -> prometheus::Result<Self> {
-        macro_rules! series {
-            ($family:ident) => {
-                Series::new(registry, &f::$family, labels, folded)?
-            };
-        }
-        let mut build: Series<GaugeVec> = series!(BUILD);
+    pub(super) fn new(book: Book<'_>) -> prometheus::Result<Self> {
+        let mut build: Series<GaugeVec> = book.series(&f::BUILD)?;
         build.set([row(&[env!("CARGO_PKG_VERSION")], 1.0)]);
         let mut now = Self {
-            pods: series!(PODS),
-            sandboxes: series!(SANDBOXES),
-            allocations: series!(ALLOCATIONS),
-            pool_size: series!(POOL_SIZE),
-            pool_free: series!(POOL_FREE),
-            findings: series!(FINDINGS),
-            milestone: series!(MILESTONE),
-            period: series!(PERIOD),
-            cni_lost: series!(BOOT_CNI_LOST),
-            closed: series!(BOOT_CLOSED),
-            boot: series!(BOOT_INFO),
-            ready: series!(READY),
-            hooks: series!(HOOKS),
-            records: series!(RECORDS),
-            program_time: series!(PROGRAM_TIME),
-            program_runs: series!(PROGRAM_RUNS),
-            program_missed: series!(PROGRAM_MISSED),
-            queue: series!(QUEUE),
-            queue_capacity: series!(QUEUE_CAPACITY),
-            refused: series!(REFUSED),
-            cpu: series!(CPU),
-            resident: series!(RESIDENT),
-            virtual_size: series!(VIRTUAL),
-            open_fds: series!(OPEN_FDS),
-            max_fds: series!(MAX_FDS),
-            threads: series!(THREADS),
-            started: series!(STARTED),
+            pods: book.series(&f::PODS)?,
+            sandboxes: book.series(&f::SANDBOXES)?,
+            allocations: book.series(&f::ALLOCATIONS)?,
+            pool_size: book.series(&f::POOL_SIZE)?,
+            pool_free: book.series(&f::POOL_FREE)?,
+            findings: book.series(&f::FINDINGS)?,
+            milestone: book.series(&f::MILESTONE)?,
+            period: book.series(&f::PERIOD)?,
+            cni_lost: book.series(&f::BOOT_CNI_LOST)?,
+            closed: book.series(&f::BOOT_CLOSED)?,
+            boot: book.series(&f::BOOT_INFO)?,
+            ready: book.series(&f::READY)?,
+            hooks: book.series(&f::HOOKS)?,
+            records: book.series(&f::RECORDS)?,
+            program_time: book.series(&f::PROGRAM_TIME)?,
+            program_runs: book.series(&f::PROGRAM_RUNS)?,
+            program_missed: book.series(&f::PROGRAM_MISSED)?,
+            queue: book.series(&f::QUEUE)?,
+            queue_capacity: book.series(&f::QUEUE_CAPACITY)?,
+            unreadable: book.series(&f::UNREADABLE)?,
+            refused: book.series(&f::REFUSED)?,
+            cpu: book.series(&f::CPU)?,
+            resident: book.series(&f::RESIDENT)?,
+            virtual_size: book.series(&f::VIRTUAL)?,
+            open_fds: book.series(&f::OPEN_FDS)?,
+            max_fds: book.series(&f::MAX_FDS)?,
+            threads: book.series(&f::THREADS)?,
+            started: book.series(&f::STARTED)?,
         };
         for values in set::all(&[&set::RINGS, &word::RECORDS]) {
             now.records.at(&values, &[]);
@@ -184,6 +176,7 @@ impl Now {
         self.queue.set(own.queues.iter().map(|it| row(&[it.name], real(it.length))));
         let bounded = own.queues.iter().filter_map(|it| Some((it.name, it.capacity?)));
         self.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
+        self.unreadable.set_one(Some(real(own.unreadable)));
         self.refused.raise(&[], real(own.refused));
         let Some(process) = &own.process else { return };
         self.cpu.raise(&[], process.cpu.as_secs_f64());

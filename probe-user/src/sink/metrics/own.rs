@@ -13,6 +13,8 @@ pub struct Own {
     pub queues: Vec<Queue>,
     /// System calls that its confinement refused.
     pub refused: u64,
+    /// Of the node's files, when they were last looked at.
+    pub unreadable: u64,
     pub process: Option<Process>,
 }
 
@@ -52,4 +54,6 @@ pub struct Process {
     pub max_fds: Option<u64>,
     /// Seconds since the epoch.
     pub started: f64,
+    /// In effect, a bit for each by number.
+    pub capabilities: u64,
 }

@@ -56,6 +56,22 @@ vector!(HistogramVec, Histogram, |family: &Family| {
     HistogramOpts::new(family.name, family.help).buckets(bucket::of(family).to_vec())
 });
 
+/// Where families are registered, and what all of them are given.
+#[derive(Clone, Copy)]
+pub(super) struct Book<'a> {
+    pub(super) registry: &'a Registry,
+    /// What tells pods apart.
+    pub(super) labels: &'a [PodLabel],
+    /// What was folded, by family.
+    pub(super) folded: &'a CounterVec,
+}
+
+impl Book<'_> {
+    pub(super) fn series<V: Vector>(self, family: &'static Family) -> prometheus::Result<Series<V>> {
+        Series::new(self.registry, family, self.labels, self.folded)
+    }
+}
+
 /// A family, as it is filled.
 pub(super) struct Series<V> {
     vector: V,

@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use prometheus::{CounterVec, HistogramVec, Registry};
+use prometheus::{CounterVec, HistogramVec};
 
 use super::{
-    family as f,
-    label::{self, PodLabel},
+    family as f, label,
     owner::{Owners, Pod},
-    series::Series,
+    series::{Book, Series},
     set,
 };
 use crate::{
@@ -63,37 +62,29 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(
-        registry: &Registry,
-        labels: &[PodLabel],
-        folded: &CounterVec,
-    ) -> prometheus::Result<Self> {
-        macro_rules! series {
-            ($family:ident) => {
-                Series::new(registry, &f::$family, labels, folded)?
-            };
-        }
+    pub(super) fn new(book: Book<'_>) -> prometheus::Result<Self> {
+        let labels = book.labels;
         let mut told = Self {
-            events: series!(EVENTS),
-            late: series!(LATE),
-            latency: series!(LATENCY),
-            stopped: series!(STOPPED),
-            sandbox_ready: series!(SANDBOX_READY),
-            duplicates: series!(DUPLICATES),
-            exits: series!(EXITS),
-            starts: series!(STARTS),
-            start: series!(START),
-            phase: series!(PHASE),
-            listening: series!(LISTENING),
-            cni: series!(CNI),
-            cni_time: series!(CNI_TIME),
-            blind_del: series!(BLIND_DEL),
-            leaks: series!(LEAKS),
-            opened: series!(OPENED),
-            confirmed: series!(CONFIRMED),
-            netns_teardown: series!(NETNS_TEARDOWN),
-            cgroup_teardown: series!(CGROUP_TEARDOWN),
-            lost: series!(LOST),
+            events: book.series(&f::EVENTS)?,
+            late: book.series(&f::LATE)?,
+            latency: book.series(&f::LATENCY)?,
+            stopped: book.series(&f::STOPPED)?,
+            sandbox_ready: book.series(&f::SANDBOX_READY)?,
+            duplicates: book.series(&f::DUPLICATES)?,
+            exits: book.series(&f::EXITS)?,
+            starts: book.series(&f::STARTS)?,
+            start: book.series(&f::START)?,
+            phase: book.series(&f::PHASE)?,
+            listening: book.series(&f::LISTENING)?,
+            cni: book.series(&f::CNI)?,
+            cni_time: book.series(&f::CNI_TIME)?,
+            blind_del: book.series(&f::BLIND_DEL)?,
+            leaks: book.series(&f::LEAKS)?,
+            opened: book.series(&f::OPENED)?,
+            confirmed: book.series(&f::CONFIRMED)?,
+            netns_teardown: book.series(&f::NETNS_TEARDOWN)?,
+            cgroup_teardown: book.series(&f::CGROUP_TEARDOWN)?,
+            lost: book.series(&f::LOST)?,
             owners: Owners::new(labels),
             swept_at: Timestamp::ZERO,
             empty: BTreeMap::new(),

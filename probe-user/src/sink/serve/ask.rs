@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     engine::{Engine, time::Timestamp},
-    sink::Label,
+    sink::{Label, metrics::own::Process},
 };
 
 /// What was found is the answer for so long.
@@ -35,6 +35,8 @@ pub struct Sight<'a> {
     pub has_listed: bool,
     /// Sets what metrics say of now.
     pub measure: &'a dyn Fn(),
+    /// What the agent itself takes.
+    pub process: &'a dyn Fn() -> Option<Process>,
 }
 
 type Ask = Box<dyn FnOnce(&Sight<'_>) + Send>;
@@ -129,6 +131,7 @@ mod tests {
                 now: Timestamp(7),
                 has_listed: true,
                 measure: &|| {},
+                process: &|| None,
             });
         }
     }

@@ -1,6 +1,6 @@
 //! How the agent does: whether it is ready, and what it says of itself.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::{fact::Signal, time::Timestamp},
-    sink::{wall::Rfc3339, word},
+    sink::{metrics::own::Process, wall::Rfc3339, word},
 };
 
 /// Losses of the last minute are still felt.
@@ -94,12 +94,15 @@ struct Cost {
     #[serde(skip_serializing_if = "Option::is_none")]
     rss_bytes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    threads: Option<u32>,
+    threads: Option<u64>,
 }
 
-pub(super) fn doctor<'a>(house: &'a House, readiness: &'a Readiness) -> impl Serialize + use<'a> {
+pub(super) fn doctor<'a>(
+    house: &'a House,
+    readiness: &'a Readiness,
+    process: Option<&Process>,
+) -> impl Serialize + use<'a> {
     let known = &*readiness.known;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let counts = &known.it.counts;
     let wall = |at: Timestamp| Rfc3339(known.label.wall_ns(at)).to_string();
     Doctor {
@@ -116,37 +119,18 @@ pub(super) fn doctor<'a>(house: &'a House, readiness: &'a Readiness) -> impl Ser
             seq: house.ring.newest(),
             late: counts.late.to_string(),
             losses: counts.lost.iter().map(|(what, count)| (word::loss(*what), count.to_string())).collect(),
-            capabilities: capabilities(&status),
+            capabilities: capabilities(process.map_or(0, |it| it.capabilities)),
             cost: Cost {
-                cpu_ns: cpu_ns().map(|it| it.to_string()),
-                rss_bytes: field(&status, "VmRSS:").and_then(kilobytes).map(|it| it.to_string()),
-                threads: field(&status, "Threads:").and_then(|text| text.parse().ok()),
+                cpu_ns: process.map(|it| it.cpu.as_nanos().to_string()),
+                rss_bytes: process.map(|it| it.resident.to_string()),
+                threads: process.map(|it| it.threads),
             },
         },
     }
 }
 
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
-}
-
-fn kilobytes(text: &str) -> Option<u64> {
-    text.strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|count| count << 10)
-}
-
-/// The run time of all its threads (`/proc/PID/schedstat` has one thread's alone).
-fn cpu_ns() -> Option<u128> {
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).ok()?;
-    let span = |time: nix::sys::time::TimeVal| {
-        let micros = i128::from(time.tv_sec()) * 1_000_000 + i128::from(time.tv_usec());
-        u128::try_from(micros * 1000).unwrap_or(0)
-    };
-    Some(span(usage.user_time()) + span(usage.system_time()))
-}
-
 /// Those in effect, by the names of capabilities(7); one that is too new for this list, by its number.
-fn capabilities(status: &str) -> Vec<String> {
-    let mask = field(status, "CapEff:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+fn capabilities(mask: u64) -> Vec<String> {
     let name = |bit: usize| NAMES.get(bit).map_or_else(|| bit.to_string(), |name| (*name).to_owned());
     (0..64).filter(|bit| mask & (1 << bit) != 0).map(name).collect()
 }
@@ -198,15 +182,13 @@ const NAMES: [&str; 41] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{capabilities, field, kilobytes};
+    use super::capabilities;
 
     #[test]
-    fn a_process_s_status_is_read() {
-        let status = "Name:\tx\nVmRSS:\t   1234 kB\nThreads:\t5\nCapEff:\t000001c000201000\n";
-        assert_eq!(field(status, "VmRSS:").and_then(kilobytes), Some(1234 << 10));
+    fn capabilities_have_names() {
         let all = ["net_admin", "sys_admin", "perfmon", "bpf", "checkpoint_restore"];
-        assert_eq!(capabilities(status), all);
-        assert_eq!(capabilities(""), [""; 0]);
-        assert_eq!(capabilities("CapEff:\t8000000000000000\n"), ["63"]);
+        assert_eq!(capabilities(0x1c0_0020_1000), all);
+        assert_eq!(capabilities(0), [""; 0]);
+        assert_eq!(capabilities(1 << 63), ["63"]);
     }
 }

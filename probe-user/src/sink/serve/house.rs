@@ -18,7 +18,11 @@ use crate::{
         view::{PodView, PoolView},
     },
     recording::{Header, history::History},
-    sink::{Label, doctor::Report, metrics::Metrics},
+    sink::{
+        Label,
+        doctor::Report,
+        metrics::{Metrics, own::Process},
+    },
 };
 
 /// So many may follow the events at one time.
@@ -77,6 +81,7 @@ pub(super) struct House {
     pub(super) measured: View<()>,
     pub(super) alive: View<()>,
     pub(super) health: View<Known<Health>>,
+    pub(super) process: View<Option<Process>>,
     pub(super) findings: View<Known<Vec<Finding>>>,
     pub(super) pods: View<Known<Pods>>,
     pub(super) pools: View<Known<Vec<PoolView>>>,
@@ -114,6 +119,7 @@ impl House {
                 counts: sight.engine.counts().clone(),
                 has_listed: sight.has_listed,
             }),
+            process: View::new(asker, |sight| (sight.process)()),
             findings: view(asker, |sight| sight.engine.findings().cloned().collect()),
             pods: view(asker, |sight| Pods { pods: sight.engine.pods(), shares: sight.engine.shares() }),
             pools: view(asker, |sight| sight.engine.pools()),

@@ -138,7 +138,10 @@ pub(super) async fn answer<B: Body>(
         Route::Pods => json(&api::pods(&*house.pods.get().await?)),
         Route::Pools => json(&api::pools(&*house.pools.get().await?)),
         Route::Boot => api::boot(house, &*house.recovery.get().await?),
-        Route::Doctor => json(&health::doctor(house, &readiness(house).await?)),
+        Route::Doctor => {
+            let process = house.process.get().await?;
+            json(&health::doctor(house, &readiness(house).await?, process.as_ref().as_ref()))
+        }
         Route::Events => events(house, request.headers(), &query(&EVENTS)?)?,
         Route::State => api::state(house, &*house.state.get().await?),
         Route::History => api::history(house, &*house.recovery.get().await?),

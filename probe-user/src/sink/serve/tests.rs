@@ -30,7 +30,7 @@ use crate::{
     sink::{
         Label, Listener as _,
         doctor::{Check, Grade, Report, Row},
-        metrics::Metrics,
+        metrics::{Metrics, own::Process},
     },
 };
 
@@ -129,7 +129,22 @@ impl Bench {
         tokio::spawn(async move {
             loop {
                 let ask = asks.next().await;
-                ask(&Sight { engine: &engine, label: &label, now, has_listed: true, measure: &|| {} });
+                let cpu = Duration::from_micros(4);
+                let process = Process {
+                    cpu,
+                    resident: 7 << 20,
+                    threads: 5,
+                    capabilities: 1 << 39,
+                    ..Process::default()
+                };
+                ask(&Sight {
+                    engine: &engine,
+                    label: &label,
+                    now,
+                    has_listed: true,
+                    measure: &|| {},
+                    process: &|| Some(process),
+                });
             }
         });
         Self { house, guard: Guard::default(), limits: Limits::default(), ring, end }
@@ -462,7 +477,11 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         );
         let lost = bench.get("/readyz").await;
         assert_eq!((lost.status, &*lost.text()), (503, "records were lost in the last minute\n"));
-        assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["ready"], false);
+        let agent = &bench.get("/v1/doctor").await.json()["agent"];
+        assert_eq!(agent["ready"], false);
+        assert_eq!(agent["capabilities"], serde_json::json!(["bpf"]));
+        let cost = serde_json::json!({ "cpu_ns": "4000", "rss_bytes": "7340032", "threads": 5 });
+        assert_eq!(agent["cost"], cost);
         // It is alive all the same.
         assert_eq!(bench.get("/healthz").await.status, 200);
     });

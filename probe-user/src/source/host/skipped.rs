@@ -1,6 +1,6 @@
 //! What was there and could not be taken: counted, with the first of each kind by name.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use super::Miss;
 
@@ -9,7 +9,12 @@ pub struct Skipped {
     pub count: u64,
     /// The first, as an example for the log.
     pub first: Option<(PathBuf, Miss)>,
+    /// All of them, to know them again, but no more than are kept.
+    pub named: BTreeMap<PathBuf, Miss>,
 }
+
+/// Most that are kept by name: of more a pass knows how many there are.
+const NAMED: usize = 1024;
 
 impl Skipped {
     /// What is simply not there was not skipped.
@@ -18,12 +23,21 @@ impl Skipped {
             return;
         }
         self.count += 1;
-        self.first.get_or_insert_with(|| (path.into(), why));
+        let path = path.into();
+        self.first.get_or_insert_with(|| (path.clone(), why));
+        self.name(path, why);
     }
 
     pub fn append(&mut self, other: Self) {
         self.count += other.count;
         self.first = self.first.take().or(other.first);
+        other.named.into_iter().for_each(|(path, why)| self.name(path, why));
+    }
+
+    fn name(&mut self, path: PathBuf, why: Miss) {
+        if self.named.len() < NAMED {
+            self.named.entry(path).or_insert(why);
+        }
     }
 
     #[must_use]

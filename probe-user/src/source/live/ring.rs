@@ -61,6 +61,8 @@ pub struct Drain {
     mark_due: Option<Instant>,
     /// When the counters are to be read, if records came since they were.
     tally_due: Option<Instant>,
+    /// It was said that they cannot be read: they are read every second.
+    warned: bool,
 }
 
 /// The rings are somebody else's, or the runtime cannot watch them.
@@ -106,6 +108,7 @@ impl Drain {
             mark: Mark::new(slack),
             mark_due: None,
             tally_due: None,
+            warned: false,
         })
     }
 
@@ -228,8 +231,13 @@ impl Drain {
                 let losses = totals.lost_since(&self.totals.borrow());
                 batch.extend(losses.into_iter().map(|(what, count)| lost(now, what, count)));
                 self.totals.send_replace(totals);
+                self.warned = false;
             }
-            Err(error) => warn!(%error, "counters unreadable"),
+            Err(_) if self.warned => {}
+            Err(error) => {
+                self.warned = true;
+                warn!(%error, "counters unreadable");
+            }
         }
     }
 

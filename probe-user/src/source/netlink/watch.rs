@@ -31,6 +31,8 @@ pub(super) struct Watch {
     lives: Lives,
     out: Batch,
     resync: Option<Instant>,
+    /// It was said that what was missed cannot be found out: it is tried again and again.
+    warned: bool,
 }
 
 /// Datagrams read before the engine gets what they told.
@@ -44,7 +46,7 @@ impl Watch {
         let mut asker = Asker::new(asker);
         let mut lives = Lives::default();
         lives.reset(&asker.nsids()?);
-        Ok(Self { asker, root, lives, out: Batch::new(), resync: None })
+        Ok(Self { asker, root, lives, out: Batch::new(), resync: None, warned: false })
     }
 
     /// What there is to say.
@@ -107,9 +109,17 @@ impl Watch {
     /// Finds out what was missed: which namespaces are gone, and which addresses the others have.
     pub(super) fn resync(&mut self, listener: &mut Listener) {
         self.resync = None;
-        if let Err(error) = self.try_resync(listener) {
-            warn!(%error, "what was missed cannot be found out");
+        let found = self.try_resync(listener);
+        if found.is_err() {
             self.resync = Some(Instant::now() + RESYNC_AFTER);
+        }
+        match found {
+            Ok(()) => self.warned = false,
+            Err(_) if self.warned => {}
+            Err(error) => {
+                self.warned = true;
+                warn!(%error, "what was missed cannot be found out");
+            }
         }
     }
 
