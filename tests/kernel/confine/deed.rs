@@ -21,6 +21,12 @@ use nix::{
     unistd,
 };
 use probe_user::confine::{Confinement, Mode, Needs, refusal, role::Role};
+use tests::machine;
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+    time,
+};
 
 use super::has_landlock;
 
@@ -40,13 +46,15 @@ enum Deed {
     /// Makes memory that can be executed.
     Code,
     Thread,
+    /// Hears a signal, which is for the whole process.
+    Hear,
     Exec,
     Unshare,
     /// Panics in a program that does not unwind.
     Panic,
 }
 
-const DEEDS: [Deed; 14] = [
+const DEEDS: [Deed; 15] = [
     Deed::Read,
     Deed::ReadState,
     Deed::Find,
@@ -58,6 +66,7 @@ const DEEDS: [Deed; 14] = [
     Deed::Map,
     Deed::Code,
     Deed::Thread,
+    Deed::Hear,
     Deed::Exec,
     Deed::Unshare,
     Deed::Panic,
@@ -103,6 +112,10 @@ impl Deed {
                 refused(unsafe { libc::syscall(libc::SYS_mmap, 0, 4096, access, flags, -1, 0) })
             }
             Self::Thread => thread::Builder::new().spawn(|| ()).map(drop),
+            // SAFETY: it is heard by a handler.
+            Self::Hear => refused(unsafe {
+                libc::syscall(libc::SYS_tgkill, process::id(), unistd::gettid().as_raw(), libc::SIGTERM)
+            }),
             Self::Exec => Ok(unistd::execv(c"/bin/true", &[c"true"]).map(drop)?),
             Self::Panic => {
                 // As where it is aborted by.
@@ -123,7 +136,7 @@ impl Deed {
             Self::Write => anywhere && role == Role::Store,
             Self::WriteState => role == Role::Store,
             Self::Map => role == Role::Agent,
-            Self::Thread => true,
+            Self::Thread | Self::Hear => true,
             Self::Bind | Self::Signal | Self::Code | Self::Exec | Self::Unshare | Self::Panic => false,
         }
     }
@@ -183,9 +196,17 @@ fn again(role: Role, deed: Deed, dir: &Path) -> Result<ExitStatus> {
 }
 
 fn confined(role: Role, deed: Deed, dir: &Path) -> Result<i32> {
+    // As the agent hears signals, that of a refusal among them.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let hear = |kind| runtime.block_on(async { signal(kind) });
+    let mut terminate = hear(SignalKind::terminate())?;
     let needs = Needs { state_dir: Some(dir.to_owned()), socket: None, netlink: true };
     let confinement = Confinement::begin(Mode::Full, needs, || Deed::Map.attempt(dir).is_ok())?;
+    let _refusals = hear(SignalKind::from_raw(refusal::SIGNAL))?;
     let done = confinement.start(role, || deed.attempt(dir))?;
+    if deed == Deed::Hear {
+        runtime.block_on(async { time::timeout(machine::patience(), terminate.recv()).await })?;
+    }
     let calls: Vec<usize> = refusal::untold().into_iter().map(|(call, _)| call).collect();
     match done {
         // Nor may what it can do take a call that is refused, and is only made up for.

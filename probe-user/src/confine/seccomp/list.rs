@@ -114,7 +114,11 @@ pub(super) const HIDDEN: Group =
 /// A limit is read and none is set: `new_limit` is no address.
 const READ_LIMIT: Only = Only::Bits { argument: 2, mask: u64::MAX, value: 0 };
 
-/// Memory, threads, time, what is open already: of every role.
+/// To whom the socket is connected: `dest_addr` is no address.
+const UNADDRESSED: Only = Only::Bits { argument: 4, mask: u64::MAX, value: 0 };
+
+/// Memory, threads, time, what is open already: of every role. `sendto`, for whichever thread a signal reaches tells the
+/// main one by a socket, with send(2).
 const COMMON: Group = Group {
     purpose: "memory, threads, time, what is open",
     calls: &[
@@ -157,6 +161,7 @@ const COMMON: Group = Group {
             pread64 SYS_pread64,
             write SYS_write,
             writev SYS_writev,
+            sendto SYS_sendto: UNADDRESSED,
             lseek SYS_lseek,
             fstat SYS_fstat,
             close SYS_close,
@@ -239,7 +244,6 @@ const OLD_KEEP: &[Call] = &[];
 const TALK: Group = Group {
     purpose: "talking on a socket",
     calls: &[calls![
-        sendto SYS_sendto,
         sendmsg SYS_sendmsg,
         recvfrom SYS_recvfrom,
         recvmsg SYS_recvmsg,
