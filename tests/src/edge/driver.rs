@@ -32,7 +32,7 @@ pub fn run(began: u64) -> Result<()> {
         let mut kubelet = Kubelet::new(Path::new(SOCKET), driver).ok();
         Ok(kubelet.take_if(|kubelet| kubelet.cri().list_pod_sandbox().is_ok()))
     })?;
-    let dead = kubelet.cri().list_pod_sandbox()?;
+    let mut dead = kubelet.cri().list_pod_sandbox()?;
     let mut attempts = BTreeMap::new();
     for sandbox in dead.iter().filter_map(|sandbox| sandbox.metadata.as_ref()) {
         let next = attempts.entry(sandbox.uid.clone()).or_default();
@@ -49,11 +49,14 @@ pub fn run(began: u64) -> Result<()> {
     let pods = work.done.into_iter().map(|pod| pod.report(&trace)).collect::<Result<_>>()?;
     let report = Report { forked: forked()?, began, pods };
     write(Path::new(REPORT), &serde_json::to_vec_pretty(&report)?)?;
-    for sandbox in dead {
-        work.kubelet.remove_sandbox(&sandbox.id)?;
-    }
+    // What the runtime cannot remove now, on a node that is busy, it can later: no reason to end.
     loop {
-        thread::park();
+        dead.retain(|sandbox| work.kubelet.remove_sandbox(&sandbox.id).is_err());
+        if dead.is_empty() {
+            thread::park();
+        } else {
+            thread::sleep(FIRST_GAP);
+        }
     }
 }
 
