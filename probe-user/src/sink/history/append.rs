@@ -28,7 +28,8 @@ impl End for File {
 #[derive(Debug)]
 pub(super) struct Lines<E> {
     to: E,
-    len: u64,
+    /// `None` once something was written that nobody could cut off: how much is not known.
+    len: Option<u64>,
     /// A line ends here without its end: nobody could cut it off.
     torn: bool,
 }
@@ -36,7 +37,7 @@ pub(super) struct Lines<E> {
 impl<E: End> Lines<E> {
     /// `torn`: its last line has no end.
     pub(super) fn new(to: E, len: u64, torn: bool) -> Self {
-        Self { to, len, torn }
+        Self { to, len: Some(len), torn }
     }
 
     /// `line` has its end.
@@ -52,8 +53,12 @@ impl<E: End> Lines<E> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = self.to.write_all(bytes).and_then(|()| self.to.flush());
         match written {
-            Ok(()) => self.len += bytes.len() as u64,
-            Err(_) => self.torn = self.to.cut(self.len).is_err(),
+            Ok(()) => self.len = self.len.map(|len| len + bytes.len() as u64),
+            Err(_) => {
+                // A length that is wrong would take a whole line with it.
+                self.torn = self.len.is_none_or(|len| self.to.cut(len).is_err());
+                self.len = self.len.filter(|_| !self.torn);
+            }
         }
         written
     }
@@ -117,6 +122,19 @@ mod tests {
                 assert!(!cuts || whole == text.lines().count(), "{room} {text:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_could_not_be_cut_off_once_costs_no_line_later() {
+        let mut lines = Lines::new(Disk { bytes: b"one\n".to_vec(), room: 7, cuts: false }, 4, false);
+        lines.append(b"two\n").expect_err("no room");
+        (lines.to.room, lines.to.cuts) = (14, true);
+        lines.append(b"three\n").expect("room");
+        lines.to.room = 16;
+        lines.append(b"four\n").expect_err("no room");
+        lines.to.room = 1 << 10;
+        lines.append(b"five\n").expect("room");
+        assert_eq!(lines.to.bytes, b"one\ntwo\nthree\nfo\nfive\n");
     }
 
     #[test]
