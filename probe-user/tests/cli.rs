@@ -211,3 +211,15 @@ mod live {
         complains(&command.output().expect("a run"), 2, &["root"]);
     }
 }
+
+/// Numbers at their ends, as no agent writes them: nothing is counted beyond what there is room for.
+#[test]
+fn numbers_at_their_ends_do_no_harm() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let last = format!("\"{}\"", u64::MAX);
+    let header = HEADER.replace(r#""first_seq":"1""#, &format!(r#""first_seq":{last}"#));
+    let calls = calls(3).replace(r#""count":"3""#, &format!(r#""count":{last}"#));
+    let path = file(&dir, format!("{header}\n{calls}{{\"end\":\"3\"}}\n").as_bytes());
+    let output = run(&["replay", &path]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{}", text(&output.stdout));
+}

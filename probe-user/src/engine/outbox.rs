@@ -119,7 +119,7 @@ impl Outbox {
             }
             if matches!(turn, Turn::Tell) {
                 let seq = self.next_seq;
-                self.next_seq += 1;
+                self.next_seq = seq.saturating_add(1);
                 let Held { at, origin, late, what, .. } = held;
                 let late = late || at < self.told_at;
                 self.told_at = self.told_at.max(at);

@@ -139,7 +139,8 @@ impl World {
     }
 
     pub(super) fn lost(&mut self, m: Moment, what: Loss, count: u64) {
-        *self.counts.lost.entry(what).or_default() += count;
+        let lost = self.counts.lost.entry(what).or_default();
+        *lost = lost.saturating_add(count);
         self.rows_gapped();
         self.losses_grow(m.at, count);
         for list in List::ALL {

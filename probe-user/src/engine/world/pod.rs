@@ -265,7 +265,7 @@ impl World {
         let Some(row) = self.pods.rows.get_mut(&id) else { return };
         let is_due = row.asked == 0 || row.asked < ASKS && m.at >= row.first_at + ASK_AGAIN;
         let Some(uid) = row.uid.clone().filter(|_| row.name.is_none() && is_due) else { return };
-        row.asked += 1;
+        row.asked = row.asked.saturating_add(1);
         self.ask(Question::Pod { uid });
     }
 

@@ -56,7 +56,7 @@ impl World {
             let step = boot.boot_wall_ns.abs_diff(boot_wall_ns);
             boot.boot_wall_ns = boot_wall_ns;
             // A clock that is slewed would be news all the time.
-            self.recovery.revision += u64::from(step >= 1_000_000_000);
+            self.recovery.revision = self.recovery.revision.wrapping_add(u64::from(step >= 1_000_000_000));
         }
     }
 
@@ -72,7 +72,7 @@ impl World {
     /// Something of it changed: it is looked at soon.
     fn noted(&mut self, at: Timestamp) {
         self.by_rules();
-        self.recovery.revision += 1;
+        self.recovery.revision = self.recovery.revision.wrapping_add(1);
         self.timers.hurry(timer::Name::Recovery, at + SETTLE);
     }
 
@@ -191,7 +191,7 @@ impl World {
         self.recovery.closed = study.is_closed();
         self.recovery.seen_until = now;
         if before != (self.recovery.pods.clone(), self.recovery.closed) {
-            self.recovery.revision += 1;
+            self.recovery.revision = self.recovery.revision.wrapping_add(1);
         }
         let last = study.last_service.map(|last| last.mark.at + self.rules.quiet);
         let next = last.into_iter().chain(self.recovery.patience(now)).min();
