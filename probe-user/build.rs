@@ -16,6 +16,9 @@ fn main() {
 
 #[cfg(feature = "live")]
 mod ebpf {
+    use object::build::ByteString;
+    use object::build::elf::{Builder, SectionData};
+    use object::elf;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Output};
     use std::{env, fs, io};
@@ -51,9 +54,31 @@ mod ebpf {
         }
 
         let object = target_dir.join(target).join("release").join(PACKAGE);
-        fs::copy(&object, Path::new(&out_dir).join(PACKAGE))
-            .map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
-        Ok(())
+        let whole =
+            fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))?;
+        let lean =
+            without_dwarf(&whole).map_err(|error| format!("cannot strip {}: {error}", object.display()))?;
+        let to = Path::new(&out_dir).join(PACKAGE);
+        fs::write(&to, lean).map_err(|error| format!("cannot write {}: {error}", to.display()))
+    }
+
+    /// The kernel and the loader read BTF. The DWARF from which that is made stays in the object, as four fifths of it,
+    /// and the agent would carry it about.
+    fn without_dwarf(whole: &[u8]) -> object::build::Result<Vec<u8>> {
+        let mut builder = Builder::read(whole)?;
+        for section in &mut builder.sections {
+            section.delete = section.name.starts_with(b".debug_") || section.name.starts_with(b".rel.debug_");
+        }
+        // LLVM keeps the names of sections and of symbols in one table, what writes here in two.
+        let names = builder.sections.add();
+        names.name = ByteString::from(".shstrtab");
+        names.sh_type = elf::SHT_STRTAB;
+        names.sh_addralign = 1;
+        names.data = SectionData::SectionString;
+        builder.delete_orphans();
+        let mut lean = Vec::new();
+        builder.write(&mut lean)?;
+        Ok(lean)
     }
 
     /// Not the outer cargo's own target directory, whose lock is taken while this runs; one for all its profiles and

@@ -114,6 +114,8 @@ fn expected(mechanism: Mechanism, program: &Program) -> String {
 
 #[cfg(test)]
 mod tests {
+    use object::{File, Object as _, ObjectSection as _};
+
     use super::object;
     use crate::{sink::doctor::Grade, source::live::attach::OBJECT};
 
@@ -121,6 +123,13 @@ mod tests {
     fn the_object_that_is_built_in_is_as_planned() {
         let check = object(OBJECT);
         assert_eq!(check.grade, Grade::Full, "{}", check.found);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_not_carried_about() {
+        let file = File::parse(OBJECT).expect("an object");
+        let names: Vec<_> = file.sections().filter_map(|it| it.name().map(str::to_owned).ok()).collect();
+        assert!(names.iter().all(|name| !name.contains(".debug_")), "{names:?}");
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn left(sight: &Sight<'_>, row: &Netns, placed: &OnceCell<Option<Timestamp>>) ->
 fn standing(sight: &Sight<'_>, row: &Netns, left: &Left) -> Option<Standing> {
     let listed = row.found_at >= Some(left.since);
     let lived_in = |it: &Process| it.state == State::Running && it.netns == row.key.inode;
-    if listed && row.vacant_since.is_none() || sight.world.processes.rows.values().any(lived_in) {
+    if listed && row.vacant_since.is_none() || sight.world.processes.values().any(lived_in) {
         return None;
     }
     match left.read_at {

@@ -34,7 +34,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let is_monitor = |row: &&Process| {
         row.state == State::Running && MONITORS.iter().any(|name| row.comm.starts_with(name))
     };
-    let monitors = sight.world.processes.rows.values().filter(is_monitor);
+    let monitors = sight.world.processes.values().filter(is_monitor);
     let monitors: BTreeMap<&ContainerId, &Process> =
         monitors.filter_map(|row| Some((row.about.as_ref()?, row))).collect();
     for row in forgotten {

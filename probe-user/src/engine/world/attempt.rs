@@ -131,6 +131,8 @@ fn is_about_cgroup(what: &What) -> bool {
 const CONTAINERS: usize = 64;
 /// So many things that were told of one sandbox: of a pod's usual life, twice.
 const EXHIBITS: usize = 96;
+/// Room is made for so many of them at a time.
+const ROOM: usize = 8;
 /// So far up a killer's ancestors are looked at.
 const ANCESTORS: usize = 8;
 /// The beginning of a sandbox is never pushed out by what came later.
@@ -294,6 +296,10 @@ impl World {
         let Change { at, origin, what, context, .. } = change.clone();
         let Context { container, netns, cgroup, .. } = context;
         let cgroup = cgroup.filter(|_| is_about_cgroup(&what));
+        if row.exhibits.len() == row.exhibits.capacity() {
+            // Left to itself it doubles, and half of what all sandboxes hold would be room for more.
+            row.exhibits.reserve_exact(ROOM);
+        }
         row.exhibits.push(Exhibit { at, origin, container, netns, cgroup, what });
     }
 

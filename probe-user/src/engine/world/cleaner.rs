@@ -92,7 +92,7 @@ impl World {
 
     /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.
     pub(in crate::engine) fn monitored(&self) -> BTreeSet<&ContainerId> {
-        let running = self.processes.rows.values().filter(|row| row.state == State::Running);
+        let running = self.processes.values().filter(|row| row.state == State::Running);
         running.filter_map(|row| row.about.as_ref()).collect()
     }
 

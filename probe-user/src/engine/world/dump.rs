@@ -10,7 +10,7 @@ impl World {
         rows.extend(self.losses.clone().map(Row::Losses));
         rows.extend(self.releases.values().cloned().map(Row::Release));
         rows.push(Row::Recovery(Box::new(self.recovery().clone())));
-        rows.extend(self.processes.rows.values().cloned().map(Row::Process));
+        rows.extend(self.processes.values().cloned().map(Row::Process));
         rows.extend(self.signals.values().flatten().cloned().map(Row::Signal));
         rows.extend(self.netns.rows.values().cloned().map(Row::Netns));
         rows.extend(self.cgroups.values().cloned().map(Row::Cgroup));

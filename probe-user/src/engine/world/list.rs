@@ -85,7 +85,7 @@ impl World {
                 && row.executed_at.max(row.found_at).is_none_or(|seen| seen < begun)
                 && self.is_listable(row)
         };
-        let gone: Vec<_> = self.processes.rows.values().filter(missing).map(|row| row.key).collect();
+        let gone: Vec<_> = self.processes.values().filter(missing).map(|row| row.key).collect();
         for key in gone {
             self.vanished(m, key);
         }

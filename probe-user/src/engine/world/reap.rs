@@ -55,11 +55,11 @@ impl World {
 
     fn reap_processes(&mut self, old: Timestamp) {
         let over = |row: &&process::Process| matches!(row.state, process::State::Exited { at } if at <= old);
-        let mut gone: Vec<_> = self.processes.rows.values().filter(over).map(|row| row.key).collect();
+        let mut gone: Vec<_> = self.processes.values().filter(over).map(|row| row.key).collect();
         let excess = (self.processes.rows.len() - gone.len()).saturating_sub(PROCESSES);
         // By key: those that began first.
         let is_kept = |row: &&process::Process| !over(row) && !self.calls.contains_key(&row.key);
-        gone.extend(self.processes.rows.values().filter(is_kept).map(|row| row.key).take(excess));
+        gone.extend(self.processes.values().filter(is_kept).map(|row| row.key).take(excess));
         for key in gone {
             self.processes.remove(key);
         }
@@ -194,7 +194,7 @@ impl World {
             || !self.signals.is_empty()
             || self.attempts.values().any(|row| row.over_at.is_some())
             || self.attachments.values().any(|row| !row.leases.iter().any(Lease::is_vouched))
-            || self.processes.rows.values().any(|row| row.state != process::State::Running)
+            || self.processes.values().any(|row| row.state != process::State::Running)
             || self.netns.rows.values().any(|row| !row.is_live())
             || self.cgroups.values().any(|row| !row.is_live())
             || self.containers.values().any(|row| !row.is_running())

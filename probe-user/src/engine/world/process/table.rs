@@ -11,7 +11,8 @@ const OVER: usize = 4096;
 /// All processes, also by pid.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: BTreeMap<TaskKey, Process>,
+    /// Apart from the map's nodes: keys that rise leave those half empty.
+    pub(in crate::engine) rows: BTreeMap<TaskKey, Box<Process>>,
     by_pid: BTreeMap<u32, TaskKey>,
     /// Those that are a runtime or a kubelet by name: a few, and asked for at every look.
     daemons: BTreeSet<TaskKey>,
@@ -21,12 +22,16 @@ pub(in crate::engine) struct Table {
 
 impl Table {
     pub(in crate::engine) fn get(&self, key: TaskKey) -> Option<&Process> {
-        self.rows.get(&key)
+        self.rows.get(&key).map(Box::as_ref)
+    }
+
+    pub(in crate::engine) fn values(&self) -> impl Iterator<Item = &Process> {
+        self.rows.values().map(Box::as_ref)
     }
 
     /// The process that last had this pid.
     pub(in crate::engine) fn by_pid(&self, pid: u32) -> Option<&Process> {
-        self.rows.get(self.by_pid.get(&pid)?)
+        self.get(*self.by_pid.get(&pid)?)
     }
 
     pub(in crate::engine) fn insert(&mut self, process: Process) {
@@ -38,7 +43,9 @@ impl Table {
         } else {
             self.daemons.remove(&key);
         }
-        if let Some(State::Exited { at }) = self.rows.insert(key, process).map(|before| before.state) {
+        if let Some(State::Exited { at }) =
+            self.rows.insert(key, Box::new(process)).map(|before| before.state)
+        {
             self.over.remove(&(at, key));
         }
         if let State::Exited { at } = state {
@@ -64,7 +71,7 @@ impl Table {
 
     /// What is a runtime or a kubelet by its name, be it over or in a container.
     pub(in crate::engine) fn daemons(&self) -> impl Iterator<Item = &Process> {
-        self.daemons.iter().filter_map(|key| self.rows.get(key))
+        self.daemons.iter().filter_map(|key| self.get(*key))
     }
 
     /// Another process that had the same pid and never ended, as far as is known.
