@@ -139,6 +139,17 @@ fn ensure_average(ordered: usize) -> Result<()> {
     Ok(())
 }
 
+/// The boot by the other rule: a service pod is back when it listens.
+fn ensure_listening() -> Result<()> {
+    let report = report()?;
+    let row = clock::poll("all listen", machine::patience(), || {
+        let all = lines(&["-o", "json", "--boot-recovered", "listening"])?;
+        let row = all.into_iter().filter_map(Row::of).next_back();
+        Ok(row.filter(|row| row.listening() == report.services().count()))
+    })?;
+    row.ensure_listening(&report)
+}
+
 /// The last line of the table has a mark at each number, and its boot a word on what was not seen.
 fn ensure_marked(row: &Row) -> Result<()> {
     let text = told(&[])?;
@@ -173,6 +184,7 @@ fn a_node_is_made() -> Result<()> {
 fn a_restart_is_timed() -> Result<()> {
     let row = recovered(Agent::Early)?;
     row.ensure_ordered_since(left()?)?;
+    ensure_listening()?;
     leave()
 }
 

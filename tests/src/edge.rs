@@ -76,15 +76,31 @@ impl Report {
         let bytes = fs::read(REPORT).with_context(|| format!("read {REPORT}"))?;
         Ok(Some(serde_json::from_slice(&bytes).with_context(|| format!("understand {REPORT}"))?))
     }
+
+    /// The pods that are neither static nor for the node itself.
+    pub fn services(&self) -> impl Iterator<Item = &PodReport> {
+        self.pods.iter().filter(|pod| pod.is_service())
+    }
 }
 
 impl PodReport {
     /// When its program executed its first instruction, `CLOCK_BOOTTIME`. None of one that says nothing.
     pub fn first_instruction(&self) -> Result<Option<u64>> {
+        self.said("at")?.map(|at| time(&at)).transpose()
+    }
+
+    /// Just before and just after it listened, by its own clock. None of one that does not say.
+    pub fn listening(&self) -> Result<Option<(u64, u64)>> {
+        let Some(said) = self.said("listening")? else { return Ok(None) };
+        let (from, to) = said.split_once(' ').with_context(|| format!("{said:?} are no times"))?;
+        Ok(Some((time(from)?, time(to)?)))
+    }
+
+    fn said(&self, what: &str) -> Result<Option<String>> {
         let text = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         // TIME stdout F MESSAGE
-        let said = text.lines().find_map(|line| line.split_once(" stdout F at "));
-        said.map(|(_, at)| at.parse().with_context(|| format!("{at:?} is no time"))).transpose()
+        let begin = format!(" stdout F {what} ");
+        Ok(text.lines().find_map(|line| Some(line.split_once(&begin)?.1.to_owned())))
     }
 
     pub fn full_name(&self) -> String {
@@ -95,6 +111,10 @@ impl PodReport {
     pub fn is_service(&self) -> bool {
         !self.is_static && self.namespace != SYSTEM
     }
+}
+
+fn time(text: &str) -> Result<u64> {
+    text.parse().with_context(|| format!("{text:?} is no time"))
 }
 
 /// Writes a file whole or not at all: who reads it may look at any time.

@@ -219,10 +219,41 @@ impl Row {
         Ok(())
     }
 
+    /// How many pods are back because they listen.
+    pub(super) fn listening(&self) -> usize {
+        self.pods().iter().filter(|pod| pod["recovered_by"] == "listening").count()
+    }
+
+    /// Each listens in its own words just then, and the first and the last of them are the row's.
+    #[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
+    pub(super) fn ensure_listening(&self, report: &Report) -> Result<()> {
+        let mut all = Vec::new();
+        for pod in report.services() {
+            let found = self.pods().iter().find(|it| it["pod"] == pod.full_name());
+            let found = found.with_context(|| format!("{} is not told of: {self:#?}", pod.name))?;
+            let (from, to) = pod.listening()?.with_context(|| format!("{} does not listen", pod.name))?;
+            let told = u64::try_from(number(&found["boot_ns"])?)?;
+            ensure!((from..to).contains(&told), "{} listened from {from} to {to}: {found:#}", pod.name);
+            println!(
+                "{} listens: {} us after the call, of {}",
+                pod.name,
+                (told - from) / 1_000,
+                (to - from) / 1_000
+            );
+            all.push((told, pod.full_name()));
+        }
+        all.sort_unstable();
+        for (milestone, pod) in [("first_service_pod", all.first()), ("last_service_pod", all.last())] {
+            let told = self.milestone(milestone)?;
+            ensure!(pod.is_some_and(|(_, name)| told["pod"] == *name), "{told:#}");
+        }
+        Ok(())
+    }
+
     /// What failed before the network's first success, and what it cost.
     fn ensure_network(&self, report: &Report) -> Result<()> {
         let cni = &self.0["cni"];
-        let tries = report.pods.iter().filter(|pod| pod.is_service()).flat_map(|pod| &pod.tries);
+        let tries = report.services().flat_map(|pod| &pod.tries);
         let mut tries: Vec<_> = tries.collect();
         tries.sort_by_key(|it| it.step.asked);
         let failed = tries.iter().take_while(|it| it.error.is_some()).count();
@@ -241,7 +272,7 @@ impl Row {
     fn ensure_network_unseen(&self, report: &Report) -> Result<()> {
         let cni = &self.0["cni"];
         let since = u64::try_from(number(&cni["unseen_until_ns"])?)?;
-        let tries = report.pods.iter().filter(|pod| pod.is_service()).flat_map(|pod| &pod.tries);
+        let tries = report.services().flat_map(|pod| &pod.tries);
         let good = tries.filter(|it| it.error.is_none()).map(|it| it.step).min_by_key(|it| it.done);
         let good = good.context("no ADD succeeded")?;
         ensure!(cni["failed"] == 0 && since > good.done, "{cni:#}");

@@ -21,6 +21,8 @@ use crate::{
 
 /// Service pods.
 const SERVICES: usize = 10;
+/// The port at which each listens, each in its own network, and how long after its start, ms.
+const LISTENS: &[&str] = &["8080", "200"];
 /// How long after its start the network's own pod has a subnet.
 const SUBNET_TAKES_MS: &str = "3000";
 
@@ -112,7 +114,7 @@ pub fn install() -> Result<()> {
         write(&Path::new(MANIFESTS).join(&pod.name), &serde_json::to_vec(&[&pod])?)?;
     }
     let mut all: Vec<Pod> =
-        (0..SERVICES).map(|n| witness("default", &format!("web-{n}"), &uid(n), &[])).collect();
+        (0..SERVICES).map(|n| witness("default", &format!("web-{n}"), &uid(n), LISTENS)).collect();
     // Where others fail before it, between it and its first words, and after.
     all.insert(1, network_pod());
     write(Path::new(PODS), &serde_json::to_vec(&all)?)?;
