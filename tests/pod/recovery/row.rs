@@ -232,7 +232,7 @@ impl Row {
             let found = self.pods().iter().find(|it| it["pod"] == pod.full_name());
             let found = found.with_context(|| format!("{} is not told of: {self:#?}", pod.name))?;
             let (from, to) = pod.listening()?.with_context(|| format!("{} does not listen", pod.name))?;
-            let told = u64::try_from(number(&found["boot_ns"])?)?;
+            let told = u64::try_from(number(&found["listening_boot_ns"])?)?;
             ensure!((from..to).contains(&told), "{} listened from {from} to {to}: {found:#}", pod.name);
             println!(
                 "{} listens: {} us after the call, of {}",
