@@ -15,8 +15,9 @@ pub(super) const PERIODS: [&str; 4] = ["first_ns", "second_ns", "third_ns", "fou
 /// Between what a hook tells of an exec and what the kernel's own trace does, at most.
 const NEAR: Duration = Duration::from_millis(5);
 /// The emulator's one thread plays both processors in turn, a tenth of a second each, and may turn to the other between
-/// the two: of so many programs one may be further away.
+/// the two: of so many programs one may be further away, but by no more than `FAR`.
 const TURNED: usize = 10;
+const FAR: Duration = Duration::from_millis(250);
 /// From the exec to the program's first own instruction: what the machine takes for it, reported for each.
 const SOON: Duration = Duration::from_millis(50);
 /// How exact a time from `/proc` and a file's date are (docs/boot.md).
@@ -131,12 +132,12 @@ impl Row {
         self.0["inexact"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// No program is said to have begun after its own first instruction. What hooks saw is as the kernel's own trace has
-    /// it; what a late agent goes by is something that was done between the call that started the program and its answer.
+    /// What hooks saw is as the kernel's own trace has it, and before the program's own first instruction. What a late
+    /// agent goes by is something that was done between the call that started the program and its answer.
     #[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
     fn ensure_times(&self, report: &Report, agent: Agent) -> Result<()> {
-        let [near, soon, tick] =
-            [NEAR, SOON, TICK].map(|it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX));
+        let [near, far, soon, tick] =
+            [NEAR, FAR, SOON, TICK].map(|it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX));
         let kubelet = self.milestone("kubelet_started")?;
         let (told, forked) = (number(&kubelet["boot_ns"])?, i64::try_from(report.forked)?);
         let began = i64::try_from(report.began)?;
@@ -164,7 +165,9 @@ impl Row {
             match agent {
                 Agent::Early => {
                     ensure!(by == "hook" && told < first, "{} is told too late: {found:#}", pod.name);
-                    if (told - executed).abs() >= near {
+                    let apart = (told - executed).abs();
+                    ensure!(apart < far, "{} is told {apart} ns from its exec: {found:#}", pod.name);
+                    if apart >= near {
                         turned.push(&pod.name);
                     }
                 }
