@@ -170,6 +170,29 @@ fn a_pods_life() {
     ));
 }
 
+/// Linux 7 removes a directory before the last process in it is switched out for good, and then says that it is empty.
+#[test]
+fn a_directory_goes_before_it_is_empty() {
+    let mut story = Story::new();
+    let pod = format!("/kubepods/besteffort/pod{UID}");
+    start(&mut story);
+    run(&mut story);
+    story.at(200).exit(SLEEP, TOP, 0).rmdir(22, &leaf('c')).emptied(22, &leaf('c'));
+    story.at(210).exit(PAUSE, TOP | class::PAUSE, 0).rmdir(21, &leaf('a'));
+    story.at(220).dropped(POD_NETNS, 7).freed(POD_NETNS).rmdir(20, &pod);
+    let told = story.run();
+    assert_eq!(told.last().map(String::as_str), Some("222 pod.gone 202 ms [default/web-0]"));
+    story.at(230).emptied(21, &leaf('a')).emptied(20, &pod);
+    let late = story.run().split_off(told.len()).join("\n");
+    check_lines(
+        &late,
+        "
+            230 cgroup.emptied aaaaaaaa [default/web-0 a]
+            231 cgroup.emptied pod11111 [default/web-0]
+        ",
+    );
+}
+
 /// A wrapper that logs runs the real plugin, which is from no folder of `CNI_PATH` then, and it calls the IPAM's.
 #[test]
 fn a_plugin_in_a_wrapper_is_one_call() {
