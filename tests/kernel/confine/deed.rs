@@ -175,24 +175,26 @@ fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
     fs::write(dir.join("kept"), "x")?;
     let anywhere = !has_landlock()?;
     for (role, deed) in Role::ALL.into_iter().flat_map(|role| DEEDS.map(|deed| (role, deed))) {
-        let ended = again(role, deed, &dir)?;
+        let (ended, said) = again(role, deed, &dir)?;
         let expected = if deed.is_for(role, anywhere) { DONE } else { REFUSED };
         let is_expected = match deed.is_fatal() {
             Some(signal) => ended.signal() == Some(signal),
             None => ended.code() == Some(expected),
         };
-        ensure!(is_expected, "{} {deed:?}: {ended}", role.word());
+        ensure!(is_expected, "{} {deed:?}: {ended}: {said}", role.word());
     }
     Ok(())
 }
 
-fn again(role: Role, deed: Deed, dir: &Path) -> Result<ExitStatus> {
+/// How it ended, and what it said of errors.
+fn again(role: Role, deed: Deed, dir: &Path) -> Result<(ExitStatus, String)> {
     let thread = thread::current();
     let name = thread.name().context("a test's thread has its name")?;
     let mut command = Command::new(env::current_exe()?);
     command.args(["--exact", name, "--nocapture", "--quiet"]).stdout(Stdio::null());
     command.env(ROLE, role.word()).env(DEED, deed.name()).env(DIR, dir);
-    Ok(command.env(PARENT, process::id().to_string()).status()?)
+    let ended = command.env(PARENT, process::id().to_string()).output()?;
+    Ok((ended.status, String::from_utf8_lossy(&ended.stderr).into_owned()))
 }
 
 fn confined(role: Role, deed: Deed, dir: &Path) -> Result<i32> {

@@ -1,7 +1,8 @@
-//! The privileged tests in virtual machines, a kernel each.
+//! The privileged tests in virtual machines, a kernel each. A VM that fails is run once more: what passes then is told
+//! as flaky, with what was wrong, in the closing lines.
 
 use super::report::Tier;
-use super::step::Step;
+use super::step::{Attempts, Step};
 use crate::vm::{Init, Kernel, Runtime};
 use std::cmp::Reverse;
 use std::num::NonZero;
@@ -150,7 +151,9 @@ impl Run {
             }
         };
         let command = vm(xtask, machine, kind, limit, &script);
-        Step { name: format!("{machine}{name}"), command, limit: limit + MARGIN, runners }
+        let (name, limit) = (format!("{machine}{name}"), limit + MARGIN);
+        // Under emulation a VM can stand still for seconds in any place: what fails twice is no accident.
+        Step { name, command, limit, runners, attempts: Attempts::Two }
     }
 }
 
@@ -186,6 +189,7 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
         command: vm(&xtask, machine, "--saved", LIMIT, "uname -a"),
         limit: MAKING,
         runners: 0,
+        attempts: Attempts::One,
     };
     let made = tier.lanes(machines.iter().map(warm).collect(), lanes());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));

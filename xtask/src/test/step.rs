@@ -14,19 +14,37 @@ pub(super) struct Step {
     pub(super) command: Command,
     pub(super) limit: Duration,
     pub(super) runners: usize,
+    pub(super) attempts: Attempts,
+}
+
+/// How often a step is run before it counts as failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempts {
+    One,
+    /// What the second makes good is told as flaky.
+    Two,
 }
 
 /// What a step came to.
 pub(super) struct Came {
     /// From the closing lines.
     pub(super) tally: Tally,
+    /// What libtest said of the cases that failed.
+    pub(super) failures: Vec<String>,
     /// A failure that no test case stands for.
     pub(super) trouble: Option<String>,
+    /// The failed attempt before this one.
+    pub(super) earlier: Option<Box<Self>>,
 }
 
 impl Came {
     pub(super) const fn is_good(&self) -> bool {
         self.trouble.is_none() && self.tally.failed == 0
+    }
+
+    /// What there is to say of a failure.
+    pub(super) fn said(&self) -> impl Iterator<Item = &str> {
+        self.failures.iter().chain(&self.trouble).map(String::as_str)
     }
 }
 
@@ -37,21 +55,32 @@ pub(super) enum Said {
 }
 
 impl Step {
-    /// Runs it to its end, or to the deadline of all if that comes first.
+    /// Runs it, as often as it may be, each time to its end or to the deadline of all if that comes first.
     pub(super) fn run(
         &mut self,
         deadline: Option<Instant>,
         output: Output,
         mut show: impl FnMut(&str),
     ) -> Came {
+        let came = self.attempt(deadline, output, &mut show);
+        if came.is_good() || self.attempts == Attempts::One {
+            return came;
+        }
+        show(&format!("-- {}: again, for it failed", self.name));
+        Came { earlier: Some(Box::new(came)), ..self.attempt(deadline, output, show) }
+    }
+
+    fn attempt(&mut self, deadline: Option<Instant>, output: Output, mut show: impl FnMut(&str)) -> Came {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let limit = left.map_or(self.limit, |left| left.min(self.limit));
-        let (mut seen, mut tally) = (0, Tally::default());
+        let (mut seen, mut tally, mut failures) = (0, Tally::default(), Failures::default());
         if limit.is_zero() {
-            return Came { tally, trouble: Some("no time was left for it".to_owned()) };
+            let trouble = Some("no time was left for it".to_owned());
+            return Came { tally, failures: failures.lines, trouble, earlier: None };
         }
         let status = watch::run(&mut self.command, limit, output, |line| {
             show(line);
+            failures.read(line);
             if let Some(counted) = closing_line(line) {
                 seen += 1;
                 tally = tally.plus(counted);
@@ -66,7 +95,7 @@ impl Step {
             Ok(_) if seen < self.runners => Some(format!("{seen} of {} test programs closed", self.runners)),
             Ok(_) => None,
         };
-        Came { tally, trouble }
+        Came { tally, failures: failures.lines, trouble, earlier: None }
     }
 }
 
@@ -98,6 +127,29 @@ pub(super) fn side_by_side(
     });
 }
 
+/// What libtest says of failed cases, from its word for them to the closing line.
+#[derive(Default)]
+struct Failures {
+    lines: Vec<String>,
+    is_within: bool,
+}
+
+impl Failures {
+    /// Of one step: enough for some cases, each with what it printed.
+    const MOST: usize = 400;
+
+    fn read(&mut self, line: &str) {
+        let line = line.trim_end();
+        match line {
+            "failures:" => self.is_within = true,
+            "successes:" => self.is_within = false,
+            _ if closing_line(line).is_some() => self.is_within = false,
+            _ if self.is_within && self.lines.len() < Self::MOST => self.lines.push(line.to_owned()),
+            _ => {}
+        }
+    }
+}
+
 /// Reads libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test did not run, though it was
 /// meant to: it counts as failed.
 fn closing_line(line: &str) -> Option<Tally> {
@@ -116,7 +168,7 @@ fn closing_line(line: &str) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Said, Step, closing_line, side_by_side};
+    use super::{Attempts, Failures, Said, Step, closing_line, side_by_side};
     use std::process::Command;
     use std::time::Duration;
 
@@ -130,6 +182,15 @@ mod tests {
         assert_eq!(count("test life::of_a_pod ... ok"), None);
     }
 
+    #[test]
+    fn what_is_said_of_failed_cases_is_kept() {
+        let mut failures = Failures::default();
+        let said = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nError: no\n\nfailures:\n    a\n\n\
+                    test result: FAILED. 0 passed; 1 failed; 0 ignored\nafter\n";
+        said.lines().for_each(|line| failures.read(line));
+        assert_eq!(failures.lines, ["", "---- a stdout ----", "Error: no", "", "    a", ""]);
+    }
+
     /// The first waits for the second, which ends only if both run at the same time.
     #[test]
     fn two_lanes_run_two_at_a_time() {
@@ -137,7 +198,8 @@ mod tests {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]).current_dir(folder.path());
-            Step { name: script.to_owned(), command, limit: Duration::from_secs(60), runners: 0 }
+            let attempts = Attempts::One;
+            Step { name: script.to_owned(), command, limit: Duration::from_secs(60), runners: 0, attempts }
         };
         let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
         let second = shell("until [ -e open ]; do :; done; echo through > pipe");
