@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
+    ROOM,
     ask::Asker,
     life::{Gone, Life, Lives, Watched},
     namespace, socket,
@@ -37,6 +38,10 @@ pub(super) struct Watch {
 
 /// Datagrams read before the engine gets what they told.
 const TURN: usize = 256;
+
+/// More datagrams than can wait in the socket: the kernel doubles the room that it is asked for, and counts 768 bytes or
+/// more for each.
+const MOST_WAITING: usize = 2 * ROOM / 512;
 
 /// After an overrun: until the flood that caused it is over, more or less, and not more often than this.
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
@@ -224,8 +229,13 @@ impl Watch {
         name
     }
 
+    /// Reads all that waits. What comes meanwhile may go on for ever: a pod can change its addresses without end.
     fn read_all(&mut self, listener: &mut Listener) -> io::Result<()> {
-        while !self.read(listener)? {}
+        for _ in 0..MOST_WAITING.div_ceil(TURN) {
+            if self.read(listener)? {
+                break;
+            }
+        }
         Ok(())
     }
 
