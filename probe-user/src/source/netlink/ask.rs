@@ -37,21 +37,21 @@ impl Asker {
 
     /// The id of the namespace behind `fd`, which gets one if it has none. As long as it is held open, it keeps it.
     pub(super) fn name(&mut self, fd: BorrowedFd<'_>) -> io::Result<Nsid> {
-        let fd = fd.as_raw_fd().cast_unsigned();
-        if let Some(nsid) = self.nsid_of(fd)? {
+        if let Some(nsid) = self.nsid(fd)? {
             return Ok(nsid);
         }
-        match self.converse(&Request::name(fd), |_| ()) {
+        match self.converse(&Request::name(fd.as_raw_fd().cast_unsigned()), |_| ()) {
             // A veth pair came first.
             Err(error) if is(&error, Errno::EEXIST) => {}
             other => other?,
         }
-        self.nsid_of(fd)?.ok_or_else(|| io::Error::other("the kernel gave a namespace no id"))
+        self.nsid(fd)?.ok_or_else(|| io::Error::other("the kernel gave a namespace no id"))
     }
 
-    fn nsid_of(&mut self, fd: u32) -> io::Result<Option<Nsid>> {
+    /// The id of the namespace behind `fd`, if it has one.
+    pub(super) fn nsid(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<Nsid>> {
         let mut found = None;
-        self.converse(&Request::nsid_of(fd), |body| {
+        self.converse(&Request::nsid_of(fd.as_raw_fd().cast_unsigned()), |body| {
             if let Body::NsidNamed(nsid) = body {
                 found = Some(nsid).filter(|nsid| *nsid != Nsid::NONE);
             }

@@ -3,8 +3,8 @@
 //! Ids are reused at once, lowest first, so an id alone may name a namespace of yesterday. The kernel keeps its
 //! table under a lock but notifies after letting go of it: when an id passes from one namespace to the next, "named"
 //! of the second may come before "gone" of the first, and taking that "gone" for the second one's end would be wrong.
-//! What cannot be wrong is the count: the namespace that got an id as the fifth to have it is gone with the fifth
-//! "gone".
+//! What is right is the count: the namespace that got an id as the fifth to have it is gone with the fifth "gone". Only
+//! one from before the count began can be taken for it: who is gone by the count and yet has its id is kept.
 //!
 //! **Invariant:** an entry exists only while its id is in use or a notification about it is outstanding.
 
@@ -109,6 +109,13 @@ impl Lives {
         }
     }
 
+    /// A namespace that was taken for gone has `nsid` still.
+    pub(super) fn keep(&mut self, nsid: Nsid, life: Life) {
+        let id = self.ids.entry(nsid).or_default();
+        let turn = id.named.max(id.gone + 1);
+        id.life = Some(Life { turn, ..life });
+    }
+
     /// The watched namespace that has `nsid`, unless the id has passed on.
     pub(super) fn get_mut(&mut self, nsid: Nsid) -> Option<&mut Life> {
         let id = self.ids.get_mut(&nsid)?;
@@ -182,6 +189,21 @@ mod tests {
         let mut lives = Lives::default();
         lives.watch(ID, key(1), Task::default());
         lives.name(ID);
+        assert!(lives.get_mut(ID).is_some());
+        assert_eq!(ended(lives.end(ID)), Some(key(1)));
+        assert!(lives.ids.is_empty());
+    }
+
+    /// The id passed on just before the count began anew, and the end of who had it before comes after that.
+    #[test]
+    fn a_late_end_of_before_the_count_does_not_count() {
+        let mut lives = Lives::default();
+        assert!(lives.reset(&[]).is_empty());
+        lives.name(ID);
+        lives.watch(ID, key(1), Task::default());
+        let Gone::Watched(life) = lives.end(ID) else { panic!("nobody else is known") };
+        // The kernel says that it has its id.
+        lives.keep(ID, life);
         assert!(lives.get_mut(ID).is_some());
         assert_eq!(ended(lives.end(ID)), Some(key(1)));
         assert!(lives.ids.is_empty());

@@ -154,6 +154,8 @@ impl Watch {
             // Without an id it is about our own namespace, whose ids are those that count here.
             (None, Body::NsidNamed(nsid)) => self.lives.name(nsid),
             (None, Body::NsidGone(nsid)) => match self.lives.end(nsid) {
+                // Meant for who had the id before the count began.
+                Gone::Watched(life) if self.has_still(nsid, &life) => self.lives.keep(nsid, life),
                 Gone::Watched(life) => self.dropped(at, &life),
                 // Which the kernel's own word makes sure of, should a count ever be wrong.
                 Gone::Earlier if self.asker.is_named(nsid).is_ok_and(|is_named| !is_named) => {
@@ -167,6 +169,16 @@ impl Watch {
             (Some(nsid), Body::AddressRemoved(address)) => self.address_removed(at, nsid, &address),
             _ => {}
         }
+    }
+
+    /// Whether a namespace that is said to be gone is there, under the same id. Costly only where somebody has it.
+    fn has_still(&mut self, nsid: Nsid, life: &Life) -> bool {
+        if !self.asker.is_named(nsid).is_ok_and(|is_named| is_named) {
+            return false;
+        }
+        let found = namespace::open(&self.root, life.netns.inode, &life.by);
+        let id = found.and_then(|open| open.map_or(Ok(None), |open| self.asker.nsid(open.as_fd())));
+        id.is_ok_and(|id| id == Some(nsid))
     }
 
     fn address_added(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) {
