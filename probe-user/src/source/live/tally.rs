@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use probe_common::tally::{Ring, Tally};
 
+use super::plan::CROWDED;
 use crate::engine::fact::Loss;
 
 /// All CPUs' counters at one time, as counted since the programs were loaded.
@@ -36,13 +37,14 @@ impl Totals {
         &self.programs
     }
 
-    /// Runs that the kernel skipped; which records they would have sent, if any, is not known.
+    /// Runs that the kernel skipped, but for [`CROWDED`]; which records they would have sent, if any, is not known.
     #[must_use]
     pub fn skipped(&self) -> u64 {
-        sum(self.programs.values().map(|runs| &runs.skipped))
+        let programs = self.programs.iter().filter(|(name, _)| *name != CROWDED);
+        sum(programs.map(|(_, runs)| &runs.skipped))
     }
 
-    /// The same, of each program of which any was skipped.
+    /// Those of each program of which any was skipped.
     #[must_use]
     pub fn skipped_by_program(&self) -> BTreeMap<&str, u64> {
         let skipped = self.programs.iter().map(|(name, runs)| (name.as_str(), runs.skipped));
@@ -126,7 +128,7 @@ mod tests {
         tally::{Ring, Tally},
     };
 
-    use super::{BTreeMap, Loss, Runs, Totals};
+    use super::{BTreeMap, CROWDED, Loss, Runs, Totals};
 
     fn cpu(lost_execs: u64, lost_exits: u64) -> Tally {
         let mut tally = Tally::ZERO;
@@ -166,5 +168,17 @@ mod tests {
         let after = Totals::new(vec![cpu(0, 0)], skipped(7));
         assert_eq!(after.lost_since(&before), [(Loss::SkippedRun, 3)]);
         assert_eq!(after.skipped_by_program(), BTreeMap::from([("exec", 7)]));
+    }
+
+    /// Each of them would be a gap, and the node blind as long as it is busy.
+    #[test]
+    fn runs_skipped_for_connections_are_none() {
+        let of = |listens| {
+            let mut programs = skipped(4);
+            programs.insert(CROWDED.to_owned(), Runs { skipped: listens, ..Runs::default() });
+            Totals::new(vec![cpu(0, 0)], programs)
+        };
+        assert!(of(290).lost_since(&of(0)).is_empty());
+        assert_eq!(of(290).skipped_by_program(), BTreeMap::from([("exec", 4), (CROWDED, 290)]));
     }
 }
