@@ -212,6 +212,12 @@ pub struct Recovery {
 pub const WINDOW: Duration = Duration::from_secs(30 * 60);
 
 impl Source {
+    /// The event's own time.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self.precision().is_zero()
+    }
+
     /// How far the true time can be from the one given; zero for an event's own.
     #[must_use]
     pub fn precision(self) -> Duration {

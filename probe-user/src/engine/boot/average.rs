@@ -1,7 +1,7 @@
 //! Several boots as one: the mean of each column, and its difference to the column before, which is the mean period.
 //!
 //! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed, nor are
-//! those of pods that are back by one rule and by another.
+//! those of pods that are back by one rule and by another. A difference is of the same boots on both sides.
 
 use super::{
     Recovered,
@@ -17,7 +17,7 @@ pub struct Average {
     /// By which rule their pods are back.
     pub recovered: Recovered,
     pub columns: [Option<i64>; COLUMNS],
-    /// To the column before, the first to the zero: the periods. The last is the last column's less the one before.
+    /// To the column before, the first to the zero: the periods. Of each over the boots that have both columns.
     pub differences: [Option<i64>; COLUMNS],
     /// From the zero to the last pod.
     pub whole: Option<i64>,
@@ -32,18 +32,36 @@ pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average 
     let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
     let studies = studies.filter(|study| study.recovered == recovered);
     let any = studies.clone().any(|study| is_from_order(&study));
-    let rows: Vec<&Study> = studies.filter(|study| !any || is_from_order(study)).collect();
-    let columns: [Option<i64>; COLUMNS] = std::array::from_fn(|n| {
-        mean(rows.iter().filter_map(|study| study.columns.get(n).copied().flatten()))
-    });
+    let studies = studies.filter(|study| !any || is_from_order(study));
+    let inexact = studies.clone().map(|study| study.inexact.among(&row(study)));
+    let inexact = inexact.fold(Inexact::default(), Inexact::or);
+    let rows: Vec<Row> = studies.map(row).collect();
+    let columns: Row =
+        std::array::from_fn(|n| mean(rows.iter().filter_map(|row| row.get(n).copied().flatten())));
+    let periods = |n: usize| {
+        let both = rows.iter().filter_map(|row| {
+            let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
+            Some((before?, row.get(n).copied().flatten()?))
+        });
+        Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
+    };
     Average {
         boots: rows.len(),
         recovered,
         columns,
-        differences: differences(&columns),
+        differences: std::array::from_fn(periods),
         whole: columns[COLUMNS - 1],
-        inexact: rows.iter().map(|study| study.inexact).fold(Inexact::default(), Inexact::or),
+        inexact,
     }
+}
+
+type Row = [Option<i64>; COLUMNS];
+
+/// The columns that a mean takes: as long as more pods may come, the last so far is not the last.
+fn row(study: &Study) -> Row {
+    let mut columns = study.columns;
+    columns[COLUMNS - 1].take_if(|_| !study.is_closed());
+    columns
 }
 
 /// Each column less the one before; the first as it is.

@@ -102,9 +102,13 @@ impl Study {
         let services = Services::of(recovery, &back, now);
         let first_service = services.back.first().map(|back| (*back).clone());
         let last_service = services.back.last().map(|back| (*back).clone());
-        let (before, zero_by) = match &zero {
-            Zero::Order { before_ns, ordered } => (*before_ns, ordered.source),
-            Zero::Kernel(_) => (0, Source::Boot),
+        let (before, is_zero_exact) = match &zero {
+            Zero::Order { before_ns, ordered } => {
+                // It cannot have been after the boot.
+                let is_before = recovery.boot.as_ref().is_some_and(|it| ordered.wall_ns <= it.boot_wall_ns);
+                (*before_ns, is_before && ordered.source.is_exact())
+            }
+            Zero::Kernel(_) => (0, true),
         };
         let from_zero = |mark: Mark| i64::try_from(mark.at.0).unwrap_or(i64::MAX).saturating_add(before);
         let of_pod = |back: &Option<Back>| back.as_ref().map(|back| from_zero(back.mark));
@@ -137,7 +141,7 @@ impl Study {
             columns,
             periods: differences(&columns),
             whole: columns[COLUMNS - 1],
-            inexact: Inexact::of(zero_by, known_by),
+            inexact: Inexact::of(is_zero_exact, known_by),
             is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
         }
     }

@@ -1,7 +1,9 @@
 //! What a recovery means, by numbers alone.
 
+use std::time::Duration;
+
 use super::{
-    Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source, Unseen,
+    Back, Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source, Unseen,
     average::{average, differences},
     inexact::Inexact,
     study::{NoOrder, Study, Zero},
@@ -32,8 +34,17 @@ fn study(ordered: Option<i64>, kubelet: Option<u64>) -> Study {
 fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
     let of = |before| study(Some(before), None).zero;
     assert!(matches!(of(12 * SECOND), Zero::Order { before_ns, .. } if before_ns == 12 * SECOND));
-    // The hardware's clock counts seconds.
+    // The hardware's clock counts seconds: how long before the boot the order was is not known, then.
     assert!(matches!(of(-SECOND), Zero::Order { before_ns: 0, .. }));
+    let inexact = |before: i64| {
+        let mut recovery = boot(Some(before), Some(1));
+        let ordered = recovery.boot.as_mut().and_then(|boot| boot.before.ordered.as_mut());
+        ordered.expect("an order").source = Source::Hook;
+        Study::of(&recovery, Timestamp(1)).inexact
+    };
+    assert_eq!(inexact(0), Inexact::default());
+    let [first, ..] = inexact(-1).periods;
+    assert!(first && inexact(-1).columns == [true, false, false, false]);
     assert!(matches!(of(-3 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))));
     assert!(matches!(of(8 * 3600 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))), "it was off overnight");
     assert!(matches!(of(i64::MIN / 2), Zero::Kernel(NoOrder::NotComparable(_))));
@@ -67,6 +78,70 @@ fn a_mean_is_of_what_counts_from_the_same() {
     assert_eq!(average([].into_iter()).boots, 0);
 }
 
+/// Two service pods are back; a third one that was there before is not, unless these are all.
+fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> Study {
+    let pod = |name: &str, kind| Pod {
+        namespace: Some("default".to_owned()),
+        name: Some(name.to_owned()),
+        uid: None,
+        kind,
+        listens: false,
+    };
+    let back = |name, kind, at: Option<u64>| {
+        let mark = Mark { at: Timestamp(at?), source: Source::Hook };
+        Some(Back { pod: pod(name, kind), mark, listened: None })
+    };
+    let mut recovery = boot(Some(SECOND), columns[0]);
+    let [_, static_pod, first] = columns;
+    let last = first.map(|at| at + 100);
+    recovery.pods = [
+        back("etcd", Kind::Static, static_pod),
+        back("a", Kind::Service, first),
+        back("b", Kind::Service, last),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let before = &mut recovery.boot.as_mut().expect("a boot").before;
+    let names: &[&str] = if is_all { &["a", "b"] } else { &["a", "b", "c"] };
+    before.pods = Some(names.iter().map(|name| pod(name, Kind::Service)).collect());
+    if let Some(order) = &mut before.ordered {
+        order.source = Source::Hook;
+    }
+    recovery.quiet = Duration::from_secs(60);
+    Study::of(&recovery, Timestamp(1_000))
+}
+
+/// Boots have not all the same columns: the node had no static pods then, or no agent told of its kubelet.
+#[test]
+fn a_difference_is_of_the_boots_that_have_both_columns() {
+    let whole = with_pods([Some(100), Some(200), Some(300)], true);
+    let bare = with_pods([Some(700), None, Some(900)], true);
+    let mean = average([&whole, &bare].into_iter());
+    let of = |columns: [i64; 4]| columns.map(Some);
+    let from = |at: i64| SECOND + at;
+    assert_eq!(mean.columns, of([from(400), from(200), from(600), from(700)]));
+    // The difference of these means would be -200.
+    assert_eq!(mean.differences, of([from(400), 100, 100, 100]));
+    assert_eq!(mean.whole, Some(from(700)));
+}
+
+#[test]
+fn the_last_pod_so_far_is_in_no_mean() {
+    let whole = with_pods([Some(100), Some(200), Some(300)], true);
+    let open = with_pods([Some(300), Some(400), Some(500)], false);
+    assert!(open.columns[3].is_some() && !open.is_closed());
+    let mean = average([&whole, &open].into_iter());
+    assert_eq!((mean.boots, mean.columns[2], mean.columns[3]), (2, Some(SECOND + 400), whole.columns[3]));
+    assert_eq!((mean.differences[3], mean.whole), (Some(100), whole.whole));
+    let alone = average([&open].into_iter());
+    assert_eq!((alone.columns[3], alone.differences[3], alone.whole), (None, None, None));
+    // Nor is it told how well what is in no mean is known.
+    let inexact = Inexact { columns: [false, false, false, true], periods: [false, false, false, true] };
+    let open = Study { inexact, ..open };
+    assert_eq!(average([&whole, &open].into_iter()).inexact, Inexact::default());
+}
+
 /// What ended the last boot that was seen is no order of the one that came after others.
 #[test]
 fn an_order_from_before_a_boot_in_between_does_not_count() {
@@ -88,15 +163,15 @@ fn an_order_from_before_a_boot_in_between_does_not_count() {
 #[test]
 fn a_number_is_as_exact_as_what_it_is_made_of() {
     let (hook, proc, file) = (Some(Source::Hook), Some(Source::ProcStart), Some(Source::FileTime));
-    let of = |zero, columns| {
-        let Inexact { columns, periods } = Inexact::of(zero, columns);
+    let of = |is_zero_exact, columns| {
+        let Inexact { columns, periods } = Inexact::of(is_zero_exact, columns);
         (columns, periods)
     };
-    assert_eq!(of(Source::Hook, [hook; 4]), ([false; 4], [false; 4]));
-    let late = of(Source::Boot, [proc, hook, hook, file]);
+    assert_eq!(of(true, [hook; 4]), ([false; 4], [false; 4]));
+    let late = of(true, [proc, hook, hook, file]);
     assert_eq!(late, ([true, false, false, true], [true, true, false, true]));
     // The order's second is in all columns, and in the first period alone.
-    let logged = of(Source::Wtmp, [hook, None, hook, hook]);
+    let logged = of(false, [hook, None, hook, hook]);
     assert_eq!(logged, ([true, false, true, true], [true, false, false, false]));
 
     let exact = Study { inexact: Inexact::default(), ..study(Some(SECOND), Some(1)) };
