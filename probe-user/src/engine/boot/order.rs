@@ -30,8 +30,19 @@ pub fn read(filename: &str, argv: &[String]) -> Option<Said> {
         "reboot" | "poweroff" | "halt" | "shutdown" | "systemd-shutdown" => Some(Said::Down),
         "telinit" | "init" => has(&["0", "6"]).then_some(Said::Down),
         "kexec" => has(&["-e", "--exec"]).then_some(Said::Down),
-        "systemctl" => has(&VERBS).then_some(Said::Down),
+        "systemctl" if has(&VERBS) => scheduled(rest),
         _ => None,
+    }
+}
+
+/// `--when=` of systemctl(1), since systemd 254: a time to do it at, or what becomes of the one that was given before.
+fn scheduled(rest: &[String]) -> Option<Said> {
+    let joined = rest.iter().find_map(|arg| arg.strip_prefix("--when="));
+    let apart = || rest.windows(2).find_map(|two| (two.first()? == "--when").then_some(two.last()?.as_str()));
+    match joined.or_else(apart) {
+        Some("" | "cancel") => Some(Said::Cancelled),
+        Some("show") => None,
+        Some(_) | None => Some(Said::Down),
     }
 }
 
@@ -50,6 +61,8 @@ mod tests {
             "/sbin/reboot -f",
             "shutdown -r now",
             "/usr/bin/systemctl reboot",
+            "systemctl reboot --when=+5min",
+            "systemctl --when tomorrow reboot",
             "systemctl --force poweroff",
             "telinit 6",
             "kexec -e",
@@ -57,7 +70,9 @@ mod tests {
         ] {
             assert_eq!(said(down), Some(Said::Down), "{down}");
         }
-        assert_eq!(said("shutdown -c"), Some(Said::Cancelled));
+        for cancelled in ["shutdown -c", "systemctl reboot --when=cancel", "systemctl --when= poweroff"] {
+            assert_eq!(said(cancelled), Some(Said::Cancelled), "{cancelled}");
+        }
         for other in [
             "shutdown -k now",
             "shutdown --show",
@@ -65,6 +80,8 @@ mod tests {
             "reboot -w",
             "systemctl status reboot.target",
             "systemctl soft-reboot",
+            "systemctl reboot --when=show",
+            "systemctl reboot --when show",
             "telinit 3",
             "init",
             "sh -c reboot",
