@@ -241,14 +241,18 @@ pub fn close(close: &Close) -> String {
             "the last one by {} s without another: which pods were there before is not known",
             quiet.as_secs()
         ),
+        Close::Quiet { quiet, missing: Some(missing) } if missing.is_empty() => {
+            format!("the last one by {} s without another: no service pod was there before", quiet.as_secs())
+        }
         Close::Quiet { quiet, missing: Some(missing) } => {
             format!("the last one by {} s without another; not back: {}", quiet.as_secs(), names(missing))
         }
-        Close::Open { back: 0, missing: None } => "no service pod is back yet".to_owned(),
-        Close::Open { back, missing: None } => format!("{back} service pods are back, more may come"),
-        Close::Open { back, missing: Some(missing) } => {
-            format!("{back} service pods are back, not yet: {}", names(missing))
-        }
+        Close::Open { back, missing } => match (back, missing.as_deref()) {
+            (0, None) => "no service pod is back yet".to_owned(),
+            (0, Some([])) => "no service pod was there before, and none has come yet".to_owned(),
+            (back, None | Some([])) => format!("{back} service pods are back, more may come"),
+            (back, Some(missing)) => format!("{back} service pods are back, not yet: {}", names(missing)),
+        },
     }
 }
 

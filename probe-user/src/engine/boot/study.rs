@@ -87,7 +87,8 @@ pub struct Cni {
 pub enum Close {
     /// All service pods that were there before are back: so many.
     All { pods: usize },
-    /// For the quiet time no pod came. Those that were there before and are not back, if that is known.
+    /// For the quiet time no pod came. Those that were there before and are not back, if that is known; none, if none
+    /// was there.
     Quiet { quiet: Duration, missing: Option<Vec<Pod>> },
     /// More may come.
     Open { back: usize, missing: Option<Vec<Pod>> },
@@ -199,9 +200,10 @@ impl<'a> Services<'a> {
         let expected = recovery
             .expected()
             .map(|pods| pods.iter().filter(|pod| pod.kind == Kind::Service).collect::<Vec<_>>());
-        let Some(expected) = expected.filter(|pods| !pods.is_empty()) else {
-            return Self::until_quiet(recovery.quiet, back, None, now);
-        };
+        let Some(expected) = expected else { return Self::until_quiet(recovery.quiet, back, None, now) };
+        if expected.is_empty() {
+            return Self::until_quiet(recovery.quiet, back, Some(Vec::new()), now);
+        }
         // What is new since the restart was not waited for.
         back.retain(|back| expected.iter().any(|pod| pod.is(&back.pod)));
         let is_missing = |pod: &&&Pod| !back.iter().any(|back| back.pod.is(pod));
@@ -220,7 +222,8 @@ impl<'a> Services<'a> {
         missing: Option<Vec<Pod>>,
         now: Timestamp,
     ) -> Self {
-        let is_new = missing.is_none();
+        // None was there before, as after a drain, or nobody knows: whatever comes is the recovery.
+        let is_new = missing.as_ref().is_none_or(Vec::is_empty);
         back.retain(|back| !is_new || back.mark.at <= Timestamp::ZERO + WINDOW);
         let gap = back.windows(2).position(|two| match two {
             [one, next] => next.mark.at.since(one.mark.at) > quiet,

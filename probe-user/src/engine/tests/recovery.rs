@@ -374,6 +374,21 @@ fn without_a_history_the_first_quiet_ends_it() {
     assert_eq!(engine.recovery().pods.len(), 3, "the last one came too late to be a part of it");
 }
 
+/// A node is often drained before it is restarted: that none was there is known, then.
+#[test]
+fn after_a_drain_whatever_comes_is_the_recovery() {
+    let mut story = booted(rebooted(&[]));
+    let (found, _) = study(&story, 10 * SECOND);
+    assert_eq!(found.close, Close::Open { back: 0, missing: Some(Vec::new()) });
+    App(1).up(&mut story, 20 * SECOND);
+    App(2).up(&mut story, 50 * SECOND);
+    App(3).up(&mut story, 130 * SECOND);
+    let (found, engine) = study(&story, 140 * SECOND);
+    assert_eq!(at(found.last_service.as_ref()), Some(50_000));
+    assert_eq!(found.close, Close::Quiet { quiet: Duration::from_secs(60), missing: Some(Vec::new()) });
+    assert!(engine.recovery().closed);
+}
+
 /// What an agent had seen before it was started anew is not lost by it.
 #[test]
 fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
