@@ -24,10 +24,15 @@ const line = (first, kernel, { columns, periods, whole_ns, inexact }) => {
   return [first, kernel, ...COLUMNS.map((it) => mark(it, ms(columns[it]))),
     ...PERIODS.map((it) => mark(it, seconds(periods[it]))), mark(COLUMNS.at(-1), seconds(whole_ns))];
 };
-const network = ({ cni }) => {
+const network = ({ cni, milestones }) => {
+  const has = milestones.some((it) => it.name === "cni_first_success");
+  const until = has ? "before the first success" : "and has not succeeded yet";
   const unseen = cni.unseen_until_ns ? `before the agent began to look ${span(cni.unseen_until_ns)} after the boot` : null;
-  if (!cni.failed) return unseen ? `what failed was not seen ${unseen}` : "no ADD failed before the first success";
-  const seen = `ADD failed ${cni.failed} times before the first success${cni.plugin ? ` (${cni.plugin})` : ""}: ${span(cni.lost_ns)} lost`;
+  if (!cni.failed) {
+    if (unseen) return `what failed was not seen ${unseen}`;
+    return has ? "no ADD failed before the first success" : "no ADD has ended yet";
+  }
+  const seen = `ADD failed ${cni.failed} times ${until}${cni.plugin ? ` (${cni.plugin})` : ""}: ${span(cni.lost_ns)} lost`;
   return unseen ? `${seen}; what failed ${unseen} was not seen` : seen;
 };
 

@@ -57,7 +57,7 @@ export const phaseTitle = (it) =>
 export const socket = ({ port, family }) => `${port ? `port ${port}` : "a port of the kernel's choice"} (${family ?? "?"})`;
 
 const MARKS = [["complete", "not complete", false], ["revised", "revised", true], ["rebuilt", "rebuilt", true],
-  ["listed", "listed", true], ["gapped", "gapped", true]];
+  ["listed", "listed", true], ["suspended", "suspended", true], ["gapped", "gapped", true]];
 export const marks = (start) =>
   MARKS.filter(([name, , when]) => (start[name] ?? false) === when).map(([, mark]) => mark);
 
