@@ -31,6 +31,8 @@ use std::{
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
 
+use crate::sink::text::escaped;
+
 /// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of this
 /// node belongs to, as it happens.
 #[derive(Debug, Parser)]
@@ -175,9 +177,10 @@ fn one_line(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// One line on standard error.
+/// One line on standard error. It may quote what a file or a client's words have in them.
 fn say(text: &str) {
     let text = text.replace('\n', " ");
+    let text = escaped(&text);
     // There is nowhere to complain about standard error.
     writeln!(io::stderr(), "sandprobe: {text}").ok();
 }

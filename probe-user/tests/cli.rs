@@ -223,3 +223,39 @@ fn numbers_at_their_ends_do_no_harm() {
     let output = run(&["replay", &path]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{}", text(&output.stdout));
 }
+
+/// A terminal acts on what it is shown, whoever wrote it.
+#[test]
+fn what_a_file_says_reaches_no_terminal_as_it_stands() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let line = "{\"\\u001b]0;mine\\u0007\\u009b2J\\u202e\":1}\n";
+    let path = file(&dir, format!("{HEADER}\n{line}").as_bytes());
+    let replayed = run(&["replay", &path]);
+    complains(&replayed, 2, &["line 2", r"\u{1b}]0;mine\u{7}\u{9b}2J\u{202e}"]);
+    let absent = run(&["replay", "/nowhere/\u{1b}[31m"]);
+    complains(&absent, 2, &[r"/nowhere/\u{1b}[31m"]);
+    for said in [replayed.stderr, absent.stderr] {
+        assert!(!text(&said).trim_end().contains(char::is_control), "{said:?}");
+    }
+}
+
+/// A time that no clock shows has no end of deadlines before it; one that a clock can show has.
+#[test]
+fn a_recording_that_jumps_by_centuries_is_soon_over() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let begun = std::time::Instant::now();
+    for (at, code) in [(u64::MAX / 2, 0), (u64::MAX / 2 + 1, 2), (u64::MAX, 2)] {
+        let calls = calls(1);
+        let path =
+            file(&dir, format!("{HEADER}\n{calls}{{\"advance\":\"{at}\"}}\n{{\"end\":\"2\"}}\n").as_bytes());
+        let replay: &[&str] = &["replay", &path];
+        for command in [replay, &["findings", "--recording", &path], &["boot", "--replay", &path]] {
+            let output = run(command);
+            assert_eq!(output.status.code(), Some(code), "{at}: {output:?}");
+            if code != 0 {
+                complains(&output, code, &["line 3", "is no time", "9223372036854775807"]);
+            }
+        }
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+}

@@ -7,10 +7,16 @@ use std::{
     fs::{self, File},
     io::BufReader,
     path::Path,
+    time::{Duration, Instant},
 };
 
 use probe_user::{
-    engine::{Engine, finding::Stage},
+    engine::{
+        Engine,
+        fact::{Fact, Observation, Origin},
+        finding::Stage,
+        time::Timestamp,
+    },
     recording::{Call, Reader},
     session::Session,
     sink::{
@@ -56,11 +62,7 @@ fn the_demo_s_recording_has_the_findings_that_it_is_about() {
     let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
     let mut engine = Engine::new(reader.header().settings.clone());
     while let Some(call) = reader.next_call().expect("a whole recording") {
-        match call {
-            Call::Observe(seen) => engine.observe(seen),
-            Call::Advance(now) => engine.advance(now),
-        }
-        while engine.poll().is_some() {}
+        make(&mut engine, call);
     }
     let mut found = Vec::new();
     for it in engine.findings() {
@@ -71,4 +73,49 @@ fn the_demo_s_recording_has_the_findings_that_it_is_about() {
     }
     found.sort_unstable();
     assert_eq!(found, PLAYED);
+}
+
+/// A recording is data from outside: whatever its times are, a replay ends. What is due in between falls due, but nothing
+/// is looked at again and again in which nothing can change.
+#[test]
+fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings");
+    for recording in ["demo.jsonl", "boots/restart.jsonl"] {
+        let calls = |each: &mut dyn FnMut(&Engine, &Call)| {
+            let file = File::open(folder.join(recording)).expect("a bundled recording");
+            let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
+            let mut engine = Engine::new(reader.header().settings.clone());
+            while let Some(call) = reader.next_call().expect("a whole recording") {
+                each(&engine, &call);
+                make(&mut engine, call);
+            }
+        };
+        let mut n = 0_usize;
+        calls(&mut |engine, call| {
+            n += 1;
+            if !n.is_multiple_of(97) {
+                return;
+            }
+            // An engine that has heard the same.
+            let mut jumping = Engine::new(engine.settings().clone());
+            engine.dump().into_iter().for_each(|row| make(&mut jumping, Call::Observe(row)));
+            let started = Instant::now();
+            for at in [Timestamp(Timestamp::LATEST.0 / 2), Timestamp::LATEST] {
+                let watermark = Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
+                make(&mut jumping, Call::Observe(watermark));
+                make(&mut jumping, Call::Advance(at));
+                make(&mut jumping, call.clone());
+            }
+            assert!(started.elapsed() < Duration::from_secs(1), "{recording}: call {n}");
+        });
+        assert!(n > 1000, "{recording} has {n} calls");
+    }
+}
+
+fn make(engine: &mut Engine, call: Call) {
+    match call {
+        Call::Observe(seen) => engine.observe(seen),
+        Call::Advance(now) => engine.advance(now),
+    }
+    while engine.poll().is_some() {}
 }

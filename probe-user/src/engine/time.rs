@@ -9,6 +9,9 @@ pub struct Timestamp(pub u64);
 
 impl Timestamp {
     pub const ZERO: Self = Self(0);
+    /// The kernel counts in signed nanoseconds (`KTIME_MAX`, include/linux/ktime.h): no clock shows more. Up to here a
+    /// deadline of the engine's is later than the time at which it was set; beyond, time would stand still.
+    pub const LATEST: Self = Self(i64::MAX.cast_unsigned());
 
     /// How long after `earlier` this is; zero if it is not.
     #[must_use]

@@ -8,7 +8,7 @@ use pressure::PressureRead;
 
 use super::{
     boot::BootRead,
-    id::{CgroupKey, Decimal, NetnsKey, Span, TaskKey, Text, Time},
+    id::{CgroupKey, Clock, Decimal, NetnsKey, Span, TaskKey, Text, Time},
     kind::{Family, List, Loss, Mechanism, NameSource, Origin, Role, Signal},
     mirror::mirror,
     row::Row,
@@ -18,7 +18,7 @@ use crate::engine::{
     id::{ContainerId, PodUid, Subnet},
 };
 
-mirror! { struct fact::Observation { at: Time, origin: Origin, fact: Fact } }
+mirror! { struct fact::Observation { at: Clock, origin: Origin, fact: Fact } }
 
 mirror! {
     enum fact::Fact {

@@ -142,6 +142,42 @@ impl Spelled for Subnet {
 #[serde(transparent)]
 pub(super) struct Time(Decimal);
 
+/// What the clock showed when a call was made, nanoseconds of boot time. The engine goes by it, so what no clock can show
+/// is refused; a time that a fact tells of may be any.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct Clock(Decimal);
+
+impl<'de> Deserialize<'de> for Clock {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Text(at) = Decimal::deserialize(from)?;
+        if at > Timestamp::LATEST.0 {
+            return Err(de::Error::custom(format_args!(
+                "{at} is no time: a clock shows {} nanoseconds at most",
+                Timestamp::LATEST.0
+            )));
+        }
+        Ok(Self(Text(at)))
+    }
+}
+
+impl Mirror for Clock {
+    type Of = Timestamp;
+
+    fn of(of: &Timestamp) -> Self {
+        Self(Text(of.0.min(Timestamp::LATEST.0)))
+    }
+
+    fn back(self) -> Timestamp {
+        Timestamp(self.0.0)
+    }
+
+    #[cfg(test)]
+    fn sample(dice: &mut Dice) -> Timestamp {
+        Timestamp(dice.any::<u64>() >> 1)
+    }
+}
+
 /// Nanoseconds.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]

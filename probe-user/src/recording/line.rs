@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Call,
     fact::Observation,
-    id::{Decimal, Text, Time},
+    id::{Clock, Decimal, Text},
     mirror::Mirror,
 };
 
@@ -14,7 +14,7 @@ use super::{
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
     Observe(Observation),
-    Advance(Time),
+    Advance(Clock),
     /// The last line: so many calls were made.
     End(Decimal),
 }
@@ -23,7 +23,7 @@ impl Line {
     pub(super) fn of(call: &Call) -> Self {
         match call {
             Call::Observe(seen) => Self::Observe(Observation::of(seen)),
-            Call::Advance(now) => Self::Advance(Time::of(now)),
+            Call::Advance(now) => Self::Advance(Clock::of(now)),
         }
     }
 

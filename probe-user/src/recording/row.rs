@@ -22,7 +22,7 @@ use super::{
     change::Question,
     fact::{Attached, Observation},
     finding::Finding,
-    id::{Decimal, Time},
+    id::{Clock, Decimal, Time},
     mirror::mirror,
     phase::Start,
 };
@@ -61,8 +61,8 @@ mirror! {
 
 mirror! {
     struct world::Clockwork {
-        now: Time,
-        watermark: Time,
+        now: Clock,
+        watermark: Clock,
         next_seq: Decimal,
         told_at: Time,
         next_life: Decimal,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Call, Header, LONGEST_HEADER, LONGEST_LINE, ReadError, Reader, Writer, fact::Observation, id::Time,
+    Call, Header, LONGEST_HEADER, LONGEST_LINE, ReadError, Reader, Writer, fact::Observation, id::Clock,
     mirror::Mirror, sample::Dice,
 };
 use crate::engine::{
@@ -32,7 +32,7 @@ fn header() -> Header {
 fn calls(seed: u64, n: usize) -> Vec<Call> {
     let dice = &mut Dice::seeded(seed);
     let any = |dice: &mut Dice| match dice.below(4) {
-        0 => Call::Advance(Time::sample(dice)),
+        0 => Call::Advance(Clock::sample(dice)),
         _ => Call::Observe(Observation::sample(dice)),
     };
     (0..n).map(|_| any(dice)).collect()
@@ -88,7 +88,7 @@ fn one_of_each() -> Vec<Call> {
             kinds.entry(kind).or_insert(Call::Observe(seen));
         }
     }
-    kinds.into_values().chain([Call::Advance(Time::sample(dice))]).collect()
+    kinds.into_values().chain([Call::Advance(Clock::sample(dice))]).collect()
 }
 
 /// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, add a fixup, and
@@ -183,6 +183,8 @@ fn a_bad_line_is_named() {
         "{",
         "{\"advance\":12}",
         "{\"advance\":\"-1\"}",
+        "{\"advance\":\"9223372036854775808\"}",
+        "{\"observe\":{\"at\":\"18446744073709551615\",\"origin\":\"agent\",\"fact\":\"watermark\"}}",
         "{\"observe\":{}}",
         "{\"other\":1}",
         "[]",
