@@ -16,6 +16,7 @@ mod page;
 mod query;
 mod reply;
 pub mod ring;
+mod room;
 mod route;
 mod stream;
 pub mod tls;
@@ -97,9 +98,7 @@ fn run(runtime: &Runtime, doors: Doors, given: Given, asker: &Asker, mut end: wa
     runtime.block_on(async {
         let each = Each { house, guard, busy };
         if let Some(listener) = network.and_then(|it| taken(net::TcpListener::from_std(it))) {
-            let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-            let serve = move |stream, each| -> Serving { Box::pin(over_network(stream, tls.clone(), each)) };
-            tokio::spawn(each.clone().serve(accept, NETWORK, serve));
+            tokio::spawn(over_tcp(listener, tls, NETWORK, each.clone()));
         }
         let listener = socket.as_mut().and_then(Socket::take);
         if let Some(listener) = listener.and_then(|it| taken(net::UnixListener::from_std(it))) {
@@ -121,6 +120,12 @@ async fn over(end: &mut watch::Receiver<bool>) {
 
 fn taken<T>(listener: io::Result<T>) -> Option<T> {
     listener.map_err(|error| warn!(%error, "cannot listen")).ok()
+}
+
+async fn over_tcp(listener: net::TcpListener, tls: Option<TlsAcceptor>, most: usize, each: Each) {
+    let accept = async move || listener.accept().await.map(|(stream, _)| stream);
+    let serve = move |stream, each| -> Serving { Box::pin(over_network(stream, tls.clone(), each)) };
+    each.serve(accept, most, serve).await;
 }
 
 /// Each by itself: who is slow at shaking hands keeps nobody waiting.

@@ -31,6 +31,8 @@ const HEAD: usize = 16 << 10;
 const HEADERS: usize = 64;
 /// How long an answer may take to be made.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// So much of what waits has to be taken, or all of it, for the time to begin anew: not a byte now and then.
+const LEAST: usize = 16 << 10;
 /// How long what is being answered at the end of the agent may still take.
 const LAST: Duration = Duration::from_millis(500);
 
@@ -39,7 +41,7 @@ const LAST: Duration = Duration::from_millis(500);
 pub(super) struct Limits {
     /// For a head, from the connection or from the answer before: who has nothing to ask comes again later.
     pub(super) head: Duration,
-    /// Without taking any of an answer.
+    /// Without taking enough of an answer.
     pub(super) stall: Duration,
 }
 
@@ -89,23 +91,28 @@ async fn respond(
         let path = request.uri().path();
         let route = route::check(request.method(), request.headers(), path)?;
         guard.admits(peer, route, request.uri(), request.headers())?;
-        time::timeout(ANSWER_TIME, route::answer(house, route, request)).await.unwrap_or(Err(Refusal::Slow))
+        let answer = time::timeout(ANSWER_TIME, route::answer(house, route, request)).await;
+        let answer = answer.unwrap_or(Err(Refusal::Slow))?;
+        // What is the same for all is there once.
+        if route.is_fixed() { Ok(answer) } else { house.room(peer).hold(answer) }
     };
     answered.await.unwrap_or_else(|refusal| refusal.response())
 }
 
-/// A stream that fails when it has taken nothing for too long.
+/// A stream that fails when it has taken too little for too long.
 struct Steady<S> {
     stream: S,
     /// When a write that waits has waited too long.
     due: Pin<Box<Sleep>>,
     waits: bool,
+    /// Bytes since it has begun to wait.
+    taken: usize,
     longest: Duration,
 }
 
 impl<S> Steady<S> {
     fn new(stream: S, longest: Duration) -> Self {
-        Self { stream, due: Box::pin(time::sleep(longest)), waits: false, longest }
+        Self { stream, due: Box::pin(time::sleep(longest)), waits: false, taken: 0, longest }
     }
 
     fn bounded<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -114,7 +121,7 @@ impl<S> Steady<S> {
             return polled;
         }
         if !self.waits {
-            self.waits = true;
+            (self.waits, self.taken) = (true, 0);
             self.due.as_mut().reset(Instant::now() + self.longest);
         }
         self.due.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
@@ -138,6 +145,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(n)) = &polled {
+            self.taken = self.taken.saturating_add(*n);
+            if self.waits && self.taken < LEAST {
+                return polled;
+            }
+        }
         self.bounded(context, polled)
     }
 

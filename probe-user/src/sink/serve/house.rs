@@ -6,7 +6,9 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{
     ask::{Asker, Sight, View},
+    guard::Peer,
     ring::Ring,
+    room::Room,
 };
 use crate::{
     engine::{
@@ -89,6 +91,9 @@ pub(super) struct House {
     pub(super) state: View<Known<State>>,
     /// Room for those who follow the events.
     pub(super) streams: Arc<Semaphore>,
+    /// For what waits to be taken over the network, and over the socket: neither can take the other's.
+    network: Room,
+    socket: Room,
     /// True once the agent ends.
     pub(super) end: watch::Receiver<bool>,
 }
@@ -130,7 +135,16 @@ impl House {
                 shares: sight.engine.shares(),
             }),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            network: Room::default(),
+            socket: Room::default(),
             end,
+        }
+    }
+
+    pub(super) fn room(&self, peer: Peer) -> &Room {
+        match peer {
+            Peer::Network { .. } => &self.network,
+            Peer::Socket => &self.socket,
         }
     }
 }

@@ -1,15 +1,16 @@
 //! What goes back to a client: a whole page, or a stream.
 
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::ask::Unanswered;
 
@@ -28,36 +29,73 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
+/// How long a client may take over a whole answer.
+const TAKEN: Duration = Duration::from_secs(60);
+/// So much of it is given to the connection at once, which would copy all that it is given.
+const PIECE: usize = 16 << 10;
+
 /// The body of an answer.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// `None` once it was taken.
-    Whole(Option<Bytes>),
+    Whole(Whole),
     Stream(mpsc::Receiver<Bytes>),
+}
+
+/// What is left of an answer, and until when it may be taken.
+#[derive(Debug)]
+pub(super) struct Whole {
+    left: Bytes,
+    until: Instant,
+}
+
+impl Whole {
+    pub(super) fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.left
+    }
+
+    fn next(&mut self) -> Option<io::Result<Bytes>> {
+        if self.left.is_empty() {
+            return None;
+        }
+        if Instant::now() > self.until {
+            return Some(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Some(Ok(self.left.split_to(self.left.len().min(PIECE))))
+    }
+}
+
+impl Reply {
+    pub(super) fn whole(bytes: Bytes) -> Self {
+        Self::Whole(Whole { left: bytes, until: Instant::now() + TAKEN })
+    }
 }
 
 impl Body for Reply {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let next = match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::Stream(chunks) => chunks.poll_recv(context),
+            Self::Whole(whole) => Poll::Ready(whole.next()),
+            Self::Stream(chunks) => chunks.poll_recv(context).map(|chunk| chunk.map(Ok)),
         };
-        next.map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+        next.map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        matches!(self, Self::Whole(whole) if whole.left.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |it| it.len() as u64)),
+            Self::Whole(whole) => SizeHint::with_exact(whole.left.len() as u64),
             Self::Stream(_) => SizeHint::default(),
         }
     }
@@ -75,6 +113,7 @@ pub(super) enum Refusal {
     Host,
     Stranger,
     Full,
+    NoRoom,
     Unanswered,
     Slow,
 }
@@ -99,7 +138,7 @@ impl Refusal {
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
             Self::Stranger => StatusCode::UNAUTHORIZED,
-            Self::Full | Self::Unanswered | Self::Slow => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::NoRoom | Self::Unanswered | Self::Slow => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -118,6 +157,7 @@ impl Refusal {
                     .to_owned()
             }
             Self::Full => "too many follow the events already: end one of those".to_owned(),
+            Self::NoRoom => "too much waits for clients that do not take it: ask again".to_owned(),
             Self::Unanswered => Unanswered.to_string(),
             Self::Slow => "this took too long: ask again".to_owned(),
         }
@@ -146,7 +186,7 @@ impl Refusal {
 }
 
 pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Reply> {
-    with_headers(status, kind, Reply::Whole(Some(body.into())))
+    with_headers(status, kind, Reply::whole(body.into()))
 }
 
 pub(super) fn stream(kind: &'static str, chunks: mpsc::Receiver<Bytes>) -> Response<Reply> {

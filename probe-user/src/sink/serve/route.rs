@@ -88,6 +88,11 @@ impl Route {
             | Self::OpenApi => false,
         }
     }
+
+    /// Whether the answer is a part of the program.
+    pub(super) fn is_fixed(self) -> bool {
+        matches!(self, Self::Page(_) | Self::OpenApi)
+    }
 }
 
 /// What holds for every request, whatever it is for.

@@ -80,4 +80,4 @@ fn unreadable(what: &'static str, path: &Path, why: &pem::Error) -> TlsError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -15,11 +15,11 @@ use tokio_rustls::TlsConnector;
 
 use super::{Files, TlsError, acceptor};
 
-fn file(name: &str) -> PathBuf {
+pub(in crate::sink::serve) fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "src/sink/serve/tls", name].iter().collect()
 }
 
-fn connector(client: Option<&str>) -> TlsConnector {
+pub(in crate::sink::serve) fn connector(client: Option<&str>) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem")).expect("a certificate")).expect("an authority");
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
