@@ -13,6 +13,7 @@ pub mod filter;
 mod folder;
 pub mod history;
 pub mod jsonl;
+pub mod kept;
 pub mod meaning;
 #[cfg(feature = "metrics")]
 pub mod metrics;

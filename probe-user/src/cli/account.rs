@@ -30,7 +30,7 @@ use crate::{
         Call, ReadError, Reader,
         state::{self, About, Kept},
     },
-    sink::{Label, text::span},
+    sink::{Label, kept, text::span},
     source::replay::{Pace, ReplayError, replay},
 };
 
@@ -77,7 +77,7 @@ impl From {
             (Some(file), _) => recorded(file),
             (None, dir) => match (self.told()?, dir) {
                 (Told::Whole(account), _) => Ok(account),
-                (Told::Not(why), Some(dir)) => kept(dir, why),
+                (Told::Not(why), Some(dir)) => of_directory(dir, why),
                 (Told::Not(_), None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
             },
         }
@@ -126,7 +126,7 @@ pub(in crate::cli) fn instead(why: &str) -> String {
 
 /// By the agent of this node, which did not answer for this reason. It is said with what was kept, or with why that
 /// cannot be read either: one line.
-fn kept(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
+fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
     let read = read_kept(dir);
     match (read, silent) {
         (Ok((about, kept, wall, caveat)), silent) => {
@@ -140,7 +140,7 @@ fn kept(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
 
 fn read_kept(dir: &Path) -> anyhow::Result<(About, Kept, SystemTime, Option<String>)> {
     let file = dir.join(FILE);
-    let bytes = match fs::read(&file) {
+    let bytes = match kept::bytes(&file) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(NothingKept(dir.to_owned()).into());

@@ -8,12 +8,9 @@ mod append;
 #[cfg(feature = "live")]
 pub mod keep;
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{io, path::Path};
 
+use super::kept::bytes;
 use crate::{
     engine::boot::{Alive, Before, Last},
     recording::history::{Heartbeat, History, read_heartbeat},
@@ -24,8 +21,8 @@ pub const BOOTS: &str = "boots.jsonl";
 /// The last sign of life, replaced as a whole.
 pub const HEARTBEAT: &str = "heartbeat.json";
 
-/// Longest file taken, bytes: so many boots of so many pods are far less.
-const LONGEST: u64 = 256 << 20;
+/// So many lines that cannot be read are named; of a file that is none there would be a million.
+const NAMED: usize = 10;
 
 /// All that is kept.
 #[derive(Debug, Default)]
@@ -45,8 +42,11 @@ pub fn read(dir: &Path) -> Past {
         Ok(bytes) => past.history = History::read(&bytes),
         Err(error) => past.troubled(&path, &error),
     }
-    for (line, why) in &past.history.skipped {
+    for (line, why) in past.history.skipped.iter().take(NAMED) {
         past.troubles.push(format!("{}: line {line} {why}: it is passed over", path.display()));
+    }
+    if let Some(more @ 1..) = past.history.skipped.len().checked_sub(NAMED) {
+        past.troubles.push(format!("{}: {more} more lines are passed over", path.display()));
     }
     let path = dir.join(HEARTBEAT);
     match bytes(&path) {
@@ -96,8 +96,18 @@ impl Past {
     }
 }
 
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
-    Ok(bytes)
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{BOOTS, NAMED, read};
+
+    #[test]
+    fn of_many_bad_lines_a_few_are_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for (bad, told) in [(0, 0), (1, 1), (NAMED, NAMED), (NAMED + 1, NAMED + 1), (5000, NAMED + 1)] {
+            fs::write(dir.path().join(BOOTS), "x\n".repeat(bad)).expect("a file");
+            assert_eq!(read(dir.path()).troubles.len(), told, "{bad}");
+        }
+    }
 }

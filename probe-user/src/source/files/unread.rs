@@ -43,11 +43,11 @@ impl Unread {
         let Turn { begun, over } = self.turn(skipped);
         let all = self.count;
         if let Some((path, why)) = begun.first() {
-            let path = path.display();
-            warn!(count = begun.len(), all, %path, %why, "files of the node could not be read");
+            // A name may be a container's own: quoted, it does nothing to a terminal.
+            warn!(count = begun.len(), all, ?path, %why, "files of the node could not be read");
         }
         if let Some(path) = over.first() {
-            warn!(count = over.len(), all, path = %path.display(), "files of the node can be read again, or are gone");
+            warn!(count = over.len(), all, ?path, "files of the node can be read again, or are gone");
         }
     }
 

@@ -1,0 +1,47 @@
+//! Files that an agent keeps, read back.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::Path,
+};
+
+/// Longest file taken, bytes: so many boots of so many pods, and so many findings, are far less.
+const LONGEST: u64 = 256 << 20;
+
+/// All of a file. What is no plain file is not opened: a fifo would be waited for until somebody writes to it.
+pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    if about.len() > LONGEST {
+        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    }
+    let mut bytes = Vec::new();
+    // It may have grown since.
+    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, path::Path};
+
+    use super::bytes;
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let huge = dir.path().join("huge");
+        File::create(&huge).and_then(|file| file.set_len(64 << 30)).expect("a sparse file");
+        for (path, why) in [
+            (Path::new("/dev/zero"), "no plain file"),
+            (dir.path(), "no plain file"),
+            (&huge, "longer than 268435456 bytes"),
+        ] {
+            let error = bytes(path).expect_err("it is none").to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
