@@ -1,7 +1,7 @@
 //! What the agent gives up once its hooks are attached: attaching needs nearly all of root's power, reading what the
 //! hooks tell needs nearly none of it.
 //!
-//! Each thread keeps what its work needs ([`role::Role`]) and loses the rest, for good: capabilities(7),
+//! Each thread keeps what its work needs (`Role`) and loses the rest, for good: capabilities(7),
 //! `PR_SET_NO_NEW_PRIVS`, landlock(7) and seccomp(2) are all of the calling thread and pass to the threads that it
 //! starts. So a thread is started from another that has taken on its role, and what starts the threads, the main one,
 //! takes on a role last. docs/security.md has the tables.

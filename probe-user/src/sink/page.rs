@@ -1,6 +1,6 @@
 //! A picture as a page for a browser: one file that asks nobody for anything and runs nothing.
 //!
-//! **Invariant:** text from outside never becomes markup: [`html::Html`] takes markup from this program's source alone.
+//! **Invariant:** text from outside never becomes markup: `html::Html` takes markup from this program's source alone.
 //! The page's own policy forbids scripts and requests, should that ever fail.
 
 mod html;

@@ -7,7 +7,7 @@ use crate::engine::{
     world::{World, attachment::LATELY},
 };
 
-/// Losses that follow each other within [`LATELY`].
+/// Losses that follow each other within `LATELY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
     pub count: u64,

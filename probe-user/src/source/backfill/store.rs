@@ -1,6 +1,6 @@
 //! The places where IPAM plugins write down which addresses are given out.
 //!
-//! Another kind of store is another file here that implements [`Kind`], and a line in [`KINDS`].
+//! Another kind of store is another file here that implements `Kind`, and a line in `KINDS`.
 //!
 //! **Invariant:** a store that is there and cannot be read is told of too, as incomplete.
 
