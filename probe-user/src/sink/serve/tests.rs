@@ -1,27 +1,25 @@
 //! What is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
 //! node.
 
+mod idler;
+
 use std::{fs::File, io::BufReader, sync::Arc, time::Duration};
 
-use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
-    net, runtime,
+    runtime,
     sync::watch,
     time::{Instant, timeout},
 };
 
 use super::{
-    Each, HANDSHAKE,
     ask::{Sight, asks},
     connection::{self, Limits},
     guard::{Guard, Peer, Token},
     house::{Given, House},
-    over_tcp,
     ring::{Ring, tests as rings},
     route::ROUTES,
-    tls,
 };
 use crate::{
     engine::{
@@ -296,125 +294,6 @@ fn heads_are_bounded_in_size_and_time() {
         let mut client = bench.connect(NETWORK);
         client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("it listens");
         assert_eq!(read(&mut client).await.status, 200);
-    });
-}
-
-#[test]
-fn who_takes_nothing_of_an_answer_is_left() {
-    block_on(async {
-        let mut bench = Bench::new();
-        bench.limits.stall = Duration::from_millis(50);
-        let (mut client, server) = duplex(64);
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        let served = tokio::spawn(connection::serve(server, house, guard, NETWORK, bench.limits));
-        client.write_all(b"GET /v1/events?since=0 HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it listens");
-        timeout(PATIENCE, served).await.expect("it ends").expect("no panic");
-        drop(client);
-    });
-}
-
-/// As many findings as fill an answer of some megabytes, and clients that ask for it and take nothing.
-#[test]
-fn answers_that_nobody_takes_have_only_so_much_room() {
-    block_on(async {
-        let bench = Bench::with_many_findings();
-        let large = bench.get("/v1/findings?state=all").await;
-        let fits = (16 << 20) / large.body.len();
-        assert!((1..20).contains(&fits), "{} bytes", large.body.len());
-        let mut clients = Vec::new();
-        for _ in 0..fits {
-            let mut client = bench.connect(NETWORK);
-            let request = b"GET /v1/findings?state=all HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            client.write_all(request).await.expect("it listens");
-            let mut begun = [0; 15];
-            client.read_exact(&mut begun).await.expect("readable");
-            assert_eq!(&begun, b"HTTP/1.1 200 OK");
-            clients.push(client);
-        }
-        let refused = bench.get("/v1/findings?state=all").await;
-        assert_eq!(refused.status, 503, "{}", refused.head);
-        assert!(refused.text().contains("do not take it"), "{}", refused.text());
-        // What is small, the page, and who comes by the socket do without.
-        for path in ["/healthz", "/readyz", "/app.js", "/v1/openapi.json"] {
-            assert_eq!(bench.get(path).await.status, 200, "{path}");
-        }
-        let request = b"GET /v1/findings?state=all HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        let told = bench.send(Peer::Socket, request).await;
-        assert_eq!((told.status, told.body.len()), (200, large.body.len()));
-        clients.pop();
-        let again = async {
-            while bench.get("/v1/findings?state=all").await.status != 200 {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(PATIENCE, again).await.expect("there is room again");
-    });
-}
-
-/// A byte now and then would hold an answer for as long as one likes.
-#[test]
-fn who_takes_a_byte_now_and_then_is_left() {
-    block_on(async {
-        let mut bench = Bench::new();
-        bench.limits.stall = Duration::from_millis(200);
-        let (mut client, server) = duplex(64);
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        let served = tokio::spawn(connection::serve(server, house, guard, NETWORK, bench.limits));
-        client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("it listens");
-        let trickle = async {
-            while client.read_u8().await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let (left, ()) = tokio::join!(timeout(PATIENCE, served), trickle);
-        left.expect("it ends").expect("no panic");
-    });
-}
-
-/// Who connects and says nothing, or a part of a handshake, has its place for as long as a handshake may take.
-#[test]
-fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
-    const MOST: usize = 8;
-    block_on(async {
-        let bench = Bench::new();
-        let (certificate, key) = (tls::tests::file("server.pem"), tls::tests::file("server.key"));
-        let files = tls::Files { certificate: &certificate, key: &key, client_authority: None };
-        let acceptor = tls::acceptor(files).expect("good files");
-        let listener = net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let (busy, _idle) = watch::channel(());
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        tokio::spawn(over_tcp(listener, Some(acceptor), MOST, Each { house, guard, busy }));
-        let started = Instant::now();
-        let mut silent = Vec::new();
-        for n in 0..MOST {
-            let mut client = net::TcpStream::connect(address).await.expect("it listens");
-            // The head of a handshake's record that is 16 KiB long, and none of it.
-            let begun: &[u8] = if n.is_multiple_of(2) { b"" } else { b"\x16\x03\x01\x40\x00" };
-            client.write_all(begun).await.expect("it listens");
-            silent.push(client);
-        }
-        let mut rest = Vec::new();
-        let mut excess = net::TcpStream::connect(address).await.expect("it listens");
-        // Closed, or reset.
-        timeout(PATIENCE, excess.read_to_end(&mut rest)).await.expect("it ends").ok();
-        assert!(started.elapsed() < HANDSHAKE, "one too many is closed at once");
-        for mut client in silent {
-            timeout(PATIENCE, client.read_to_end(&mut rest)).await.expect("it ends").ok();
-        }
-        assert!(started.elapsed() >= HANDSHAKE, "they had their time");
-        let good = async {
-            let name = ServerName::try_from("localhost").expect("a name");
-            let stream = net::TcpStream::connect(address).await?;
-            let mut stream = tls::tests::connector(None).connect(name, stream).await?;
-            stream
-                .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                .await?;
-            let mut begun = [0; 15];
-            stream.read_exact(&mut begun).await.map(|_| begun)
-        };
-        let begun = timeout(PATIENCE, good).await.expect("an answer").expect("there is room again");
-        assert_eq!(&begun, b"HTTP/1.1 200 OK");
     });
 }
 
