@@ -188,7 +188,7 @@ fn cause(row: &Attachment, lease: &Lease) -> Cause {
     let Some(plugin) = row.plugin_of(lease) else { return Cause::StaleRecord };
     let Plugin { add, del, blind, .. } = plugin;
     // What was not seen may have been anything.
-    if row.gapped || del.unseen + blind.unseen > 0 {
+    if row.gapped || del.unseen > 0 || blind.unseen > 0 {
         return Cause::StaleRecord;
     }
     if del.succeeded > 0 {
@@ -198,7 +198,7 @@ fn cause(row: &Attachment, lease: &Lease) -> Cause {
     if blind.succeeded > 0 {
         return Cause::DelBlind;
     }
-    if del.failed + blind.failed > 0 {
+    if del.failed > 0 || blind.failed > 0 {
         return Cause::DelFailed;
     }
     let failed = |plugin: &Plugin| plugin.add.failed > 0 && plugin.add.succeeded == 0;

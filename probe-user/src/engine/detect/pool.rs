@@ -64,7 +64,9 @@ fn count_one<'a>(
     taken: &BTreeMap<IpAddr, Taken>,
     leaks: &'a [Sighting],
 ) -> Count<'a> {
-    let within = || taken.range(pool.first..=pool.last).map(|(_, taken)| taken);
+    // One that ends before it begins has no address; a map has no such range.
+    let range = || (pool.first <= pool.last).then(|| taken.range(pool.first..=pool.last));
+    let within = || range().into_iter().flatten().map(|(_, taken)| taken);
     let number = |by: Use| amount(within().filter(|taken| taken.by == by));
     let used = amount(within());
     let of_pool = leaks.iter().filter(|leak| {

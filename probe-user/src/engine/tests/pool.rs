@@ -215,3 +215,14 @@ fn leaks_in_a_pool_that_is_nearly_full_are_told_of() {
     assert_eq!(story(&most[..18]).0, "");
     assert!(engine.findings().any(|it| it.since >= ms(0)));
 }
+
+/// No reader of files gives one; a recording may have it.
+#[test]
+fn a_pool_that_ends_before_it_begins_has_nothing_in_it() {
+    let mut story = node(1);
+    records(&mut story, 7 * SECOND, &[3], &[3]);
+    let (told, engine) = told(&story, 2 * MINUTE);
+    assert_eq!(told, "");
+    let view = engine.pools();
+    assert_eq!((view.len(), view[0].in_use, view[0].free), (1, 0, 0), "{view:?}");
+}

@@ -88,7 +88,7 @@ pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
 impl Runs {
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.begun > self.succeeded + self.failed + self.unseen
+        self.begun > self.succeeded.saturating_add(self.failed).saturating_add(self.unseen)
     }
 
     fn begin(&mut self, at: Timestamp) {
@@ -167,7 +167,7 @@ impl Attachment {
     /// Whether the runtime began to take it away again.
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.del.begun + plugin.blind.begun > 0)
+        self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.blind.begun > 0)
     }
 
     #[must_use]

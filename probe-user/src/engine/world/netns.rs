@@ -121,7 +121,7 @@ impl Table {
             lives.push(row.life);
             lives.sort_unstable();
         }
-        self.next = self.next.max(row.life + 1);
+        self.next = self.next.max(row.life.saturating_add(1));
         self.rows.insert(row.life, row);
     }
 

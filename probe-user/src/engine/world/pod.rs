@@ -126,7 +126,7 @@ impl Table {
         if let Some(uid) = &row.uid {
             self.by_uid.insert(uid.clone(), row.id);
         }
-        self.next = self.next.max(row.id + 1);
+        self.next = self.next.max(row.id.saturating_add(1));
         self.rows.insert(row.id, row);
     }
 

@@ -92,6 +92,6 @@ impl World {
 /// The plugin that gave the address, if it was called with DEL, and succeeded, only without a namespace.
 fn blind(row: &Attachment) -> Option<&Plugin> {
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
-    let is_blind = plugin.blind.succeeded > 0 && plugin.del.succeeded + plugin.del.unseen == 0;
+    let is_blind = plugin.blind.succeeded > 0 && plugin.del.succeeded == 0 && plugin.del.unseen == 0;
     is_blind.then_some(plugin)
 }
