@@ -94,8 +94,5 @@ fn threads(pid: u32) -> Result<Vec<(String, Status)>> {
 /// Before 5.19 all of bpf(2) was closed to others where some of it was (`__sys_bpf`).
 fn counters_need_a_capability() -> Result<bool> {
     let closed = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled")?;
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let version = (numbers.next().context("a release")??, numbers.next().context("a release")??);
-    Ok(closed.trim() != "0" && version < (5, 19))
+    Ok(closed.trim() != "0" && machine::kernel()? < (5, 19))
 }

@@ -22,6 +22,15 @@ pub fn patience() -> Duration {
     Duration::from_secs(if is_emulated() { 120 } else { 30 })
 }
 
+/// The kernel's release: its first two numbers.
+pub fn kernel() -> Result<(u32, u32)> {
+    let path = "/proc/sys/kernel/osrelease";
+    let release = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let mut next = || numbers.next().context("a release has two numbers");
+    Ok((next()??, next()??))
+}
+
 /// Whether this kernel has kprobes: one that has them has fentry too, from 5.10 on and as distributions build it.
 #[must_use]
 pub fn has_kprobes() -> bool {

@@ -1,8 +1,7 @@
-//! The privileged tests in virtual machines, a kernel each. A VM that fails is run once more: what passes then is told
-//! as flaky, with what was wrong, in the closing lines.
+//! The privileged tests in virtual machines, a kernel each.
 
 use super::report::Tier;
-use super::step::{Attempts, Step};
+use super::step::Step;
 use crate::vm::{Init, Kernel, Runtime};
 use std::cmp::Reverse;
 use std::num::NonZero;
@@ -151,9 +150,7 @@ impl Run {
             }
         };
         let command = vm(xtask, machine, kind, limit, &script);
-        let (name, limit) = (format!("{machine}{name}"), limit + MARGIN);
-        // Under emulation a VM can stand still for seconds in any place: what fails twice is no accident.
-        Step { name, command, limit, runners, attempts: Attempts::Two }
+        Step { name: format!("{machine}{name}"), command, limit: limit + MARGIN, runners }
     }
 }
 
@@ -189,7 +186,6 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
         command: vm(&xtask, machine, "--saved", LIMIT, "uname -a"),
         limit: MAKING,
         runners: 0,
-        attempts: Attempts::One,
     };
     let made = tier.lanes(machines.iter().map(warm).collect(), lanes());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));

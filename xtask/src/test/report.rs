@@ -1,6 +1,6 @@
 //! What the tiers came to: test cases counted from the runners' own closing lines, and failures of everything else.
 
-use super::step::{self, Attempts, Came, Said, Step};
+use super::step::{self, Came, Said, Step};
 use crate::watch::Output;
 use anyhow::Result;
 use std::fmt;
@@ -29,8 +29,6 @@ pub(super) struct Tier {
 pub(super) struct Tally {
     pub(super) passed: u64,
     pub(super) failed: u64,
-    /// Steps that failed at first and then did not.
-    pub(super) flaky: u64,
 }
 
 impl Report {
@@ -96,7 +94,7 @@ impl Tier {
     /// True when nothing of it failed.
     fn step(&mut self, name: &str, command: Command, limit: Duration, runners: usize) -> bool {
         println!("-- {name}");
-        let mut step = Step { name: name.to_owned(), command, limit, runners, attempts: Attempts::One };
+        let mut step = Step { name: name.to_owned(), command, limit, runners };
         let came = step.run(self.deadline, Output::Standard, |line| println!("{line}"));
         self.count(name, &came)
     }
@@ -122,11 +120,6 @@ impl Tier {
 
     fn count(&mut self, name: &str, came: &Came) -> bool {
         self.tally = self.tally.plus(came.tally);
-        if let Some(earlier) = came.earlier.as_ref().filter(|_| came.is_good()) {
-            self.tally.flaky += 1;
-            self.failures.push(format!("\n-- {name} is flaky: it passed after this"));
-            self.failures.extend(earlier.said().map(str::to_owned));
-        }
         if came.tally.failed > 0 {
             self.failures.push(format!("\n-- failed in {name}"));
             self.failures.extend_from_slice(&came.failures);
@@ -149,21 +142,13 @@ impl Tier {
 
 impl Tally {
     pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            passed: self.passed + other.passed,
-            failed: self.failed + other.failed,
-            flaky: self.flaky + other.flaky,
-        }
+        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
-        match self.flaky {
-            0 => Ok(()),
-            flaky => write!(f, ", {flaky} flaky"),
-        }
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
 }
 
@@ -178,7 +163,7 @@ impl fmt::Display for Seconds {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempts, Report, Step, Tally};
+    use super::{Report, Tally};
     use std::process::Command;
     use std::time::Duration;
 
@@ -188,7 +173,7 @@ mod tests {
         report.tier("late", |tier| {
             assert!(!tier.check("check", Command::new("true"), Duration::from_secs(60)));
         });
-        assert_eq!(report.tiers[0].tally, Tally { passed: 0, failed: 1, flaky: 0 });
+        assert_eq!(report.tiers[0].tally, Tally { passed: 0, failed: 1 });
     }
 
     #[test]
@@ -214,27 +199,14 @@ mod tests {
             );
             tier.attempt("broken", || anyhow::Result::<()>::Err(anyhow::anyhow!("no")));
         });
-        assert_eq!(report.tiers[0].tally, Tally { passed: 2, failed: 6, flaky: 0 });
+        assert_eq!(report.tiers[0].tally, Tally { passed: 2, failed: 6 });
+        // Each is told again at the end.
+        for name in ["bad check", "silent", "bad", "broken"] {
+            let tells = |line: &String| {
+                line.contains(&format!("-- {name} failed:")) || line.ends_with(&format!("failed in {name}"))
+            };
+            assert!(report.tiers[0].failures.iter().any(tells), "{name}");
+        }
         assert!(!report.close());
-    }
-
-    #[test]
-    fn what_passes_at_last_is_told_as_flaky() {
-        let folder = tempfile::tempdir().unwrap();
-        let step = |attempts| {
-            let mut command = Command::new("sh");
-            let good = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
-            command.args(["-c", &format!("{good}; [ -e $1 ] || ! : > $1")]);
-            command.args(["sh", if attempts == Attempts::One { "one" } else { "two" }]);
-            command.current_dir(folder.path());
-            Step { name: "step".to_owned(), command, limit: Duration::from_secs(60), runners: 1, attempts }
-        };
-        let mut report = Report::new(None);
-        report.tier("tier", |tier| {
-            assert_eq!(tier.lanes(vec![step(Attempts::One), step(Attempts::Two)], 1), [false, true]);
-        });
-        // Of two attempts the last one counts.
-        assert_eq!(report.tiers[0].tally, Tally { passed: 2, failed: 1, flaky: 1 });
-        assert!(report.tiers[0].failures.iter().any(|line| line.contains("step is flaky")));
     }
 }

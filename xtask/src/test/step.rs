@@ -14,15 +14,6 @@ pub(super) struct Step {
     pub(super) command: Command,
     pub(super) limit: Duration,
     pub(super) runners: usize,
-    pub(super) attempts: Attempts,
-}
-
-/// How often a step is run before it counts as failed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attempts {
-    One,
-    /// What the second makes good is told as flaky.
-    Two,
 }
 
 /// What a step came to.
@@ -33,18 +24,11 @@ pub(super) struct Came {
     pub(super) failures: Vec<String>,
     /// A failure that no test case stands for.
     pub(super) trouble: Option<String>,
-    /// The failed attempt before this one.
-    pub(super) earlier: Option<Box<Self>>,
 }
 
 impl Came {
     pub(super) const fn is_good(&self) -> bool {
         self.trouble.is_none() && self.tally.failed == 0
-    }
-
-    /// What there is to say of a failure.
-    pub(super) fn said(&self) -> impl Iterator<Item = &str> {
-        self.failures.iter().chain(&self.trouble).map(String::as_str)
     }
 }
 
@@ -55,28 +39,19 @@ pub(super) enum Said {
 }
 
 impl Step {
-    /// Runs it, as often as it may be, each time to its end or to the deadline of all if that comes first.
+    /// Runs it to its end, or to the deadline of all if that comes first.
     pub(super) fn run(
         &mut self,
         deadline: Option<Instant>,
         output: Output,
         mut show: impl FnMut(&str),
     ) -> Came {
-        let came = self.attempt(deadline, output, &mut show);
-        if came.is_good() || self.attempts == Attempts::One {
-            return came;
-        }
-        show(&format!("-- {}: again, for it failed", self.name));
-        Came { earlier: Some(Box::new(came)), ..self.attempt(deadline, output, show) }
-    }
-
-    fn attempt(&mut self, deadline: Option<Instant>, output: Output, mut show: impl FnMut(&str)) -> Came {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let limit = left.map_or(self.limit, |left| left.min(self.limit));
         let (mut seen, mut tally, mut failures) = (0, Tally::default(), Failures::default());
         if limit.is_zero() {
             let trouble = Some("no time was left for it".to_owned());
-            return Came { tally, failures: failures.lines, trouble, earlier: None };
+            return Came { tally, failures: failures.lines, trouble };
         }
         let status = watch::run(&mut self.command, limit, output, |line| {
             show(line);
@@ -95,7 +70,7 @@ impl Step {
             Ok(_) if seen < self.runners => Some(format!("{seen} of {} test programs closed", self.runners)),
             Ok(_) => None,
         };
-        Came { tally, failures: failures.lines, trouble, earlier: None }
+        Came { tally, failures: failures.lines, trouble }
     }
 }
 
@@ -168,7 +143,7 @@ fn closing_line(line: &str) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempts, Failures, Said, Step, closing_line, side_by_side};
+    use super::{Failures, Said, Step, closing_line, side_by_side};
     use std::process::Command;
     use std::time::Duration;
 
@@ -198,8 +173,7 @@ mod tests {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]).current_dir(folder.path());
-            let attempts = Attempts::One;
-            Step { name: script.to_owned(), command, limit: Duration::from_secs(60), runners: 0, attempts }
+            Step { name: script.to_owned(), command, limit: Duration::from_secs(60), runners: 0 }
         };
         let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
         let second = shell("until [ -e open ]; do :; done; echo through > pipe");
