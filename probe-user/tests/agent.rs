@@ -83,6 +83,41 @@ fn without_an_agent_there_is_what_was_kept() {
     assert!(!text(&output.stderr).contains("no agent answers"), "{}", text(&output.stderr));
 }
 
+/// As in the agent's pod, whose environment says where the agent is: nothing has to be typed.
+#[test]
+fn the_environment_says_where_the_agent_is() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("agent.sock");
+    let kept = dir.path().join("kept");
+    std::fs::create_dir(&kept).expect("a folder");
+    let run_there = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+        command.env("SANDPROBE_SOCKET", &socket).env("SANDPROBE_STATE_DIR", &kept);
+        command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
+    };
+    let agent = stand_in(&socket, "200 OK", &state());
+    let output = run_there(&["findings"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    agent.join().expect("no panic");
+    std::fs::remove_file(&socket).expect("the socket");
+    // Without the agent there is what it kept, in the folder of the environment.
+    let output = run_there(&["findings"]);
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("nothing is kept in {}", path(&kept))), "{said}");
+    // What is typed goes before the environment: no agent is asked then.
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).expect("a folder");
+    let output = run_there(&["findings", "--state-dir", path(&other)]);
+    let said = text(&output.stderr);
+    assert!(said.starts_with(&format!("sandprobe: nothing is kept in {}", path(&other))), "{said}");
+    // A recording can be read in the pod too; asking for both is a mistake there as elsewhere.
+    let absent = path(&other).to_owned() + "/absent.jsonl";
+    let output = run_there(&["findings", "--recording", &absent]);
+    assert!(text(&output.stderr).contains("absent.jsonl"), "{}", text(&output.stderr));
+    let output = run_there(&["findings", "--recording", &absent, "--state-dir", path(&other)]);
+    assert!(text(&output.stderr).contains("exclude each other"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn an_agent_that_cannot_answer_is_told_of() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -5,4 +5,5 @@ mod object;
 mod operator;
 mod pod;
 mod render;
+mod secret;
 mod values;

@@ -100,6 +100,32 @@ fn of_the_node_it_may_write_two_directories() -> Result<()> {
     Ok(())
 }
 
+/// `kubectl exec POD -- /sandprobe findings` finds the agent wherever the values put it.
+#[test]
+fn commands_in_the_pod_find_the_agent() -> Result<()> {
+    let pod = pod(&["runDir=/var/run/probe", "stateDir=/data/probe"])?;
+    let agent = agent(&pod)?;
+    let variable = |name: &str| {
+        let variables = agent.env.clone().unwrap_or_default();
+        variables.into_iter().find(|it| it.name == name).and_then(|it| it.value)
+    };
+    for (name, value) in [
+        ("SANDPROBE_SOCKET", "/var/run/probe/sandprobe.sock"),
+        ("SANDPROBE_STATE_DIR", "/data/probe"),
+        ("SANDPROBE_HOST_ROOT", "/host"),
+    ] {
+        ensure!(variable(name).as_deref() == Some(value), "{name} is {:?}", variable(name));
+    }
+    // Flags would be the agent's alone.
+    let arguments = agent.args.clone().unwrap_or_default();
+    for flag in ["--socket", "--state-dir", "--host-root"] {
+        ensure!(!arguments.iter().any(|it| it.starts_with(flag)), "{flag} is a flag: {arguments:?}");
+    }
+    let notes = std::fs::read_to_string(render::chart().join("templates/NOTES.txt"))?;
+    ensure!(!notes.contains("--host-root") && !notes.contains("--socket"), "{notes}");
+    Ok(())
+}
+
 #[test]
 fn it_runs_on_every_node_and_is_not_evicted() -> Result<()> {
     let pod = pod(&[])?;

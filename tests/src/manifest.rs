@@ -81,11 +81,18 @@ pub fn agent(cluster: &Cluster) -> Result<Agent> {
     only(&spec, &[&ELSEWHERE[..], &["volumes"]].concat())?;
     let [container] = &array(&spec["containers"])?[..] else { bail!("the agent is one container") };
     only(container, &OF_CONTAINER)?;
-    let mut environment = Vec::new();
+    // The kubelet adds it to every container, service links or not.
+    let mut environment = vec![("KUBERNETES_SERVICE_HOST".to_owned(), "10.96.0.1".to_owned())];
     for variable in array(&container["env"])? {
-        let field = text(&variable["valueFrom"]["fieldRef"]["fieldPath"])?;
-        ensure!(field == "spec.nodeName", "nobody here knows {field}");
-        environment.push((text(&variable["name"])?, cluster.node.clone()));
+        only(variable, &["name", "value", "valueFrom"])?;
+        let value = if variable["valueFrom"].is_null() {
+            text(&variable["value"])?
+        } else {
+            let field = text(&variable["valueFrom"]["fieldRef"]["fieldPath"])?;
+            ensure!(field == "spec.nodeName", "nobody here knows {field}");
+            cluster.node.clone()
+        };
+        environment.push((text(&variable["name"])?, value));
     }
     let resources = &container["resources"];
     only(&resources["limits"], &["memory"])?;

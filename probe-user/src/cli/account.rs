@@ -44,7 +44,7 @@ pub(in crate::cli) struct From {
     agent: AgentArgs,
 
     /// Read what a recording shows, not what the agent on this node has found; "-" is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
+    #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
 }
 
@@ -74,6 +74,10 @@ impl From {
 
     pub(in crate::cli) fn read(&self) -> anyhow::Result<Account> {
         match (&self.recording, self.state.dir()) {
+            // clap would take the variable of every pod for the flag.
+            (Some(_), _) if self.state.is_typed() => {
+                Err(anyhow!("--recording and --state-dir exclude each other: give one of them"))
+            }
             (Some(file), _) => recorded(file),
             (None, dir) => match (self.told()?, dir) {
                 (Told::Whole(account), _) => Ok(account),
@@ -86,7 +90,7 @@ impl From {
     /// By the agent itself, if one answers and no directory was asked for instead.
     #[cfg(unix)]
     fn told(&self) -> anyhow::Result<Told> {
-        if self.state.is_given() && !self.agent.is_given() {
+        if self.state.is_typed() && !self.agent.is_typed() {
             return Ok(Told::Not(None));
         }
         let bytes = match self.agent.ask_or_why("/v1/state") {

@@ -1,8 +1,11 @@
 //! Flags that several commands have.
 
-use std::path::{Path, PathBuf};
 #[cfg(feature = "live")]
 use std::time::Duration;
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 
@@ -65,7 +68,7 @@ impl Shown {
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
     /// Where the root of the node's file system is seen: /host in a container that has it mounted there
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, value_name = "DIR", env = "SANDPROBE_HOST_ROOT", default_value = "/")]
     pub(super) host_root: PathBuf,
 }
 
@@ -151,8 +154,18 @@ pub(super) const SOCKET: &str = "/run/sandprobe/sandprobe.sock";
 pub(super) struct StateArgs {
     /// The directory in which "run" keeps what it finds out for "findings", "explain", "pods" and "boot"; "none" for nowhere
     /// [default: /var/lib/sandprobe]
-    #[arg(long, value_name = "DIR", value_parser = state_dir)]
+    #[arg(long, value_name = "DIR", env = STATE_VARIABLE, value_parser = state_dir)]
     state_dir: Option<StateDir>,
+}
+
+/// Both are in the environment of the agent's pod, so that commands run there find the agent wherever it was put.
+const STATE_VARIABLE: &str = "SANDPROBE_STATE_DIR";
+pub(super) const SOCKET_VARIABLE: &str = "SANDPROBE_SOCKET";
+
+/// Whether this value was typed and does not come from the variable: clap does not tell the two apart.
+pub(super) fn is_typed(value: Option<&Path>, variable: &str) -> bool {
+    value
+        .is_some_and(|value| env::var_os(variable).is_none_or(|of_variable| value.as_os_str() != of_variable))
 }
 
 /// A directory, or with none no state at all.
@@ -173,7 +186,11 @@ impl StateArgs {
     }
 
     /// Whether somebody asked for just this one.
-    pub(super) fn is_given(&self) -> bool {
-        self.state_dir.is_some()
+    pub(super) fn is_typed(&self) -> bool {
+        match &self.state_dir {
+            None => false,
+            Some(StateDir(None)) => is_typed(Some("none".as_ref()), STATE_VARIABLE),
+            Some(StateDir(dir)) => is_typed(dir.as_deref(), STATE_VARIABLE),
+        }
     }
 }

@@ -144,7 +144,7 @@ impl Boot {
     /// What the agent itself knows, if one answers and no directory was asked for instead.
     #[cfg(feature = "live")]
     fn told(&self) -> Option<Past> {
-        if self.state.is_given() && !self.agent.is_given() {
+        if self.state.is_typed() && !self.agent.is_typed() {
             return None;
         }
         let answer = self.agent.ask_or_why("/v1/history");

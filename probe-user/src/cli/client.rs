@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use super::args::SOCKET;
+use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 
 /// Longer than the agent gives itself to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,14 +23,14 @@ const LONGEST: u64 = 256 << 20;
 pub(in crate::cli) struct AgentArgs {
     /// The socket on which the running agent answers; "none" to ask no agent
     /// [default: /run/sandprobe/sandprobe.sock]
-    #[arg(long, value_name = "PATH", env = "SANDPROBE_SOCKET")]
+    #[arg(long, value_name = "PATH", env = SOCKET_VARIABLE)]
     socket: Option<PathBuf>,
 }
 
 impl AgentArgs {
     /// Whether somebody asked for just this one.
-    pub(in crate::cli) fn is_given(&self) -> bool {
-        self.socket.is_some()
+    pub(in crate::cli) fn is_typed(&self) -> bool {
+        is_typed(self.socket.as_deref(), SOCKET_VARIABLE)
     }
 
     fn socket(&self) -> Option<&Path> {
@@ -43,7 +43,7 @@ impl AgentArgs {
     pub(in crate::cli) fn ask_or_why(&self, path: &str) -> Result<Vec<u8>, Option<String>> {
         match self.ask(path) {
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) if self.is_given() && self.socket().is_some() => {
+            Ok(None) if self.socket.is_some() && self.socket().is_some() => {
                 Err(Some("no agent answers there".to_owned()))
             }
             Ok(None) => Err(None),

@@ -14,7 +14,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     agent::{figure::Figures, served::Served},
-    cli::{args::SOCKET, say},
+    cli::{
+        args::{SOCKET, SOCKET_VARIABLE},
+        say,
+    },
     config::{Config, Listen},
     confine::{Confinement, role::Role},
     recording::{Header, history::History},
@@ -41,7 +44,7 @@ pub(super) struct ServeArgs {
     listen: Option<Listen>,
 
     /// Where to serve the same to other commands on this node; "none" for nowhere [default: /run/sandprobe/sandprobe.sock]
-    #[arg(long, value_name = "PATH", env = "SANDPROBE_SOCKET")]
+    #[arg(long, value_name = "PATH", env = SOCKET_VARIABLE)]
     socket: Option<PathBuf>,
 
     /// The certificate with which to serve by TLS, a PEM file: its own, then those up to its authority
