@@ -10,7 +10,7 @@
 //! 2s    sandbox S of POD begins                the namespace alone
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding]
 //! 2s    sandbox S runs                         the rest
-//! 3s    container NAME in S starts             | exits CODE
+//! 3s    container NAME in S starts             | exits CODE | is stopped: by the runtime, with SIGTERM
 //! 4s    stop S [del-fails|no-del]              StopPodSandbox
 //! 5s    remove S [del-fails|no-del]            RemovePodSandbox
 //! 5s    kill pause of S by kubelet|stranger|oom
@@ -112,6 +112,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["container", name, "in", sandbox, "exits", code] => {
             sim.container_exits(name, sandbox, code.parse().map_err(|_error| "an exit code")?);
         }
+        ["container", name, "in", sandbox, "is", "stopped"] => sim.container_stops(name, sandbox),
         ["stop", name, how @ ..] => sim.stop(name, del(how)?),
         ["remove", name, how @ ..] => sim.remove(name, del(how)?),
         ["kill", "pause", "of", name, "by", who] => {

@@ -241,6 +241,24 @@ impl Sim {
         }
     }
 
+    /// StopContainer: all running containers of that name in a sandbox are told to end by the runtime, and do.
+    pub(crate) fn container_stops(&mut self, name: &str, sandbox: &str) {
+        let keys = self.sandboxes[sandbox].containers.clone();
+        for key in keys {
+            let row = self.containers.get_mut(&key).expect("a container of the sandbox");
+            let (id, number) = (row.id.clone(), row.cgroup);
+            if row.name == name
+                && let Some(pid) = row.pid.take()
+            {
+                let runc = self.task("runc", 1);
+                self.executed(runc.clone(), class::RUNTIME, &["runc", "kill", id.as_str(), "15"]);
+                let target = task(pid, 1, "main");
+                self.kernel(Fact::Signaled(Signaled { target, signal: 15, code: 0, sender: runc }));
+                self.ends(Program { pid, number, is_pause: false }, &id, sandbox, 15);
+            }
+        }
+    }
+
     /// The pause process ends, and its cgroup is emptied.
     pub(crate) fn pause_dies(&mut self, name: &str, death: Death) {
         let row = self.sandboxes.get_mut(name).expect("the sandbox is known");

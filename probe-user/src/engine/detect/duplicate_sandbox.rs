@@ -1,6 +1,7 @@
 //! **Rule:** a sandbox is a duplicate when it lives beside another one of its pod (`concurrent`), when it was made
-//! after all of its pod's containers had exited 0 and no container ever started in it (`after_completion`), or when it
-//! is one of three in ten minutes that ran none, after one that did (`unused_rebuild`).
+//! after all of its pod's containers were done and no container ever started in it (`after_completion`), or when it
+//! is one of three in ten minutes that ran none, after one that did (`unused_rebuild`). A container is done that exited 0,
+//! or that the runtime ended after the last of the others had done so: a sidecar, which has no end of its own.
 //!
 //! Only sandboxes that got their network count: each ADD that fails makes the kubelet try with another sandbox, which is
 //! `cni_failing`. Not flagged: a new sandbox after a crash, a reboot or a change (a container starts in it), a pod that
@@ -93,8 +94,19 @@ fn is_done(row: &Attempt, by: Timestamp) -> bool {
     for ran in &row.containers {
         last.insert(ran.name.as_deref().unwrap_or(ran.id.as_str()), ran);
     }
-    let exited_0 = |ran: &&Ran| ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by);
-    in_order && !last.is_empty() && last.values().all(exited_0)
+    let exited_0 = |ran: &Ran| ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by);
+    let completed = last.values().filter(|ran| exited_0(ran)).filter_map(|ran| ran.ended);
+    let completed = completed.filter(|ended| ended.stopped_at.is_none()).map(|ended| ended.at).max();
+    let is_over = |ran: &&Ran| exited_0(ran) || completed.is_some_and(|at| is_sidecar(ran, at, by));
+    in_order && !last.is_empty() && last.values().all(is_over)
+}
+
+/// Whether the runtime ended it for the reason that the last of the others had ended, by itself, at `completed`: it ran
+/// beside that one. What began later is what an init container had made way for.
+fn is_sidecar(ran: &Ran, completed: Timestamp, by: Timestamp) -> bool {
+    let was_stopped = |stopped_at: Option<Timestamp>| stopped_at.is_some_and(|at| at >= completed);
+    ran.started_at < completed
+        && ran.ended.is_some_and(|ended| ended.at <= by && was_stopped(ended.stopped_at))
 }
 
 /// Named by the sandbox before them, which stays the same however many follow. It goes on as long as the latest three

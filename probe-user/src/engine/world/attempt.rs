@@ -76,6 +76,8 @@ pub struct Ended {
     pub at: Timestamp,
     /// `None`: nobody saw how.
     pub code: Option<u32>,
+    /// When its runtime told it to end, if it did.
+    pub stopped_at: Option<Timestamp>,
 }
 
 /// Something that was told of a sandbox.
@@ -268,11 +270,12 @@ impl World {
     pub(super) fn attempt_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
         self.pod_may_be_back(at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
+        let stopped_at = self.containers.get(id).and_then(|row| row.stopped_at);
         if let Some(row) = self.attempts.get_mut(&sandbox)
             && let Some(ran) = row.ran(id)
             && ran.ended.is_none()
         {
-            ran.ended = Some(Ended { at, code });
+            ran.ended = Some(Ended { at, code, stopped_at });
             self.start_turns(&sandbox);
         }
     }

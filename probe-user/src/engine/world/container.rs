@@ -36,6 +36,8 @@ pub struct Container {
     /// The first of its sockets that listened.
     pub listening: Option<Listening>,
     pub code: Option<u32>,
+    /// When its runtime first told its program to end, with a fatal signal, if that was before the end.
+    pub stopped_at: Option<Timestamp>,
     /// When it ran, by a date that the runtime left: of one that was found running.
     pub dated: Option<Timestamp>,
     pub state: State,
@@ -126,6 +128,7 @@ impl World {
             began: None,
             listening: None,
             code: None,
+            stopped_at: None,
             dated: None,
             state: State::Created,
         });
@@ -215,12 +218,20 @@ impl World {
         self.phase_turns(self.containers.get(id).and_then(|row| row.pod));
     }
 
-    pub(super) fn container_exited(&mut self, m: Moment, id: &ContainerId, process: &Process, end: &End) {
+    pub(super) fn container_exited(
+        &mut self,
+        m: Moment,
+        id: &ContainerId,
+        process: &Process,
+        end: &End,
+        stopped_at: Option<Timestamp>,
+    ) {
         let Some(row) = self.containers.get_mut(id) else { return };
         let State::Running { process: top, since, listed } = row.state else { return };
         let Some(ended) = row.state.step(Step::End, m.at).filter(|_| top == process.key) else { return };
         row.state = ended;
         row.code = Some(end.code);
+        row.stopped_at = stopped_at;
         let (role, pod) = (row.role, row.pod);
         self.bury(m.at);
         if role == Some(Role::Sandbox) {

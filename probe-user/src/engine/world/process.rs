@@ -181,6 +181,7 @@ impl World {
         self.processes.insert(row);
         self.bury(m.at);
 
+        let stopped_at = self.stopped_at(key);
         let end = self.end_of(key, it.status);
         if let Some(call) = self.calls.remove(&key) {
             self.cni_finished(m, call, Some(end));
@@ -204,7 +205,7 @@ impl World {
         let process = process_of(&it.task);
         self.tell(m, subject, wait, What::ProcessExit { process: process.clone(), end: end.clone() });
         for id in [self.own_container(cgroup), self.own_container(it.task.cgroup)].into_iter().flatten() {
-            self.container_exited(m, &id, &process, &end);
+            self.container_exited(m, &id, &process, &end, stopped_at);
         }
     }
 
@@ -216,6 +217,12 @@ impl World {
         let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
         let killer = heard.into_iter().find(|heard| !heard.oom && Some(heard.signal) == signal);
         End { code, signal, killer: killer.filter(|_| !oom).map(|killer| killer.sender), oom }
+    }
+
+    /// When a runtime first sent it a fatal signal, as far as was heard.
+    fn stopped_at(&self, key: TaskKey) -> Option<Timestamp> {
+        let heard = self.signals.get(&key).into_iter().flatten();
+        heard.filter(|heard| !heard.oom && self.is_of_runtime(&heard.sender)).map(|heard| heard.at).min()
     }
 
     pub(super) fn signaled(&mut self, m: Moment, it: Signaled, oom: bool) {

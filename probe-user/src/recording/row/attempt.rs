@@ -50,7 +50,14 @@ mirror! {
     }
 }
 
-mirror! { struct attempt::Ended { at: Time, code: Option<u32> } }
+mirror! {
+    struct attempt::Ended {
+        at: Time,
+        code: Option<u32>,
+        #[serde(default)]
+        stopped_at: Option<Time>,
+    }
+}
 
 mirror! {
     struct attempt::Exhibit {

@@ -29,6 +29,8 @@ mirror! {
         began: Option<Began>,
         listening: Option<Listening>,
         code: Option<u32>,
+        #[serde(default)]
+        stopped_at: Option<Time>,
         dated: Option<Time>,
         state: State,
     }
