@@ -100,6 +100,7 @@ pub enum Fact {
         list: List,
         complete: bool,
     },
+    /// Those of one list come in the order in which they began.
     ProcessFound(ProcessFound),
     NetnsFound {
         netns: NetnsKey,

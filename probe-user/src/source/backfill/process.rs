@@ -72,6 +72,14 @@ impl Table {
         self.processes.iter().map(|(pid, process)| (*pid, process))
     }
 
+    /// First the one that began first. Of the programs in a container that were started from outside of it the main one
+    /// is the oldest; a probe, a hook or a user's shell that is executed into it can have any pid, for pids wrap around.
+    fn by_age(&self) -> Vec<(u32, &Process)> {
+        let mut all: Vec<(u32, &Process)> = self.iter().collect();
+        all.sort_by_key(|(pid, process)| (process.stat.start, *pid));
+        all
+    }
+
     fn key(&self, pid: u32) -> TaskKey {
         TaskKey::new(pid, self.processes.get(&pid).map_or(0, |process| process.stat.start))
     }
@@ -136,7 +144,7 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
     }
     table.is_whole = list.skipped.is_none() && entries.left_out == 0;
     let mut cgroups = Cgroups { node, ids: HashMap::new() };
-    for (pid, process) in table.iter() {
+    for (pid, process) in table.by_age() {
         let name = pid.to_string();
         let found =
             proc.folder(&name).and_then(|folder| describe(&table, pid, process, &folder, &mut cgroups));
@@ -226,4 +234,81 @@ impl Cgroups<'_> {
 /// A namespace as a listing knows it: without the cookie, which no file tells.
 pub(super) fn netns_key(inode: u32) -> NetnsKey {
     NetnsKey::new(inode, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use super::{Node, list};
+    use crate::{
+        engine::{
+            Engine, Settings,
+            change::{Output, What},
+            fact::{Exited, Fact, Observation, Origin, ProcessFound},
+            time::Timestamp,
+        },
+        source::{cgroup::Hierarchy, host::HostRoot},
+    };
+
+    const UID: &str = "11111111-2222-3333-4444-555555555555";
+    const SHIM: u32 = 623;
+    const PROBE: u32 = 700;
+    const MAIN: u32 = 4000;
+
+    /// A process as `/proc` shows it; `start` is in clock ticks since boot.
+    fn process(root: &Path, pid: u32, parent: u32, comm: &str, (start, ns_pid): (u64, u32), cgroup: &str) {
+        let folder = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(folder.join("ns")).expect("a directory");
+        let write = |name: &str, text: String| fs::write(folder.join(name), text).expect("a file");
+        let zeros = "0 ".repeat(17);
+        write("stat", format!("{pid} ({comm}) S {parent} {zeros}{start} 0 0\n"));
+        write("status", format!("NSpid:\t{pid}\t{ns_pid}\n"));
+        write("cgroup", format!("0::{cgroup}\n"));
+        write("cmdline", format!("/{comm}\0"));
+        symlink("net:[4026532177]", folder.join("ns/net")).expect("a link");
+        fs::create_dir_all(root.join("sys/fs/cgroup").join(cgroup.trim_start_matches('/')))
+            .expect("a cgroup");
+    }
+
+    /// Processes of the list, in its order.
+    fn found(root: &Path) -> Vec<Observation> {
+        let root = HostRoot::open(root).expect("the root");
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let clock = || Timestamp(1_000_000_000_000);
+        let node = Node { root: &root, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+        list(node).0.end().0
+    }
+
+    fn it(seen: &Observation) -> Option<&ProcessFound> {
+        if let Fact::ProcessFound(it) = &seen.fact { Some(it) } else { None }
+    }
+
+    /// Pids had wrapped around by the time of the probe: its own is the lower one.
+    #[test]
+    fn the_main_process_of_a_container_is_the_oldest_and_not_the_one_with_the_lowest_pid() {
+        let root = tempfile::tempdir().expect("a directory");
+        let leaf = format!("/kubepods/besteffort/pod{UID}/{}", "c".repeat(64));
+        process(root.path(), 1, 0, "systemd", (1, 1), "/init.scope");
+        process(root.path(), SHIM, 1, "containerd-shim", (400, SHIM), "/runtime.slice");
+        process(root.path(), PROBE, SHIM, "probe", (90_000, 57), &leaf);
+        process(root.path(), MAIN, SHIM, "main", (500, 1), &leaf);
+        let facts = found(root.path());
+        let order: Vec<u32> = facts.iter().filter_map(it).map(|it| it.task.key.pid).collect();
+        assert_eq!(order, [1, SHIM, MAIN, PROBE]);
+
+        let mut engine = Engine::new(Settings::default());
+        let probe = facts.iter().filter_map(it).find(|it| it.task.key.pid == PROBE).expect("it is listed");
+        let ended = Exited { task: probe.task.clone(), status: 0, class: 0 };
+        facts.into_iter().for_each(|seen| engine.observe(seen));
+        let pid = |engine: &Engine| engine.pods().first().and_then(|pod| pod.containers.first()?.pid);
+        assert_eq!(pid(&engine), Some(MAIN));
+        let at = Timestamp(1_001_000_000_000);
+        engine.observe(Observation { at, origin: Origin::Kernel, fact: Fact::Exited(ended) });
+        engine.advance(Timestamp(1_010_000_000_000));
+        let told: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+        let is_end = |output: &Output| matches!(output, Output::Change(it) if matches!(it.what, What::ContainerExited { .. }));
+        assert!(!told.iter().any(is_end), "{told:?}");
+        assert_eq!(pid(&engine), Some(MAIN), "it runs on");
+    }
 }
