@@ -6,7 +6,7 @@ mod look;
 mod share;
 mod table;
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -25,7 +25,7 @@ use super::{
     args::{ConfigArgs, HostArgs},
 };
 use crate::{
-    engine::{phase::Start, time::Timestamp, view::PodView},
+    engine::{id::PodUid, phase::Start, time::Timestamp, view::PodView},
     sink::chart::{self, Chart},
 };
 
@@ -73,9 +73,13 @@ enum Sort {
 /// `pod_startup_latency` of the scalability SLOs of Kubernetes (kubernetes/community, sig-scalability/slos).
 const SLOW: Duration = Duration::from_secs(5);
 
+/// How old pods are, as far as the node's files say.
+type Ages = BTreeMap<PodUid, Duration>;
+
 /// What is to be listed.
 struct Seen {
     pods: Vec<PodView>,
+    ages: Ages,
     /// What an agent or a recording tells; of files alone, nothing.
     told: Option<Account>,
     now: Timestamp,
@@ -88,7 +92,7 @@ impl Pods {
             let account = self.account()?;
             return self.write(share::write(&account.shares, self.output), Done::Whole);
         }
-        let Seen { mut pods, told, now, done } = self.see()?;
+        let Seen { mut pods, ages, told, now, done } = self.see()?;
         if self.pictures.are_wanted() {
             let told = told.ok_or_else(|| anyhow!("no start was seen: start sandprobe run"))?;
             self.pictures.draw(&self.chart(told, &pods))?;
@@ -102,7 +106,7 @@ impl Pods {
             pods.sort_by_key(|pod| Reverse(pod.start.as_ref().map(Start::total)));
         }
         let bytes = match self.output {
-            Form::Text => table::text(&pods, now),
+            Form::Text => table::text(&pods, &ages, now),
             Form::Json => table::json(&pods),
         };
         self.write(bytes, done)
@@ -141,7 +145,7 @@ impl Pods {
         if self.from.is_recording() {
             let mut account = self.account()?;
             let (pods, now) = (std::mem::take(&mut account.pods), account.now);
-            return Ok(Seen { pods, told: Some(account), now, done: Done::Whole });
+            return Ok(Seen { pods, ages: Ages::new(), told: Some(account), now, done: Done::Whole });
         }
         self.look()
     }
@@ -154,7 +158,7 @@ impl Pods {
 
     #[cfg(feature = "live")]
     fn look(&self) -> anyhow::Result<Seen> {
-        let Seen { mut pods, now, done, .. } = look::look(&self.host, &self.config)?;
+        let Seen { mut pods, mut ages, now, done, .. } = look::look(&self.host, &self.config)?;
         // Starts are the agent's to tell; without one there are pods all the same.
         let wanted = self.slow || self.sort == Sort::Start || self.pictures.are_wanted();
         let mut told = None;
@@ -162,6 +166,7 @@ impl Pods {
             Ok(account) if account.label.boot_id == look::boot_id() => {
                 account.caveats.iter().for_each(|caveat| say(caveat));
                 give(&mut pods, &account.starts);
+                older(&mut ages, &account.starts, now);
                 told = Some(account);
             }
             Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
@@ -170,7 +175,7 @@ impl Pods {
             Err(error) if !error.is::<NothingKept>() => say(&format!("{error:#}")),
             Ok(_) | Err(_) => {}
         }
-        Ok(Seen { pods, told, now, done })
+        Ok(Seen { pods, ages, told, now, done })
     }
 }
 
@@ -180,5 +185,19 @@ fn give(pods: &mut [PodView], starts: &[Start]) {
     for pod in pods {
         let is_of = |start: &&Start| pod.uid.is_some() && start.pod.uid == pod.uid;
         pod.start = starts.iter().filter(is_of).max_by_key(|start| start.begin).cloned();
+    }
+}
+
+/// Where the node's files do not say how old a pod is, its first start that was seen tells it.
+#[cfg(feature = "live")]
+fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
+    let mut seen = Ages::new();
+    for start in starts.iter().filter(|start| !start.listed) {
+        let Some(uid) = &start.pod.uid else { continue };
+        let age = seen.entry(uid.clone()).or_default();
+        *age = now.since(start.begin).max(*age);
+    }
+    for (uid, age) in seen {
+        ages.entry(uid).or_insert(age);
     }
 }

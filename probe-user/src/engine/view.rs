@@ -2,7 +2,7 @@
 
 use super::{
     fact::{NameSource, Origin, PodName},
-    id::{ContainerId, NetnsKey, PodUid, Subnet},
+    id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::{self, Start},
     time::Timestamp,
     world::{World, container, netns::Netns, sandbox},
@@ -31,7 +31,7 @@ pub struct SandboxView {
     pub listed: bool,
     pub host_network: bool,
     /// Of the process that holds it, if there is one.
-    pub pid: Option<u32>,
+    pub process: Option<TaskKey>,
     pub netns: Option<NetnsKey>,
     pub addresses: Vec<AddressView>,
 }
@@ -133,11 +133,7 @@ impl World {
                     since: row.first_at,
                     listed: row.origin == Origin::Listed,
                     host_network: row.host_network,
-                    pid: self
-                        .containers
-                        .get(&row.id)
-                        .and_then(container::Container::process)
-                        .map(|key| key.pid),
+                    process: self.containers.get(&row.id).and_then(container::Container::process),
                     netns: netns.map(|netns| netns.key),
                     addresses: netns.map(addresses_of).unwrap_or_default(),
                 }

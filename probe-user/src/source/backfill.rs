@@ -13,7 +13,7 @@ mod cgroupfs;
 mod cni;
 mod daemon;
 mod docker;
-mod kubelet;
+pub mod kubelet;
 pub mod log;
 mod netns;
 mod network;

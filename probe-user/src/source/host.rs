@@ -11,8 +11,10 @@ mod resolve;
 pub mod skipped;
 
 use std::{
+    fs::File,
     os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
+    time::UNIX_EPOCH,
 };
 
 use nix::{
@@ -140,6 +142,12 @@ impl Folder {
     /// The number by which its file system knows it.
     pub fn inode(&self) -> Result<u64, Miss> {
         Ok(stat::fstat(&self.fd)?.st_ino)
+    }
+
+    /// When it was made: on the wall clock, ns since the epoch. Some file systems do not say.
+    pub fn born(&self) -> Option<i64> {
+        let made = File::from(self.fd.try_clone().ok()?).metadata().ok()?.created().ok()?;
+        i64::try_from(made.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
     }
 
     /// When something in it was last removed: on the wall clock, ns since the epoch. `None` if what changed last is

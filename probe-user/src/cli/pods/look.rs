@@ -1,8 +1,8 @@
 //! One look at the node's files.
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use super::Seen;
+use super::{Ages, Seen};
 use crate::{
     cli::{
         Done,
@@ -10,9 +10,9 @@ use crate::{
         live::{answer::answer, place::Place},
         say,
     },
-    engine::{Engine, Settings},
+    engine::{Engine, Settings, id::PodUid, view::PodView},
     source::{
-        backfill::{self, Node},
+        backfill::{self, Node, kubelet},
         clock,
         host::HostRoot,
     },
@@ -47,7 +47,17 @@ pub(super) fn look(host: &HostArgs, config: &ConfigArgs) -> anyhow::Result<Seen>
             Done::Part
         }
     };
-    Ok(Seen { pods: engine.pods(), told: None, now: clock::now(), done })
+    let (pods, now) = (engine.pods(), clock::now());
+    let ages = ages(&place.root, &pods, clock::boot_wall_ns().saturating_add_unsigned(now.0));
+    Ok(Seen { pods, ages, told: None, now, done })
+}
+
+/// How long ago the kubelet first saw to each pod, where it keeps a folder of it that says so.
+fn ages(root: &HostRoot, pods: &[PodView], wall_ns: i64) -> Ages {
+    let kubelets = kubelet::Roots::look(root);
+    let age = |uid: &PodUid| Some(wall_ns.saturating_sub(kubelets.born(root, uid)?).max(0).unsigned_abs());
+    let known = pods.iter().filter_map(|pod| pod.uid.as_ref());
+    known.filter_map(|uid| Some((uid.clone(), Duration::from_nanos(age(uid)?)))).collect()
 }
 
 /// The kernel's, which all of its namespaces share.

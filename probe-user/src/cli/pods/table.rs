@@ -1,5 +1,8 @@
 //! Pods as a table, or as one JSON object each.
 
+use std::time::Duration;
+
+use super::Ages;
 use crate::{
     cli::table::aligned,
     engine::{
@@ -30,12 +33,12 @@ const HEADINGS: [&str; 11] = [
     "SOURCE",
 ];
 
-pub(super) fn text(pods: &[PodView], now: Timestamp) -> Vec<u8> {
-    let rows: Vec<[String; 11]> = pods.iter().map(|pod| cells(pod, now)).collect();
+pub(super) fn text(pods: &[PodView], ages: &Ages, now: Timestamp) -> Vec<u8> {
+    let rows: Vec<[String; 11]> = pods.iter().map(|pod| cells(pod, age(pod, ages, now))).collect();
     aligned(HEADINGS, &rows).into_bytes()
 }
 
-fn cells(pod: &PodView, now: Timestamp) -> [String; 11] {
+fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
     let name =
         |name: &Option<String>| name.as_deref().map_or_else(|| "-".to_owned(), |it| escaped(it).into_owned());
     let running =
@@ -50,7 +53,7 @@ fn cells(pod: &PodView, now: Timestamp) -> [String; 11] {
         state(pod).to_owned(),
         format!("{running}/{}", pod.containers.len()),
         ip,
-        began(pod).map_or_else(|| "-".to_owned(), |start| span(now.since(start))),
+        age.map_or_else(|| "-".to_owned(), span),
         pod.start.as_ref().map_or_else(|| "-".to_owned(), took),
         pod.start.as_ref().and_then(slowest).unwrap_or_else(|| "-".to_owned()),
         pod.start.as_ref().and_then(listening).unwrap_or_else(|| "-".to_owned()),
@@ -76,15 +79,22 @@ fn listening(start: &Start) -> Option<String> {
     start.listens().map(|last| format!("+{}", span(last.took())))
 }
 
-/// When its first process of those that run began: its files do not say when the pod itself did.
-fn began(pod: &PodView) -> Option<Timestamp> {
-    let start = |it: &ContainerView| match it.state {
-        container::State::Running { process, .. } if process.start != 0 => Some(Timestamp(process.start)),
-        container::State::Running { .. } | container::State::Created | container::State::Exited { .. } => {
-            None
-        }
+/// How long the pod has been on the node. Where no file says that, and its beginning was not seen: at least as long as
+/// the oldest of its processes has run, which mostly is the one that holds the sandbox.
+fn age(pod: &PodView, ages: &Ages, now: Timestamp) -> Option<Duration> {
+    let known = pod.uid.as_ref().and_then(|uid| ages.get(uid)).copied();
+    let seen = (!pod.listed).then_some(pod.since);
+    known.or_else(|| Some(now.since(seen.or_else(|| oldest(pod))?)))
+}
+
+fn oldest(pod: &PodView) -> Option<Timestamp> {
+    let process = |it: &ContainerView| match it.state {
+        container::State::Running { process, .. } => Some(process),
+        container::State::Created | container::State::Exited { .. } => None,
     };
-    pod.containers.iter().filter_map(start).min()
+    let all =
+        pod.containers.iter().filter_map(process).chain(pod.sandboxes.iter().filter_map(|it| it.process));
+    all.filter(|process| process.start != 0).map(|process| Timestamp(process.start)).min()
 }
 
 pub(super) fn json(pods: &[PodView]) -> Vec<u8> {
@@ -95,7 +105,9 @@ pub(super) fn json(pods: &[PodView]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{json, text};
+    use std::time::Duration;
+
+    use super::{Ages, json, text};
     use crate::engine::{
         change::ContainerRef,
         fact::{Family, Listener, NameSource, PodName},
@@ -156,7 +168,7 @@ mod tests {
                 since: at,
                 listed: true,
                 host_network: false,
-                pid: Some(100),
+                process: Some(TaskKey::new(100, 10_000_000_000)),
                 netns: Some(NetnsKey::new(4_026_532_301, 7)),
                 addresses: vec![AddressView { address, ifname: "eth0".to_owned() }],
             }],
@@ -196,13 +208,31 @@ mod tests {
     #[test]
     fn a_table_tells_what_is_known() {
         assert_eq!(
-            String::from_utf8(text(&pods(), Timestamp(100_000_000_000))).expect("text"),
+            String::from_utf8(text(&pods(), &Ages::new(), Timestamp(100_000_000_000))).expect("text"),
             "\
 NAMESPACE  NAME            UID                                   STATE       CONTAINERS  IP         AGE    START            SLOWEST          LISTENING  SOURCE
-default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m00s  3.00 s (listed)  cni slow 2.00 s  +350 ms    bundle
+default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/2         10.88.0.5  1m30s  3.00 s (listed)  cni slow 2.00 s  +350 ms    bundle
 -          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      -                -                -          cgroup_path
 "
         );
+    }
+
+    /// Its only container was restarted a minute ago, and the node itself half an hour ago.
+    #[test]
+    fn a_pod_is_as_old_as_its_being_on_the_node() {
+        let of = |pods: &[PodView], ages: &Ages| {
+            let text = String::from_utf8(text(pods, ages, Timestamp(100_000_000_000))).expect("text");
+            let row = text.lines().nth(1).expect("a row");
+            row.split_whitespace().nth(6).expect("an age").to_owned()
+        };
+        let all = pods();
+        let uid = all[0].uid.clone().expect("a UID");
+        let ages = Ages::from([(uid, Duration::from_secs(7200))]);
+        assert_eq!(of(&all, &ages), "2h00m");
+        assert_eq!(of(&all, &Ages::new()), "1m30s", "that of what holds its sandbox");
+        let mut seen = all;
+        (seen[0].listed, seen[0].since) = (false, Timestamp(5_000_000_000));
+        assert_eq!(of(&seen, &Ages::new()), "1m35s", "its beginning was seen");
     }
 
     #[test]

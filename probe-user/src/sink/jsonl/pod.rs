@@ -93,7 +93,7 @@ fn sandbox_object(sandbox: &SandboxView) -> Sandbox<'_> {
         id: sandbox.id.as_str(),
         state: sandbox_state(&sandbox.state),
         host_network: sandbox.host_network,
-        pid: sandbox.pid,
+        pid: sandbox.process.map(|key| key.pid),
         netns: sandbox
             .netns
             .map(|key| Netns { inode: key.inode, cookie: (key.cookie != 0).then(|| key.cookie.to_string()) }),

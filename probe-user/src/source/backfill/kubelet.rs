@@ -1,7 +1,9 @@
-//! Whether the node is one of a cluster.
+//! Whether the node is one of a cluster, and since when a pod has been on it.
 
-use super::daemon::{Daemon, Kind};
-use crate::source::host::HostRoot;
+use std::path::PathBuf;
+
+use super::daemon::{self, Daemon, Kind};
+use crate::{engine::id::PodUid, source::host::HostRoot};
 
 /// Of the kubelet itself, and of k0s' and microk8s'.
 const ROOTS: [&str; 3] =
@@ -13,4 +15,27 @@ const TRACE: &str = "pods";
 pub(super) fn expected(root: &HostRoot, daemons: &[Daemon]) -> bool {
     daemons.iter().any(|daemon| daemon.kind == Kind::Kubelet)
         || ROOTS.iter().any(|kubelet| root.folder(kubelet).and_then(|it| it.folder(TRACE)).is_ok())
+}
+
+/// Where kubelets keep what they know: the usual places, and those of the kubelets that run.
+#[derive(Debug)]
+pub struct Roots(Vec<PathBuf>);
+
+impl Roots {
+    #[must_use]
+    pub fn look(root: &HostRoot) -> Self {
+        let own = daemon::look(root).into_iter().filter(|daemon| daemon.kind == Kind::Kubelet);
+        let mut roots: Vec<PathBuf> = own.map(|daemon| daemon.root).collect();
+        roots.extend(ROOTS.map(PathBuf::from));
+        Self(roots)
+    }
+
+    /// When the kubelet first saw to a pod: the age of the folder that it keeps for as long as the pod is on the node,
+    /// through restarts of its containers and of the node. On the wall clock, ns since the epoch.
+    #[must_use]
+    pub fn born(&self, root: &HostRoot, uid: &PodUid) -> Option<i64> {
+        let folder =
+            |kubelet: &PathBuf| root.folder(kubelet).ok()?.folder(TRACE).ok()?.folder(uid.as_str()).ok();
+        self.0.iter().find_map(folder)?.born()
+    }
 }
