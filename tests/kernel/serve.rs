@@ -6,7 +6,8 @@ mod client;
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{Shutdown, TcpStream},
+    net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream},
+    os::fd::{AsRawFd as _, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -16,6 +17,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrIn};
 use tests::{clock, guard::cgroup::CgroupGuard, guard::netns::MountedNetns, live::Shared, machine};
 
 use self::client::{Agent, Stream, get};
@@ -208,4 +210,44 @@ fn be_broken(address: std::net::SocketAddr, n: usize) {
             thread::sleep(LONGEST / 2);
         }
     }
+}
+
+/// As many connections as a pod can make, of one address and of many; the kubelet asks meanwhile.
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
+fn connections_that_say_nothing_keep_no_probe_out() -> Result<()> {
+    const PROBED: Duration = Duration::from_millis(50);
+    let agent = Agent::start()?;
+    let mut silent = Vec::new();
+    let mut slowest = Duration::ZERO;
+    for n in 0..600_u16 {
+        // The first 300 of one address, the others of a hundred.
+        let last = if n < 300 { 2 } else { 3 + u8::try_from(n % 100)? };
+        silent.push(connect(agent.address, last)?);
+        if n % 100 == 99 {
+            let started = Instant::now();
+            let mut probe = connect(agent.address, 200)?;
+            probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            let mut begun = [0; 15];
+            probe.read_exact(&mut begun).with_context(|| format!("the probe after {n} connections"))?;
+            slowest = slowest.max(started.elapsed());
+            ensure!(&begun == b"HTTP/1.1 200 OK", "{}", String::from_utf8_lossy(&begun));
+        }
+    }
+    println!("600 connections that say nothing: the slowest probe took {slowest:?}");
+    ensure!(machine::is_emulated() || slowest < PROBED, "{slowest:?}");
+    agent.end()
+}
+
+/// A connection from `127.0.0.LAST`.
+fn connect(to: SocketAddr, last: u8) -> Result<TcpStream> {
+    let SocketAddr::V4(to) = to else { return Err(anyhow!("{to} is not of IPv4")) };
+    let socket: OwnedFd =
+        socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let from = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, last), 0);
+    socket::bind(socket.as_raw_fd(), &SockaddrIn::from(from))?;
+    socket::connect(socket.as_raw_fd(), &SockaddrIn::from(to))?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(machine::patience()))?;
+    Ok(stream)
 }

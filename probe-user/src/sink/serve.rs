@@ -18,6 +18,7 @@ mod reply;
 pub mod ring;
 mod room;
 mod route;
+mod seats;
 mod stream;
 pub mod tls;
 
@@ -27,7 +28,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net,
     runtime::{self, Runtime},
-    sync::{Semaphore, oneshot, watch},
+    sync::{oneshot, watch},
     time,
 };
 use tokio_rustls::TlsAcceptor;
@@ -39,11 +40,12 @@ use self::{
     door::Socket,
     guard::{Guard, Peer},
     house::{Given, House},
+    seats::{Origin, Seat, Seats},
 };
 
 /// So many connections over the network at one time, and over the socket: neither can take the other's.
-const NETWORK: usize = 256;
-const SOCKET: usize = 64;
+const NETWORK: seats::Limits = seats::Limits { most: 256, kept: 32, each: 64 };
+const SOCKET: seats::Limits = seats::Limits { most: 64, kept: 0, each: 64 };
 /// How long to wait where the process has no room for another connection.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long a client may take to shake hands.
@@ -98,13 +100,15 @@ fn run(runtime: &Runtime, doors: Doors, given: Given, asker: &Asker, mut end: wa
     runtime.block_on(async {
         let each = Each { house, guard, busy };
         if let Some(listener) = network.and_then(|it| taken(net::TcpListener::from_std(it))) {
-            tokio::spawn(over_tcp(listener, tls, NETWORK, each.clone()));
+            tokio::spawn(over_tcp(listener, tls, Seats::new(NETWORK), each.clone()));
         }
         let listener = socket.as_mut().and_then(Socket::take);
         if let Some(listener) = listener.and_then(|it| taken(net::UnixListener::from_std(it))) {
-            let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-            let serve = |stream, each: Each| -> Serving { Box::pin(each.connection(stream, Peer::Socket)) };
-            tokio::spawn(each.clone().serve(accept, SOCKET, serve));
+            let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
+            let serve = |stream, seat, each: Each| -> Serving {
+                Box::pin(each.connection(stream, seat, Peer::Socket))
+            };
+            tokio::spawn(each.clone().serve(accept, Seats::new(SOCKET), serve));
         }
         drop(each);
         over(&mut end).await;
@@ -122,21 +126,26 @@ fn taken<T>(listener: io::Result<T>) -> Option<T> {
     listener.map_err(|error| warn!(%error, "cannot listen")).ok()
 }
 
-async fn over_tcp(listener: net::TcpListener, tls: Option<TlsAcceptor>, most: usize, each: Each) {
-    let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-    let serve = move |stream, each| -> Serving { Box::pin(over_network(stream, tls.clone(), each)) };
-    each.serve(accept, most, serve).await;
+async fn over_tcp(listener: net::TcpListener, tls: Option<TlsAcceptor>, seats: Arc<Seats>, each: Each) {
+    let accept = async move || {
+        let (stream, peer) = listener.accept().await?;
+        let origin = Origin::new(peer.ip(), stream.local_addr()?.ip());
+        Ok((stream, origin))
+    };
+    let serve =
+        move |stream, seat, each| -> Serving { Box::pin(over_network(stream, tls.clone(), seat, each)) };
+    each.serve(accept, seats, serve).await;
 }
 
 /// Each by itself: who is slow at shaking hands keeps nobody waiting.
-async fn over_network(stream: net::TcpStream, tls: Option<TlsAcceptor>, each: Each) {
+async fn over_network(stream: net::TcpStream, tls: Option<TlsAcceptor>, seat: Seat, each: Each) {
     let Some(tls) = tls else {
-        return each.connection(stream, Peer::Network { has_certificate: false }).await;
+        return each.connection(stream, seat, Peer::Network { has_certificate: false }).await;
     };
     // Who does not get so far is told nothing.
     let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.accept(stream)).await else { return };
     let has_certificate = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-    each.connection(stream, Peer::Network { has_certificate }).await;
+    each.connection(stream, seat, Peer::Network { has_certificate }).await;
 }
 
 /// What each connection is given.
@@ -148,14 +157,13 @@ struct Each {
 }
 
 impl Each {
-    /// Accepts until the agent ends. What is one too many is closed at once.
+    /// Accepts until the agent ends. For one too many another goes, which is closed at once.
     async fn serve<S: Send + 'static>(
         self,
-        accept: impl AsyncFn() -> io::Result<S>,
-        most: usize,
-        serve: impl Fn(S, Self) -> Serving,
+        accept: impl AsyncFn() -> io::Result<(S, Origin)>,
+        seats: Arc<Seats>,
+        serve: impl Fn(S, Seat, Self) -> Serving,
     ) {
-        let room = Arc::new(Semaphore::new(most));
         let mut end = self.house.end.clone();
         loop {
             let accepted = tokio::select! {
@@ -163,12 +171,14 @@ impl Each {
                 () = over(&mut end) => return,
             };
             match accepted {
-                Ok(stream) => {
-                    let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-                    let served = serve(stream, self.clone());
+                Ok((stream, origin)) => {
+                    let Some((seat, left)) = seats.take(origin) else { continue };
+                    let served = serve(stream, seat, self.clone());
                     tokio::spawn(async move {
-                        served.await;
-                        drop(place);
+                        tokio::select! {
+                            () = served => {}
+                            _ = left => debug!("a connection was closed to make room for another"),
+                        }
                     });
                 }
                 Err(error) => {
@@ -179,9 +189,9 @@ impl Each {
         }
     }
 
-    async fn connection(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer) {
+    async fn connection(self, stream: impl AsyncRead + AsyncWrite + Unpin, seat: Seat, peer: Peer) {
         let Self { house, guard, busy } = self;
-        connection::serve(stream, house, guard, peer, Limits::default()).await;
+        connection::serve(stream, house, guard, (peer, seat), Limits::default()).await;
         drop(busy);
     }
 }

@@ -10,7 +10,11 @@ use std::{
 };
 
 use http::{Request, Response};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Body, Bytes, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -23,6 +27,7 @@ use super::{
     over,
     reply::{Refusal, Reply},
     route,
+    seats::{Answering, Seat},
 };
 
 /// Longest head of a request, bytes; also what is kept of an answer that is not taken.
@@ -56,20 +61,24 @@ pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
     house: Arc<House>,
     guard: Arc<Guard>,
-    peer: Peer,
+    (peer, seat): (Peer, Seat),
     limits: Limits,
 ) {
     let mut end = house.end.clone();
+    let seat = Arc::new(seat);
     let service = service_fn(|request: Request<Incoming>| {
-        let (house, guard) = (Arc::clone(&house), Arc::clone(&guard));
-        async move { Ok::<_, Infallible>(respond(&house, &guard, peer, &request).await) }
+        let (house, guard, answering) = (Arc::clone(&house), Arc::clone(&guard), seat.answers());
+        async move {
+            let response = respond(&house, &guard, peer, &request).await;
+            Ok::<_, Infallible>(response.map(|reply| Held { reply, _answering: answering }))
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(HEAD)
         .max_headers(HEADERS)
-        .serve_connection(TokioIo::new(Steady::new(io, limits.stall)), service);
+        .serve_connection(TokioIo::new(Steady::new(io, Arc::clone(&seat), limits.stall)), service);
     let mut served = std::pin::pin!(served);
     tokio::select! {
         // What went wrong is the client's affair.
@@ -99,9 +108,37 @@ async fn respond(
     answered.await.unwrap_or_else(|refusal| refusal.response())
 }
 
+/// An answer: until all of it was taken, its connection is one that is answered.
+struct Held {
+    reply: Reply,
+    _answering: Answering,
+}
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Pin::new(&mut self.reply).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.reply.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.reply.size_hint()
+    }
+}
+
 /// A stream that fails when it has taken too little for too long.
 struct Steady<S> {
     stream: S,
+    /// Told what is taken.
+    seat: Arc<Seat>,
     /// When a write that waits has waited too long.
     due: Pin<Box<Sleep>>,
     waits: bool,
@@ -111,8 +148,8 @@ struct Steady<S> {
 }
 
 impl<S> Steady<S> {
-    fn new(stream: S, longest: Duration) -> Self {
-        Self { stream, due: Box::pin(time::sleep(longest)), waits: false, taken: 0, longest }
+    fn new(stream: S, seat: Arc<Seat>, longest: Duration) -> Self {
+        Self { stream, seat, due: Box::pin(time::sleep(longest)), waits: false, taken: 0, longest }
     }
 
     fn bounded<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -147,6 +184,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(n)) = &polled {
             self.taken = self.taken.saturating_add(*n);
+            self.seat.has_taken();
             if self.waits && self.taken < LEAST {
                 return polled;
             }

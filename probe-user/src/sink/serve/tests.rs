@@ -20,6 +20,7 @@ use super::{
     house::{Given, House},
     ring::{Ring, tests as rings},
     route::ROUTES,
+    seats::{self, Seat, Seats},
 };
 use crate::{
     engine::{
@@ -175,7 +176,7 @@ impl Bench {
     fn connect(&self, peer: Peer) -> DuplexStream {
         let (client, server) = duplex(64 << 10);
         let (house, guard) = (Arc::clone(&self.house), Arc::new(self.guard.clone()));
-        tokio::spawn(connection::serve(server, house, guard, peer, self.limits));
+        tokio::spawn(connection::serve(server, house, guard, (peer, seat()), self.limits));
         client
     }
 
@@ -189,6 +190,12 @@ impl Bench {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         self.send(NETWORK, request.as_bytes()).await
     }
+}
+
+/// A place among few.
+fn seat() -> Seat {
+    let limits = seats::Limits { most: 1, kept: 0, each: 1 };
+    Seats::new(limits).take(seats::Origin::SOCKET).expect("it is the first").0
 }
 
 /// Until the server closes.

@@ -10,11 +10,13 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Bench, NETWORK, PATIENCE, block_on};
+use super::{Bench, NETWORK, PATIENCE, block_on, seat};
 use crate::sink::serve::{
     Each, HANDSHAKE, connection,
     guard::{Guard, Peer},
-    over_tcp, tls,
+    over_tcp,
+    seats::{Limits, Seats},
+    tls,
 };
 
 #[test]
@@ -24,7 +26,7 @@ fn who_takes_nothing_of_an_answer_is_left() {
         bench.limits.stall = Duration::from_millis(50);
         let (mut client, server) = duplex(64);
         let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        let served = tokio::spawn(connection::serve(server, house, guard, NETWORK, bench.limits));
+        let served = tokio::spawn(connection::serve(server, house, guard, (NETWORK, seat()), bench.limits));
         client.write_all(b"GET /v1/events?since=0 HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it listens");
         timeout(PATIENCE, served).await.expect("it ends").expect("no panic");
         drop(client);
@@ -77,7 +79,7 @@ fn who_takes_a_byte_now_and_then_is_left() {
         bench.limits.stall = Duration::from_millis(200);
         let (mut client, server) = duplex(64);
         let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        let served = tokio::spawn(connection::serve(server, house, guard, NETWORK, bench.limits));
+        let served = tokio::spawn(connection::serve(server, house, guard, (NETWORK, seat()), bench.limits));
         client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("it listens");
         let trickle = async {
             while client.read_u8().await.is_ok() {
@@ -102,7 +104,8 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let address = listener.local_addr().expect("an address");
         let (busy, _idle) = watch::channel(());
         let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        tokio::spawn(over_tcp(listener, Some(acceptor), MOST, Each { house, guard, busy }));
+        let seats = Seats::new(Limits { most: MOST, kept: 0, each: MOST });
+        tokio::spawn(over_tcp(listener, Some(acceptor), seats, Each { house, guard, busy }));
         let started = Instant::now();
         let mut silent = Vec::new();
         for n in 0..MOST {
@@ -113,10 +116,10 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
             silent.push(client);
         }
         let mut rest = Vec::new();
-        let mut excess = net::TcpStream::connect(address).await.expect("it listens");
+        silent.push(net::TcpStream::connect(address).await.expect("it listens"));
         // Closed, or reset.
-        timeout(PATIENCE, excess.read_to_end(&mut rest)).await.expect("it ends").ok();
-        assert!(started.elapsed() < HANDSHAKE, "one too many is closed at once");
+        timeout(PATIENCE, silent.remove(0).read_to_end(&mut rest)).await.expect("it ends").ok();
+        assert!(started.elapsed() < HANDSHAKE, "for one too many the first goes at once");
         for mut client in silent {
             timeout(PATIENCE, client.read_to_end(&mut rest)).await.expect("it ends").ok();
         }
@@ -133,5 +136,54 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         };
         let begun = timeout(PATIENCE, good).await.expect("an answer").expect("there is room again");
         assert_eq!(&begun, b"HTTP/1.1 200 OK");
+    });
+}
+
+/// Asks for `/healthz` from this address of the loopback network, and gives how long the answer took.
+async fn probed(address: std::net::SocketAddr, from: [u8; 4]) -> std::io::Result<Duration> {
+    let socket = net::TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let started = Instant::now();
+    let mut stream = socket.connect(address).await?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    let mut begun = [0; 15];
+    stream.read_exact(&mut begun).await?;
+    assert_eq!(&begun, b"HTTP/1.1 200 OK");
+    Ok(started.elapsed())
+}
+
+/// What a kubelet asks is answered whoever else connects and says nothing.
+#[test]
+fn connections_that_say_nothing_keep_no_probe_out() {
+    block_on(async {
+        let bench = Bench::new();
+        let listener = net::TcpListener::bind("0.0.0.0:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], address.port()));
+        let (busy, _idle) = watch::channel(());
+        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
+        tokio::spawn(over_tcp(
+            listener,
+            None,
+            Seats::new(crate::sink::serve::NETWORK),
+            Each { house, guard, busy },
+        ));
+        let mut silent = Vec::new();
+        for n in 0..600_u16 {
+            let socket = net::TcpSocket::new_v4().expect("a socket");
+            // The first 300 from one address, the others from many.
+            let last = if n < 300 { 2 } else { 3 + u8::try_from(n % 100).expect("small") };
+            socket.bind(([127, 0, 0, last], 0).into()).expect("an address");
+            silent.push(
+                timeout(PATIENCE, socket.connect(address)).await.expect("in time").expect("it listens"),
+            );
+            if n == 299 || n == 599 {
+                for from in [[127, 0, 0, 1], [127, 0, 0, 200], [127, 0, 0, 2]] {
+                    let took = timeout(PATIENCE, probed(address, from)).await.expect("in time");
+                    let took = took.unwrap_or_else(|why| panic!("{n} {from:?}: {why}"));
+                    assert!(took < Duration::from_millis(50), "{n} {from:?}: {took:?}");
+                }
+            }
+        }
     });
 }

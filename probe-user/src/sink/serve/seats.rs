@@ -1,0 +1,320 @@
+//! Who has a connection over one way in, and who gives way when there is no room for one more.
+//!
+//! A connection that says nothing costs its client nothing, so a limit on their number alone would let any pod keep the
+//! kubelet's probe out. Room is made instead: the connection that has been idle longest goes.
+//!
+//! **Invariant:** who connects and asks at once is answered, unless that many are being answered and take what they asked for.
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+
+/// An answer of which nothing is taken for so long is as good as none.
+const STALLED: Duration = Duration::from_secs(5);
+/// Bits of an IPv6 address by which clients are told apart: who has one address below has them all.
+const NETWORK_BITS: u32 = 64;
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) most: usize,
+    /// Of those, so many are for the node itself: for its kubelet's probes, its own commands.
+    pub(super) kept: usize,
+    /// For each address that is not the node's.
+    pub(super) each: usize,
+}
+
+/// From where a connection comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// By which it is counted; none of the socket in the file system.
+    address: Option<IpAddr>,
+    is_own: bool,
+}
+
+impl Origin {
+    pub(super) const SOCKET: Self = Self { address: None, is_own: true };
+
+    /// One from `peer`, which has reached the node at `reached`: who has that address too is on the node's own network.
+    pub(super) fn new(peer: IpAddr, reached: IpAddr) -> Self {
+        let (peer, reached) = (peer.to_canonical(), reached.to_canonical());
+        let is_own = peer.is_loopback() || peer == reached;
+        let address = match peer {
+            IpAddr::V6(peer) if !is_own => {
+                IpAddr::V6((peer.to_bits() & (u128::MAX << (u128::BITS - NETWORK_BITS))).into())
+            }
+            peer => peer,
+        };
+        Self { address: Some(address), is_own }
+    }
+}
+
+/// All connections of one way in.
+#[derive(Debug)]
+pub(super) struct Seats {
+    limits: Limits,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    taken: BTreeMap<u64, Taken>,
+    /// How many of them come from each address.
+    addresses: BTreeMap<Option<IpAddr>, usize>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    origin: Origin,
+    is_answered: bool,
+    /// Since when it is answered, or is not; or when something of the answer was last taken.
+    since: Instant,
+    /// Dropped with it, by which the connection learns that it has to go.
+    _leave: oneshot::Sender<()>,
+}
+
+impl Seats {
+    pub(super) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, table: Mutex::default() })
+    }
+
+    /// A place for one more, and what completes when it has to give way; `None` if nobody can.
+    pub(super) fn take(self: &Arc<Self>, origin: Origin) -> Option<(Seat, oneshot::Receiver<()>)> {
+        let (id, left) = self.table().take(self.limits, origin, Instant::now())?;
+        Some((Seat { seats: Arc::clone(self), id }, left))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Nothing that holds it panics.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn take(&mut self, limits: Limits, origin: Origin, now: Instant) -> Option<(u64, oneshot::Receiver<()>)> {
+        let Limits { most, kept, each } = limits;
+        let others = self.taken.values().filter(|it| !it.origin.is_own).count();
+        if !origin.is_own && self.count(origin) >= each {
+            self.free(now, |it| it == origin)?;
+        } else if !origin.is_own && others >= most.saturating_sub(kept) {
+            self.free(now, |it| !it.is_own)?;
+        } else if self.taken.len() >= most {
+            self.free(now, |_| true)?;
+        }
+        let (leave, left) = oneshot::channel();
+        let id = self.next;
+        self.next += 1;
+        self.taken.insert(id, Taken { origin, is_answered: false, since: now, _leave: leave });
+        *self.addresses.entry(origin.address).or_default() += 1;
+        Some((id, left))
+    }
+
+    fn answers(&mut self, id: u64, is_answered: bool, now: Instant) {
+        if let Some(taken) = self.taken.get_mut(&id) {
+            (taken.is_answered, taken.since) = (is_answered, now);
+        }
+    }
+
+    fn has_taken(&mut self, id: u64, now: Instant) {
+        if let Some(taken) = self.taken.get_mut(&id).filter(|it| it.is_answered) {
+            taken.since = now;
+        }
+    }
+
+    fn count(&self, origin: Origin) -> usize {
+        self.addresses.get(&origin.address).copied().unwrap_or(0)
+    }
+
+    /// Takes a place away from one of those who may lose it: the first to go are those who ask nothing, of these the ones
+    /// whose address has most places, of these who has asked nothing for longest.
+    fn free(&mut self, now: Instant, may_go: impl Fn(Origin) -> bool) -> Option<()> {
+        let idle = |it: &Taken| !it.is_answered || it.since + STALLED <= now;
+        let candidates = self.taken.iter().filter(|(_, it)| may_go(it.origin) && idle(it));
+        let first =
+            candidates.min_by_key(|(_, it)| (it.is_answered, Reverse(self.count(it.origin)), it.since));
+        let id = *first?.0;
+        self.remove(id);
+        Some(())
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some(Taken { origin, .. }) = self.taken.remove(&id) else { return };
+        if let Some(count) = self.addresses.get_mut(&origin.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.addresses.remove(&origin.address);
+            }
+        }
+    }
+}
+
+/// The place of one connection, which it has until this is dropped or another needs it more.
+#[derive(Debug)]
+pub(super) struct Seat {
+    seats: Arc<Seats>,
+    id: u64,
+}
+
+impl Seat {
+    /// It is answered for as long as what this gives is there.
+    pub(super) fn answers(self: &Arc<Self>) -> Answering {
+        self.seats.table().answers(self.id, true, Instant::now());
+        Answering(Arc::clone(self))
+    }
+
+    /// Something of an answer was taken.
+    pub(super) fn has_taken(&self) {
+        self.seats.table().has_taken(self.id, Instant::now());
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.table().remove(self.id);
+    }
+}
+
+/// A connection that asks and is answered.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Seat>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.seats.table().answers(self.0.id, false, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use tokio::{sync::oneshot, time::Instant};
+
+    use super::{Limits, Origin, STALLED, Table};
+
+    const LIMITS: Limits = Limits { most: 8, kept: 2, each: 4 };
+    const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn from(last: u8) -> Origin {
+        Origin::new(Ipv4Addr::new(10, 0, 0, last).into(), NODE)
+    }
+
+    /// A table and a clock.
+    struct Room(Table, Limits, Instant);
+
+    /// A connection by its number, and whether it still has its place.
+    struct Client(u64, oneshot::Receiver<()>);
+
+    impl Room {
+        fn new(limits: Limits) -> Self {
+            Self(Table::default(), limits, Instant::now())
+        }
+
+        /// A while later somebody connects.
+        fn take(&mut self, last: u8) -> Option<Client> {
+            self.2 += STALLED / 10;
+            self.0.take(self.1, from(last), self.2).map(|(id, left)| Client(id, left))
+        }
+
+        fn taken(&mut self, last: u8) -> Client {
+            self.take(last).expect("there is room, or somebody goes")
+        }
+    }
+
+    impl Client {
+        fn is_there(&mut self) -> bool {
+            self.1.try_recv() == Err(oneshot::error::TryRecvError::Empty)
+        }
+    }
+
+    fn there(clients: &mut [Client]) -> Vec<bool> {
+        clients.iter_mut().map(Client::is_there).collect()
+    }
+
+    #[test]
+    fn an_address_has_so_many_and_its_own_idlest_goes() {
+        let mut room = Room::new(LIMITS);
+        let mut other = room.taken(2);
+        let mut clients: Vec<Client> = (0..6).map(|_| room.taken(3)).collect();
+        assert_eq!(there(&mut clients), [false, false, true, true, true, true]);
+        assert!(other.is_there(), "though it has been idle for longer");
+    }
+
+    #[test]
+    fn others_leave_the_node_s_share_alone() {
+        let mut room = Room::new(LIMITS);
+        let mut own = [room.taken(1), room.taken(1)];
+        let mut others: Vec<Client> = (2..=7).map(|last| room.taken(last)).collect();
+        let mut last = room.taken(8);
+        assert_eq!(there(&mut others), [false, true, true, true, true, true]);
+        assert_eq!(there(&mut own), [true, true]);
+        // The node's own goes first only where it has more places than any other.
+        let mut probe = room.taken(1);
+        assert!(probe.is_there() && last.is_there());
+        assert_eq!(there(&mut own), [false, true]);
+    }
+
+    #[test]
+    fn who_is_answered_stays_unless_it_takes_nothing() {
+        let mut room = Room::new(Limits { most: 2, kept: 0, each: 2 });
+        let mut asking = room.taken(2);
+        room.0.answers(asking.0, true, room.2);
+        let mut silent = room.taken(3);
+        let mut next = room.taken(4);
+        assert!(asking.is_there() && !silent.is_there());
+        room.0.answers(next.0, true, room.2);
+        assert!(room.take(5).is_none(), "both are answered");
+        room.2 += STALLED / 2;
+        room.0.has_taken(asking.0, room.2);
+        room.2 += STALLED / 2;
+        let mut third = room.taken(5);
+        assert!(asking.is_there() && !next.is_there() && third.is_there(), "one took nothing");
+        // What is said of one that is gone means nothing; an answer's end makes a place idle.
+        room.0.answers(next.0, false, room.2);
+        room.2 += STALLED / 10;
+        room.0.answers(asking.0, false, room.2);
+        let mut fourth = room.taken(6);
+        assert!(!third.is_there() && asking.is_there() && fourth.is_there(), "idle for longer");
+    }
+
+    #[test]
+    fn one_of_many_goes_before_the_only_one() {
+        let mut room = Room::new(Limits { most: 4, kept: 0, each: 4 });
+        let mut only = room.taken(2);
+        let mut many: Vec<Client> = (0..3).map(|_| room.taken(3)).collect();
+        let mut probe = room.taken(4);
+        assert!(only.is_there() && probe.is_there());
+        assert_eq!(there(&mut many), [false, true, true]);
+    }
+
+    #[test]
+    fn a_place_is_free_again() {
+        let mut room = Room::new(Limits { most: 1, kept: 0, each: 1 });
+        for _ in 0..3 {
+            let client = room.taken(2);
+            room.0.answers(client.0, true, room.2);
+            assert!(room.take(2).is_none());
+            room.0.remove(client.0);
+            assert!(room.0.addresses.is_empty() && room.0.taken.is_empty());
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_version_6_are_one_and_the_node_s_own_are_known() {
+        let of = |peer: &str, reached: &str| {
+            Origin::new(peer.parse().expect("an address"), reached.parse().expect("an address"))
+        };
+        assert_eq!(of("fd00::1:2", "fd00::1"), of("fd00::ffff:3", "fd00::1"));
+        assert_ne!(of("fd00:0:0:1::2", "fd00::1"), of("fd00::2", "fd00::1"));
+        assert!(of("fd00::1", "fd00::1").is_own && of("::1", "::1").is_own);
+        assert!(of("::ffff:127.0.0.9", "::ffff:127.0.0.1").is_own && !of("fd00::2", "fd00::1").is_own);
+        assert_eq!(of("::ffff:10.0.0.2", "::ffff:10.0.0.1"), from(2));
+    }
+}
