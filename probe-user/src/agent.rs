@@ -6,16 +6,17 @@
 
 #[cfg(feature = "metrics")]
 pub mod figure;
+pub mod record;
 pub mod served;
 
-use std::{future, io, time::Duration};
+use std::{future, io, mem, time::Duration};
 
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
 
-use self::served::Served;
+use self::{record::Record, served::Served};
 use crate::{
     engine::{
         change::Question,
@@ -26,8 +27,8 @@ use crate::{
     session::Session,
     sink::{
         history::keep::{Keeper, Seen},
-        outlet::Outlet,
         shelf::Shelf,
+        stream::{Stream, Unwritten},
     },
     source::{
         channel::{Asker, Batch, Stopper},
@@ -54,9 +55,9 @@ pub struct Agent {
     pub stopper: Stopper,
     pub routes: Routes,
     /// Where the stream goes.
-    pub stream: Outlet,
+    pub stream: Stream,
     /// Where the recording goes, if one is made.
-    pub recording: Option<Outlet>,
+    pub recording: Option<Record>,
     /// Where the findings are kept, if they are.
     pub shelf: Option<Shelf>,
     /// Where the history of boots is kept, if it is.
@@ -79,6 +80,8 @@ pub struct Routes {
 pub enum AgentError {
     #[error("cannot write to standard output: {0}")]
     Stream(io::Error),
+    #[error("{0} events were not written to standard output: nobody read it")]
+    Unread(u64),
     #[error("cannot write the recording: {0}")]
     Recording(io::Error),
     #[error("cannot record: {0}")]
@@ -147,10 +150,7 @@ impl Agent {
                 clock_due = now + CLOCK_PERIOD;
                 self.look_at_the_clock(now)?;
             }
-            tokio::select! {
-                () = &mut end => return Ok(()),
-                written = self.write(None) => written?,
-            }
+            self.write()?;
         }
     }
 
@@ -171,12 +171,12 @@ impl Agent {
             let batch = time::timeout_at(deadline, self.batches.recv()).await;
             let Some(batch) = batch.map_err(|_late| AgentError::Sources)? else { break };
             self.take(batch)?;
-            self.write(Some(deadline)).await?;
+            self.write()?;
         }
         // Nothing more will come for which anything could wait.
         let all = clock::now() + self.session.hold();
         self.call(Call::Advance(all))?;
-        self.write(Some(deadline)).await
+        self.write()
     }
 
     fn take(&mut self, batch: Batch) -> Result<(), AgentError> {
@@ -227,13 +227,18 @@ impl Agent {
         self.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))
     }
 
-    /// The recording first: what was told can then be replayed. May be cancelled.
-    async fn write(&mut self, deadline: Option<Instant>) -> Result<(), AgentError> {
-        if let (Some(to), Some(bytes)) = (&mut self.recording, self.session.recorded()) {
-            in_time(deadline, to.send(bytes)).await.map_err(AgentError::Recording)?;
+    /// The recording first: what was told can then be replayed.
+    fn write(&mut self) -> Result<(), AgentError> {
+        if let Some(recording) = &mut self.recording {
+            recording.write(&mut self.session).map_err(AgentError::Recording)?;
         }
-        in_time(deadline, self.stream.send(self.session.told())).await.map_err(AgentError::Stream)
+        write(&mut self.session, &mut self.stream)
     }
+}
+
+fn write(session: &mut Session, stream: &mut Stream) -> Result<(), AgentError> {
+    let mut told = mem::take(session.told());
+    stream.offer(&mut told, |count| session.missed(count)).map_err(AgentError::Stream)
 }
 
 /// What the history is to have.
@@ -242,30 +247,24 @@ fn seen(session: &Session) -> Seen<'_> {
 }
 
 /// Ends both outlets, whatever becomes of either.
-async fn close(session: &mut Session, stream: Outlet, recording: Option<Outlet>) -> Result<(), AgentError> {
-    let recorded = match (session.end_recording(), recording) {
-        (Ok(mut rest), Some(to)) => finish(to, &mut rest).await.map_err(AgentError::Recording),
-        (Ok(_), None) => Ok(()),
-        (Err(error), _) => Err(error.into()),
+async fn close(
+    session: &mut Session,
+    mut stream: Stream,
+    recording: Option<Record>,
+) -> Result<(), AgentError> {
+    let recorded = match recording {
+        Some(recording) => recording.finish(session, GRACE).await,
+        None => Ok(()),
     };
-    let streamed = finish(stream, session.told()).await.map_err(AgentError::Stream);
+    let streamed = match write(session, &mut stream) {
+        Ok(()) => match stream.finish(GRACE).await {
+            Ok(Unwritten(0)) => Ok(()),
+            Ok(Unwritten(count)) => Err(AgentError::Unread(count)),
+            Err(error) => Err(AgentError::Stream(error)),
+        },
+        Err(error) => Err(error),
+    };
     recorded.and(streamed)
-}
-
-async fn finish(mut to: Outlet, rest: &mut Vec<u8>) -> io::Result<()> {
-    let finished = async {
-        to.send(rest).await?;
-        to.finish().await
-    };
-    in_time(Some(Instant::now() + GRACE), finished).await
-}
-
-/// Writes, until a deadline if there is one.
-async fn in_time(deadline: Option<Instant>, written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    let Some(deadline) = deadline else { return written.await };
-    let late =
-        || io::Error::new(io::ErrorKind::TimedOut, format!("nobody took it within {} s", GRACE.as_secs()));
-    time::timeout_at(deadline, written).await.unwrap_or_else(|_late| Err(late()))
 }
 
 /// Waits for a time of boot; for ever if there is none. The timer does not count while the machine is suspended, so

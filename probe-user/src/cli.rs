@@ -7,6 +7,7 @@ mod args;
 mod boot;
 #[cfg(unix)]
 mod client;
+mod complaint;
 #[cfg(feature = "live")]
 mod doctor;
 mod finding;
@@ -22,15 +23,12 @@ mod replay;
 mod start;
 mod table;
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
 
+use self::complaint::Complaint;
 use crate::sink::text::escaped;
 
 /// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of this
@@ -182,7 +180,7 @@ fn say(text: &str) {
     let text = text.replace('\n', " ");
     let text = escaped(&text);
     // There is nowhere to complain about standard error.
-    writeln!(io::stderr(), "sandprobe: {text}").ok();
+    Complaint.write_all(format!("sandprobe: {text}\n").as_bytes()).ok();
 }
 
 /// Warnings only, unless more is asked for: the stream is what matters.
@@ -192,7 +190,7 @@ fn log(verbose: u8) {
         1 => LevelFilter::INFO,
         _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false).init();
+    tracing_subscriber::fmt().with_max_level(level).with_writer(|| Complaint).with_target(false).init();
 }
 
 #[cfg(test)]

@@ -150,9 +150,21 @@ impl Session {
         &mut self.told
     }
 
+    /// A line of the stream for who has missed so many events before what is told next.
+    pub fn missed(&mut self, count: u64) -> Vec<u8> {
+        let mut line = Vec::new();
+        self.sink.missed(count, &self.label, &mut line);
+        line
+    }
+
     /// Bytes for the recording's file, if there is one; the caller empties it.
     pub fn recorded(&mut self) -> Option<&mut Vec<u8>> {
         self.recording.as_mut().map(Writer::bytes)
+    }
+
+    /// Records nothing from here on.
+    pub fn stop_recording(&mut self) {
+        self.recording = None;
     }
 
     /// The recording's last bytes: no call may follow.

@@ -29,6 +29,8 @@ pub mod select;
 pub mod serve;
 #[cfg(feature = "live")]
 pub mod shelf;
+#[cfg(feature = "live")]
+pub mod stream;
 pub mod summary;
 pub mod text;
 pub mod verdict;
@@ -56,6 +58,9 @@ pub trait Listener {
 pub trait Sink {
     /// Appends `change` to `out`, as whole lines.
     fn tell(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>);
+
+    /// Appends a line that says that so many changes were not written before what comes next.
+    fn missed(&mut self, count: u64, label: &Label, out: &mut Vec<u8>);
 }
 
 impl Label {

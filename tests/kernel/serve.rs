@@ -5,7 +5,7 @@ mod client;
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
     sync::{
@@ -102,7 +102,7 @@ fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
 }
 
 /// Scrapes as often as it can; gives when each answer was there, in boot time, and what it counted.
-fn scrape(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
+fn scrape(address: SocketAddr, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
     let mut scrapes = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let text = get(address, "/metrics")?;
@@ -179,7 +179,7 @@ fn no_client_costs_an_event() -> Result<()> {
 }
 
 /// In one of four ways, until the server has had enough or a few seconds are over. Whatever fails is what it came for.
-fn be_broken(address: std::net::SocketAddr, n: usize) {
+fn be_broken(address: SocketAddr, n: usize) {
     const LONGEST: Duration = Duration::from_secs(15);
     let Ok(mut stream) = TcpStream::connect(address) else { return };
     stream.set_write_timeout(Some(LONGEST)).ok();
@@ -210,6 +210,45 @@ fn be_broken(address: std::net::SocketAddr, n: usize) {
             thread::sleep(LONGEST / 2);
         }
     }
+}
+
+/// A pipe that somebody holds open and does not read, as a log shipper that hangs.
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
+fn standard_output_that_nobody_reads_stops_nothing() -> Result<()> {
+    const DROPPED: &str = "sandprobe_stream_events_dropped_total ";
+    let hierarchy = Shared::start()?.hierarchy().clone();
+    let (unread, output) = io::pipe()?;
+    let agent = Agent::with_output(output.into())?;
+    let dropped = || -> Result<u64> {
+        let text = get(agent.address, "/metrics")?;
+        let line = text.lines().find_map(|line| line.strip_prefix(DROPPED));
+        Ok(line.context("it is not counted")?.parse()?)
+    };
+    // Some thousand events wait in memory first.
+    let mut made = 0;
+    let begun = Instant::now();
+    while dropped()? < 1000 {
+        for _ in 0..500 {
+            CgroupGuard::create(&hierarchy)?.end()?;
+            made += 1;
+        }
+        ensure!(
+            begun.elapsed() < machine::patience() * 4,
+            "{made} cgroups came and went, and nothing was dropped"
+        );
+    }
+    let started = Instant::now();
+    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "it is not alive");
+    let took = started.elapsed();
+    println!("{made} cgroups later, /healthz took {took:?}");
+    let (status, said) = agent.ended()?;
+    drop(unread);
+    ensure!(
+        status.code() == Some(1) && said.contains("events were not written to standard output"),
+        "{status} {said}"
+    );
+    Ok(())
 }
 
 /// As many connections as a pod can make, of one address and of many; the kubelet asks meanwhile.

@@ -43,10 +43,9 @@ fn own() -> Own {
             runs: 7,
             missed: 0,
         }],
-        refused: 0,
-        unreadable: 0,
         queues: vec![Queue { name: "batches", length: 1, capacity: Some(64) }],
         process: Some(Process { open_fds: Some(30), max_fds: Some(1024), ..Process::default() }),
+        ..Own::default()
     }
 }
 

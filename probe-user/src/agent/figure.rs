@@ -31,6 +31,7 @@ pub struct Figures {
     totals: watch::Receiver<Totals>,
     batches: Gauge,
     unreadable: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -38,9 +39,15 @@ pub struct Figures {
 impl Figures {
     /// Of a run that begins now; `reports` with what the self-test made of them.
     #[must_use]
-    pub fn new(reports: &[HookReport], drain: &Drain, batches: Gauge, unreadable: Arc<AtomicU64>) -> Self {
+    pub fn new(
+        reports: &[HookReport],
+        drain: &Drain,
+        batches: Gauge,
+        unreadable: Arc<AtomicU64>,
+        dropped: Arc<AtomicU64>,
+    ) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
-        Self { hooks: hooks.collect(), totals: drain.totals(), batches, unreadable, started: wall() }
+        Self { hooks: hooks.collect(), totals: drain.totals(), batches, unreadable, dropped, started: wall() }
     }
 
     #[must_use]
@@ -58,6 +65,7 @@ impl Figures {
             }],
             refused: refusal::count(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
             process: self.process(),
         }
     }

@@ -3,33 +3,40 @@
 use std::{
     fs::File,
     io::{self, Read, Seek},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use probe_common::event::class;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{Agent, AgentError, Routes, Served};
+use super::{Agent, AgentError, Record, Routes, Served};
 use crate::{
     engine::{
         Settings,
         boot::BootRead,
+        change::Change,
         fact::{Cgroup, Executed, Fact, Loss, Observation, Origin, Task},
         id::{CgroupKey, NetnsKey, TaskKey},
         time::Timestamp,
     },
-    recording::{Header, Reader},
+    recording::{Header, ReadError, Reader},
     session::Session,
     sink::{
+        Label, Listener,
         filter::Filter,
         history::{keep::Keeper, read},
         jsonl::Jsonl,
         outlet::Outlet,
+        stream::Stream,
     },
     source::{
         channel::{Batch, feed, stop},
         clock,
-        replay::{Pace, replay},
+        replay::{Pace, ReplayError, replay},
     },
 };
 
@@ -89,6 +96,14 @@ fn story(start: Timestamp) -> Vec<Batch> {
     observations.chunks(3).map(<[Observation]>::to_vec).collect()
 }
 
+fn stream_to(to: impl io::Write + Send + 'static) -> Stream {
+    Stream::new(Outlet::spawn("stream", to).expect("a thread"))
+}
+
+fn record_in(to: impl io::Write + Send + 'static, is_purpose: bool) -> Record {
+    Record::new(Outlet::spawn("recording", to).expect("a thread"), is_purpose)
+}
+
 fn file() -> File {
     tempfile::tempfile().expect("a file")
 }
@@ -113,8 +128,8 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             batches,
             stopper,
             routes: Routes::default(),
-            stream: Outlet::spawn("stream", copy(&stream)).expect("a thread"),
-            recording: Some(Outlet::spawn("recording", copy(&recording)).expect("a thread")),
+            stream: stream_to(copy(&stream)),
+            recording: Some(record_in(copy(&recording), true)),
             shelf: None,
             history: None,
             served: Served::default(),
@@ -164,7 +179,7 @@ fn the_history_has_the_order_that_ended_the_run() {
             batches,
             stopper,
             routes: Routes::default(),
-            stream: Outlet::spawn("stream", io::sink()).expect("a thread"),
+            stream: stream_to(io::sink()),
             recording: None,
             shelf: None,
             history: Some(Keeper::open(dir.path(), &header(), 9).expect("a thread")),
@@ -222,7 +237,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             batches,
             stopper,
             routes: Routes::default(),
-            stream: Outlet::spawn("stream", io::sink()).expect("a thread"),
+            stream: stream_to(io::sink()),
             recording: None,
             shelf: None,
             history: None,
@@ -237,7 +252,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
     assert!(session.boot_wall_ns().abs_diff(clock::boot_wall_ns()) < 1_000_000_000);
 }
 
-fn run_with(stream: Outlet, recording: Option<Outlet>) -> Result<(), AgentError> {
+fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (feed, batches) = feed();
@@ -270,10 +285,8 @@ fn run_with(stream: Outlet, recording: Option<Outlet>) -> Result<(), AgentError>
 }
 
 #[test]
-fn a_full_disk_ends_the_recording_and_the_run() {
-    let stream = Outlet::spawn("stream", io::sink()).expect("a thread");
-    let recording = Outlet::spawn("recording", Full).expect("a thread");
-    let result = run_with(stream, Some(recording));
+fn a_full_disk_ends_the_recording_and_a_run_that_is_made_for_it() {
+    let result = run_with(stream_to(io::sink()), Some(record_in(Full, true)));
     assert!(matches!(result, Err(AgentError::Recording(_))), "{result:?}");
 }
 
@@ -281,52 +294,104 @@ fn a_full_disk_ends_the_recording_and_the_run() {
 fn a_closed_pipe_ends_the_run() {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);
-    let result = run_with(Outlet::spawn("stream", writer).expect("a thread"), None);
-    match result {
+    match run_with(stream_to(writer), None) {
         Err(AgentError::Stream(error)) => assert_eq!(error.kind(), io::ErrorKind::BrokenPipe),
         other => panic!("{other:?}"),
     }
 }
 
-/// Standard output is stuck, and the sources would have ended in time.
-#[test]
-fn who_does_not_read_is_told_to_be_the_one() {
-    const STUCK: Duration = Duration::from_millis(200);
-    let (unread, writer) = io::pipe().expect("a pipe");
+/// Runs until `count` namespaces have come and gone, and then ends in order. Gives how many events it told.
+fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64, Result<(), AgentError>) {
+    let told = Arc::new(AtomicU64::new(0));
+    let mut session = session();
+    session.listen(Box::new(Told(Arc::clone(&told))));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let result = runtime.block_on(async {
+    runtime.block_on(async {
         let (feed, batches) = feed();
         let (stopper, mut stop) = stop();
-        let (stuck, end) = oneshot::channel();
+        let (sent, end) = oneshot::channel();
         tokio::spawn(async move {
-            let mut stuck = Some(stuck);
-            while stuck.is_some() {
+            for _ in 0..count / 2 {
                 for batch in story(clock::now()) {
-                    if timeout(STUCK, feed.send(batch)).await.is_err() {
-                        stuck.take().map(|stuck| stuck.send(()));
-                    }
+                    feed.send(batch).await.expect("the agent is there");
                 }
             }
+            sent.send(()).expect("the agent is there");
             stop.requested().await;
         });
-        let stream = Outlet::spawn("stream", writer).expect("a thread");
-        let (session, routes) = (session(), Routes::default());
+        let routes = Routes::default();
         let agent = Agent {
             session,
             batches,
             stopper,
             routes,
             stream,
-            recording: None,
+            recording,
             shelf: None,
             history: None,
             served: Served::default(),
         };
-        agent.run(async { end.await.expect("told") }).await.1
-    });
-    drop(unread);
+        let run = agent.run(async { end.await.expect("told") });
+        let (_, result) = timeout(PATIENCE, run).await.expect("it waits for nobody");
+        (told.load(Ordering::Relaxed), result)
+    })
+}
+
+/// Counts the events.
+struct Told(Arc<AtomicU64>);
+
+impl Listener for Told {
+    fn hear(&mut self, _: &Change, _: &Label) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Standard output is a pipe that somebody holds open and does not read.
+#[test]
+fn who_does_not_read_holds_up_nothing_and_misses_what_is_counted() {
+    let (unread, writer) = io::pipe().expect("a pipe");
+    let outlet = Outlet::with_room(100_000, "stream", writer).expect("a thread");
+    let stream = Stream::new(outlet);
+    let dropped = stream.dropped();
+    let (told, result) = run_through(2_000, stream, None);
     match result {
-        Err(AgentError::Stream(error)) => assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+        // What has gone into the pipe is all that was written.
+        Err(AgentError::Unread(count)) => assert!((told / 2..told).contains(&count), "{count} of {told}"),
         other => panic!("{other:?}"),
     }
+    assert!(dropped.load(Ordering::Relaxed) > told / 2);
+    drop(unread);
+}
+
+/// A recording has no holes: it ends, and what the run is for goes on.
+#[test]
+fn a_recording_that_cannot_go_on_does_not_end_the_agent() {
+    let (_, result) = run_through(200, stream_to(io::sink()), Some(record_in(Full, false)));
+    match result {
+        Err(AgentError::Recording(error)) => assert_eq!(error.kind(), io::ErrorKind::StorageFull),
+        other => panic!("{other:?}"),
+    }
+    let (unread, writer) = io::pipe().expect("a pipe");
+    let outlet = Outlet::with_room(100_000, "recording", writer).expect("a thread");
+    let (_, result) = run_through(2_000, stream_to(io::sink()), Some(Record::new(outlet, false)));
+    match result {
+        Err(AgentError::Recording(error)) => assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+        other => panic!("{other:?}"),
+    }
+    // What was written until then is whole lines, and says itself that it was cut off.
+    let mut written = Vec::new();
+    let mut unread = unread;
+    unread.read_to_end(&mut written).expect("readable");
+    let mut reader = Reader::open(&*written).expect("a recording");
+    let mut again = Session::new(reader.header(), Filter::default(), Box::new(Jsonl));
+    let mut calls = 0;
+    let ended = replay(&mut reader, Pace::FlatOut, |call| {
+        calls += 1;
+        again.call(call)
+    });
+    assert!(matches!(ended, Err(ReplayError::Read(ReadError::CutOff { .. }))), "{ended:?}");
+    assert!(calls > 100, "{calls}");
 }

@@ -130,6 +130,7 @@ impl Run {
             #[cfg(feature = "serve")]
             serve: Some(&self.serve),
             banner: true,
+            ends_with_recording: false,
         }
         .run()
     }
@@ -146,6 +147,7 @@ impl Watch {
             #[cfg(feature = "serve")]
             serve: None,
             banner: false,
+            ends_with_recording: false,
         }
         .run()
     }
@@ -162,6 +164,7 @@ impl Record {
             #[cfg(feature = "serve")]
             serve: None,
             banner: false,
+            ends_with_recording: true,
         }
         .run()
     }

@@ -30,6 +30,29 @@ impl Sink for Jsonl {
     fn tell(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>) {
         line(&Event::of(change, label), out);
     }
+
+    fn missed(&mut self, count: u64, label: &Label, out: &mut Vec<u8>) {
+        let stream = Missed { why: "slow", missed: count.to_string() };
+        let Label { node, boot_id, .. } = label;
+        line(&About { schema: SCHEMA, node, boot_id, event: "stream.missed", stream }, out);
+    }
+}
+
+/// A word of the stream about itself, in the form of those of the API's.
+#[derive(Serialize)]
+struct About<'a> {
+    schema: u32,
+    node: &'a str,
+    boot_id: &'a str,
+    event: &'static str,
+    stream: Missed,
+}
+
+#[derive(Serialize)]
+struct Missed {
+    why: &'static str,
+    /// A decimal string.
+    missed: String,
 }
 
 /// One finding, as a whole line.

@@ -1,74 +1,144 @@
 //! Bytes on their way out, written by a thread of their own: a pipe that nobody reads, or a slow disk, holds up that
-//! thread and not the loop, which can still be told to end.
+//! thread and not the loop.
+//!
+//! **Invariant:** who sends never waits, and no more waits than has room.
 
 use std::{
     io::{self, Write},
-    mem, thread,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Chunks that may wait. Then the loop waits, and with it the sources, whose buffers are the kernel's.
-const DEPTH: usize = 16;
+/// Bytes that may wait. A pipe holds 64 KiB by itself.
+const ROOM: usize = 4 << 20;
+/// What a chunk that waits takes beside its bytes.
+const BESIDE: usize = 64;
 
 #[derive(Debug)]
 pub struct Outlet {
-    chunks: mpsc::Sender<Vec<u8>>,
+    chunks: mpsc::UnboundedSender<Vec<u8>>,
+    waiting: Arc<Waiting>,
+    room: usize,
     /// What came of it; `None` once it was told.
     end: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
+/// What was taken and is not written yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    lines: AtomicU64,
+}
+
+impl Waiting {
+    fn add(&self, chunk: &[u8]) {
+        self.bytes.fetch_add(chunk.len() + BESIDE, Ordering::Relaxed);
+        self.lines.fetch_add(lines(chunk), Ordering::Relaxed);
+    }
+
+    fn remove(&self, chunk: &[u8]) {
+        self.bytes.fetch_sub(chunk.len() + BESIDE, Ordering::Relaxed);
+        self.lines.fetch_sub(lines(chunk), Ordering::Relaxed);
+    }
+}
+
+/// The lines that end in it.
+pub(super) fn lines(chunk: &[u8]) -> u64 {
+    chunk.iter().map(|byte| u64::from(*byte == b'\n')).sum()
+}
+
 impl Outlet {
     /// Writes to `to` what is sent. `name` is the thread's.
-    pub fn spawn(name: &str, mut to: impl Write + Send + 'static) -> io::Result<Self> {
-        let (chunks, mut waiting) = mpsc::channel::<Vec<u8>>(DEPTH);
+    pub fn spawn(name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
+        Self::with_room(ROOM, name, to)
+    }
+
+    /// The same, where `room` bytes may wait.
+    pub fn with_room(room: usize, name: &str, mut to: impl Write + Send + 'static) -> io::Result<Self> {
+        let (chunks, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
         let (ended, end) = oneshot::channel();
+        let waiting = Arc::new(Waiting::default());
+        let written = Arc::clone(&waiting);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut write = || {
-                while let Some(chunk) = waiting.blocking_recv() {
+                while let Some(chunk) = queue.blocking_recv() {
                     to.write_all(&chunk)?;
-                    if waiting.is_empty() {
+                    if queue.is_empty() {
                         to.flush()?;
                     }
+                    written.remove(&chunk);
                 }
                 Ok(())
             };
-            let result = write();
-            // Who sends learns of an error by this channel being closed.
-            drop(waiting);
-            ended.send(result).ok();
+            ended.send(write()).ok();
+            // Who sends learns of an error by this channel being closed, and finds then what it is.
+            drop(queue);
         })?;
-        Ok(Self { chunks, end: Some(end) })
+        Ok(Self { chunks, waiting, room, end: Some(end) })
     }
 
-    /// Takes all of `chunk` as soon as there is room for it; nothing of it if cancelled before.
-    pub async fn send(&mut self, chunk: &mut Vec<u8>) -> io::Result<()> {
+    /// Takes all of `chunk`, or nothing of it and says so, where it finds no room.
+    pub fn offer(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
         if chunk.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        if let Ok(room) = self.chunks.reserve().await {
-            room.send(mem::take(chunk));
-            return Ok(());
+        // What alone is larger than all the room finds it when nothing else waits.
+        let waiting = self.waiting();
+        if waiting > 0 && waiting + chunk.len() > self.room {
+            return if self.chunks.is_closed() { Err(self.failed()) } else { Ok(false) };
         }
-        self.ended().await?;
-        Err(io::ErrorKind::BrokenPipe.into())
+        self.waiting.add(chunk);
+        self.chunks.send(mem::take(chunk)).map_err(|_ended| self.failed())?;
+        Ok(true)
+    }
+
+    /// Bytes that wait to be written.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many may.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Looks on at the lines that wait to be written.
+    pub(super) fn lines_waiting(&self) -> impl Fn() -> u64 + use<> {
+        let waiting = Arc::clone(&self.waiting);
+        move || waiting.lines.load(Ordering::Relaxed)
     }
 
     /// Returns when all that was sent is written, or cannot be.
-    pub async fn finish(mut self) -> io::Result<()> {
+    pub async fn finish(self) -> io::Result<()> {
+        let Self { chunks, end, .. } = self;
         // The thread ends when the last sender is gone.
-        self.chunks = mpsc::channel(1).0;
-        self.ended().await
-    }
-
-    async fn ended(&mut self) -> io::Result<()> {
-        match self.end.take() {
-            Some(end) => {
-                end.await.unwrap_or_else(|_panicked| Err(io::Error::other("the writing thread ended")))
-            }
+        drop(chunks);
+        match end {
+            Some(end) => end.await.unwrap_or_else(|_panicked| Err(panicked())),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
+
+    /// Why the thread takes nothing any more.
+    fn failed(&mut self) -> io::Error {
+        match self.end.take().map(|mut end| end.try_recv()) {
+            Some(Ok(Err(error))) => error,
+            Some(Ok(Ok(())) | Err(_)) => panicked(),
+            None => io::ErrorKind::BrokenPipe.into(),
+        }
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("the writing thread ended")
 }
 
 #[cfg(test)]
@@ -82,20 +152,18 @@ mod tests {
 
     use super::Outlet;
 
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+    fn finish(outlet: Outlet) -> io::Result<()> {
+        runtime::Builder::new_current_thread().build().expect("a runtime").block_on(outlet.finish())
     }
 
     #[test]
     fn all_that_was_sent_is_written() {
         let (mut reader, writer) = UnixStream::pair().expect("a pair");
-        block_on(async {
-            let mut outlet = Outlet::spawn("test", writer).expect("a thread");
-            for chunk in ["a\n", "", "b\n"] {
-                outlet.send(&mut chunk.as_bytes().to_vec()).await.expect("room");
-            }
-            outlet.finish().await.expect("written");
-        });
+        let mut outlet = Outlet::spawn("test", writer).expect("a thread");
+        for chunk in ["a\n", "", "b\n"] {
+            assert!(outlet.offer(&mut chunk.as_bytes().to_vec()).expect("it is read"));
+        }
+        finish(outlet).expect("written");
         let mut text = String::new();
         reader.read_to_string(&mut text).expect("readable");
         assert_eq!(text, "a\nb\n");
@@ -105,16 +173,33 @@ mod tests {
     fn who_sends_learns_that_nobody_reads() {
         let (reader, writer) = UnixStream::pair().expect("a pair");
         drop(reader);
-        let errors = block_on(async {
-            let mut outlet = Outlet::spawn("test", writer).expect("a thread");
-            loop {
-                if let Err(error) = outlet.send(&mut vec![b'x']).await {
-                    // Nor does it hurt to try again.
-                    let again = outlet.send(&mut vec![b'x']).await.expect_err("still nobody");
-                    return [error, again, outlet.finish().await.expect_err("still nobody")];
-                }
+        let mut outlet = Outlet::spawn("test", writer).expect("a thread");
+        let errors = loop {
+            if let Err(error) = outlet.offer(&mut vec![b'x']) {
+                // Nor does it hurt to try again.
+                let again = outlet.offer(&mut vec![b'x']).expect_err("still nobody");
+                break [error, again, finish(outlet).expect_err("still nobody")];
             }
-        });
+        };
         assert_eq!(errors.map(|error| error.kind()), [io::ErrorKind::BrokenPipe; 3]);
+    }
+
+    #[test]
+    fn no_more_waits_than_has_room() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let mut outlet = Outlet::with_room(1000, "test", writer).expect("a thread");
+        // More than a pipe holds, so that the thread waits.
+        assert!(outlet.offer(&mut vec![b'x'; 1 << 20]).expect("it is not closed"), "nothing else waits");
+        let mut chunk = vec![b'y'; 10];
+        assert!(!outlet.offer(&mut chunk).expect("it is not closed"));
+        assert_eq!((chunk.len(), outlet.waiting() > 1 << 20), (10, true), "nothing of it was taken");
+        reader.read_exact(&mut vec![0; 1 << 20]).expect("readable");
+        while !outlet.offer(&mut chunk).expect("it is not closed") {
+            std::thread::yield_now();
+        }
+        finish(outlet).expect("written");
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).expect("readable");
+        assert_eq!(rest, [b'y'; 10]);
     }
 }

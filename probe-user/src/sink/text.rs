@@ -89,6 +89,11 @@ impl Sink for Text {
         }
         out.push(b'\n');
     }
+
+    fn missed(&mut self, count: u64, _label: &Label, out: &mut Vec<u8>) {
+        self.put(out, RED, &format!("-- {count} events were not written here: nobody read them in time"));
+        out.push(b'\n');
+    }
 }
 
 /// `namespace/name`, or what there is of it.

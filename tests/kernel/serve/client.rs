@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -30,6 +30,11 @@ pub(super) struct Agent {
 impl Agent {
     /// Until it has attached its hooks and is ready.
     pub(super) fn start() -> Result<Self> {
+        Self::with_output(Stdio::null())
+    }
+
+    /// The same with the stream of events going there.
+    pub(super) fn with_output(output: Stdio) -> Result<Self> {
         let place = tempfile::tempdir()?;
         // One that is free now.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -37,7 +42,7 @@ impl Agent {
             .args(["run", "--output", "json", "--state-dir", "none", "--listen", &address.to_string()])
             .arg("--socket")
             .arg(place.path().join("agent.sock"))
-            .stdout(Stdio::null())
+            .stdout(output)
             .stderr(Stdio::piped())
             .spawn()
             .context("start the agent")?;
@@ -61,17 +66,23 @@ impl Agent {
     }
 
     /// Ends it in order; streams end with it, and its socket is gone.
-    pub(super) fn end(mut self) -> Result<()> {
+    pub(super) fn end(self) -> Result<()> {
+        let (ended, said) = self.ended()?;
+        ensure!(ended.success(), "it ended with {ended}: {said}");
+        Ok(())
+    }
+
+    /// Ends it in order, whatever it was that it could not do. Gives its exit status, and what it said.
+    pub(super) fn ended(mut self) -> Result<(ExitStatus, String)> {
         signal::kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGTERM)?;
         let ended = self.child.wait()?;
         let said = self.said.take().context("it has ended before")?;
         let said = said.join().map_err(|_panic| anyhow!("the reader panicked"))?;
-        ensure!(ended.success(), "it ended with {ended}: {said}");
         refusal::check(&said)?;
         // Without Landlock nobody may remove a file (docs/security.md).
         let stays = self.place.path().join("agent.sock").exists();
         ensure!(stays != confine::has_landlock()?, "its socket is there: {stays}");
-        Ok(())
+        Ok((ended, said))
     }
 }
 

@@ -26,10 +26,15 @@ use crate::{
     sink::{metrics::Metrics, serve::Doors},
 };
 use crate::{
-    agent::{Agent, AgentError, Routes, served::Served},
+    agent::{
+        Agent, AgentError, Routes,
+        record::{self, Record},
+        served::Served,
+    },
     cli::{
         Done,
         args::{Shown, warn_of_absent},
+        complaint::{self, Complaint},
         output::{self, Reader},
         say,
     },
@@ -44,6 +49,7 @@ use crate::{
         history::{self, Past, keep::Keeper},
         outlet::Outlet,
         shelf::Shelf,
+        stream::Stream,
     },
     source::{
         backfill::store::Declared,
@@ -80,10 +86,13 @@ pub(super) struct Start<'a> {
     pub(super) serve: Option<&'a ServeArgs>,
     /// Whether to say which hooks there are, and what was seen in all.
     pub(super) banner: bool,
+    /// Whether there is nothing to run for once the recording has ended.
+    pub(super) ends_with_recording: bool,
 }
 
 impl Start<'_> {
     pub(super) fn run(&self) -> anyhow::Result<Done> {
+        complaint::hurry();
         let (config, stores) = self.probe.config.load()?;
         // Without it nothing else matters, and what is there already is left alone: an older recording, the socket.
         Probe::permitted()?;
@@ -167,7 +176,9 @@ impl Start<'_> {
         let recording = match file {
             Some(file) => {
                 session.record(&header)?;
-                Some(confinement.start(Role::Writer, || Outlet::spawn("recording", file))?.context(THREAD)?)
+                let start = || Outlet::with_room(record::ROOM, "recording", file);
+                let outlet = confinement.start(Role::Writer, start)?.context(THREAD)?;
+                Some(Record::new(outlet, self.ends_with_recording))
             }
             None => None,
         };
@@ -181,11 +192,16 @@ impl Start<'_> {
         recover(&mut session, &past, facts)?;
         let (feed, batches) = feed();
         let unreadable = Arc::default();
+        // Standard output itself, without the buffer by lines that std keeps for it.
+        let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
+        let start = || Outlet::spawn("stream", File::from(stdout));
+        let stream = Stream::new(confinement.start(Role::Writer, start)?.context(THREAD)?);
         #[cfg(feature = "serve")]
         let served = match parts.doors {
             Some(doors) => {
                 let unreadable = Arc::clone(&unreadable);
-                let figures = Figures::new(&hooks.reports, &hooks.drain, feed.gauge(), unreadable);
+                let figures =
+                    Figures::new(&hooks.reports, &hooks.drain, feed.gauge(), unreadable, stream.dropped());
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }
             None => Served::default(),
@@ -220,10 +236,6 @@ impl Start<'_> {
             draining.send(totals).ok();
         });
 
-        // Standard output itself, without the buffer by lines that std keeps for it.
-        let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
-        let start = || Outlet::spawn("stream", File::from(stdout));
-        let stream = confinement.start(Role::Writer, start)?.context(THREAD)?;
         let (shelf, history) = match self.state_dir {
             Some(dir) => {
                 let start = || {
@@ -265,7 +277,12 @@ impl Start<'_> {
                 say(&format!("{}: {error}; what was written until then can be replayed", file.display()));
                 Ok(Done::Part)
             }
-            Err(error @ (AgentError::Unrecordable(_) | AgentError::Sources | AgentError::Blind)) => {
+            Err(
+                error @ (AgentError::Unread(_)
+                | AgentError::Unrecordable(_)
+                | AgentError::Sources
+                | AgentError::Blind),
+            ) => {
                 say(&error.to_string());
                 Ok(Done::Part)
             }
@@ -360,5 +377,5 @@ async fn diagnostics(mut logger: Logger, mut stop: Stop) -> io::Result<()> {
 
 /// On standard error, so that standard output is the stream alone.
 fn tell(text: &str) {
-    io::stderr().write_all(text.as_bytes()).ok();
+    Complaint.write_all(text.as_bytes()).ok();
 }

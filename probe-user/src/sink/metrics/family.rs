@@ -322,6 +322,11 @@ pub const UNREADABLE: Family = gauge(
     &[],
     "Files and folders of the node that were there and could not be read when they were last looked at; the log has which.",
 );
+pub const DROPPED: Family = counter(
+    "sandprobe_stream_events_dropped_total",
+    &[],
+    "Events that were not written to standard output, for nobody read it; the API has them all the same.",
+);
 pub const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
 pub const QUEUE_CAPACITY: Family =
@@ -379,6 +384,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &QUEUE_CAPACITY,
             &REFUSED,
             &UNREADABLE,
+            &DROPPED,
             &FOLDED,
             &CPU,
             &RESIDENT,

@@ -45,6 +45,7 @@ pub(super) struct Now {
     queue_capacity: Series<GaugeVec>,
     unreadable: Series<GaugeVec>,
     refused: Series<CounterVec>,
+    dropped: Series<CounterVec>,
     cpu: Series<CounterVec>,
     resident: Series<GaugeVec>,
     virtual_size: Series<GaugeVec>,
@@ -83,6 +84,7 @@ impl Now {
             queue_capacity: book.series(&f::QUEUE_CAPACITY)?,
             unreadable: book.series(&f::UNREADABLE)?,
             refused: book.series(&f::REFUSED)?,
+            dropped: book.series(&f::DROPPED)?,
             cpu: book.series(&f::CPU)?,
             resident: book.series(&f::RESIDENT)?,
             virtual_size: book.series(&f::VIRTUAL)?,
@@ -178,6 +180,7 @@ impl Now {
         self.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
         self.unreadable.set_one(Some(real(own.unreadable)));
         self.refused.raise(&[], real(own.refused));
+        self.dropped.raise(&[], real(own.dropped));
         let Some(process) = &own.process else { return };
         self.cpu.raise(&[], process.cpu.as_secs_f64());
         self.resident.set_one(Some(real(process.resident)));

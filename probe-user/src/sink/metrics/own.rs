@@ -15,6 +15,8 @@ pub struct Own {
     pub refused: u64,
     /// Of the node's files, when they were last looked at.
     pub unreadable: u64,
+    /// Events that were not written to standard output.
+    pub dropped: u64,
     pub process: Option<Process>,
 }
 

@@ -220,6 +220,7 @@ fn what_others_count_only_grows() {
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
         programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
         refused: 3,
+        dropped: 7,
         unreadable: 4,
         ..Own::default()
     };
@@ -235,6 +236,7 @@ fn what_others_count_only_grows() {
     assert_eq!(found[lost], 6.0);
     assert_eq!(found["sandprobe_program_runs_total{program=\"exec\"}"], 7.0);
     assert_eq!(found["sandprobe_system_calls_refused_total"], 3.0);
+    assert_eq!(found["sandprobe_stream_events_dropped_total"], 7.0);
     assert_eq!(found["sandprobe_node_files_unreadable"], 4.0);
     assert_eq!(found["sandprobe_hook_attached{mechanism=\"raw_tracepoint\",signal=\"netns_freed\"}"], 1.0);
     assert_eq!(

@@ -1,0 +1,69 @@
+//! The recording on its way into its file. Nothing may be missing in the middle of one, so where it cannot go on it ends.
+
+use std::{io, time::Duration};
+
+use tokio::time;
+use tracing::warn;
+
+use super::AgentError;
+use crate::{session::Session, sink::outlet::Outlet};
+
+/// Bytes that may wait for a slow disk. A full node is listed in a tenth of it.
+pub const ROOM: usize = 32 << 20;
+
+#[derive(Debug)]
+pub struct Record {
+    outlet: Outlet,
+    /// The run is made for it, and ends with it.
+    is_purpose: bool,
+    /// Why it has ended.
+    ended: Option<io::Error>,
+}
+
+impl Record {
+    #[must_use]
+    pub fn new(outlet: Outlet, is_purpose: bool) -> Self {
+        Self { outlet, is_purpose, ended: None }
+    }
+
+    /// Takes what was recorded. An error is one that ends the run.
+    pub(super) fn write(&mut self, session: &mut Session) -> io::Result<()> {
+        let Some(recorded) = session.recorded() else { return Ok(()) };
+        let why = match self.outlet.offer(recorded) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                let room = ROOM >> 20;
+                io::Error::new(io::ErrorKind::TimedOut, format!("{room} MiB wait, and nobody takes them"))
+            }
+            Err(why) => why,
+        };
+        session.stop_recording();
+        if self.is_purpose {
+            return Err(why);
+        }
+        warn!(%why, "the recording has ended; what was written until now can be replayed");
+        self.ended = Some(why);
+        Ok(())
+    }
+
+    /// Writes the last of it, as long as `grace` lasts.
+    pub(super) async fn finish(self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
+        let Self { mut outlet, ended, .. } = self;
+        if let Some(why) = ended {
+            return Err(AgentError::Recording(why));
+        }
+        let mut rest = session.end_recording()?;
+        let late = || {
+            let why = format!("nobody took the rest within {} s", grace.as_secs());
+            io::Error::new(io::ErrorKind::TimedOut, why)
+        };
+        let finished = async {
+            if !outlet.offer(&mut rest)? {
+                return Err(late());
+            }
+            outlet.finish().await
+        };
+        let finished = time::timeout(grace, finished).await;
+        finished.unwrap_or_else(|_late| Err(late())).map_err(AgentError::Recording)
+    }
+}

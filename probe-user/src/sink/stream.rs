@@ -1,0 +1,139 @@
+//! The stream of events on its way to whoever reads it. While nobody does, events are dropped and counted; once there is
+//! room again a line says how many.
+//!
+//! **Invariant:** whoever reads, or does not, the loop never waits.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time;
+use tracing::warn;
+
+use super::outlet::{Outlet, lines};
+
+#[derive(Debug)]
+pub struct Stream {
+    outlet: Outlet,
+    /// Events that were dropped since the last that was taken.
+    missed: u64,
+    dropped: Arc<AtomicU64>,
+}
+
+/// What was not written in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwritten(pub u64);
+
+impl Stream {
+    #[must_use]
+    pub fn new(outlet: Outlet) -> Self {
+        Self { outlet, missed: 0, dropped: Arc::default() }
+    }
+
+    /// How many events were dropped, for whoever looks on.
+    #[must_use]
+    pub fn dropped(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.dropped)
+    }
+
+    /// Takes or drops all that was told, whole lines, one for each event. `say` makes a line of how many were dropped before.
+    pub fn offer(&mut self, told: &mut Vec<u8>, say: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
+        if told.is_empty() {
+            return Ok(());
+        }
+        let count = lines(told);
+        // Who has begun to drop goes on until half is free: not a word of it between every two events.
+        let is_full = self.missed > 0 && self.outlet.waiting() > self.outlet.room() / 2;
+        if !is_full {
+            if self.missed > 0 {
+                let mut all = say(self.missed);
+                all.append(told);
+                *told = all;
+            }
+            if self.outlet.offer(told)? {
+                self.missed = 0;
+                return Ok(());
+            }
+        }
+        if self.missed == 0 {
+            warn!("standard output is not read: events are dropped until it is");
+        }
+        told.clear();
+        self.missed += count;
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns when all is written, or cannot be, or `grace` is over.
+    pub async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
+        let waiting = self.outlet.lines_waiting();
+        match time::timeout(grace, self.outlet.finish()).await {
+            Ok(written) => written?,
+            Err(_late) => {
+                self.dropped.fetch_add(waiting(), Ordering::Relaxed);
+            }
+        }
+        Ok(Unwritten(self.dropped.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, BufRead, BufReader},
+        time::Duration,
+    };
+
+    use tokio::runtime;
+
+    use super::{Outlet, Stream, Unwritten};
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(future)
+    }
+
+    fn say(count: u64) -> Vec<u8> {
+        format!("missed {count}\n").into_bytes()
+    }
+
+    #[test]
+    fn what_nobody_reads_is_dropped_and_told_of_once_it_flows_again() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let mut stream = Stream::new(Outlet::with_room(10_000, "test", writer).expect("a thread"));
+        let mut sent = 0_u64;
+        let dropped = stream.dropped();
+        let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
+        // A pipe holds some thousand of these.
+        while dropped() < 20_000 {
+            stream.offer(&mut format!("event {sent}\n").into_bytes(), say).expect("it is not closed");
+            sent += 1;
+        }
+        let mut lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
+        let mut read = 0;
+        while read + dropped() < sent {
+            assert_eq!(lines.next(), Some(format!("event {read}")));
+            read += 1;
+        }
+        stream.offer(&mut b"last\n".to_vec(), say).expect("it is not closed");
+        assert_eq!(lines.next(), Some(format!("missed {}", sent - read)));
+        assert_eq!(lines.next().as_deref(), Some("last"));
+        let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("written");
+        assert_eq!(unwritten, Unwritten(sent - read));
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_who_does_not_read() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let mut stream = Stream::new(Outlet::spawn("test", writer).expect("a thread"));
+        stream.offer(&mut b"x\n".repeat(100_000), say).expect("it is not closed");
+        let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
+        assert_eq!(unwritten, Unwritten(100_000));
+        drop(reader);
+    }
+}
