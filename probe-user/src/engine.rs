@@ -156,6 +156,12 @@ impl Engine {
         self.world.starts.revision
     }
 
+    /// Network namespaces that netlink would have to watch and was not asked to yet: there were too many at once.
+    #[must_use]
+    pub fn unwatched(&self) -> usize {
+        self.world.unwatched().count()
+    }
+
     /// The pools of the node's networks, as far as their stores and the kernel tell.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
@@ -216,6 +222,7 @@ impl Engine {
             relisted_at: self.world.relisted_at,
             woke_at: self.world.woke_at,
             judge_at: self.docket.due(),
+            watches: self.world.watches,
         };
         let mut rows = vec![Row::Clockwork(clockwork)];
         rows.extend(self.world.dump());
@@ -316,6 +323,7 @@ impl Engine {
                 self.world.relisted_at = at.relisted_at;
                 self.world.woke_at = at.woke_at;
                 self.docket.restore_due(at.judge_at);
+                self.world.watches = at.watches;
             }
             Some(Row::Pending(seen)) => self.timeline.keep(*seen),
             Some(Row::Held(held)) => self.outbox.push(*held),

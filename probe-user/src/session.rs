@@ -234,6 +234,8 @@ impl Session {
             pools: &self.engine.pools(),
             findings: &findings,
             recovery: self.engine.recovery(),
+            unwatched: self.engine.unwatched(),
+            stale: self.engine.counts().stale,
             own,
         });
     }

@@ -19,6 +19,7 @@
 //! 5s    free ADDR                              the store's record goes
 //! 5s    wakes                                  the node was suspended until then
 //! 5s    lose N                                 records are lost
+//! 5s    lose N of containers                   of the ring of what containers do at will
 //! 5s    unreadable                             the node's files can no longer be read
 //! 5s    half-read                              the runtime's records can no longer be read whole
 //! 5s    plain C on NETWORK ADDR                a container of no pod's; `default-C`: by nerdctl
@@ -34,6 +35,7 @@
 use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
 use probe_user::engine::{
+    fact::Loss,
     finding::{Finding, Kind, Stage},
     time::Timestamp,
 };
@@ -129,7 +131,10 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["del", name, how @ ..] => sim.del(name, del(how)?),
         ["forget", name] => sim.forget(name),
         ["free", address] => sim.free(one(address)?),
-        ["lose", count] => sim.lost(count.parse().map_err(|_error| "a number")?),
+        ["lose", count] => sim.lost(Loss::LifecycleRing, count.parse().map_err(|_error| "a number")?),
+        ["lose", count, "of", "containers"] => {
+            sim.lost(Loss::BulkRing, count.parse().map_err(|_error| "a number")?)
+        }
         ["unreadable"] => sim.readable = false,
         ["half-read"] => sim.whole = false,
         ["plain", name, "on", network, given] => sim.plain(name, network, one(given)?),

@@ -12,6 +12,8 @@ pub struct Counts {
     pub late: u64,
     /// Records of the kernel that came twice.
     pub duplicates: u64,
+    /// Ends of network namespaces that netlink told of when all else about them was over.
+    pub stale: u64,
     /// What was lost, by where.
     pub lost: BTreeMap<Loss, u64>,
     /// `VERSION` and `STATUS` calls, which are not streamed.

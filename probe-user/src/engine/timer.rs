@@ -16,6 +16,8 @@ pub enum Name {
     Recovery,
     /// A start may be complete.
     Starts,
+    /// Namespaces wait for netlink to be asked to watch them.
+    Watch,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -32,6 +32,7 @@ mod recovery;
 pub mod release;
 pub mod sandbox;
 pub mod start;
+pub mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -110,6 +111,8 @@ pub struct Clockwork {
     pub woke_at: Timestamp,
     /// When the world is to be looked at for what is wrong.
     pub judge_at: Option<Timestamp>,
+    /// How much of what netlink may be asked for in a second it was asked for.
+    pub watches: watch::Budget,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +128,7 @@ pub struct World {
     pub(super) hints: BTreeMap<ContainerId, hint::Hint>,
     pub(super) names: BTreeMap<PodUid, hint::Name>,
     pub(super) listings: BTreeMap<List, Timestamp>,
-    pub(super) gaps: BTreeMap<List, Timestamp>,
+    pub(super) gaps: BTreeMap<(list::Doubt, List), Timestamp>,
     pub(super) attachments: attachment::Table,
     pub(super) attempts: BTreeMap<ContainerId, attempt::Attempt>,
     pub(super) records: record::Records,
@@ -144,6 +147,7 @@ pub struct World {
     pub(super) changed_at: Option<Timestamp>,
     pub(super) timers: Timers,
     pub(super) counts: Counts,
+    pub(super) watches: watch::Budget,
     /// What was found out and not yet taken by the outbox.
     pub(super) told: Vec<Held>,
     pub(super) asked: Vec<Question>,
@@ -228,6 +232,7 @@ impl World {
                 timer::Name::Records => self.ask_records(now),
                 timer::Name::Recovery => self.assess(now),
                 timer::Name::Starts => self.starts_due(now),
+                timer::Name::Watch => self.watch_waiting(now),
             }
         }
     }

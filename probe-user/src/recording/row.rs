@@ -23,10 +23,10 @@ use super::{
     fact::{Attached, Observation},
     finding::Finding,
     id::{Clock, Decimal, Time},
-    mirror::mirror,
+    mirror::{Mirror as _, mirror},
     phase::Start,
 };
-use crate::engine::world;
+use crate::engine::world::{self, watch};
 
 mirror! {
     enum world::Row {
@@ -71,5 +71,13 @@ mirror! {
         relisted_at: Option<Time>,
         woke_at: Time,
         judge_at: Option<Time>,
+        #[serde(default = "unspent")]
+        watches: Budget,
     }
+}
+
+mirror! { struct watch::Budget { since: Time, spent: u32 } }
+
+fn unspent() -> Budget {
+    Budget::of(&watch::Budget::default())
 }

@@ -63,6 +63,10 @@ pub struct Views<'a> {
     pub pools: &'a [PoolView],
     pub findings: &'a [&'a Finding],
     pub recovery: &'a Recovery,
+    /// Network namespaces that netlink was not asked to watch yet.
+    pub unwatched: usize,
+    /// Ends that netlink told of too late.
+    pub stale: u64,
     pub own: &'a Own,
 }
 

@@ -9,6 +9,9 @@
 //!   once the later ones wait for the earlier ones' teardown.
 //! * A namespace loses its id before its devices go, so its addresses go without a word: they end with it.
 //!
+//! To find a namespace means to look through the node's mounts and processes. Those that are asked about are looked for
+//! together, and as seldom as it takes to keep the thread idle most of the time, whoever makes namespaces and how many.
+//!
 //! It works on a thread of its own, since requests wait for the kernel's rtnetlink lock, which the teardown of
 //! many devices holds for long.
 //!
@@ -19,11 +22,12 @@ mod known;
 mod life;
 mod namespace;
 mod socket;
+mod waiting;
 mod watch;
 mod wire;
 
 use std::{
-    io,
+    io, iter, mem,
     os::fd::AsFd as _,
     path::PathBuf,
     thread::{self, JoinHandle},
@@ -93,24 +97,47 @@ impl Netlink {
         let Self { mut listener, asker, root } = self;
         let ready = Ready::new(listener.as_fd())?;
         let mut watch = Watch::new(asker, root)?;
+        // The thread sleeps until there is something to read, and reads it at once.
+        let mut all_read = true;
         loop {
-            let resync = watch.resync_due();
+            let (resync, look) = (watch.resync_due(), watch.look_due());
             let heard = tokio::select! {
                 () = stop.requested() => break,
                 readable = ready.wait() => match readable {
-                    Ok(mut readable) => watch.read(&mut listener).map(|all| if all { readable.clear_ready() }),
+                    Ok(mut readable) => {
+                        if mem::take(&mut all_read) {
+                            watch.woke();
+                        }
+                        watch.read(&mut listener).map(|all| {
+                            if all {
+                                readable.clear_ready();
+                                all_read = true;
+                            }
+                        })
+                    }
                     Err(error) => Err(error),
                 },
                 question = asks.next() => match question {
-                    Some(Question::Watch { netns, by }) => {
-                        watch.begin(&mut listener, netns, by);
+                    Some(question) => {
+                        let others = iter::from_fn(|| asks.try_next());
+                        for question in iter::once(question).chain(others) {
+                            if let Question::Watch { netns, by } = question {
+                                watch.ask(netns, by);
+                            }
+                        }
                         Ok(())
                     }
-                    Some(_) => Ok(()),
                     None => break,
                 },
+                () = sleep_until(look) => {
+                    // What is notified meanwhile was notified now at the earliest only if nothing waits.
+                    watch.look(&mut listener);
+                    all_read = false;
+                    Ok(())
+                }
                 () = sleep_until(resync) => {
                     watch.resync(&mut listener);
+                    all_read = false;
                     Ok(())
                 }
             };

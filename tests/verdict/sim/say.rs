@@ -344,8 +344,8 @@ impl Sim {
         self.held.retain(|(_, held), _| *held != address);
     }
 
-    pub(crate) fn lost(&mut self, count: u64) {
-        self.say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count });
+    pub(crate) fn lost(&mut self, what: Loss, count: u64) {
+        self.say(Origin::Agent, Fact::Lost { what, count });
     }
 
     /// Since whatever happened last the node was suspended.

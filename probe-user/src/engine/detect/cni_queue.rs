@@ -26,7 +26,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let waiting = u32::try_from(open.len()).unwrap_or(u32::MAX);
     open.sort_by_key(|call| (call.at, call.call.process.key));
     let Some(oldest) = open.first().filter(|_| waiting >= sight.limits.cni_queue) else { return };
-    let gapped = sight.world.gaps.contains_key(&List::Processes);
+    let gapped = sight.world.is_gapped(List::Processes);
     let until = sight.awake(oldest.at) + OLD;
     let standing = match () {
         () if gapped => Standing::Watched { until: None },

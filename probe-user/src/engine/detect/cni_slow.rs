@@ -65,7 +65,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
             until: None,
             pod: &call.pod,
             container: call.container.as_ref(),
-            gapped: sight.world.gaps.contains_key(&List::Processes),
+            gapped: sight.world.is_gapped(List::Processes),
         });
     }
     for ((plugin, command), all) in slow {

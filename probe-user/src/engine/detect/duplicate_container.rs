@@ -40,7 +40,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
             pod: sight.world.attempts.get(sandbox).map(|row| row.pod.clone()),
             sandboxes: vec![sandbox.clone()],
             gapped: false,
-            standing: if sight.world.gaps.contains_key(&List::Processes) {
+            standing: if sight.world.is_gapped(List::Processes) {
                 Standing::Watched { until: None }
             } else {
                 sight.after(since, OVERLAP)

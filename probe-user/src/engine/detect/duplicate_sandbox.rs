@@ -42,8 +42,10 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     for attempts in sight.world.attempts_by_pod() {
         let connected: Vec<&Attempt> =
             attempts.into_iter().filter(|row| !row.gapped && sight.is_connected(row)).collect();
-        let all = [concurrent(sight, &connected), unused_rebuild(sight, &connected)];
-        for (form, it) in all.into_iter().flatten().chain(after_completion(sight, &connected)) {
+        // Whether a sandbox ran anything is not to be seen afterwards.
+        let whole: Vec<&Attempt> = connected.iter().copied().filter(|row| !row.runs_unsure).collect();
+        let all = [concurrent(sight, &connected), unused_rebuild(sight, &whole)];
+        for (form, it) in all.into_iter().flatten().chain(after_completion(sight, &whole)) {
             forms.entry(form).or_default().push(it);
         }
     }

@@ -60,7 +60,7 @@ fn orphan(sight: &Sight<'_>, row: &Attempt, process: &Process) -> Option<Sightin
     let standing = match (sight.kept(&row.id), sight.pod_kept(row.pod.uid.as_ref()?)) {
         (Kept::Yes, _) | (_, Kept::Yes) => return None,
         (Kept::Unknown, _) | (_, Kept::Unknown) => Standing::Unsure,
-        _ if sight.world.gaps.contains_key(&List::Processes) => Standing::Unsure,
+        _ if sight.world.is_gapped(List::Processes) => Standing::Unsure,
         (Kept::No { at }, Kept::No { .. }) => sight.left_over(since, at, process.found_at)?,
     };
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };

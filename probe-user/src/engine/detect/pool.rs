@@ -111,7 +111,7 @@ fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Sighting]) -> BTreeMap<I
             Some((lost(leak, network)?, by))
         })
         .collect();
-    let may_be_gone = world.gaps.contains_key(&List::Netns);
+    let may_be_gone = world.is_gapped(List::Netns);
     for row in world.attachments.values().filter(|row| row.network.as_ref() == Some(&network.name)) {
         for lease in row.leases.iter().filter(|lease| is_taken(sight, row, lease)) {
             let by = match world.sandboxes.get(&row.container) {

@@ -2,15 +2,17 @@
 //! nor any other.
 //!
 //! The kernel takes namespaces apart one batch after the other, in one queue: only the one that has waited longest is
-//! told of, with the number of those behind it. Not flagged: a queue that is long, but moves; anything where the end of the teardown is not seen, and a
-//! namespace that was there while records were lost, since its end may have been among them.
+//! told of, with the number of those behind it. Not flagged: a queue that is long, but moves; anything where the end of
+//! the teardown is not seen; a namespace that was there while records were lost, since its end may have been among them;
+//! one of whose end no hook told (netlink did, or a listing without it); one whose successors in the queue have been
+//! taken apart, so that it was, too.
 
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
     fact::Signal,
     finding::{Key, Kind, Severity},
     time::Timestamp,
-    world::netns::{Netns, State},
+    world::netns::{Netns, SAME_BATCH, State, passed_at},
 };
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
@@ -18,11 +20,15 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     if attached.is_none_or(|attached| attached.mechanism.is_none()) {
         return;
     }
-    let mut dying: Vec<(Timestamp, &Netns)> =
-        sight.world.netns.rows.values().filter_map(|row| Some((dropped_at(row)?, row))).collect();
+    let rows = || sight.world.netns.rows.values();
+    let passed = passed_at(rows());
+    let mut dying: Vec<(Timestamp, &Netns)> = rows()
+        .filter_map(|row| Some((row.ending_since()?, row)))
+        .filter(|(at, _)| passed.is_none_or(|passed| *at + SAME_BATCH >= passed))
+        .collect();
     dying.sort_by_key(|(at, row)| (*at, row.life));
     let Some(((since, row), behind)) = dying.split_first() else { return };
-    let freed = sight.world.netns.rows.values().filter_map(freed_at).max();
+    let freed = rows().filter_map(freed_at).max();
     let until = sight.awake(freed.unwrap_or(*since).max(*since)) + sight.limits.stuck_after;
     let kind = Kind::StuckNetnsTeardown {
         netns: row.key,
@@ -50,12 +56,5 @@ fn freed_at(row: &Netns) -> Option<Timestamp> {
     match row.state {
         State::Freed { at } => Some(at),
         State::Live | State::Dropped { .. } => None,
-    }
-}
-
-fn dropped_at(row: &Netns) -> Option<Timestamp> {
-    match row.state {
-        State::Dropped { at } if !row.gapped => Some(at),
-        State::Live | State::Dropped { .. } | State::Freed { .. } => None,
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::{
+    fact::Signal,
     phase::{Kind, Phase, Start},
     time::Timestamp,
     world::{World, attempt::Attempt, netns},
@@ -32,19 +33,22 @@ pub(super) fn is_gapped(world: &World, begin: Timestamp, end: Timestamp) -> bool
 }
 
 /// The kernel makes and takes apart namespaces under locks that all share (`pernet_ops_rwsem`, and the RTNL that every
-/// plugin needs): that another was taken apart meanwhile is known, that it was waited for is not.
+/// plugin needs): that another was taken apart meanwhile is known, that it was waited for is not. Where the end of a
+/// teardown is not seen, nothing says that it lasted into the phase.
 fn teardowns(world: &World, row: &Attempt, start: &mut Start) {
+    let is_end_seen = world.is_hooked(Signal::NetnsFreed);
     let mut spans: Vec<(Timestamp, Timestamp)> = world
         .netns
         .rows
         .values()
         .filter(|netns| netns.sandbox.as_ref() != Some(&row.id))
-        .filter_map(|netns| {
-            let dropped = netns.dropped_at?;
-            match netns.state {
-                netns::State::Live => None,
-                netns::State::Dropped { .. } => Some((dropped, start.end)),
-                netns::State::Freed { at } => Some((dropped, at)),
+        .filter_map(|netns| match netns.state {
+            netns::State::Live => None,
+            netns::State::Dropped { .. } => {
+                netns.ending_since().filter(|_| is_end_seen).map(|at| (at, start.end))
+            }
+            netns::State::Freed { at } => {
+                netns.dropped_at.filter(|_| !netns.end_inferred).map(|from| (from, at))
             }
         })
         .collect();

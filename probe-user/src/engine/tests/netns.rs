@@ -1,8 +1,15 @@
 //! Lives of network namespaces, whose numbers are used again at once.
 
+use std::time::Duration;
+
 use super::story::{CONTAINERD, DAEMON, Story, UID, Who};
-use crate::engine::fact::{Fact, Mechanism, Origin, Signal, Task};
-use crate::engine::id::NetnsKey;
+use crate::engine::{
+    Engine, Settings,
+    fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
+    id::NetnsKey,
+    time::Timestamp,
+    world::Row,
+};
 
 const ADMIN: Who = Who::new(900, 899, "ip");
 const WORKER: Who = Who::new(3, 2, "kworker/u4:1");
@@ -153,6 +160,133 @@ fn where_a_hook_sees_the_end_too_it_is_told_in_its_order() {
             40 address.removed 10.0.0.1/24 eth0 41
         ",
     );
+}
+
+/// The lowest tier, with netlink reading far behind in a storm.
+fn behind() -> Story {
+    let mut story = Story::new();
+    for signal in [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed] {
+        story.attached(signal, Some(Mechanism::RawTracepoint));
+    }
+    story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
+    story
+}
+
+fn unnamed(inode: u32, cookie: u64) -> Fact {
+    Fact::NetnsDropped { netns: NetnsKey::new(inode, cookie), by: Task::default() }
+}
+
+/// As on a cluster, where a storm made netlink's word 71 s late: nothing of the namespace was known any more.
+#[test]
+fn a_word_of_netlink_that_comes_when_all_is_over_begins_nothing() {
+    for cookie in [0, 5] {
+        let mut story = behind();
+        story.at(10).netns(ADMIN, 41, cookie).at(20).dropped(41, cookie).freed(41);
+        story.until(91_000).say(Origin::Netlink, unnamed(41, cookie)).until(200_000).moment();
+        story.check(
+            "
+            ? watch 41 ip
+            10 netns.created 41
+            20 netns.destroyed 41
+            21 netns.freed 41
+        ",
+        );
+    }
+}
+
+/// What a container makes and drops again is none of netlink's affair; what stays, in its turn.
+#[test]
+fn of_what_a_container_makes_only_what_stays_is_watched() {
+    let mut story = behind();
+    story.at(5).mkdir(20, &super::story::leaf('a'));
+    let inside = Who::new(902, 901, "sh").within(20, 40);
+    for round in 0..500_u32 {
+        story.at(100 + 2 * u64::from(round)).netns(inside, 1000 + round, 0);
+        if round % 5 > 0 {
+            story.dropped(1000 + round, 0);
+        }
+    }
+    // One of the node's own does not wait behind them.
+    story.at(1200).netns(ADMIN, 41, 0);
+    let asked = |until| {
+        let mut story = story.clone();
+        let told = story.until(until).moment().run();
+        told.into_iter().filter(|line| line.starts_with("? watch")).collect::<Vec<_>>()
+    };
+    let first = asked(1300);
+    assert!(first.iter().any(|line| line == "? watch 41 ip") && first.len() < 70, "{first:?}");
+    // A hundred stay, so many in a second.
+    let all = asked(10_000);
+    let stays = |line: &String| ["0 sh", "5 sh"].iter().any(|end| line.ends_with(end));
+    assert_eq!((all.len(), all.iter().filter(|line| stays(line)).count()), (101, 100));
+}
+
+/// Ten seconds of ten thousand a second; of some the end is not told, as when the bulk ring overflows.
+#[test]
+fn no_number_of_namespaces_takes_more_room() {
+    let mut engine = Engine::new(Settings::default());
+    let mut story = behind();
+    story.at(5).mkdir(20, &super::story::leaf('a')).netns(DAEMON, 7, 1);
+    let pods = Fact::NetnsFound {
+        netns: NetnsKey::new(7, 1),
+        mounts: vec!["/run/netns/cni-1".to_owned()],
+        vacant: false,
+    };
+    story.listed(pods);
+    super::story::run::feed(&mut engine, &story.facts, Timestamp::ZERO);
+    let inside = Who::new(902, 901, "sh").within(20, 40);
+    let mut most = 0;
+    for round in 0..100_000_u64 {
+        let netns = NetnsKey::new(1000 + u32::try_from(round % 10_000).unwrap_or(0), round + 10);
+        let at = Timestamp(100_000_000 + 100_000 * round);
+        let mut say = |nanos: u64, fact| {
+            engine.observe(Observation {
+                at: at + Duration::from_nanos(nanos),
+                origin: Origin::Kernel,
+                fact,
+            });
+        };
+        say(0, Fact::NetnsCreated { netns, by: inside.task() });
+        if round % 3 > 0 {
+            say(10, Fact::NetnsDropped { netns, by: inside.task() });
+        }
+        if round % 3 > 1 {
+            say(20, Fact::NetnsFreed { netns });
+        }
+        if round % 100 == 0 {
+            super::story::run::pass(&mut engine, at);
+            while engine.poll().is_some() {}
+            most = most.max(engine.world.netns.rows.len());
+        }
+    }
+    assert!((4096..=8192).contains(&most), "{most}");
+    assert!(engine.dump().len() < 20_000, "{}", engine.dump().len());
+    // What a pod has is not forgotten for it.
+    let is_pods = |row: &Observation| matches!(&row.fact, Fact::Remembered(Row::Netns(row)) if row.key.inode == 7 && row.is_live());
+    assert!(engine.dump().iter().any(is_pods));
+}
+
+/// It says when it can have happened at the earliest: before the next one with that number began.
+#[test]
+fn a_late_word_of_netlink_does_not_end_the_next_holder_of_the_number() {
+    for cookies in [[0, 0], [5, 6]] {
+        let mut story = Story::new();
+        story.attached(Signal::NetnsDropped, Some(Mechanism::Netlink)).attached(Signal::NetnsFreed, None);
+        story.at(10).netns(ADMIN, 41, cookies[0]).at(30).netns(ADMIN, 41, cookies[1]);
+        story.at(20).say(Origin::Netlink, unnamed(41, cookies[0]));
+        story.at(50).say(Origin::Netlink, unnamed(41, cookies[1]));
+        let told: Vec<_> = story.run().into_iter().filter(|line| line.contains(" netns.")).collect();
+        assert_eq!(
+            told,
+            [
+                "10 netns.created 41",
+                "20 netns.destroyed 41 Netlink",
+                "30 netns.created 41",
+                "50 netns.destroyed 41 Netlink"
+            ],
+            "{cookies:?}"
+        );
+    }
 }
 
 /// A runtime's namespace waits for the name of its pod, and so does all that comes after it.

@@ -130,7 +130,8 @@ fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
     story.until(126_000).on_record(&['b']);
     netns(story.until(129_000), OTHER, &[PIN], true);
     story.until(130_000).moment();
-    story.check_findings("? relist");
+    // At once, and when it has been quiet for a while.
+    story.check_findings("? relist\n? relist");
 }
 
 /// As CRI-O names them.

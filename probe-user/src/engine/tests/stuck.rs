@@ -6,7 +6,10 @@ use super::{
     containerd::{self, PAUSE, TOP},
     story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, cgroup},
 };
-use crate::engine::fact::{Fact, List, Mechanism, Signal};
+use crate::engine::{
+    fact::{Fact, List, Mechanism, Origin, Signal, Task},
+    id::NetnsKey,
+};
 
 const ADMIN: Who = Who::new(900, 899, "ip");
 
@@ -44,6 +47,44 @@ fn where_its_end_is_not_seen_or_may_have_been_lost_none_is_stuck() {
     story.attached(Signal::NetnsFreed, Some(Mechanism::Kprobe));
     story.at(10).netns(ADMIN, 41, 5).dropped(41, 5).lost().until(100_000).moment();
     assert_eq!(told(&story), [""; 0]);
+}
+
+/// Nobody tells when one is through of whose end only netlink, or a listing without it, told.
+#[test]
+fn one_whose_end_no_hook_told_is_not_stuck() {
+    for listed in [false, true] {
+        let mut story = Story::new();
+        story.attached(Signal::NetnsFreed, Some(Mechanism::RawTracepoint));
+        let key = NetnsKey::new(41, 5);
+        let found = |story: &mut Story| {
+            story.listed(Fact::NetnsFound { netns: key, mounts: Vec::new(), vacant: false });
+        };
+        story.at(10).list(List::Netns, true, found);
+        if listed {
+            story.at(20).lost().at(30).list(List::Netns, true, |_| {});
+        } else {
+            story.at(20).say(Origin::Netlink, Fact::NetnsDropped { netns: key, by: Task::default() });
+        }
+        story.until(100_000).moment();
+        assert_eq!(told(&story), [""; 0], "{listed}");
+    }
+}
+
+/// The kernel takes them in their order, so the end of the first was missed.
+#[test]
+fn one_whose_successors_are_through_is_through() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsFreed, Some(Mechanism::Kprobe));
+    story.at(10).netns(ADMIN, 41, 5).netns(ADMIN, 42, 6);
+    story.until(1000).dropped(41, 5).until(62_000).moment();
+    story.until(63_000).dropped(42, 6).freed(42).until(300_000).moment();
+    story.check_findings(
+        "
+            61000 finding.opened stuck_netns_teardown/41/5 Agent
+            61000 finding.confirmed stuck_netns_teardown/41/5 Agent
+            63099 finding.closed stuck_netns_teardown/41/5 Agent
+        ",
+    );
 }
 
 fn path() -> String {

@@ -356,9 +356,20 @@ impl World {
         }
         for row in self.attempts.values_mut() {
             row.gapped = true;
+            row.runs_unsure = true;
         }
         for row in self.netns.rows.values_mut() {
             row.gapped = true;
+        }
+    }
+
+    /// The sandbox was found to be as it was. So is what still has its addresses, or its result in libcni's cache: no DEL
+    /// has succeeded.
+    pub(super) fn attachments_heal(&mut self, id: &ContainerId, since: Timestamp) {
+        let all = self.attachments.range_mut((id.clone(), String::new())..);
+        for (_, row) in all.take_while(|((key, _), _)| key == id) {
+            let is_held = row.leases.iter().any(|lease| lease.kernel.is_some());
+            row.gapped &= !(is_held || row.cached_at >= Some(since));
         }
     }
 }

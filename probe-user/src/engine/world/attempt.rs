@@ -38,6 +38,8 @@ pub struct Attempt {
     pub containers: Vec<Ran>,
     /// A record was lost while it was there.
     pub gapped: bool,
+    /// The same, but for ever: containers may have run in it that were not seen.
+    pub runs_unsure: bool,
     /// What was told of it, in order.
     pub exhibits: Vec<Exhibit>,
 }
@@ -158,6 +160,7 @@ impl Attempt {
             forgotten_at: None,
             containers: Vec::new(),
             gapped: false,
+            runs_unsure: false,
             exhibits: Vec::new(),
         }
     }

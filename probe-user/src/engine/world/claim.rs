@@ -123,6 +123,7 @@ impl World {
                 row.presence.vouch(Voucher::Kernel, m.at);
             }
         }
+        self.watch_claimed(life);
     }
 }
 

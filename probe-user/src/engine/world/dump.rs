@@ -1,6 +1,10 @@
 //! The tables as rows, and back.
 
-use crate::engine::world::{Row, World, list};
+use crate::engine::{
+    fact::List,
+    time::Timestamp,
+    world::{Row, World, list},
+};
 
 impl World {
     pub(in crate::engine) fn dump(&self) -> Vec<Row> {
@@ -29,7 +33,12 @@ impl World {
         if !self.starts.rows.is_empty() {
             rows.push(Row::Starts(self.starts.rows.iter().cloned().collect()));
         }
-        rows.extend(self.gaps.iter().map(|(list, at)| Row::Gap(list::Gap { list: *list, at: *at })));
+        let gap = |((doubt, list), at): (&(list::Doubt, List), &Timestamp)| list::Gap {
+            list: *list,
+            at: *at,
+            doubt: *doubt,
+        };
+        rows.extend(self.gaps.iter().map(gap).map(Row::Gap));
         rows
     }
 
@@ -70,8 +79,8 @@ impl World {
             Row::Listing(list::Begun { list, at }) => {
                 self.listings.insert(list, at);
             }
-            Row::Gap(list::Gap { list, at }) => {
-                self.gaps.insert(list, at);
+            Row::Gap(list::Gap { list, at, doubt }) => {
+                self.gaps.insert((doubt, list), at);
             }
             Row::Attachment(row) => {
                 self.attachments.insert((row.container.clone(), row.ifname.clone()), row);

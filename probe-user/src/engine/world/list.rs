@@ -14,7 +14,7 @@ use crate::engine::{
     outbox::{Subject, Wait},
     time::Timestamp,
     timer,
-    world::{Moment, World, netns::Netns, process},
+    world::{Moment, World, netns::Netns, process, sandbox::Sandbox},
 };
 
 /// A listing that has begun and not ended.
@@ -24,17 +24,48 @@ pub struct Begun {
     pub at: Timestamp,
 }
 
-/// Since when absence from a kind of list has meant nothing.
+/// Since when something about a kind of list is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     pub list: List,
     pub at: Timestamp,
+    pub doubt: Doubt,
+}
+
+/// What a complete listing that began after it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// What verdicts rest on may be missing: absence means nothing.
+    #[default]
+    Lost,
+    /// Only what containers do at will may be missing, or what netlink tells: rows may be out of date, verdicts stand.
+    Excess,
+    /// Rows that were there when something was lost are marked; from then on a listing can show that they are as they
+    /// were.
+    Marked,
+}
+
+/// What a loss can be of.
+enum Concern {
+    /// Anything, so also what verdicts rest on.
+    Anything,
+    /// What containers do at will, and what they make beyond their share of the other ring.
+    Containers,
+    /// Addresses, and ends of namespaces of which no hook tells.
+    Netlink,
 }
 
 /// A node that loses records is busy: it is not made to list itself all the time as well.
 const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 /// A verdict is in no hurry: it waits for others that want a listing too.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(60);
+/// After the last loss: by then what was under way has been told, or is over.
+const QUIET: Duration = Duration::from_secs(30);
+/// What tells that a sandbox is as it was.
+const HEALING: [List; 3] = [List::Processes, List::Netns, List::CniCache];
+/// What can be out of date when only the doings of containers are lost.
+const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses, List::Cgroups];
+const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
 /// So many verdicts of one moment are served by one listing.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -45,9 +76,15 @@ impl World {
 
     pub(super) fn list_ended(&mut self, m: Moment, list: List, complete: bool) {
         let Some(begun) = self.listings.remove(&list) else { return };
+        let is_over = |doubt: Doubt| self.gaps.get(&(doubt, list)).is_some_and(|gap| *gap <= begun);
         if !complete {
+            // Nothing else asks for these again.
+            if is_over(Doubt::Marked) && matches!(list, List::Processes | List::Netns) {
+                self.check(m.at);
+            }
             return;
         }
+        let over = [Doubt::Lost, Doubt::Excess, Doubt::Marked].map(|doubt| (doubt, is_over(doubt)));
         // Records tell of their own changes only by being read again.
         match list {
             List::CniCache => self.cache_not_listed(begun),
@@ -60,10 +97,19 @@ impl World {
             | List::Containers
             | List::Pods => {}
         }
-        if self.gaps.get(&list).is_none_or(|gap| *gap > begun) {
-            return;
+        for (doubt, _) in over.iter().filter(|(_, is_over)| *is_over) {
+            self.gaps.remove(&(*doubt, list));
         }
-        self.gaps.remove(&list);
+        if over.iter().any(|(doubt, is_over)| *is_over && *doubt != Doubt::Marked) {
+            self.not_listed(m, list, begun);
+        }
+        if over.contains(&(Doubt::Marked, true)) {
+            self.heal(m, list);
+        }
+    }
+
+    /// What a complete listing that began then, after a gap, does not name is not there.
+    fn not_listed(&mut self, m: Moment, list: List, begun: Timestamp) {
         let m = Moment { origin: Origin::Listed, ..m };
         match list {
             List::Processes => self.processes_not_listed(m, begun),
@@ -105,7 +151,7 @@ impl World {
             row.is_live()
                 && row.key.inode != self.host_netns
                 && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun)
-                && is_listable(row)
+                && row.is_listable()
         };
         let gone: Vec<_> = self.netns.rows.values().filter(missing).map(|row| row.life).collect();
         for life in gone {
@@ -138,21 +184,88 @@ impl World {
         }
     }
 
+    /// Rows that were there when something was lost are as they were, if a listing after a quiet time shows it: then nothing
+    /// has befallen them that was not told. What is over by then stays marked.
+    fn heal(&mut self, m: Moment, list: List) {
+        let since = self.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
+        if list == List::Netns {
+            let is_there = |row: &&mut Netns| row.is_live() && row.found_at >= Some(since);
+            self.netns.rows.values_mut().filter(is_there).for_each(|row| row.gapped = false);
+        }
+        if HEALING.iter().any(|list| self.gaps.contains_key(&(Doubt::Marked, *list))) {
+            return;
+        }
+        let there: Vec<_> = self
+            .sandboxes
+            .values()
+            .filter(|row| self.is_seen(row, since))
+            .map(|row| row.id.clone())
+            .collect();
+        for id in there {
+            self.attachments_heal(&id, since);
+            if let Some(row) = self.attempts.get_mut(&id) {
+                row.gapped = false;
+            }
+        }
+        self.changed_at.get_or_insert(m.at);
+    }
+
+    /// Whether a listing since then showed the process that holds a sandbox, or its namespace, and no plugin is at work on
+    /// it.
+    fn is_seen(&self, row: &Sandbox, since: Timestamp) -> bool {
+        let process = self.containers.get(&row.id).and_then(|row| row.process());
+        let process = process.and_then(|key| self.processes.get(key));
+        let runs =
+            |row: &process::Process| row.state == process::State::Running && row.found_at >= Some(since);
+        let netns = row.netns.and_then(|life| self.netns.get(life));
+        let is_called = || self.calls.values().any(|call| call.container.as_ref() == Some(&row.id));
+        !row.is_stopped()
+            && (process.is_some_and(runs)
+                || netns.is_some_and(|row| row.is_live() && row.found_at >= Some(since)))
+            && !is_called()
+    }
+
     pub(super) fn lost(&mut self, m: Moment, what: Loss, count: u64) {
         let lost = self.counts.lost.entry(what).or_default();
         *lost = lost.saturating_add(count);
-        self.rows_gapped();
-        self.losses_grow(m.at, count);
-        for list in List::ALL {
-            self.gaps.insert(list, m.at);
-        }
         self.tell(m, Subject::default(), Wait::Nothing, What::Gap { what, count });
-        match self.relisted_at {
-            Some(last) if last + BETWEEN_RELISTS > m.at => {
-                self.timers.hurry(timer::Name::Relist, last + BETWEEN_RELISTS)
+        let between = match concern(what) {
+            Concern::Anything => {
+                self.rows_gapped();
+                self.losses_grow(m.at, count);
+                for list in List::ALL {
+                    self.gaps.insert((Doubt::Lost, list), m.at);
+                }
+                for list in HEALING {
+                    self.gaps.insert((Doubt::Marked, list), m.at + QUIET);
+                }
+                BETWEEN_RELISTS
             }
+            Concern::Containers => {
+                self.inner_netns_gapped();
+                self.out_of_date(m.at, &OF_CONTAINERS);
+                BETWEEN_CHECKS
+            }
+            Concern::Netlink => {
+                self.out_of_date(m.at, &OF_NETLINK);
+                BETWEEN_CHECKS
+            }
+        };
+        match self.relisted_at {
+            Some(last) if last + between > m.at => self.timers.hurry(timer::Name::Relist, last + between),
             Some(_) | None => self.relist(m.at),
         }
+    }
+
+    fn out_of_date(&mut self, at: Timestamp, lists: &[List]) {
+        for list in lists {
+            self.gaps.insert((Doubt::Excess, *list), at);
+        }
+    }
+
+    /// Whether what verdicts rest on may be missing until this is listed again.
+    pub(in crate::engine) fn is_gapped(&self, list: List) -> bool {
+        self.gaps.contains_key(&(Doubt::Lost, list))
     }
 
     /// A verdict depends on what a listing finds now.
@@ -164,6 +277,10 @@ impl World {
     pub(super) fn relist(&mut self, now: Timestamp) {
         self.relisted_at = Some(now);
         self.ask(Question::Relist);
+        let marked = HEALING.iter().filter_map(|list| self.gaps.get(&(Doubt::Marked, *list)));
+        if let Some(at) = marked.max().copied().filter(|at| *at > now) {
+            self.timers.hurry(timer::Name::Relist, at);
+        }
     }
 
     pub(super) fn attach(&mut self, it: Attached) {
@@ -178,8 +295,12 @@ impl World {
     }
 }
 
-/// Whether a list tells of a namespace as long as it is there: it stood in one before, a file holds it, or a sandbox
-/// lives in it. What only a descriptor, a socket or a thread holds is in none.
-fn is_listable(row: &Netns) -> bool {
-    row.found_at.is_some() || !row.mounts.is_empty() || row.sandbox.is_some()
+/// The bulk ring has what containers do at will: programs, nested cgroups, calls that merely look like CNI, and what one
+/// of them causes beyond its share of the other ring. The rest can be anything.
+fn concern(what: Loss) -> Concern {
+    match what {
+        Loss::LifecycleRing | Loss::Record | Loss::Channel | Loss::SkippedRun => Concern::Anything,
+        Loss::BulkRing => Concern::Containers,
+        Loss::NetlinkSocket => Concern::Netlink,
+    }
 }

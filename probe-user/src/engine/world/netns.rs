@@ -1,10 +1,10 @@
 //! Network namespaces. An inode number is handed out again at once, so each life has a number of our own.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::engine::{
-    change::{Process, Question, What},
-    fact::{Mechanism, Origin, Signal, Task},
+    change::{Process, What},
+    fact::{Origin, Signal, Task},
     id::{ContainerId, NetnsKey, Subnet},
     outbox::{Subject, Wait},
     time::Timestamp,
@@ -30,8 +30,13 @@ pub struct Netns {
     pub addresses: Vec<Address>,
     /// When its last reference went.
     pub dropped_at: Option<Timestamp>,
-    /// A record was lost while it was there, or was being taken apart.
+    /// No hook told of its end, or of what followed: netlink did, or a listing without it, or the end of one that was
+    /// behind it. How long the kernel took it apart is not known.
+    pub end_inferred: bool,
+    /// Its end may have been among records that were lost.
     pub gapped: bool,
+    /// Netlink was asked to watch it.
+    pub watched: bool,
     pub state: State,
 }
 
@@ -76,6 +81,21 @@ impl Netns {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.state == State::Live
+    }
+
+    /// Since when the kernel has been taking it apart, if it is known that it does, and that its end would be told.
+    #[must_use]
+    pub fn ending_since(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Dropped { at } if !self.gapped && !self.end_inferred => Some(at),
+            State::Live | State::Dropped { .. } | State::Freed { .. } => None,
+        }
+    }
+
+    /// Whether a list tells of it as long as it is there: it stood in one before, a file holds it, or a sandbox lives in it.
+    /// What only a descriptor, a socket or a thread holds is in none.
+    pub(super) fn is_listable(&self) -> bool {
+        self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
     }
 
     /// When it was last seen to be, or its end was.
@@ -125,10 +145,47 @@ impl Table {
         self.rows.insert(row.life, row);
     }
 
+    /// The life that a key means and that had begun by then and lives.
+    fn live_at(&self, key: NetnsKey, at: Timestamp) -> Option<u64> {
+        let is_it = |row: &&Netns| {
+            // A cookie is one life's: that needs no comparing of times that were taken in different places.
+            let is_same = key.cookie != 0 && row.key == key;
+            row.is_live()
+                && (is_same || same(row.key, key) && row.created_at.is_none_or(|created| created <= at))
+        };
+        self.lives(key.inode).rev().find(is_it).map(|row| row.life)
+    }
+
+    fn infer_end(&mut self, life: u64) {
+        if let Some(row) = self.rows.get_mut(&life) {
+            row.end_inferred = true;
+        }
+    }
+
     fn begin(&mut self, row: Netns) -> u64 {
+        if self.rows.len() >= MOST {
+            self.make_room();
+        }
         let life = self.next;
         self.insert(Netns { life, ..row });
         life
+    }
+
+    /// Forgets half of those that nobody will ask for: the oldest of those that are over, then of those that are being
+    /// taken apart, then of those that no listing shows, of whose end nothing may be told any more.
+    fn make_room(&mut self) {
+        let rank = |row: &Netns| match row.state {
+            _ if row.is_listable() => None,
+            State::Freed { .. } => Some(0),
+            State::Dropped { .. } => Some(1),
+            State::Live => Some(2),
+        };
+        let mut all: Vec<(u8, u64)> =
+            self.rows.values().filter_map(|row| Some((rank(row)?, row.life))).collect();
+        all.sort_unstable();
+        for (_, life) in all.into_iter().take(MOST / 2) {
+            self.remove(life);
+        }
     }
 
     pub(in crate::engine) fn remove(&mut self, life: u64) {
@@ -140,6 +197,23 @@ impl Table {
             }
         }
     }
+}
+
+/// So many lives are remembered, with those that are over: a node's pods many times over. A container can make ten
+/// thousand a second.
+const MOST: usize = 8192;
+
+/// Those that are dropped so close to each other may be taken apart together, in any order.
+pub(in crate::engine) const SAME_BATCH: Duration = Duration::from_secs(1);
+
+/// The latest drop of those that were seen to be taken apart. The kernel takes them in their order: those that were
+/// dropped before it, but for its own batch, are through as well.
+pub(in crate::engine) fn passed_at<'a>(rows: impl Iterator<Item = &'a Netns>) -> Option<Timestamp> {
+    let of_row = |row: &Netns| match row.state {
+        State::Freed { .. } if !row.end_inferred => row.dropped_at,
+        State::Live | State::Dropped { .. } | State::Freed { .. } => None,
+    };
+    rows.filter_map(of_row).max()
 }
 
 /// Whether two keys of one inode can mean one life. Hooks before 5.14 and those of teardown give no cookie.
@@ -165,7 +239,9 @@ impl World {
             // The number is in use anew: whoever had it is gone, seen or not.
             for life in self.netns.lives(key.inode).map(|row| row.life).collect::<Vec<_>>() {
                 self.drop_life(m, life, None);
-                self.free_life(m, life);
+                if self.free_life(m, life).is_some() {
+                    self.netns.infer_end(life);
+                }
             }
             self.netns.begin(Netns { key, ..Netns::default() })
         });
@@ -180,25 +256,35 @@ impl World {
             || self.processes.get(by.parent).is_some_and(|parent| process::makes_pods(&parent.comm));
         let wait = if of_pod { Wait::Name } else { Wait::Nothing };
         self.tell(m, subject, wait, What::NetnsCreated { by: process_of(&by) });
-        self.watch(key, by);
+        self.watch_soon(m.at, life);
     }
 
     pub(super) fn netns_dropped(&mut self, m: Moment, key: NetnsKey, by: &Task) {
-        let found = self.netns.lives(key.inode).rev().find(|row| {
-            same(row.key, key) && row.is_live() && row.created_at.is_none_or(|created| created <= m.at)
-        });
-        // Of one whose beginning a hook has seen, a hook sees the end too, and tells it in its order.
-        let seen = found.is_some_and(|row| row.created_at.is_some());
-        if m.origin == Origin::Netlink && seen && self.is_hooked(Signal::NetnsDropped) {
-            return;
+        let found = self.netns.live_at(key, m.at);
+        if m.origin == Origin::Netlink {
+            return self.netns_unnamed(m, found);
         }
-        let by = (m.origin != Origin::Netlink && by.key.pid != 0).then(|| process_of(by));
-        if let Some(life) = found.map(|row| row.life) {
+        let by = (by.key.pid != 0).then(|| process_of(by));
+        if let Some(life) = found {
             self.drop_life(m, life, by);
         } else if self.netns.of(key).is_none() {
             // It was there before us and no listing showed it.
             let life = self.netns.begin(Netns { key, ..Netns::default() });
             self.drop_life(m, life, by);
+        }
+    }
+
+    /// Netlink tells that a namespace has ended, which can be long after the kernel's own record of it. It tells only of
+    /// namespaces that it was asked to watch: one that is not known any more is over, and its number perhaps another's.
+    fn netns_unnamed(&mut self, m: Moment, found: Option<u64>) {
+        let Some(life) = found else {
+            self.counts.stale = self.counts.stale.saturating_add(1);
+            return;
+        };
+        // Of one whose beginning a hook has seen, a hook sees the end too, and tells it in its order.
+        let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some());
+        if !(seen && self.is_hooked(Signal::NetnsDropped)) {
+            self.drop_life(m, life, None);
         }
     }
 
@@ -210,6 +296,7 @@ impl World {
         let Some(dropped) = row.state.step(Step::Drop, m.at) else { return };
         row.state = dropped;
         row.dropped_at = Some(m.at);
+        row.end_inferred = m.origin != Origin::Kernel;
         let sandbox = row.sandbox.clone();
         // Where nothing tells of its addresses' removal, its end does.
         let heard = m.origin == Origin::Kernel && !by_netlink;
@@ -262,6 +349,7 @@ impl World {
         row.found_at = Some(m.at);
         row.vacant_since = vacant.then(|| row.vacant_since.unwrap_or(m.at));
         row.mounts = mounts;
+        self.watch_soon(m.at, life);
         self.claim_by_mounts(m, life);
     }
 
@@ -284,55 +372,22 @@ impl World {
             return None;
         }
         let life = self.netns.begin(Netns { key, found_at: Some(m.at), ..Netns::default() });
-        self.watch(key, Task::default());
+        self.watch_soon(m.at, life);
         Some(life)
+    }
+
+    /// Ends of what containers made beyond their share were lost.
+    pub(super) fn inner_netns_gapped(&mut self) {
+        let cgroups = &self.cgroups;
+        let is_inner = |row: &&mut Netns| {
+            cgroups.get(&row.creator.cgroup).is_some_and(|cgroup| cgroup.container.is_some())
+        };
+        self.netns.rows.values_mut().filter(is_inner).for_each(|row| row.gapped = true);
     }
 
     pub(super) fn netns_subject(&self, life: u64) -> Subject {
         let row = self.netns.get(life);
         let creator = row.map(|row| self.subject_of(&row.creator)).unwrap_or_default();
         Subject { netns: Some(life), sandbox: row.and_then(|row| row.sandbox.clone()), ..creator }
-    }
-
-    /// Where no hook tells of the end, or of addresses, netlink does, for namespaces that have an id in ours.
-    fn watch(&mut self, netns: NetnsKey, by: Task) {
-        if self.is_watching() {
-            self.ask(Question::Watch { netns, by });
-        }
-    }
-
-    pub(super) fn is_watching(&self) -> bool {
-        let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
-        unseen
-            || [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6]
-                .iter()
-                .any(|signal| self.is_by_netlink(*signal))
-    }
-
-    fn is_by_netlink(&self, signal: Signal) -> bool {
-        self.mechanism(signal) == Some(Some(Mechanism::Netlink))
-    }
-
-    fn is_hooked(&self, signal: Signal) -> bool {
-        matches!(self.mechanism(signal), Some(Some(mechanism)) if mechanism != Mechanism::Netlink)
-    }
-
-    /// How it is seen, if that was told.
-    fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
-        self.attached.get(&signal).map(|attached| attached.mechanism)
-    }
-
-    /// Hooks are attached after the first namespaces may have become known.
-    pub(super) fn watch_all(&mut self) {
-        let live: Vec<(NetnsKey, Task)> = self
-            .netns
-            .rows
-            .values()
-            .filter(|row| row.is_live())
-            .map(|row| (row.key, row.creator.clone()))
-            .collect();
-        for (key, by) in live {
-            self.watch(key, by);
-        }
     }
 }

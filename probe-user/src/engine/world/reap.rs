@@ -72,13 +72,21 @@ impl World {
     fn reap_netns(&mut self, old: Timestamp) {
         let told_of_end =
             self.attached.get(&Signal::NetnsFreed).is_none_or(|attached| attached.mechanism.is_some());
+        // Before those that tell it go.
+        if let Some(passed) = netns::passed_at(self.netns.rows.values()) {
+            let is_through =
+                |row: &netns::Netns| row.ending_since().is_some_and(|at| at + netns::SAME_BATCH < passed);
+            for row in self.netns.rows.values_mut().filter(|row| is_through(row)) {
+                row.end_inferred = true;
+            }
+        }
         let mut gone: Vec<_> = self
             .netns
             .rows
             .values()
             .filter(|row| match row.state {
                 netns::State::Live => false,
-                netns::State::Dropped { at } => at <= old && !told_of_end,
+                netns::State::Dropped { at } => at <= old && (!told_of_end || row.end_inferred),
                 netns::State::Freed { at } => at <= old,
             })
             .map(|row| row.life)

@@ -29,6 +29,8 @@ mirror! {
         forgotten_at: Option<Time>,
         containers: Vec<Ran>,
         gapped: bool,
+        #[serde(default)]
+        runs_unsure: bool,
         exhibits: Vec<Exhibit>,
     }
 }

@@ -7,4 +7,10 @@ use crate::{
 
 mirror! { struct list::Begun { list: List, at: Time } }
 
-mirror! { struct list::Gap { list: List, at: Time } }
+mirror! { struct list::Gap { list: List, at: Time, #[serde(default = "lost")] doubt: Doubt } }
+
+mirror! { enum list::Doubt { Lost, Excess, Marked } }
+
+fn lost() -> Doubt {
+    Doubt::Lost
+}

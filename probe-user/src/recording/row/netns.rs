@@ -25,7 +25,11 @@ mirror! {
         proven: bool,
         addresses: Vec<Address>,
         dropped_at: Option<Time>,
+        #[serde(default)]
+        end_inferred: bool,
         gapped: bool,
+        #[serde(default)]
+        watched: bool,
         state: State,
     }
 }

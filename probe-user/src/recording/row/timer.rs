@@ -2,4 +2,4 @@
 
 use crate::{engine::timer, recording::mirror::mirror};
 
-mirror! { enum timer::Name { Reap, Relist, Records, Recovery, Starts } }
+mirror! { enum timer::Name { Reap, Relist, Records, Recovery, Starts, Watch } }

@@ -291,6 +291,18 @@ pub const LOST: Family = counter(
      kind unknown.",
 )
 .from("per-CPU counters of the eBPF programs, bpf_prog_info.recursion_misses");
+pub const STALE: Family = counter(
+    "sandprobe_netlink_stale_total",
+    &[],
+    "Ends of network namespaces that netlink told of when all else about them was over. They are not believed.",
+)
+.from("RTM_DELNSID");
+pub const UNWATCHED: Family = gauge(
+    "sandprobe_netns_unwatched",
+    &[],
+    "Network namespaces that netlink would have to watch, where no hook sees their end or their addresses, and does not \
+     yet: containers made too many at once. Addresses set in them meanwhile are listed later, not seen.",
+);
 pub const PROGRAM_TIME: Family = counter(
     "sandprobe_program_run_seconds_total",
     &["program"],
@@ -377,6 +389,8 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &HOOKS,
             &RECORDS,
             &LOST,
+            &STALE,
+            &UNWATCHED,
             &PROGRAM_TIME,
             &PROGRAM_RUNS,
             &PROGRAM_MISSED,

@@ -38,6 +38,8 @@ pub(super) struct Now {
     ready: Series<GaugeVec>,
     hooks: Series<GaugeVec>,
     records: Series<CounterVec>,
+    stale: Series<CounterVec>,
+    unwatched: Series<GaugeVec>,
     program_time: Series<CounterVec>,
     program_runs: Series<CounterVec>,
     program_missed: Series<CounterVec>,
@@ -77,6 +79,8 @@ impl Now {
             ready: book.series(&f::READY)?,
             hooks: book.series(&f::HOOKS)?,
             records: book.series(&f::RECORDS)?,
+            stale: book.series(&f::STALE)?,
+            unwatched: book.series(&f::UNWATCHED)?,
             program_time: book.series(&f::PROGRAM_TIME)?,
             program_runs: book.series(&f::PROGRAM_RUNS)?,
             program_missed: book.series(&f::PROGRAM_MISSED)?,
@@ -112,6 +116,8 @@ impl Now {
         self.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]).into_iter().chain(open));
         self.pools(views.pools);
         self.boots(views);
+        self.stale.raise(&[], real(views.stale));
+        self.unwatched.set_one(Some(length(views.unwatched)));
         self.own(views.own);
     }
 

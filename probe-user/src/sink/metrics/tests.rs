@@ -122,7 +122,16 @@ fn scrape(metrics: &Metrics) -> BTreeMap<String, f64> {
 
 fn look(metrics: &Metrics, now: u64, own: &Own, pools: &[PoolView]) {
     let recovery = Recovery::default();
-    metrics.look(&Views { now: Timestamp(now), pods: &[], pools, findings: &[], recovery: &recovery, own });
+    metrics.look(&Views {
+        now: Timestamp(now),
+        pods: &[],
+        pools,
+        findings: &[],
+        recovery: &recovery,
+        unwatched: 0,
+        stale: 0,
+        own,
+    });
 }
 
 #[test]

@@ -122,6 +122,12 @@ impl Lives {
         id.life.as_mut().filter(|life| life.turn >= id.named)
     }
 
+    /// The same, to look at.
+    pub(super) fn get(&self, nsid: Nsid) -> Option<&Life> {
+        let id = self.ids.get(&nsid)?;
+        id.life.as_ref().filter(|life| life.turn >= id.named)
+    }
+
     /// Of the watched namespaces.
     pub(super) fn nsids(&self) -> Vec<Nsid> {
         let watched = self.ids.iter().filter(|(_, id)| id.life.is_some());

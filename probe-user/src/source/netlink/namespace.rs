@@ -1,7 +1,8 @@
-//! Finds a network namespace by its inode and opens it: an open one cannot end, so what is asked about it while it
+//! Finds network namespaces by their inodes and opens them: an open one cannot end, so what is asked about it while it
 //! is open is about this one and no later one with the same number.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, Metadata},
     io,
     os::unix::fs::MetadataExt as _,
@@ -14,25 +15,47 @@ use crate::engine::fact::Task;
 const MOUNTS: [&str; 2] = ["run/netns", "run/docker/netns"];
 
 /// The namespace with this inode, or `None` if nothing is found that holds it.
+pub(super) fn open(root: &Path, inode: u32, by: &Task) -> io::Result<Option<File>> {
+    Ok(open_all(root, [(inode, by)])?.remove(&inode))
+}
+
+/// Those of the namespaces with these inodes that something is found to hold, by one look at the node for all.
 ///
 /// `by` was in it when it was made, which is where to look first: the inode may be another one's by now, but not
 /// as long as that task is alive and in it. A runtime's thread leaves it to a mount and ends. Last comes
 /// everyone on the node, for what `by` has passed on to a child.
-pub(super) fn open(root: &Path, inode: u32, by: &Task) -> io::Result<Option<File>> {
+pub(super) fn open_all<'a>(
+    root: &Path,
+    wanted: impl IntoIterator<Item = (u32, &'a Task)>,
+) -> io::Result<BTreeMap<u32, File>> {
     let proc = root.join("proc");
     let device = fs::metadata(proc.join("self/ns/net"))?.dev();
-    let is_it = |found: &Metadata| found.ino() == u64::from(inode) && found.dev() == device;
-
-    let process = proc.join(by.key.pid.to_string());
-    let own = [process.join("task").join(by.tid.to_string()).join("ns/net"), process.join("ns/net")];
+    let mut missing = BTreeSet::new();
+    let mut own = Vec::new();
+    for (inode, by) in wanted {
+        missing.insert(inode);
+        let process = proc.join(by.key.pid.to_string());
+        own.extend([process.join("task").join(by.tid.to_string()).join("ns/net"), process.join("ns/net")]);
+    }
     let mounts = MOUNTS.iter().flat_map(|mounts| entries(&root.join(mounts)));
     let all = entries(&proc).filter(|path| is_number(path)).map(|path| path.join("ns/net"));
-    Ok(own.into_iter().chain(mounts).chain(all).find_map(|path| {
+    let mut found = BTreeMap::new();
+    for path in own.into_iter().chain(mounts).chain(all) {
+        if missing.is_empty() {
+            break;
+        }
+        let inode = |found: &Metadata| u32::try_from(found.ino()).ok().filter(|_| found.dev() == device);
         // Looked at before it is opened: opening a stranger's file may have effects.
-        fs::metadata(&path).ok().filter(&is_it)?;
-        let file = File::open(&path).ok()?;
-        file.metadata().is_ok_and(|found| is_it(&found)).then_some(file)
-    }))
+        let Some(it) = fs::metadata(&path).ok().as_ref().and_then(inode) else { continue };
+        if missing.contains(&it)
+            && let Ok(file) = File::open(&path)
+            && file.metadata().is_ok_and(|opened| inode(&opened) == Some(it))
+        {
+            missing.remove(&it);
+            found.insert(it, file);
+        }
+    }
+    Ok(found)
 }
 
 /// Nothing if it is no directory that can be read: most nodes have one of several.
@@ -64,6 +87,14 @@ mod tests {
             let found = open(Path::new("/"), own_inode(), &by).expect("procfs").expect("we are in it");
             assert_eq!(found.metadata().expect("open").ino(), u64::from(own_inode()));
         }
+    }
+
+    #[test]
+    fn several_are_found_by_one_look_and_those_that_are_gone_are_not() {
+        let nobody = Task::default();
+        let wanted = [(1, &nobody), (own_inode(), &nobody), (2, &nobody)];
+        let found = super::open_all(Path::new("/"), wanted).expect("procfs");
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [own_inode()]);
     }
 
     #[test]

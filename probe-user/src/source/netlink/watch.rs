@@ -1,6 +1,6 @@
 //! What is watched, and what is made of the notifications.
 
-use std::{io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
+use std::{fs::File, io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -11,6 +11,7 @@ use super::{
     life::{Gone, Life, Lives, Watched},
     namespace, socket,
     socket::{Listener, Received},
+    waiting::{TOGETHER, Waiting},
     wire::{
         Nsid,
         answer::{self, Body, messages},
@@ -32,6 +33,9 @@ pub(super) struct Watch {
     lives: Lives,
     out: Batch,
     resync: Option<Instant>,
+    waiting: Waiting,
+    /// What is read now was notified at this time at the earliest: all before it had been read.
+    read_up_to: Timestamp,
     /// It was said that what was missed cannot be found out: it is tried again and again.
     warned: bool,
 }
@@ -51,7 +55,21 @@ impl Watch {
         let mut asker = Asker::new(asker);
         let mut lives = Lives::default();
         lives.reset(&asker.nsids()?);
-        Ok(Self { asker, root, lives, out: Batch::new(), resync: None, warned: false })
+        Ok(Self {
+            asker,
+            root,
+            lives,
+            out: Batch::new(),
+            resync: None,
+            waiting: Waiting::default(),
+            read_up_to: clock::now(),
+            warned: false,
+        })
+    }
+
+    /// Nothing was notified until now that is not read: there was nothing to wake for.
+    pub(super) fn woke(&mut self) {
+        self.read_up_to = clock::now();
     }
 
     /// What there is to say.
@@ -63,12 +81,28 @@ impl Watch {
         self.resync
     }
 
+    /// When to look for the namespaces that wait.
+    pub(super) fn look_due(&self) -> Option<Instant> {
+        self.waiting.due()
+    }
+
+    /// A namespace is to be watched: it is looked for with the next ones.
+    pub(super) fn ask(&mut self, netns: NetnsKey, by: Task) {
+        if !self.waiting.add(netns, by) {
+            self.lost(clock::now(), Loss::NetlinkSocket);
+        }
+    }
+
     /// Reads what was notified; false if a turn was not enough.
+    ///
+    /// It is told with the earliest time at which it can have happened, so that what is read late is not taken for the
+    /// doing of a namespace that got the same number meanwhile.
     pub(super) fn read(&mut self, listener: &mut Listener) -> io::Result<bool> {
         for _ in 0..TURN {
+            let now = clock::now();
             match listener.receive()? {
                 Received::Datagram(datagram, nsid) => {
-                    let at = clock::now();
+                    let at = self.read_up_to;
                     for message in messages(datagram) {
                         match message {
                             Ok(message) => self.notified(at, nsid, message.body),
@@ -83,29 +117,44 @@ impl Watch {
                     self.lost(clock::now(), Loss::NetlinkSocket);
                     self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
                 }
-                Received::Nothing => return Ok(true),
+                Received::Nothing => {
+                    self.read_up_to = now;
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
     }
 
-    /// Gives `netns` an id, and lists the addresses that it has already. What goes wrong with that costs this one.
-    pub(super) fn begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task) {
-        if let Err(error) = self.try_begin(listener, netns, by) {
-            warn!(inode = netns.inode, %error, "namespace cannot be watched");
+    /// Looks for the namespaces that wait, gives each an id, and lists the addresses that it has already. What goes wrong
+    /// with one costs this one.
+    pub(super) fn look(&mut self, listener: &mut Listener) {
+        let begun = Instant::now();
+        let asked = self.waiting.take();
+        let wanted = asked.iter().map(|(netns, by)| (netns.inode, by));
+        match namespace::open_all(&self.root, wanted) {
+            Ok(found) => {
+                for (netns, by) in asked {
+                    let Some(open) = found.get(&netns.inode) else {
+                        debug!(inode = netns.inode, "namespace to watch is not to be found");
+                        continue;
+                    };
+                    if let Err(error) = self.begin(listener, netns, by, open) {
+                        warn!(inode = netns.inode, %error, "namespace cannot be watched");
+                    }
+                }
+            }
+            Err(error) => warn!(%error, "namespaces to watch cannot be looked for"),
         }
+        self.waiting.looked(begun);
     }
 
-    fn try_begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task) -> io::Result<()> {
-        let Some(open) = namespace::open(&self.root, netns.inode, &by)? else {
-            debug!(inode = netns.inode, "namespace to watch is not to be found");
-            return Ok(());
-        };
+    fn begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task, open: &File) -> io::Result<()> {
         let nsid = self.asker.name(open.as_fd())?;
         self.read_all(listener)?;
         match self.lives.watch(nsid, netns, by) {
             Watched::Begun => {}
-            Watched::After(before) => self.dropped(clock::now(), &before),
+            Watched::After(before) => self.dropped(self.read_up_to, &before),
             Watched::Again => return Ok(()),
         }
         self.list(nsid)
@@ -136,14 +185,17 @@ impl Watch {
         for life in self.lives.reset(&in_use) {
             self.dropped(now, &life);
         }
-        for nsid in self.lives.nsids() {
-            let Some((netns, by)) = self.lives.get_mut(nsid).map(|life| (life.netns, life.by.clone())) else {
-                continue;
-            };
-            match namespace::open(&self.root, netns.inode, &by)? {
-                Some(open) if self.asker.name(open.as_fd())? == nsid => self.list(nsid)?,
-                // Held by something that is not to be found, or the id passed on meanwhile: a later listing tells.
-                Some(_) | None => {}
+        // A few at a time: each is a file that stays open for as long as it is asked about.
+        for nsids in self.lives.nsids().chunks(TOGETHER) {
+            let lives = |nsid: &Nsid| self.lives.get(*nsid).map(|life| (life.netns.inode, &life.by));
+            let found = namespace::open_all(&self.root, nsids.iter().filter_map(lives))?;
+            for nsid in nsids {
+                let open = self.lives.get(*nsid).and_then(|life| found.get(&life.netns.inode));
+                match open {
+                    Some(open) if self.asker.name(open.as_fd())? == *nsid => self.list(*nsid)?,
+                    // Held by something that is not to be found, or the id passed on meanwhile: a later listing tells.
+                    Some(_) | None => {}
+                }
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::{MINUTE, SECOND, begin, check, container, ends, main_of, pause, play,
 use crate::engine::{
     Engine, Settings,
     change::{Output, Question},
-    fact::{CpuUse, Fact, List, Origin, Pressure, PressureRead, Role},
+    fact::{CpuUse, Fact, List, Mechanism, Origin, Pressure, PressureRead, Role, Signal, Task},
     id::NetnsKey,
     phase::Kind,
     tests::{
@@ -130,6 +130,33 @@ fn another_namespaces_end_beside_a_plugin_is_told() {
     let starts = engine.starts();
     let beside: Vec<u128> = starts[0].phases.iter().map(|it| it.cause.teardown.as_millis()).collect();
     assert_eq!(beside, [0, 5, 140, 0, 0, 0, 0]);
+}
+
+/// One is being taken apart, of which the hook told. Of the other only netlink told, and nothing tells when it is through.
+#[test]
+fn only_what_is_known_to_be_taken_apart_is_blamed() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsFreed, Some(Mechanism::RawTracepoint));
+    for (inode, is_told) in [(POD_NETNS + 5, true), (POD_NETNS + 6, false)] {
+        let key = NetnsKey::new(inode, 40);
+        story.at(10).listed(Fact::NetnsFound { netns: key, mounts: Vec::new(), vacant: false });
+        if is_told {
+            story.at(355).dropped(inode, 40);
+        } else {
+            story.at(20).say(Origin::Netlink, Fact::NetnsDropped { netns: key, by: Task::default() });
+        }
+    }
+    begin(&mut story);
+    story.at(150).netns(DAEMON, POD_NETNS, 7);
+    story.at(160).kernel(Fact::CniCalled(call(585, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a')));
+    story.at(360).exit(Who::new(585, CONTAINERD, "plugin"), class::CNI, 0);
+    pause(&mut story, 'a', 500, POD_NETNS);
+    container(&mut story, 'c', "main", SECOND);
+    story.facts.sort_by_key(|seen| seen.at);
+    let engine = play(&story, MINUTE);
+    let starts = engine.starts();
+    let beside: Vec<u128> = starts[0].phases.iter().map(|it| it.cause.teardown.as_millis()).collect();
+    assert_eq!(beside, [0, 0, 5, 0, 0, 0, 0]);
 }
 
 #[test]

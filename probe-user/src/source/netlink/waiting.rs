@@ -1,0 +1,109 @@
+//! The namespaces that are still to be looked for, and when.
+//!
+//! **Invariant:** looking takes a tenth of the time at most, in the long run. What has waited longest is looked for first.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::engine::{fact::Task, id::NetnsKey};
+
+/// So many are looked for, and held open, together.
+pub(super) const TOGETHER: usize = 64;
+
+/// After a look, for each unit of the time that it took.
+const REST: u32 = 9;
+
+/// So many wait at most: those of the whole node when the agent starts, and what the engine asks for while a look lasts.
+const MOST: usize = 16_384;
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    asked: VecDeque<(NetnsKey, Task)>,
+    rested: Instant,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { asked: VecDeque::new(), rested: Instant::now() }
+    }
+}
+
+impl Waiting {
+    /// Whether there was room for it.
+    pub(super) fn add(&mut self, netns: NetnsKey, by: Task) -> bool {
+        let has_room = self.asked.len() < MOST;
+        if has_room {
+            self.asked.push_back((netns, by));
+        }
+        has_room
+    }
+
+    /// When to look for them; none if none waits.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.asked.is_empty()).then_some(self.rested)
+    }
+
+    /// Those to look for now. Of two with one number the earlier one is over.
+    pub(super) fn take(&mut self) -> Vec<(NetnsKey, Task)> {
+        let mut taken: Vec<(NetnsKey, Task)> = Vec::new();
+        for (netns, by) in self.asked.drain(..self.asked.len().min(TOGETHER)) {
+            taken.retain(|(other, _)| other.inode != netns.inode);
+            taken.push((netns, by));
+        }
+        taken
+    }
+
+    /// It took until now.
+    pub(super) fn looked(&mut self, begun: Instant) {
+        let now = Instant::now();
+        self.rested = now + rest(now - begun);
+    }
+}
+
+fn rest(took: Duration) -> Duration {
+    took.saturating_mul(REST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Instant, MOST, NetnsKey, TOGETHER, Task, Waiting, rest};
+
+    fn key(inode: usize, cookie: u64) -> NetnsKey {
+        NetnsKey::new(u32::try_from(inode).expect("few"), cookie)
+    }
+
+    #[test]
+    fn those_that_waited_longest_are_looked_for_first_and_a_number_means_its_last_holder() {
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.due(), None);
+        for inode in 0..TOGETHER {
+            assert!(waiting.add(key(inode, 1), Task::default()));
+        }
+        waiting.add(key(5, 2), Task::default());
+        assert!(waiting.due().is_some_and(|due| due <= Instant::now()), "nothing was looked for lately");
+        let first: Vec<_> = waiting.take().into_iter().map(|(netns, _)| netns).collect();
+        assert_eq!(first, (0..TOGETHER).map(|inode| key(inode, 1)).collect::<Vec<_>>());
+        waiting.add(key(5, 3), Task::default());
+        let rest: Vec<_> = waiting.take().into_iter().map(|(netns, _)| netns).collect();
+        assert_eq!(rest, [key(5, 3)]);
+        assert!(waiting.take().is_empty() && waiting.due().is_none());
+    }
+
+    #[test]
+    fn it_rests_nine_times_as_long_as_it_looked() {
+        assert_eq!(rest(Duration::from_millis(10)), Duration::from_millis(90));
+        let mut waiting = Waiting::default();
+        let begun = Instant::now();
+        waiting.looked(begun);
+        waiting.add(key(1, 0), Task::default());
+        assert!(waiting.due().is_some_and(|due| due >= begun));
+    }
+
+    #[test]
+    fn so_many_wait_at_most() {
+        let mut waiting = Waiting::default();
+        let taken = (0..2 * MOST).filter(|inode| waiting.add(key(*inode, 0), Task::default())).count();
+        assert_eq!(taken, MOST);
+    }
+}
