@@ -27,7 +27,7 @@ mod watch;
 mod wire;
 
 use std::{
-    io, iter, mem,
+    future, io, iter,
     os::fd::AsFd as _,
     path::PathBuf,
     thread::{self, JoinHandle},
@@ -97,26 +97,13 @@ impl Netlink {
         let Self { mut listener, asker, root } = self;
         let ready = Ready::new(listener.as_fd())?;
         let mut watch = Watch::new(asker, root)?;
-        // The thread sleeps until there is something to read, and reads it at once.
-        let mut all_read = true;
         loop {
+            let mut heard = watch.read(&mut listener);
+            // Only then does it sleep until something is notified, and knows when that was.
+            let idle = matches!(heard, Ok(true)) && watch.has_nothing_to_say();
             let (resync, look) = (watch.resync_due(), watch.look_due());
-            let heard = tokio::select! {
+            tokio::select! {
                 () = stop.requested() => break,
-                readable = ready.wait() => match readable {
-                    Ok(mut readable) => {
-                        if mem::take(&mut all_read) {
-                            watch.woke();
-                        }
-                        watch.read(&mut listener).map(|all| {
-                            if all {
-                                readable.clear_ready();
-                                all_read = true;
-                            }
-                        })
-                    }
-                    Err(error) => Err(error),
-                },
                 question = asks.next() => match question {
                     Some(question) => {
                         let others = iter::from_fn(|| asks.try_next());
@@ -125,21 +112,19 @@ impl Netlink {
                                 watch.ask(netns, by);
                             }
                         }
-                        Ok(())
                     }
                     None => break,
                 },
-                () = sleep_until(look) => {
-                    // What is notified meanwhile was notified now at the earliest only if nothing waits.
-                    watch.look(&mut listener);
-                    all_read = false;
-                    Ok(())
-                }
-                () = sleep_until(resync) => {
-                    watch.resync(&mut listener);
-                    all_read = false;
-                    Ok(())
-                }
+                () = sleep_until(look) => watch.look(&mut listener),
+                () = sleep_until(resync) => watch.resync(&mut listener),
+                readable = ready.wait(), if idle => match readable {
+                    Ok(mut readable) => {
+                        watch.woke();
+                        readable.clear_ready();
+                    }
+                    Err(error) => heard = Err(error),
+                },
+                () = future::ready(()), if !idle => {}
             };
             if heard.is_err() {
                 watch.lost(clock::now(), Loss::NetlinkSocket);
@@ -159,6 +144,6 @@ impl Netlink {
 async fn sleep_until(deadline: Option<time::Instant>) {
     match deadline {
         Some(deadline) => time::sleep_until(deadline).await,
-        None => std::future::pending().await,
+        None => future::pending().await,
     }
 }

@@ -12,12 +12,13 @@ use std::{
     path::Path,
     process::{self, Command, ExitCode},
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
 use nix::{
     libc,
-    sched::{CloneFlags, clone},
+    sched::{CloneFlags, clone, unshare},
     sys::memfd::{MFdFlags, memfd_create},
     sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType},
     sys::wait::{WaitStatus, waitpid},
@@ -38,6 +39,7 @@ fn main() -> Result<ExitCode> {
         ("become", [environment, command @ ..]) => r#become(Path::new(environment), command),
         ("enter", [cgroups, command @ ..]) => enter(cgroups, command),
         ("listen", _) => listen(),
+        ("unshare", [milliseconds]) => unshare_for(Duration::from_millis(number(milliseconds)?)),
         ("eat", _) => Ok(eat()),
         ("eat-shared", _) => eat_shared(),
         ("leave-a-thread", [code]) => leave_a_thread(number(code)?),
@@ -135,6 +137,15 @@ fn fork_apart() -> Result<ExitCode> {
         WaitStatus::Exited(_, 0) => Ok(ExitCode::SUCCESS),
         other => bail!("the child ended with {other:?}"),
     }
+}
+
+/// Leaves one network namespace for a new one, again and again.
+fn unshare_for(time: Duration) -> Result<ExitCode> {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// More memory than there is.

@@ -67,7 +67,7 @@ impl Watch {
         })
     }
 
-    /// Nothing was notified until now that is not read: there was nothing to wake for.
+    /// All had been read, and it slept until now: what is to be read was notified just now.
     pub(super) fn woke(&mut self) {
         self.read_up_to = clock::now();
     }
@@ -75,6 +75,10 @@ impl Watch {
     /// What there is to say.
     pub(super) fn take(&mut self) -> Batch {
         mem::take(&mut self.out)
+    }
+
+    pub(super) fn has_nothing_to_say(&self) -> bool {
+        self.out.is_empty()
     }
 
     pub(super) fn resync_due(&self) -> Option<Instant> {
