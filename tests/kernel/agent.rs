@@ -24,6 +24,8 @@ use crate::{
 const SIZE: u64 = 15_000_000;
 const START: Duration = Duration::from_secs(1);
 const MEMORY_KB: u64 = 30_000;
+/// With as many namespaces remembered as may be.
+const STORM_KB: u64 = 40_000;
 
 #[test]
 fn it_is_small_and_stays_so() -> Result<()> {
@@ -59,7 +61,7 @@ fn a_storm_of_namespaces_costs_little_and_leaves_no_verdict() -> Result<()> {
     let (spent, took) = (agent.spent_by("netlink")?, begun.elapsed());
     let (memory, _, summary) = agent.end()?;
     ensure!(spent < took / 10, "netlink worked for {spent:?} of {took:?}: {summary}");
-    ensure!(memory < MEMORY_KB, "{memory} kB after the storm: {summary}");
+    ensure!(memory < STORM_KB, "{memory} kB after the storm: {summary}");
     ensure!(!summary.contains("stuck_netns_teardown"), "{summary}");
     Ok(())
 }
@@ -169,8 +171,8 @@ impl Agent {
             let (comm, rest) = stat.rsplit_once(") ").context("no such file as stat")?;
             if comm.ends_with(&format!("({name}")) {
                 // From the third field on; user and system time are the 14th and 15th.
-                let times = rest.split(' ').skip(11).take(2).map(str::parse);
-                let ticks: u64 = times.sum::<Result<u64, _>>()?;
+                let times = rest.split(' ').skip(11).take(2).map(str::parse::<u64>);
+                let ticks: u64 = times.sum::<Result<_, _>>()?;
                 return Ok(Duration::from_millis(ticks * 10));
             }
         }
