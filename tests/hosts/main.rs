@@ -4,6 +4,7 @@
 //! A frozen node has the files of a real one under the names they have there, as far as anything reads them.
 
 mod hostile;
+mod judge;
 mod render;
 
 use std::{fs, path::Path};

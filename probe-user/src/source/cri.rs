@@ -7,6 +7,7 @@ use std::{io, path::Path, time::Duration};
 
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
+use nix::errno::Errno;
 use prost::Message;
 use tokio::{net::UnixStream, runtime, time::timeout};
 use tonic::{
@@ -54,6 +55,8 @@ pub(super) struct Metadata {
 pub(super) enum Refusal {
     /// Nobody listens.
     Nobody,
+    /// This program may not ask it, or cannot now: that says nothing of whether it is there.
+    Unreachable(Errno),
     /// It is a server, but no CRI runtime.
     OtherService,
     /// It did not answer in time, or with an error, or with too much.
@@ -70,7 +73,7 @@ pub(super) fn list(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
 }
 
 async fn ask(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
-    let stream = UnixStream::connect(socket).await.map_err(|_refused| Refusal::Nobody)?;
+    let stream = UnixStream::connect(socket).await.map_err(|why| refusal(&why))?;
     // One connection, made already: whatever is asked for, it is this, and there is no second.
     let mut stream = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_: Uri| {
@@ -90,13 +93,30 @@ async fn ask(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
     }
 }
 
+/// Why there is no connection (connect(2)).
+fn refusal(why: &io::Error) -> Refusal {
+    match why.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED | Errno::ENOENT) => Refusal::Nobody,
+        // Its queue is full.
+        Some(Errno::EAGAIN) | None => Refusal::Unanswered,
+        Some(other) => Refusal::Unreachable(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{io::Write as _, os::unix::net::UnixListener, thread, time::Instant};
+    use std::{
+        fs::{self, Permissions},
+        io::{self, Write as _},
+        os::unix::{fs::PermissionsExt as _, net::UnixListener},
+        thread,
+        time::Instant,
+    };
 
+    use nix::unistd::{Uid, setfsuid};
     use prost::Message as _;
 
-    use super::{DEADLINE, List, Metadata, Refusal, list};
+    use super::{DEADLINE, Errno, List, Metadata, Refusal, list, refusal};
 
     #[test]
     fn who_does_not_answer_is_not_waited_for() {
@@ -109,6 +129,24 @@ mod tests {
         assert!(start.elapsed() >= DEADLINE);
         drop(listener);
         assert_eq!(list(&path), Err(Refusal::Nobody));
+    }
+
+    #[test]
+    fn who_may_not_be_asked_may_be_there() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("runtime.sock");
+        let _listener = UnixListener::bind(&path).expect("a socket");
+        fs::set_permissions(&path, Permissions::from_mode(0o0)).expect("a mode");
+        // A thread without root's way around modes (credentials(7)).
+        let asked = thread::spawn(move || {
+            setfsuid(Uid::from_raw(65534));
+            list(&path)
+        });
+        assert_eq!(asked.join().expect("no panic"), Err(Refusal::Unreachable(Errno::EACCES)));
+        assert_eq!(
+            refusal(&io::Error::from_raw_os_error(Errno::EPERM as i32)),
+            Refusal::Unreachable(Errno::EPERM)
+        );
     }
 
     #[test]

@@ -40,6 +40,8 @@ const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEX
 const DIRECTORY: OFlag = PLACE.union(OFlag::O_DIRECTORY);
 /// `NSFS_MAGIC` of linux/magic.h.
 const NSFS: FsType = FsType(0x6e73_6673);
+/// Followed to the process's root, which is no path but a place.
+const PROCESS_ROOT: &str = "root";
 
 /// The directory that holds a node's root.
 #[derive(Debug)]
@@ -66,6 +68,16 @@ impl HostRoot {
         let path = path.as_ref();
         let fd = resolve::directory(&self.0.fd, path).map_err(Miss::from)?;
         Ok(Folder { fd, path: path.to_owned() })
+    }
+
+    /// The files as a process sees them, whose folder in `/proc` this is: it may have mounts that nobody else has. Needs
+    /// `CAP_SYS_PTRACE` for processes of others.
+    pub fn of_process(process: &Folder) -> Result<Self, Miss> {
+        // Only the kernel's own link is followed: in a copy of a node's files it would lead out of the copy.
+        let follow = statfs::fstatfs(&process.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC;
+        let flags = if follow { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
+        let fd = fcntl::openat(&process.fd, PROCESS_ROOT, flags, Mode::empty())?;
+        Ok(Self(Folder { fd, path: PathBuf::from("/") }))
     }
 
     /// The whole of a plain file by its path on the node.
@@ -270,7 +282,7 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, thread, time::Duration};
+    use std::{fs, os::unix::fs::symlink, process, thread, time::Duration};
 
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
@@ -310,6 +322,26 @@ mod tests {
         assert_eq!(b.read("plain", 9), Err(Miss::TooLarge(9)));
         assert_eq!(b.head("plain", 3).as_deref(), Ok(&b"012"[..]));
         assert_eq!(b.read("gone", 9), Err(Miss::Absent));
+    }
+
+    #[test]
+    fn a_process_has_a_root_of_its_own() {
+        let host = HostRoot::open("/".as_ref()).expect("the root");
+        let this = host.folder(format!("/proc/{}", process::id())).expect("this process");
+        let root = HostRoot::of_process(&this).expect("its root");
+        let inode = |root: &HostRoot| root.folder("/").and_then(|folder| folder.inode());
+        assert_eq!(inode(&root), inode(&host));
+        // Where it is no link of the kernel's it is not followed.
+        let copy = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| copy.path().join(name);
+        fs::create_dir_all(at("proc/7/root/etc")).expect("directories");
+        fs::create_dir(at("proc/8")).expect("a directory");
+        symlink("/", at("proc/8/root")).expect("a link");
+        let host = HostRoot::open(copy.path()).expect("the root");
+        let root = |path: &str| HostRoot::of_process(&host.folder(path)?);
+        assert!(root("/proc/7").and_then(|root| root.folder("/etc")).is_ok());
+        assert_eq!(root("/proc/8").map(|_| ()), Err(Miss::NotPlain));
+        assert_eq!(root("/proc").map(|_| ()), Err(Miss::Absent));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod spec;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use super::{Listing, Node, docker, shim};
+use super::{Listing, Node, docker, runtime::storage, shim};
 use crate::{
     engine::{
         fact::{ContainerFound, Fact, List},
@@ -31,7 +31,7 @@ const CONTAINERD: [&str; 6] = [
 /// Of its runtimes with and before the shim of version 2.
 const TASKS: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 /// Of CRI-O and podman.
-const STORAGE: [&str; 2] = ["/run/containers/storage", "/var/lib/containers/storage"];
+const STORAGE: [&str; 2] = [storage::RUN_ROOT, storage::ROOT];
 const DOCKER: &str = "/var/lib/docker/containers";
 /// Where runc and crun keep a folder for each container, as containerd, CRI-O and Docker tell them to. Of what is in
 /// it the last to go is `exec.fifo`, on which the container's init waits for the word to execute its program: runc
@@ -60,9 +60,9 @@ impl Places {
     pub fn look(root: &HostRoot) -> Self {
         let mut found = shim::folders(root);
         found.insert(Bundles::Docker(DOCKER.into()));
-        for storage in STORAGE {
-            let kinds = ["overlay-containers", "vfs-containers", "btrfs-containers"];
-            found.extend(kinds.map(|kind| Bundles::Storage(PathBuf::from(storage).join(kind))));
+        for place in STORAGE {
+            let drivers = storage::drivers(root, place.as_ref()).unwrap_or_default();
+            found.extend(drivers.iter().map(|folder| Bundles::Storage(folder.path().to_owned())));
         }
         for state in CONTAINERD {
             for tasks in TASKS {

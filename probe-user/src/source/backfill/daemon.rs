@@ -1,35 +1,63 @@
-//! The daemons of the node that run now: where each keeps its things is told by how it was started, and by the
-//! configuration that it was started with.
+//! The daemons of the node that run now, and where each keeps its things: what it has open says so first, then how it
+//! was started, then the configuration that it was started with.
+//!
+//! A path means what it means to the daemon: one that is relative begins where the daemon stands, and all are looked up
+//! below the daemon's own root, since it may have mounts that this program does not see.
+
+mod containerd;
+mod crio;
+mod docker;
+mod opened;
+mod settings;
 
 use std::path::{Path, PathBuf};
 
-use toml::Table;
-
 use super::{cgroupfs, proc};
-#[cfg(feature = "cri")]
-use crate::engine::fact::RuntimeKind;
-use crate::source::host::{Folder, HostRoot, Miss, lines};
-
-/// Longest configuration taken, bytes.
-const LONGEST: usize = 256 << 10;
-const CONFIGURATION: &str = "/etc/containerd/config.toml";
+use crate::{
+    engine::fact::RuntimeKind,
+    source::host::{Folder, HostRoot, Miss, lines},
+};
+pub(super) use settings::Unread;
 
 /// The processes that are a kubelet or have one in them, as they name themselves.
 const KUBELETS: [&[u8]; 7] = [b"kubelet", b"k3s", b"k3s-server", b"k3s-agent", b"k0s", b"rke2", b"kubelite"];
 
-/// With these containerd does not serve.
-const ELSE: [&str; 8] = ["config", "publish", "oci-hook", "help", "--help", "-h", "--version", "-v"];
+/// Where a kubelet keeps its things unless it is told otherwise.
+const KUBELET: &str = "/var/lib/kubelet";
+
+/// With these containerd and CRI-O do not serve.
+const ELSE: [&str; 14] = [
+    "config",
+    "publish",
+    "oci-hook",
+    "wipe",
+    "status",
+    "check",
+    "version",
+    "complete",
+    "completion",
+    "help",
+    "--help",
+    "-h",
+    "--version",
+    "-v",
+];
 
 /// What one of them keeps where, as far as that is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) kind: Kind,
-    /// Where it keeps what survives a reboot.
-    pub(super) root: PathBuf,
+    /// Where it keeps what survives a reboot; none if only what is `unread` says.
+    pub(super) root: Option<PathBuf>,
+    /// Where CRI-O keeps what does not.
+    pub(super) run_root: Option<PathBuf>,
     /// The networks' configuration.
     pub(super) networks: Option<PathBuf>,
-    /// Where it can be asked, if that was said.
+    /// Where it can be asked, if that is known.
     pub(super) socket: Option<PathBuf>,
+    /// The part of its configuration that could not be read.
+    pub(super) unread: Option<Unread>,
+    files: Option<HostRoot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +68,19 @@ pub(super) enum Kind {
     Kubelet,
 }
 
+/// The process of a daemon.
+#[derive(Debug)]
+struct Process<'a> {
+    folder: &'a Folder,
+    arguments: Vec<String>,
+    /// The node's files as this program sees them.
+    node: &'a HostRoot,
+    /// As the process itself does, if that may be looked at.
+    own: Option<HostRoot>,
+}
+
 impl Kind {
     /// Which runtime it is, if it is one.
-    #[cfg(feature = "cri")]
     pub(super) fn runtime(self) -> Option<RuntimeKind> {
         match self {
             Self::Containerd => Some(RuntimeKind::Containerd),
@@ -51,22 +89,30 @@ impl Kind {
             Self::Kubelet => None,
         }
     }
+}
 
-    /// Where it does unless it is told otherwise.
-    fn root(self) -> PathBuf {
-        match self {
-            Self::Containerd => "/var/lib/containerd",
-            Self::Crio => "/var/lib/containers/storage",
-            Self::Docker => "/var/lib/docker",
-            Self::Kubelet => "/var/lib/kubelet",
-        }
-        .into()
+impl Daemon {
+    /// The files among which its paths are to be looked up.
+    pub(super) fn files<'a>(&'a self, node: &'a HostRoot) -> &'a HostRoot {
+        self.files.as_ref().unwrap_or(node)
     }
 }
 
 /// All that run on the node itself.
 pub(super) fn look(root: &HostRoot) -> Vec<Daemon> {
     processes(root).filter_map(|(comm, process)| daemon(root, &comm, &process).ok()?).collect()
+}
+
+/// A folder of the node's: where this program does not see it, as in a container that has not all of the node's files,
+/// the one that a daemon sees.
+pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, Miss> {
+    match node.folder(path) {
+        Err(Miss::Absent) => {
+            let mut others = daemons.iter().filter_map(|daemon| daemon.files.as_ref()?.folder(path).ok());
+            others.next().ok_or(Miss::Absent)
+        }
+        read => read,
+    }
 }
 
 /// Every process with its name.
@@ -87,7 +133,7 @@ pub(super) fn in_container(process: &Folder) -> Result<bool, Miss> {
     Ok(lines(&cgroup).any(|line| cgroupfs::container(&line).is_some()))
 }
 
-fn daemon(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<Option<Daemon>, Miss> {
+fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, Miss> {
     let kind = match comm {
         b"containerd" => Kind::Containerd,
         b"crio" => Kind::Crio,
@@ -95,99 +141,123 @@ fn daemon(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<Option<Daemo
         comm if KUBELETS.contains(&comm) => Kind::Kubelet,
         _ => return Ok(None),
     };
-    if in_container(process)? {
+    if in_container(folder)? {
         return Ok(None);
     }
-    let arguments = proc::arguments(&process.head("cmdline", 4096)?);
+    let arguments = proc::arguments(&folder.head("cmdline", 4096)?);
     if !serves(kind, &arguments) {
         return Ok(None);
     }
-    Ok(Some(match kind {
-        Kind::Containerd => {
-            let file = path(&arguments, &["--config", "-config", "-c"]);
-            let said =
-                configuration(root, file.as_deref().unwrap_or(CONFIGURATION.as_ref())).unwrap_or_default();
-            let own = path(&arguments, &["--root", "-root"]).or_else(|| at(&said, &["root"]));
-            let socket = path(&arguments, &["--address", "-address", "-a"]);
-            Daemon {
-                kind,
-                root: own.unwrap_or_else(|| kind.root()),
-                networks: networks(&said),
-                socket: socket.or_else(|| at(&said, &["grpc", "address"])),
-            }
+    let process = Process { folder, arguments, node: root, own: HostRoot::of_process(folder).ok() };
+    let mut daemon = match kind {
+        Kind::Containerd => containerd::look(&process),
+        Kind::Crio => crio::look(&process),
+        Kind::Docker => docker::look(&process),
+        Kind::Kubelet => {
+            let root = process.option(&["--root-dir"]).unwrap_or_else(|| KUBELET.into());
+            Daemon { root: Some(root), ..Daemon::new(kind) }
         }
-        Kind::Crio | Kind::Docker | Kind::Kubelet => {
-            let own = path(&arguments, &["--root", "-r", "--data-root", "--root-dir"]);
-            let socket = path(&arguments, &["--listen"]);
-            Daemon { kind, root: own.unwrap_or_else(|| kind.root()), networks: None, socket }
-        }
-    }))
+    };
+    if daemon.socket.is_none() && daemon.unread.is_some() {
+        daemon.socket = opened::socket(folder);
+    }
+    daemon.socket = daemon.socket.map(|path| plain(&path));
+    Ok(Some(Daemon { files: process.own, ..daemon }))
+}
+
+/// A socket's path by the name that it has on every node: `/var/run` is a link to `/run`.
+fn plain(socket: &Path) -> PathBuf {
+    socket
+        .strip_prefix("/var/run")
+        .map_or_else(|_other| socket.to_owned(), |rest| Path::new("/run").join(rest))
 }
 
 /// Whether it is the daemon itself. One that has ended and is waited for has no arguments any more, one that is about to
-/// be executed has none yet; shims and administrators run containerd's program for a moment, to do something else.
+/// be executed has none yet; shims and administrators run the daemon's program for a moment, to do something else.
 fn serves(kind: Kind, arguments: &[String]) -> bool {
     let Some((_program, given)) = arguments.split_first() else { return false };
-    kind != Kind::Containerd || !given.iter().any(|argument| ELSE.contains(&argument.as_str()))
+    !matches!(kind, Kind::Containerd | Kind::Crio)
+        || !given.iter().any(|argument| ELSE.contains(&argument.as_str()))
 }
 
-/// What containerd was told; its imports are not followed.
-fn configuration(root: &HostRoot, file: &Path) -> Option<Table> {
-    let name = file.file_name()?.to_str()?;
-    let bytes = root.folder(file.parent()?).ok()?.read(name, LONGEST).ok()?;
-    str::from_utf8(&bytes).ok()?.parse().ok()
+impl Daemon {
+    fn new(kind: Kind) -> Self {
+        Self { kind, root: None, run_root: None, networks: None, socket: None, unread: None, files: None }
+    }
 }
 
-/// In configurations of version 2, and of version 3, in which the plugin is another.
-fn networks(said: &Table) -> Option<PathBuf> {
-    ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"]
-        .iter()
-        .find_map(|plugin| at(said, &["plugins", plugin, "cni", "conf_dir"]))
+impl Process<'_> {
+    fn files(&self) -> &HostRoot {
+        self.own.as_ref().unwrap_or(self.node)
+    }
+
+    /// The path that an option gives, as `--name VALUE` or `--name=VALUE`.
+    fn option(&self, names: &[&str]) -> Option<PathBuf> {
+        Some(self.absolute(option(&self.arguments, names)?))
+    }
+
+    /// The path that a variable of its environment gives.
+    fn variable(&self, name: &str) -> Option<PathBuf> {
+        let environ = self.folder.head("environ", 1 << 20).ok()?;
+        let mut values = environ.split(|byte| *byte == 0).filter_map(|it| {
+            let value = it.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            str::from_utf8(value).ok().filter(|value| !value.is_empty())
+        });
+        Some(self.absolute(values.next()?))
+    }
+
+    /// Where a path leads from where the process stands. It stays as it is if that is not known, and is then not found.
+    fn absolute(&self, path: &str) -> PathBuf {
+        if path.starts_with('/') {
+            return path.into();
+        }
+        self.folder.link("cwd").map_or_else(|_hidden| path.into(), |cwd| Path::new(&cwd).join(path))
+    }
 }
 
-/// The absolute path at the end of these keys.
-fn at(table: &Table, keys: &[&str]) -> Option<PathBuf> {
-    let (last, before) = keys.split_last()?;
-    let inner = before.iter().try_fold(table, |table, key| table.get(*key)?.as_table())?;
-    absolute(inner.get(*last)?.as_str()?)
-}
-
-/// The absolute path that an option gives, as `--name VALUE` or `--name=VALUE`.
-fn path(arguments: &[String], names: &[&str]) -> Option<PathBuf> {
-    let joined = |argument: &String| {
+fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a str> {
+    let joined = |argument: &'a String| {
         let (name, value) = argument.split_once('=')?;
-        names.contains(&name).then(|| value.to_owned())
+        names.contains(&name).then_some(value)
     };
-    let apart = proc::option(arguments, names).map(str::to_owned);
-    absolute(&apart.or_else(|| arguments.iter().find_map(joined))?)
-}
-
-fn absolute(path: &str) -> Option<PathBuf> {
-    path.starts_with('/').then(|| path.into())
+    let apart = proc::option(arguments, names);
+    apart.or_else(|| arguments.iter().find_map(joined)).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use toml::Table;
 
-    use super::{Kind, at, networks, path, serves};
+    use super::{Kind, Path, option, plain, serves};
+
+    fn arguments(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
 
     #[test]
     fn an_option_is_told_in_either_form() {
-        let arguments = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let root = |text: &str| path(&arguments(text), &["--root", "-root"]);
-        assert_eq!(root("containerd --root /x"), Some("/x".into()));
-        assert_eq!(root("containerd --log-level info --root=/x"), Some("/x".into()));
-        for none in ["containerd", "containerd --root", "containerd --root x", "containerd --rootless=/x"] {
+        let root = |text: &str| option(&arguments(text), &["--root", "-root"]).map(str::to_owned);
+        assert_eq!(root("containerd --root /x").as_deref(), Some("/x"));
+        assert_eq!(root("containerd --log-level info --root=x/y").as_deref(), Some("x/y"));
+        for none in ["containerd", "containerd --root", "containerd --root=", "containerd --rootless=/x"] {
             assert_eq!(root(none), None, "{none}");
         }
     }
 
     #[test]
+    fn a_socket_has_one_name() {
+        for (path, name) in [
+            ("/run/crio/crio.sock", "/run/crio/crio.sock"),
+            ("/var/run/crio/crio.sock", "/run/crio/crio.sock"),
+            ("/var/lib/x.sock", "/var/lib/x.sock"),
+        ] {
+            assert_eq!(plain(Path::new(path)), Path::new(name), "{path}");
+        }
+    }
+
+    #[test]
     fn who_runs_for_a_moment_is_no_daemon() {
-        let serves =
-            |kind, text: &str| serves(kind, &text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let serves = |kind, text: &str| serves(kind, &arguments(text));
         for daemon in ["containerd", "/usr/bin/containerd --config /etc/x -l debug"] {
             assert!(serves(Kind::Containerd, daemon), "{daemon}");
         }
@@ -195,29 +265,16 @@ mod tests {
         for other in ["", publish, "containerd config dump", "containerd -v"] {
             assert!(!serves(Kind::Containerd, other), "{other}");
         }
+        assert!(serves(Kind::Crio, "/usr/bin/crio --config-dir /etc/x"));
+        assert!(!serves(Kind::Crio, "crio status config"));
         assert!(serves(Kind::Kubelet, "kubelet -v 4"));
         assert!(!serves(Kind::Kubelet, ""));
-    }
-
-    #[test]
-    fn a_configuration_says_where_things_are() {
-        let old: Table =
-            "version = 2\nroot = \"/r\"\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = \"/n\"\n"
-                .parse()
-                .expect("TOML");
-        assert_eq!((at(&old, &["root"]), networks(&old)), (Some("/r".into()), Some("/n".into())));
-        let new: Table =
-            "[plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = '/n'\n".parse().expect("TOML");
-        assert_eq!((at(&new, &["root"]), networks(&new)), (None, Some("/n".into())));
-        let odd: Table = "root = 7\nplugins = []\n".parse().expect("TOML");
-        assert_eq!((at(&odd, &["root"]), networks(&odd)), (None, None));
     }
 
     proptest! {
         #[test]
         fn nothing_is_too_strange(text: String, key: String) {
-            path(&[text.clone(), key.clone()], &[&key]);
-            text.parse::<Table>().ok().and_then(|table| at(&table, &[&key]));
+            option(&[text.clone(), key.clone()], &[&key]);
         }
     }
 }

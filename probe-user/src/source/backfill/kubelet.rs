@@ -25,7 +25,7 @@ impl Roots {
     #[must_use]
     pub fn look(root: &HostRoot) -> Self {
         let own = daemon::look(root).into_iter().filter(|daemon| daemon.kind == Kind::Kubelet);
-        let mut roots: Vec<PathBuf> = own.map(|daemon| daemon.root).collect();
+        let mut roots: Vec<PathBuf> = own.filter_map(|daemon| daemon.root).collect();
         roots.extend(ROOTS.map(PathBuf::from));
         Self(roots)
     }

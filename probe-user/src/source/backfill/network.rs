@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 use super::{Listing, Node, daemon::Daemon};
 use crate::{
     engine::fact::{Fact, Network, NetworksRead},
-    source::host::{Folder, Miss},
+    source::host::{Folder, HostRoot, Miss},
 };
 
 /// By whoever sets up the node: the specification's own, and of k3s, rke2 and microk8s.
@@ -37,13 +37,14 @@ pub(super) struct Configured {
 /// Tells of all networks, and gives them.
 pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -> Vec<Configured> {
     let at = list.now();
-    let mut folders: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
-    folders.extend(daemons.iter().filter_map(|daemon| daemon.networks.clone()));
+    let mut folders: Vec<(PathBuf, &HostRoot)> =
+        FOLDERS.iter().map(|path| (PathBuf::from(path), node.root)).collect();
+    folders.extend(daemons.iter().filter_map(|it| Some((it.networks.clone()?, it.files(node.root)))));
     let mut seen = BTreeSet::new();
     let mut found: Vec<Configured> = Vec::new();
     let before = list.skipped.count;
-    for path in folders {
-        let folder = node.root.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
+    for (path, files) in folders {
+        let folder = files.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
         // The same one by another name.
         if seen.insert(inode) {
@@ -58,7 +59,8 @@ pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -
     if found.iter().any(|it| it.network.plugins.iter().any(|kind| kind == conf::FLANNEL)) {
         pool::flannel(node, list, &mut found);
     }
-    let complete = list.skipped.count == before;
+    // What could not be read may name another folder.
+    let complete = list.skipped.count == before && daemons.iter().all(|daemon| daemon.unread.is_none());
     let networks = found.iter().map(|it| it.network.clone()).collect();
     list.found(at, Fact::NetworksRead(NetworksRead { networks, complete }));
     found

@@ -8,13 +8,13 @@ mod containerd;
 #[cfg(feature = "cri")]
 mod cri;
 mod docker;
-mod storage;
+pub(super) mod storage;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     Listing, Node,
-    daemon::{Daemon, Kind},
+    daemon::{Daemon, Kind, Unread},
     kubelet,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
         fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },
-    source::host::Miss,
+    source::host::{HostRoot, Miss},
 };
 
 /// What was read of one runtime.
@@ -39,36 +39,83 @@ const NAME: usize = 253;
 pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     let mut list = Listing::begin(List::Runtimes, node);
     list.found(list.now(), Fact::KubeletExpected(kubelet::expected(node.root, daemons)));
+    let answers = ask(node.root, daemons, &list);
+    // What a runtime itself has told is all that there is: where its files are matters no more.
+    let has_answered = |daemon: &Daemon| {
+        let is_its = |records: &Records| daemon.socket.as_ref() == Some(&records.place);
+        answers.iter().any(|(_, it)| is_its(it) && matches!(it.sandboxes, Ok((_, true))))
+    };
     let runs = |kind: Kind| daemons.iter().any(|daemon| daemon.kind == kind);
     let alone = !runs(Kind::Crio) && !runs(Kind::Docker);
-    for (root, running) in roots(daemons, Kind::Containerd, &containerd::ROOTS) {
+    let must = |daemon: Option<&Daemon>| {
+        daemon.is_some_and(|it| (alone || it.kind != Kind::Containerd) && !has_answered(it))
+    };
+    for (root, daemon) in roots(daemons, Kind::Containerd, &containerd::ROOTS) {
         let at = list.now();
-        let records = containerd::read(node.root, &root, running && alone);
-        tell(&mut list, at, records, running && alone);
+        let records = containerd::read(files(node, daemon), &root, daemon.is_some() && alone);
+        tell(&mut list, at, records, must(daemon));
     }
-    for (root, running) in roots(daemons, Kind::Crio, &storage::ROOTS) {
+    for (root, daemon) in roots(daemons, Kind::Crio, &[storage::ROOT]) {
         let at = list.now();
-        let records = storage::read(node.root, &root);
-        tell(&mut list, at, records, running);
+        for records in storage::read(files(node, daemon), &root, daemon.is_some()) {
+            tell(&mut list, at, records, must(daemon));
+        }
     }
-    for (root, running) in roots(daemons, Kind::Docker, &docker::ROOTS) {
+    for (root, daemon) in run_roots(daemons) {
         let at = list.now();
-        let records = docker::read(node.root, &root, &mut list);
-        tell(&mut list, at, records, running);
+        for records in storage::read(files(node, daemon), &root, false) {
+            tell(&mut list, at, records, false);
+        }
     }
-    #[cfg(feature = "cri")]
-    for (socket, kind) in cri::sockets(daemons) {
+    for (root, daemon) in roots(daemons, Kind::Docker, &docker::ROOTS) {
         let at = list.now();
-        tell(&mut list, at, cri::read(node.root, &socket, kind), false);
+        let records = docker::read(files(node, daemon), &root, &mut list);
+        tell(&mut list, at, records, must(daemon));
+    }
+    // Where it keeps its records stands in a file that could not be read: that is the one to name.
+    for daemon in daemons.iter().filter(|it| it.root.is_none() && must(Some(it))) {
+        if let Some(Unread { path, why }) = &daemon.unread {
+            let at = list.now();
+            let records = Records { place: path.clone(), kind: daemon.kind.runtime(), sandboxes: Err(*why) };
+            tell(&mut list, at, records, true);
+        }
+    }
+    for (at, records) in answers {
+        tell(&mut list, at, records, false);
     }
     list
 }
 
-/// Where runtimes of a kind keep their things, or usually do, and whether one runs that does.
-fn roots(daemons: &[Daemon], kind: Kind, usual: &[&str]) -> BTreeMap<PathBuf, bool> {
-    let mut found: BTreeMap<_, _> = usual.iter().map(|root| (PathBuf::from(root), false)).collect();
-    found.extend(daemons.iter().filter(|it| it.kind == kind).map(|it| (it.root.clone(), true)));
+/// The files in which a daemon's paths are looked up; without one, the node's.
+fn files<'a>(node: Node<'a>, daemon: Option<&'a Daemon>) -> &'a HostRoot {
+    daemon.map_or(node.root, |daemon| daemon.files(node.root))
+}
+
+/// Where runtimes of a kind keep their things, or usually do, and which one runs that does.
+fn roots<'a>(daemons: &'a [Daemon], kind: Kind, usual: &[&str]) -> BTreeMap<PathBuf, Option<&'a Daemon>> {
+    let mut found: BTreeMap<_, _> = usual.iter().map(|root| (PathBuf::from(root), None)).collect();
+    let of_kind = daemons.iter().filter(|daemon| daemon.kind == kind);
+    found.extend(of_kind.filter_map(|daemon| Some((daemon.root.clone()?, Some(daemon)))));
     found
+}
+
+/// Where storages are that are to be gone with a reboot.
+fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
+    let mut found = BTreeMap::from([(PathBuf::from(storage::RUN_ROOT), None)]);
+    found.extend(daemons.iter().filter_map(|daemon| Some((daemon.run_root.clone()?, Some(daemon)))));
+    found
+}
+
+/// What every runtime that can be asked answers, and when it was asked.
+#[cfg(feature = "cri")]
+fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
+    let sockets = cri::sockets(daemons).into_iter();
+    sockets.map(|(socket, asked)| (list.now(), asked.read(root, socket))).collect()
+}
+
+#[cfg(not(feature = "cri"))]
+fn ask(_: &HostRoot, _: &[Daemon], _: &Listing<'_>) -> Vec<(Timestamp, Records)> {
+    Vec::new()
 }
 
 /// A runtime that is not there keeps nothing, and is not told of. One that `must` be, for it runs, keeps its records

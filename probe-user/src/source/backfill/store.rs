@@ -24,7 +24,7 @@ use crate::engine::{
 /// One kind of store.
 trait Kind {
     /// Tells of every store of this kind that the node has.
-    fn tell(&self, node: Node<'_>, networks: &[Configured], list: &mut Listing<'_>);
+    fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>);
 }
 
 const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &declared::Stores];
@@ -37,7 +37,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     let mut list = Listing::begin(List::Ipam, node);
     let networks = network::tell(node, daemons, &mut list);
     for kind in KINDS {
-        kind.tell(node, &networks, &mut list);
+        kind.tell(node, daemons, &networks, &mut list);
     }
     list
 }

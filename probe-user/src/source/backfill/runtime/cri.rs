@@ -29,14 +29,28 @@ const SOCKETS: [(&str, RuntimeKind); 6] = [
 /// Most sandboxes taken.
 const MOST: usize = 1 << 14;
 
-pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<RuntimeKind>> {
-    let usual = SOCKETS.map(|(socket, kind)| (PathBuf::from(socket), Some(kind)));
-    let own = daemons.iter().filter_map(|it| Some((it.socket.clone()?, it.kind.runtime())));
-    usual.into_iter().chain(own).collect()
+/// Who answers at a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    kind: Option<RuntimeKind>,
+    daemon: Option<&'a Daemon>,
 }
 
-pub(super) fn read(host: &HostRoot, socket: &Path, kind: Option<RuntimeKind>) -> Records {
-    Records { place: socket.to_owned(), kind, sandboxes: sandboxes(host, socket) }
+pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Asked<'_>> {
+    let usual = SOCKETS
+        .map(|(socket, kind)| (PathBuf::from(socket), Asked { kind: Some(kind), daemon: None }))
+        .into_iter();
+    let own = daemons
+        .iter()
+        .filter_map(|it| Some((it.socket.clone()?, Asked { kind: it.kind.runtime(), daemon: Some(it) })));
+    usual.chain(own).collect()
+}
+
+impl Asked<'_> {
+    pub(super) fn read(self, node: &HostRoot, socket: PathBuf) -> Records {
+        let files = self.daemon.map_or(node, |daemon| daemon.files(node));
+        Records { kind: self.kind, sandboxes: sandboxes(files, &socket), place: socket }
+    }
 }
 
 fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {
@@ -45,6 +59,7 @@ fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, boo
     let answer = cri::list(&folder.socket(name)?).map_err(|refusal| match refusal {
         // Left behind by one that ended, or of one that is no CRI runtime.
         Refusal::Nobody | Refusal::OtherService => Miss::Absent,
+        Refusal::Unreachable(why) => Miss::Unreadable(why),
         Refusal::Unanswered => Miss::Unanswered,
     })?;
     let complete = answer.len() <= MOST;

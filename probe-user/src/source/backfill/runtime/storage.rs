@@ -1,5 +1,9 @@
-//! CRI-O's, in the storage that it shares with podman: one file with all containers, in which CRI-O writes of each
-//! which pod it is of. A sandbox is in it whether or not it has a process of its own.
+//! CRI-O's, in the storage that it shares with podman: files with all containers, in which CRI-O writes of each which
+//! pod it is of. A sandbox is in one of them whether or not it has a process of its own.
+//!
+//! CRI-O's own containers are volatile and stand in a file apart from those that are kept for good, which is made when
+//! the first of them is (`containers/storage`, `containers.go`). A storage that is transient has that file below its run
+//! root, so that a reboot takes it away.
 
 use std::path::Path;
 
@@ -11,13 +15,16 @@ use crate::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },
-    source::host::{FILE, HostRoot, Miss},
+    source::host::{Folder, HostRoot, Miss},
 };
 
-pub(super) const ROOTS: [&str; 1] = ["/var/lib/containers/storage"];
-/// By the storage's driver.
-const KINDS: [&str; 3] = ["overlay-containers", "vfs-containers", "btrfs-containers"];
-const NAME: &str = "containers.json";
+pub(in crate::source::backfill) const ROOT: &str = "/var/lib/containers/storage";
+pub(in crate::source::backfill) const RUN_ROOT: &str = "/run/containers/storage";
+/// The end of the name of a driver's folder: `overlay-containers`.
+const DRIVER: &str = "-containers";
+const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];
+/// Longest file taken, bytes: it has about a kilobyte for each container.
+const LONGEST: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 struct Container {
@@ -38,23 +45,49 @@ struct Metadata {
     namespace: Option<String>,
 }
 
-pub(super) fn read(host: &HostRoot, root: &Path) -> Records {
-    for kind in KINDS {
-        let folder = root.join(kind);
-        let read = host.folder(&folder).and_then(|folder| folder.read(NAME, FILE));
-        if read == Err(Miss::Absent) {
-            continue;
-        }
-        let sandboxes = read.and_then(|bytes| parse(&bytes).ok_or(Miss::Malformed));
-        let sandboxes = sandboxes.map(|sandboxes| (sandboxes, true));
-        return Records { place: folder.join(NAME), kind: Some(RuntimeKind::Crio), sandboxes };
+/// Every file there is. Where a runtime `runs` that keeps its containers here, a driver's folder without any has none.
+pub(super) fn read(host: &HostRoot, root: &Path, runs: bool) -> Vec<Records> {
+    let folders = match drivers(host, root) {
+        Ok(folders) => folders,
+        Err(why) => return vec![records(root, Err(why))],
+    };
+    let files = folders.iter().flat_map(|folder| NAMES.map(|name| (folder, name)));
+    let found: Vec<_> = files
+        .filter_map(|(folder, name)| match folder.read(name, LONGEST) {
+            Err(Miss::Absent) => None,
+            read => {
+                let sandboxes = read.and_then(|bytes| parse(&bytes).ok_or(Miss::Malformed));
+                Some(records(&folder.path().join(name), sandboxes))
+            }
+        })
+        .collect();
+    match folders.first() {
+        Some(folder) if found.is_empty() && runs => vec![records(folder.path(), Ok(Vec::new()))],
+        Some(_) => found,
+        None => vec![records(root, Err(Miss::Absent))],
     }
-    Records { place: root.to_owned(), kind: Some(RuntimeKind::Crio), sandboxes: Err(Miss::Absent) }
 }
 
+/// The folders of the storage's drivers: usually there is one.
+pub(in crate::source::backfill) fn drivers(host: &HostRoot, root: &Path) -> Result<Vec<Folder>, Miss> {
+    let folder = host.folder(root)?;
+    let entries = folder.entries()?.entries;
+    let drivers = entries.iter().filter(|entry| entry.directory && entry.name.ends_with(DRIVER));
+    drivers.map(|entry| folder.folder(&entry.name)).collect()
+}
+
+fn records(place: &Path, sandboxes: Result<Vec<RuntimeSandbox>, Miss>) -> Records {
+    let sandboxes = sandboxes.map(|sandboxes| (sandboxes, true));
+    Records { place: place.to_owned(), kind: Some(RuntimeKind::Crio), sandboxes }
+}
+
+/// A file without a word in it has no containers, as the storage itself takes it.
 fn parse(bytes: &[u8]) -> Option<Vec<RuntimeSandbox>> {
-    let containers: Vec<Container> = serde_json::from_slice(bytes).ok()?;
-    Some(containers.iter().filter_map(sandbox).collect())
+    if bytes.is_empty() {
+        return Some(Vec::new());
+    }
+    let containers: Option<Vec<Container>> = serde_json::from_slice(bytes).ok()?;
+    Some(containers.unwrap_or_default().iter().filter_map(sandbox).collect())
 }
 
 fn sandbox(container: &Container) -> Option<RuntimeSandbox> {
@@ -87,6 +120,9 @@ mod tests {
         assert_eq!((pod.namespace.as_deref(), pod.name.as_deref()), (Some("default"), Some("web-0")));
         assert!(pod.uid.is_some());
         assert_eq!(parse(b"[").map(|it| it.len()), None);
+        for nothing in [&b""[..], b"[]", b"null"] {
+            assert_eq!(parse(nothing).map(|it| it.len()), Some(0));
+        }
     }
 
     proptest! {

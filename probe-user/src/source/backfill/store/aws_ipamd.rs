@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::{
-    super::{Listing, Node, network::Configured},
+    super::{Listing, Node, daemon::Daemon, network::Configured},
     Kind, holder,
 };
 use crate::{
@@ -26,7 +26,7 @@ const MIGRATED: (&str, &str) = ("_migrated-from-cri", "unknown");
 pub(super) struct AwsIpamd;
 
 impl Kind for AwsIpamd {
-    fn tell(&self, node: Node<'_>, _networks: &[Configured], list: &mut Listing<'_>) {
+    fn tell(&self, node: Node<'_>, _daemons: &[Daemon], _networks: &[Configured], list: &mut Listing<'_>) {
         for folder in FOLDERS {
             let at = list.now();
             let path = format!("{folder}/{NAME}");

@@ -4,7 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{Listing, Node, network::Configured},
+    super::{
+        Listing, Node,
+        daemon::{self, Daemon},
+        network::Configured,
+    },
     Kind, directory, holder,
 };
 use crate::{
@@ -42,11 +46,11 @@ impl Declared {
 pub(super) struct Stores;
 
 impl Kind for Stores {
-    fn tell(&self, node: Node<'_>, _networks: &[Configured], list: &mut Listing<'_>) {
+    fn tell(&self, node: Node<'_>, daemons: &[Daemon], _networks: &[Configured], list: &mut Listing<'_>) {
         for Declared { dir, network } in node.stores {
             let path = dir.display().to_string();
             let store = Store { kind: StoreKind::Declared, path, network: network.clone() };
-            directory::tell(node, list, store, node.root.folder(dir), parse);
+            directory::tell(node, list, store, daemon::folder(node.root, daemons, dir), parse);
         }
     }
 }

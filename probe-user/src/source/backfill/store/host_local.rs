@@ -5,7 +5,11 @@
 use std::path::Path;
 
 use super::{
-    super::{Listing, Node, network::Configured},
+    super::{
+        Listing, Node,
+        daemon::{self, Daemon},
+        network::Configured,
+    },
     Kind, directory, holder,
 };
 use crate::{
@@ -20,7 +24,7 @@ pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
     /// All that is in the usual place, then what networks keep elsewhere.
-    fn tell(&self, node: Node<'_>, networks: &[Configured], list: &mut Listing<'_>) {
+    fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>) {
         let at = list.now();
         let usual = node.root.folder(NETWORKS).and_then(|folder| Ok((folder.entries()?, folder)));
         match usual {
@@ -46,7 +50,7 @@ impl Kind for HostLocal {
                 continue;
             };
             let store = store(data_dir, &network.name);
-            let folder = node.root.folder(data_dir).and_then(|folder| folder.folder(&network.name));
+            let folder = daemon::folder(node.root, daemons, &data_dir.join(&network.name));
             directory::tell(node, list, store, folder, parse);
         }
     }

@@ -1,0 +1,71 @@
+//! containerd: its root is where its database is, and it can be told of another by option or configuration.
+
+use std::path::PathBuf;
+
+use toml::Table;
+
+use super::{
+    Daemon, Kind, Process, opened,
+    settings::{self, Unread},
+};
+use crate::source::host::Miss;
+
+const CONFIGURATION: &str = "/etc/containerd/config.toml";
+const ROOT: &str = "/var/lib/containerd";
+const SOCKET: &str = "/run/containerd/containerd.sock";
+/// What it keeps open below its root as long as it runs.
+const DATABASE: &str = "io.containerd.metadata.v1.bolt/meta.db";
+
+pub(super) fn look(process: &Process<'_>) -> Daemon {
+    let read = configuration(process);
+    let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
+    let at = |keys: &[&str]| Some(process.absolute(settings::text(said.as_ref()?, keys)?));
+    let usual = |path: &str| said.is_some().then(|| PathBuf::from(path));
+    let root = opened::folder_of(process.folder, DATABASE)
+        .or_else(|| process.option(&["--root", "-root"]))
+        .or_else(|| at(&["root"]))
+        .or_else(|| usual(ROOT));
+    let socket = process
+        .option(&["--address", "-address", "-a"])
+        .or_else(|| at(&["grpc", "address"]))
+        .or_else(|| usual(SOCKET));
+    let networks = said.as_ref().and_then(networks).map(|path| process.absolute(path));
+    Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Containerd) }
+}
+
+/// What it was told; its imports are not followed. Without a file, where none was named, it is told nothing.
+fn configuration(process: &Process<'_>) -> Result<Table, Unread> {
+    let named = process.option(&["--config", "-config", "-c"]);
+    let path = named.as_deref().unwrap_or(CONFIGURATION.as_ref());
+    match settings::table(process.files(), path)? {
+        None if named.is_some() => Err(Unread { path: path.to_owned(), why: Miss::Absent }),
+        said => Ok(said.unwrap_or_default()),
+    }
+}
+
+/// In configurations of version 2, and of version 3, in which the plugin is another.
+fn networks(said: &Table) -> Option<&str> {
+    ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"]
+        .iter()
+        .find_map(|plugin| settings::text(said, &["plugins", plugin, "cni", "conf_dir"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::Table;
+
+    use super::networks;
+
+    #[test]
+    fn the_networks_folder_is_found_in_either_version() {
+        let old: Table = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = \"/n\"\n"
+            .parse()
+            .expect("TOML");
+        assert_eq!(networks(&old), Some("/n"));
+        let new: Table =
+            "[plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = '/n'\n".parse().expect("TOML");
+        assert_eq!(networks(&new), Some("/n"));
+        let odd: Table = "root = 7\nplugins = []\n".parse().expect("TOML");
+        assert_eq!(networks(&odd), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! CRI-O: where its storage is say, the strongest first, its options, its environment, the files of its drop-in folder
+//! (the last one counts), its configuration, and the storage's own configuration, which it shares with podman.
+
+use std::path::PathBuf;
+
+use toml::Table;
+
+use super::{
+    Daemon, Kind, Process,
+    settings::{self, Unread},
+};
+use crate::source::host::{Folder, Miss};
+
+const CONFIGURATION: &str = "/etc/crio/crio.conf";
+const DROP_INS: &str = "/etc/crio/crio.conf.d";
+/// The first that is there counts.
+const STORAGE: [&str; 2] = ["/etc/containers/storage.conf", "/usr/share/containers/storage.conf"];
+const ROOT: &str = "/var/lib/containers/storage";
+const RUN_ROOT: &str = "/run/containers/storage";
+const SOCKET: &str = "/var/run/crio/crio.sock";
+/// Drop-ins deeper than this are not looked at.
+const DEEPEST: u32 = 4;
+
+/// One of its paths, in each place that may say it.
+struct Setting<'a> {
+    options: &'a [&'a str],
+    variable: &'a str,
+    keys: &'a [&'a str],
+    /// In the storage's own configuration.
+    storage: &'a [&'a str],
+    usual: &'a str,
+}
+
+const ROOT_SETTING: Setting<'_> = Setting {
+    options: &["--root", "-r"],
+    variable: "CONTAINER_ROOT",
+    keys: &["crio", "root"],
+    storage: &["storage", "graphroot"],
+    usual: ROOT,
+};
+const RUN_ROOT_SETTING: Setting<'_> = Setting {
+    options: &["--runroot"],
+    variable: "CONTAINER_RUNROOT",
+    keys: &["crio", "runroot"],
+    storage: &["storage", "runroot"],
+    usual: RUN_ROOT,
+};
+const SOCKET_SETTING: Setting<'_> = Setting {
+    options: &["--listen"],
+    variable: "CONTAINER_LISTEN",
+    keys: &["crio", "api", "listen"],
+    storage: &[],
+    usual: SOCKET,
+};
+
+/// What its files say, the weakest first.
+struct Said {
+    own: Vec<Table>,
+    storage: Table,
+}
+
+pub(super) fn look(process: &Process<'_>) -> Daemon {
+    let read = said(process);
+    let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
+    let find = |setting: &Setting<'_>| {
+        let direct = process.option(setting.options).or_else(|| process.variable(setting.variable));
+        direct.or_else(|| Some(process.absolute(said.as_ref()?.find(setting))))
+    };
+    Daemon {
+        root: find(&ROOT_SETTING),
+        run_root: find(&RUN_ROOT_SETTING),
+        networks: said
+            .as_ref()
+            .and_then(|said| said.own(&["crio", "network", "network_dir"]))
+            .map(PathBuf::from),
+        socket: find(&SOCKET_SETTING),
+        unread,
+        ..Daemon::new(Kind::Crio)
+    }
+}
+
+impl Said {
+    fn own(&self, keys: &[&str]) -> Option<&str> {
+        self.own.iter().rev().find_map(|table| settings::text(table, keys))
+    }
+
+    fn find<'a>(&'a self, setting: &Setting<'a>) -> &'a str {
+        self.own(setting.keys)
+            .or_else(|| settings::text(&self.storage, setting.storage))
+            .unwrap_or(setting.usual)
+    }
+}
+
+fn said(process: &Process<'_>) -> Result<Said, Unread> {
+    let files = process.files();
+    let named = process.option(&["--config", "-c"]).or_else(|| process.variable("CONTAINER_CONFIG"));
+    let main = named.clone().unwrap_or_else(|| CONFIGURATION.into());
+    let mut own = Vec::new();
+    match settings::table(files, &main)? {
+        None if named.is_some() => return Err(Unread { path: main, why: Miss::Absent }),
+        said => own.extend(said),
+    }
+    let folder = process.option(&["--config-dir", "-d"]);
+    let folder =
+        folder.or_else(|| process.variable("CONTAINER_CONFIG_DIR")).unwrap_or_else(|| DROP_INS.into());
+    let mut drop_ins = Vec::new();
+    match files.folder(&folder).and_then(|folder| walk(&folder, DEEPEST, &mut drop_ins)) {
+        Ok(()) | Err(Miss::Absent) => {}
+        Err(why) => return Err(Unread { path: folder, why }),
+    }
+    for path in drop_ins {
+        own.extend(settings::table(files, &path)?);
+    }
+    let elsewhere = process.variable("CONTAINERS_STORAGE_CONF");
+    let places = elsewhere.map_or_else(|| STORAGE.map(PathBuf::from).to_vec(), |path| vec![path]);
+    let mut storage = Table::default();
+    for path in places {
+        if let Some(table) = settings::table(files, &path)? {
+            storage = table;
+            break;
+        }
+    }
+    Ok(Said { own, storage })
+}
+
+/// All files below a folder, in the order of their names.
+fn walk(folder: &Folder, deeper: u32, found: &mut Vec<PathBuf>) -> Result<(), Miss> {
+    for entry in folder.entries()?.entries {
+        if !entry.directory {
+            found.push(folder.path().join(&entry.name));
+        } else if let Some(deeper) = deeper.checked_sub(1) {
+            walk(&folder.folder(&entry.name)?, deeper, found)?;
+        }
+    }
+    Ok(())
+}
