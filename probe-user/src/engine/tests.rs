@@ -6,6 +6,7 @@ mod cni;
 mod containerd;
 mod duplicate;
 mod listing;
+mod named;
 mod netns;
 mod order;
 mod orphan;

@@ -3,7 +3,7 @@
 use crate::engine::{
     change::{CgroupRef, ContainerRef, Context, PodRef},
     fact::{NameSource, Role},
-    id::ContainerId,
+    id::{ContainerId, PodUid},
     outbox::{Subject, Wait},
     world::{World, cgroup::Cgroup, container::Container},
 };
@@ -77,6 +77,12 @@ impl World {
             subject.cgroup.and_then(|key| self.cgroups.get(&key)).is_some_and(|row| row.pod.is_some());
         let of_pod = subject.pod.is_some() || subject.sandbox.is_some() || subject.container.is_some();
         if of_netns || of_cgroup || of_pod { Wait::Name } else { Wait::Nothing }
+    }
+
+    /// Whether a pod has only its UID so far, and its kubelet may still give its name away.
+    pub(in crate::engine) fn may_be_named(&self, uid: &PodUid) -> bool {
+        let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.rows.get(&pod));
+        self.records.kubelet_expected && pod.is_some_and(|pod| pod.name.is_none() && pod.is_present())
     }
 
     pub(in crate::engine) fn role_of(&self, id: &ContainerId) -> Option<Role> {

@@ -1,0 +1,77 @@
+//! A pod that is known by its UID before it has a name, as in a burst of pods whose volumes are being mounted.
+
+use super::story::{CONTAINERD, Story, UID};
+use crate::engine::fact::Fact;
+
+const OTHER: &str = "/kubepods/besteffort/pod99999999-2222-3333-4444-555555555555";
+
+/// The pod's cgroup at 100, and its network three seconds later; something else happens in between.
+fn burst(kubelet: bool) -> Story {
+    let mut story = Story::new();
+    story.listed(Fact::KubeletExpected(kubelet));
+    story.at(100).mkdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+    story.until(1000).mkdir(30, "/system.slice/other.service");
+    story.until(3100).cni(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", "/run/netns/a");
+    story.until(4000);
+    story
+}
+
+fn told(story: &Story) -> Vec<String> {
+    let mut lines = story.run();
+    lines.retain(|line| !line.starts_with('?') && !line.contains("sandbox.created"));
+    lines
+}
+
+#[test]
+fn a_pod_is_first_told_with_its_name_and_nothing_else_waits_for_that() {
+    assert_eq!(
+        told(&burst(true)),
+        [
+            "1000 cgroup.created other.se",
+            "100 pod.first_seen [default/web-0] late",
+            "100 cgroup.created pod11111 [default/web-0] late",
+            "3100 cni.started ADD bridge [default/web-0 a]",
+        ]
+    );
+}
+
+/// Containers without a kubelet, as by crictl: nobody will name the pod.
+#[test]
+fn without_a_kubelet_a_name_is_not_waited_for() {
+    assert_eq!(
+        told(&burst(false))[..2],
+        ["100 pod.first_seen [unnamed]", "100 cgroup.created pod11111 [unnamed]"]
+    );
+}
+
+#[test]
+fn a_name_that_never_comes_is_not_waited_for_for_long() {
+    let mut story = Story::new();
+    story.listed(Fact::KubeletExpected(true));
+    story.at(100).mkdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+    story.until(9_000).mkdir(30, "/system.slice/other.service");
+    assert_eq!(told(&story), ["9000 cgroup.created other.se"]);
+    story.until(12_000);
+    assert_eq!(
+        told(&story)[1..],
+        ["100 pod.first_seen [unnamed] late", "100 cgroup.created pod11111 [unnamed] late"]
+    );
+}
+
+/// It was turned away before it had a sandbox.
+#[test]
+fn a_pod_that_goes_without_a_name_is_told_of_when_it_goes() {
+    let mut story = Story::new();
+    story.listed(Fact::KubeletExpected(true));
+    story.at(100).mkdir(20, OTHER).until(3000).rmdir(20, OTHER).until(5000);
+    let lines = told(&story);
+    assert_eq!(
+        lines,
+        [
+            "100 pod.first_seen [unnamed]",
+            "100 cgroup.created pod99999 [unnamed]",
+            "3000 cgroup.removed pod99999 [unnamed]",
+            "3000 pod.gone 2900 ms [unnamed]",
+        ]
+    );
+}
