@@ -193,6 +193,7 @@ impl Agent {
             let route = match question {
                 Question::Container { .. }
                 | Question::Pod { .. }
+                | Question::Expected { .. }
                 | Question::Relist
                 | Question::Records
                 | Question::Program { .. }

@@ -36,7 +36,7 @@ fn labels_of_pods_are_there_where_they_were_asked_for() {
     let leak = "sandprobe_ip_leaks_total{namespace=\"default\",pod=\"report\",reason=\"del_blind\",workload=\"report\"} 1";
     assert!(told.lines().any(|line| line == leak), "{told}");
     assert!(
-        told.contains("sandprobe_pod_start_duration_seconds_count{namespace=\"default\",workload="),
+        told.contains("sandprobe_pod_start_duration_seconds_count{containers_known=\"false\",namespace=\"default\",workload="),
         "{told}"
     );
     assert!(!told.contains("sandprobe_events_total{namespace"), "{told}");

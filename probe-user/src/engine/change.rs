@@ -202,6 +202,8 @@ pub enum Question {
     Container { id: ContainerId },
     /// What is this pod's name? Answered by `PodFound`, if at all.
     Pod { uid: PodUid },
+    /// Which containers is this pod to have? Answered by `ContainersExpected`, where a kubelet keeps that.
+    Expected { uid: PodUid },
     /// Give this namespace an id in ours, so that netlink tells of its end; asked only where no hook does.
     Watch { netns: NetnsKey, by: Task },
     /// List the node again: something was lost.

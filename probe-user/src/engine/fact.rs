@@ -124,6 +124,12 @@ pub enum Fact {
         name: String,
         source: NameSource,
     },
+    /// The containers that a pod is to have, as its kubelet keeps them on record: all main containers and sidecars, not
+    /// always the other init containers, and never an ephemeral one.
+    ContainersExpected {
+        uid: PodUid,
+        names: Vec<String>,
+    },
     /// One result in libcni's cache.
     CacheFound(CacheFound),
     /// What an IPAM store holds.

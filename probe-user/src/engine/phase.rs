@@ -6,6 +6,7 @@
 
 mod cause;
 mod cut;
+mod member;
 mod share;
 
 use std::{cmp::Ordering, time::Duration};
@@ -23,8 +24,17 @@ use super::{
     },
 };
 use cut::Cut;
+use member::Members;
 
-/// For so long no further container may have come before a start is held to be complete.
+/// A start whose containers are known is told so long after the last of them began.
+pub const SETTLED: Duration = Duration::from_secs(1);
+
+/// For so long a container that is known to be missing is waited for, from the last sign of any on. It is the time after
+/// which a Deployment is held to make no progress (`progressDeadlineSeconds`).
+pub const WAIT: Duration = Duration::from_secs(10 * 60);
+
+/// Where it is not known which containers a pod is to have: for so long no further one may have come before its start is
+/// held to be complete.
 pub const QUIET: Duration = Duration::from_secs(30);
 
 /// A container that was never seen before still belongs to its pod's start so long after the last one of it.
@@ -41,8 +51,13 @@ pub struct Start {
     pub phases: Vec<Phase>,
     /// When its containers first listened, as far as they do by now: no part of the whole.
     pub listening: Vec<Listening>,
-    /// It has been quiet since for [`QUIET`], or the sandbox is over.
+    /// All containers that the pod is to have began; where these are not known, it has been quiet since for [`QUIET`], or
+    /// the sandbox is over.
     pub complete: bool,
+    /// Which containers the pod is to have is known.
+    pub containers_known: bool,
+    /// Those of them that have not begun.
+    pub missing: Vec<String>,
     /// It was held to be complete before, and went on.
     pub revised: bool,
     /// The pod had run in another sandbox before: this began with the sandbox's own first sign.
@@ -99,6 +114,9 @@ pub enum Kind {
     Runtime,
     /// The container's cgroup is there, and its own program does not run.
     Cgroup,
+    /// A program runs that the runtime executed into a container that had just begun, before the next one: a postStart
+    /// hook, as is inferred.
+    PostStart,
     /// An init container runs, as is inferred from its end before the next.
     Init,
     /// A container's program runs, and no socket of it listens yet: beyond the start, and no phase of it.
@@ -184,7 +202,7 @@ impl Kind {
 /// The start of the pod in this sandbox, as far as it is known by `now`; none of what was there before us.
 pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
     let row = world.attempts.get(sandbox)?;
-    let parts = parts(row);
+    let Members { parts, known, missing } = Members::of(world, row);
     let was_there = matches!(row.origin, Origin::Listed | Origin::Cri);
     if was_there && parts.iter().all(|part| part.listed) {
         return None;
@@ -202,10 +220,10 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
         Made::At(at) if !rebuilt => at.min(first),
         Made::At(_) | Made::Never | Made::Unseen => first,
     };
-    let complete = row.started_at.is_some();
+    let told = row.started_at.is_some();
     // One that waits for quiet is as long as it is by now.
-    let is_waiting = complete || world.announced_at(row).is_none();
-    let last = parts.last().map(|part| part.started_at).filter(|_| is_waiting);
+    let is_long_enough = missing.is_empty() && (told || known || world.announced_at(row).is_none());
+    let last = parts.last().map(|part| part.started_at).filter(|_| is_long_enough);
     let mut cut = Cut::new(begin, last.unwrap_or(now));
     if let Some(first) = failed.first() {
         cut.upto(sign(first), Kind::Prepare, None);
@@ -223,7 +241,9 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
         end: cut.end,
         phases: cut.phases,
         listening: listening(world, row),
-        complete,
+        complete: told && missing.is_empty(),
+        containers_known: known,
+        missing,
         revised: row.revised,
         rebuilt,
         listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
@@ -246,41 +266,38 @@ pub(super) fn listening(world: &World, row: &Attempt) -> Vec<Listening> {
             suspended: world.woke_at > part.started_at,
         })
     };
-    parts(row).iter().filter_map(listens).collect()
+    Members::of(world, row).parts.iter().filter_map(listens).collect()
 }
 
-/// When a start is complete if nothing more comes: [`QUIET`] after its last container began, or, where none runs, after
-/// the last one ended, for it may have been an init container's; at once when the sandbox is over.
+/// When a start is told of if nothing more comes: at once when the sandbox is over; [`SETTLED`] after the last container
+/// that the pod is to have; with one of these missing, [`WAIT`] after the last sign. Where they are not known, [`QUIET`]
+/// after the last container began, or, where none runs, after the last one ended, for it may have been an init container's.
 pub(super) fn settles_at(world: &World, row: &Attempt) -> Option<Timestamp> {
-    let last = parts(row).last()?.started_at;
+    let Members { parts, known, missing } = Members::of(world, row);
+    let last = parts.last()?.started_at;
     if let Some(over) = row.over_at {
         return Some(over.max(last));
     }
+    if known && missing.is_empty() {
+        return Some(last + SETTLED);
+    }
     let runs = row.containers.iter().any(|ran| ran.ended.is_none());
     let ended = row.containers.iter().filter_map(|ran| ran.ended).map(|ended| ended.at).max();
-    let base = if runs { last } else { last.max(ended.unwrap_or(last)) };
-    Some(base.max(world.announced_at(row).unwrap_or(base)) + QUIET)
+    let base = if runs && !known { last } else { last.max(ended.unwrap_or(last)) };
+    let announced = world.announced_at(row).unwrap_or(base);
+    Some(base.max(announced) + if known { WAIT } else { QUIET })
 }
 
-/// Whether a container of this name that comes now belongs to the start after all.
-pub(super) fn goes_on(row: &Attempt, next: &Ran) -> bool {
-    let is_new = |name: &String| row.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
-    let runs = row.containers.iter().any(|ran| ran.ended.is_none_or(|ended| ended.at > next.first_at));
-    let last = parts(row).last().map_or(Timestamp::ZERO, |part| part.started_at);
-    next.name.as_ref().is_some_and(is_new) && (!runs || next.first_at <= last + LATE)
-}
-
-/// The containers of a start: of each name the first, for the others are restarts.
-fn parts(row: &Attempt) -> Vec<&Ran> {
-    let mut all: Vec<&Ran> = row.containers.iter().collect();
-    all.sort_by(|one, other| earlier(one.started_at, &one.id, other.started_at, &other.id));
-    let mut parts: Vec<&Ran> = Vec::new();
-    for ran in all {
-        if ran.name.is_none() || parts.iter().all(|part| part.name != ran.name) {
-            parts.push(ran);
-        }
+/// Whether a container of this name that comes now belongs to a start after all that was told before.
+pub(super) fn goes_on(row: &Attempt, expected: &[String], next: &Ran) -> bool {
+    let Some(name) = &next.name else { return false };
+    let is_new = row.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
+    if !expected.is_empty() {
+        return is_new && expected.contains(name);
     }
-    parts
+    let runs = row.containers.iter().any(|ran| ran.ended.is_none_or(|ended| ended.at > next.first_at));
+    let last = row.containers.iter().map(|ran| ran.started_at).max().unwrap_or(Timestamp::ZERO);
+    is_new && !member::is_debugger(name) && (!runs || next.first_at <= last + LATE)
 }
 
 /// Whether an attempt is of the same pod, and began before, within this life of it: a static pod keeps its UID.

@@ -179,6 +179,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ContainerFound(_)
         | Fact::ContainerUnknown(_)
         | Fact::PodFound { .. }
+        | Fact::ContainersExpected { .. }
         | Fact::CacheFound(_)
         | Fact::StoreRead(_)
         | Fact::RuntimeRead(_)

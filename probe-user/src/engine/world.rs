@@ -205,6 +205,7 @@ impl World {
             Fact::PodFound { uid, namespace, name, source } => {
                 self.pod_found(m, uid, namespace, name, source)
             }
+            Fact::ContainersExpected { uid, names } => self.containers_expected(&uid, names),
             Fact::CacheFound(it) => self.cache_found(m, it),
             Fact::StoreRead(it) => self.store_read(m, it),
             Fact::RuntimeRead(it) => self.runtime_read(m, it),

@@ -74,6 +74,7 @@ mirror! {
         Watch { netns: NetnsKey, by: Task },
         Relist,
         Records,
+        Expected { uid: Text<PodUid> },
         Program { path: String },
         Message { container: Text<ContainerId>, since: Time },
         Pressure { cgroup: CgroupKey, path: String },

@@ -47,6 +47,7 @@ mirror! {
         ContainerFound(it: ContainerFound),
         ContainerUnknown(it: Text<ContainerId>),
         PodFound { uid: Text<PodUid>, namespace: String, name: String, source: NameSource },
+        ContainersExpected { uid: Text<PodUid>, names: Vec<String> },
         CacheFound(it: CacheFound),
         StoreRead(it: StoreRead),
         RuntimeRead(it: RuntimeRead),

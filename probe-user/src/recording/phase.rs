@@ -18,6 +18,10 @@ mirror! {
         #[serde(default)]
         listening: Vec<Listening>,
         complete: bool,
+        #[serde(default)]
+        containers_known: bool,
+        #[serde(default)]
+        missing: Vec<String>,
         revised: bool,
         rebuilt: bool,
         listed: bool,
@@ -58,6 +62,7 @@ mirror! {
         Image,
         Runtime,
         Cgroup,
+        PostStart,
         Init,
         Listening,
     }

@@ -52,6 +52,7 @@ pub fn name(kind: &Kind) -> String {
         | Kind::Image
         | Kind::Runtime
         | Kind::Cgroup
+        | Kind::PostStart
         | Kind::Init
         | Kind::Listening => word::phase(kind).to_owned(),
     }
@@ -88,6 +89,7 @@ pub fn marks(start: &Start) -> Vec<&'static str> {
         (start.listed, "listed"),
         (start.suspended, "suspended"),
         (start.is_gapped(), "gapped"),
+        (!start.containers_known, "containers not known"),
     ];
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
@@ -109,6 +111,11 @@ pub fn causes(phase: &Phase) -> Vec<String> {
     }
     if *runs > 1 {
         said.push(format!("ran {runs} times"));
+    }
+    if matches!(phase.kind, Kind::PostStart) {
+        said.push(
+            "executed into the container right after its start: inferred to be its postStart hook".to_owned(),
+        );
     }
     if matches!(phase.kind, Kind::Init) {
         said.push("inferred to be an init container".to_owned());

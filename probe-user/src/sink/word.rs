@@ -58,8 +58,19 @@ pub const KINDS: [&str; 15] = [
 ];
 
 /// The names of all phases of a start, in the order in which they come.
-pub const PHASES: [&str; 10] =
-    ["prepare", "retry", "netns", "cni", "between", "pause", "image", "runtime", "cgroup", "init"];
+pub const PHASES: [&str; 11] = [
+    "prepare",
+    "retry",
+    "netns",
+    "cni",
+    "between",
+    "pause",
+    "image",
+    "runtime",
+    "cgroup",
+    "post_start",
+    "init",
+];
 
 /// The names of all kinds of the hooks' records, by the numbers of `probe_common::event::kind`.
 pub const RECORDS: [&str; KINDS_OF_RECORDS] = [
@@ -93,6 +104,7 @@ pub fn phase(kind: &Kind) -> &'static str {
         Kind::Image => "image",
         Kind::Runtime => "runtime",
         Kind::Cgroup => "cgroup",
+        Kind::PostStart => "post_start",
         Kind::Init => "init",
         Kind::Listening => "listening",
     }

@@ -3,7 +3,11 @@
 use std::{ops::Range, path::Path};
 
 use super::{
-    backfill::{bundle::Places, log},
+    backfill::{
+        allocation::{self, Allocation},
+        bundle::Places,
+        log,
+    },
     host::{HostRoot, Miss, skipped::Skipped},
     message::{self, Message, Window},
     release::{Release, Role},
@@ -22,6 +26,7 @@ const SLACK: u64 = 1_000_000;
 pub struct Answerer<'a> {
     root: &'a HostRoot,
     places: Places,
+    allocation: Allocation,
     /// Answers that were there and could not be read.
     pub skipped: Skipped,
 }
@@ -29,7 +34,12 @@ pub struct Answerer<'a> {
 impl<'a> Answerer<'a> {
     #[must_use]
     pub fn new(root: &'a HostRoot) -> Self {
-        Self { root, places: Places::default(), skipped: Skipped::default() }
+        Self {
+            root,
+            places: Places::default(),
+            allocation: Allocation::default(),
+            skipped: Skipped::default(),
+        }
     }
 
     /// What the container is: `ContainerFound`, or else `ContainerUnknown`.
@@ -53,6 +63,17 @@ impl<'a> Answerer<'a> {
     #[must_use]
     pub fn pod(&self, uid: &PodUid) -> Option<Fact> {
         log::find(self.root, uid)
+    }
+
+    /// The containers that the pod is to have: `ContainersExpected`, if its kubelet keeps that here.
+    #[must_use]
+    pub fn expected(&mut self, uid: &PodUid, now: Timestamp) -> Option<Fact> {
+        let found = self.allocation.containers(self.root, uid, now);
+        let names = found.unwrap_or_else(|why| {
+            self.skipped.add(allocation::FILE, why);
+            None
+        });
+        names.map(|names| Fact::ContainersExpected { uid: uid.clone(), names })
     }
 
     /// What an executable says of itself: `ProgramFound`.

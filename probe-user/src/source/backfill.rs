@@ -8,6 +8,7 @@
 //! nothing on the node and enters no namespace.
 
 mod address;
+pub mod allocation;
 pub mod bundle;
 mod cgroupfs;
 mod cni;

@@ -81,6 +81,7 @@ impl Files {
                 let fact = match question {
                     Question::Container { id } => Some(answerer.container(&id)),
                     Question::Pod { uid } => answerer.pod(&uid),
+                    Question::Expected { uid } => answerer.expected(&uid, at),
                     Question::Relist => {
                         *relist = true;
                         None

@@ -156,6 +156,13 @@ impl Folder {
         Ok(stat::fstat(&self.fd)?.st_ino)
     }
 
+    /// By what a file in it is known to be the same that it was: its number, when it was last written, and its size.
+    pub fn edition(&self, name: &str) -> Result<(u64, i64, i64), Miss> {
+        let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let written = about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec);
+        Ok((about.st_ino, written, about.st_size))
+    }
+
     /// When it was made: on the wall clock, ns since the epoch. Some file systems do not say.
     pub fn born(&self) -> Option<i64> {
         let made = File::from(self.fd.try_clone().ok()?).metadata().ok()?.created().ok()?;

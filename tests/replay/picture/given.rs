@@ -65,6 +65,8 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
         phases,
         listening: Vec::new(),
         complete: true,
+        containers_known: true,
+        missing: Vec::new(),
         revised: false,
         rebuilt: false,
         listed: false,

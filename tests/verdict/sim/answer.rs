@@ -32,6 +32,7 @@ impl Sim {
             Question::Records
             | Question::Relist
             | Question::Pod { .. }
+            | Question::Expected { .. }
             | Question::Watch { .. }
             | Question::Program { .. }
             | Question::Message { .. } => Vec::new(),

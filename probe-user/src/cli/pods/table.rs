@@ -143,6 +143,8 @@ mod tests {
                 suspended: false,
             }],
             complete: true,
+            containers_known: true,
+            missing: Vec::new(),
             revised: false,
             rebuilt: false,
             listed: true,

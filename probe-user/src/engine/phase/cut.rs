@@ -86,6 +86,7 @@ impl Cut {
             self.upto(cgroup, Kind::Runtime, Some(part));
             self.upto(part.started_at, Kind::Cgroup, Some(part));
             let later = parts.get(place + 1).map(|next| next.first_at);
+            self.hook(part, later);
             if let Some((ended, runs)) = later.and_then(|next| init(all, part, next))
                 && let Some(phase) = self.upto(ended, Kind::Init, Some(part))
             {
@@ -94,6 +95,17 @@ impl Cut {
         }
         // One that is not complete waits for what is to come.
         self.upto(self.end, Kind::Image, None);
+    }
+
+    /// What was executed into a container right after its start, if the next one came only when that was over.
+    fn hook(&mut self, part: &Ran, next: Option<Timestamp>) {
+        let Some(hook) = part.hook else { return };
+        let limit = next.unwrap_or(self.end);
+        match hook.ended_at {
+            Some(ended) if ended <= limit => self.upto(ended, Kind::PostStart, Some(part)),
+            None if next.is_none() => self.upto(limit, Kind::PostStart, Some(part)),
+            Some(_) | None => None,
+        };
     }
 }
 

@@ -15,13 +15,17 @@ pub struct Share {
     pub p99: Duration,
 }
 
-/// Of those that are whole: phase by phase, then the whole start, then what is beyond it. What several containers, or interfaces, of one pod
+/// Of those that are whole, and, if there are any such, of which it is known that no container was still to come: phase by phase, then the whole start, then what is beyond it. What several containers, or interfaces, of one pod
 /// take for it counts together; of those that listen, the one that took longest counts, for they do so side by side.
 #[must_use]
 pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
     let (mut whole, mut listening) = (Vec::new(), Vec::new());
     let mut by_kind: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
-    for start in starts.filter(|start| start.is_whole()) {
+    let mut compared: Vec<&Start> = starts.filter(|start| start.is_whole()).collect();
+    if compared.iter().any(|start| start.containers_known) {
+        compared.retain(|start| start.containers_known);
+    }
+    for start in compared {
         whole.push(start.total());
         if start.listening.iter().all(|it| !it.gapped && !it.suspended) {
             listening.extend(start.listens().map(Listening::took));

@@ -1,6 +1,7 @@
 //! Where the time of starts went, to the millisecond.
 
 mod cause;
+mod expected;
 mod listening;
 mod network;
 

@@ -9,7 +9,7 @@ use crate::engine::{
     id::{ContainerId, NetnsKey, TaskKey},
     phase,
     time::Timestamp,
-    world::{Moment, World, argv, listening::Listening},
+    world::{Moment, World, argv, container::Hook, listening::Listening},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub struct Ran {
     /// It was found running.
     pub listed: bool,
     pub listening: Option<Listening>,
+    /// The first program that was executed into it right after its own began, as a postStart hook is.
+    pub hook: Option<Hook>,
     pub ended: Option<Ended>,
 }
 
@@ -241,14 +243,18 @@ impl World {
             started_at: began.at,
             listed: began.listed,
             listening: container.listening,
+            hook: container.hook,
             ended: None,
         };
+        let expected =
+            self.attempts.get(&sandbox).map(|row| self.expected_in(row).to_vec()).unwrap_or_default();
         let Some(row) = self.attempts.get_mut(&sandbox) else { return };
         if let Some(known) = row.ran(id) {
             known.name = ran.name.or_else(|| known.name.take());
+            self.start_turns(&sandbox);
             return;
         }
-        let goes_on = row.started_at.is_some() && phase::goes_on(row, &ran);
+        let goes_on = row.started_at.is_some() && phase::goes_on(row, &expected, &ran);
         if row.containers.len() >= CONTAINERS {
             row.containers.remove(0);
         }
@@ -256,6 +262,7 @@ impl World {
         if goes_on {
             self.start_goes_on(&sandbox);
         }
+        self.ask_expected(&sandbox);
         self.start_turns(&sandbox);
     }
 
@@ -267,6 +274,14 @@ impl World {
         {
             ran.listening = Some(listening);
             self.start_listens(&sandbox);
+        }
+    }
+
+    /// A program was executed into a container right after its start, or that has ended.
+    pub(super) fn attempt_hooked(&mut self, id: &ContainerId, hook: Hook) {
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        if let Some(ran) = self.attempts.get_mut(&sandbox).and_then(|row| row.ran(id)) {
+            ran.hook = Some(hook);
         }
     }
 

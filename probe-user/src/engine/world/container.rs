@@ -2,6 +2,8 @@
 
 mod identity;
 
+use std::time::Duration;
+
 use probe_common::event::class;
 
 use crate::engine::{
@@ -35,6 +37,8 @@ pub struct Container {
     pub began: Option<Began>,
     /// The first of its sockets that listened.
     pub listening: Option<Listening>,
+    /// The first program that was executed into it right after its own began.
+    pub hook: Option<Hook>,
     pub code: Option<u32>,
     /// When its runtime first told its program to end, with a fatal signal, if that was before the end.
     pub stopped_at: Option<Timestamp>,
@@ -49,6 +53,17 @@ pub struct Began {
     /// It was found running then.
     pub listed: bool,
 }
+
+/// A program that the runtime executed into a container: a postStart hook, most likely, for the kubelet runs that before
+/// it goes on with the pod, and has no container probed until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hook {
+    pub process: TaskKey,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// So long after its own program's start a container's hook is run at the latest.
+const HOOKED: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
@@ -127,6 +142,7 @@ impl World {
             tentative: false,
             began: None,
             listening: None,
+            hook: None,
             code: None,
             stopped_at: None,
             dated: None,
@@ -170,11 +186,35 @@ impl World {
             return;
         }
         let Some(running) = row.state.step(Step::Run { process: task.key, listed: false }, m.at) else {
+            self.executed_into(m, id, task.key);
             return;
         };
         row.state = running;
         row.began = Some(Began { at: m.at, listed: false });
         self.started(m, id, process_of(task), bits);
+    }
+
+    /// A program began in a container that runs already, and not as a child of it.
+    fn executed_into(&mut self, m: Moment, id: &ContainerId, process: TaskKey) {
+        let Some(row) = self.containers.get_mut(id) else { return };
+        if let State::Running { process: main, since, listed: false } = row.state
+            && main != process
+            && row.hook.is_none()
+            && m.at <= since + HOOKED
+        {
+            let hook = Hook { process, ended_at: None };
+            row.hook = Some(hook);
+            self.attempt_hooked(id, hook);
+        }
+    }
+
+    fn hook_exited(&mut self, m: Moment, id: &ContainerId, process: TaskKey) {
+        let Some(row) = self.containers.get_mut(id) else { return };
+        if let Some(hook) = row.hook.filter(|hook| hook.process == process && hook.ended_at.is_none()) {
+            let hook = Hook { ended_at: Some(m.at), ..hook };
+            row.hook = Some(hook);
+            self.attempt_hooked(id, hook);
+        }
     }
 
     /// A process was found in a container's own cgroup.
@@ -226,6 +266,7 @@ impl World {
         end: &End,
         stopped_at: Option<Timestamp>,
     ) {
+        self.hook_exited(m, id, process.key);
         let Some(row) = self.containers.get_mut(id) else { return };
         let State::Running { process: top, since, listed } = row.state else { return };
         let Some(ended) = row.state.step(Step::End, m.at).filter(|_| top == process.key) else { return };

@@ -32,6 +32,8 @@ pub struct Pod {
     pub made_at: Option<Timestamp>,
     /// Its start was told of.
     pub is_started: bool,
+    /// The names of the containers that it is to have; none: not known.
+    pub expected: Vec<String>,
     /// What its cgroup counted while it started.
     pub readings: Vec<Reading>,
     pub state: State,
@@ -187,6 +189,7 @@ impl World {
                 left_at: None,
                 made_at: None,
                 is_started: false,
+                expected: Vec::new(),
                 readings: Vec::new(),
                 state: State::Gone { at: m.at },
             };
@@ -201,6 +204,7 @@ impl World {
             row.first_at = m.at;
             row.origin = m.origin;
             (row.made_at, row.is_started) = (None, false);
+            row.expected.clear();
             row.readings.clear();
         }
         if let Some(known) = row.uid.as_ref().and_then(|uid| self.names.get(uid)) {
@@ -228,6 +232,7 @@ impl World {
         let name = PodName { namespace: gone.namespace.clone(), name: gone.name.clone(), uid: None };
         let (first_at, source, cgroups) = (gone.first_at, gone.source, gone.cgroups.clone());
         let (made_at, is_started, readings) = (gone.made_at, gone.is_started, gone.readings.clone());
+        let expected = gone.expected.clone();
         if !self.pods.is(keep, &name) {
             return;
         }
@@ -238,6 +243,9 @@ impl World {
             row.is_started |= is_started;
             if row.readings.is_empty() {
                 row.readings = readings;
+            }
+            if row.expected.is_empty() {
+                row.expected = expected;
             }
             row.cgroups
                 .extend(cgroups.into_iter().filter(|key| !row.cgroups.contains(key)).collect::<Vec<_>>());

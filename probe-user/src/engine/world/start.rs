@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::engine::{
     change::{Question, What},
     fact::{Origin, Pressure, PressureRead, Role},
-    id::ContainerId,
+    id::{ContainerId, PodUid},
     outbox::{Subject, Wait},
     phase::{self, Start},
     time::Timestamp,
@@ -102,6 +102,31 @@ impl World {
         if let Some(due) = due.and_then(|row| phase::settles_at(self, row)) {
             self.timers.hurry(timer::Name::Starts, due);
         }
+    }
+
+    /// The pod's kubelet keeps on record which containers it is to have.
+    pub(super) fn containers_expected(&mut self, uid: &PodUid, names: Vec<String>) {
+        let Some(pod) = self.pods.by_uid(uid) else { return };
+        let Some(row) = self.pods.rows.get_mut(&pod) else { return };
+        row.expected = names;
+        let is_of = |row: &&Attempt| row.started_at.is_none() && self.pod_of_attempt(row) == Some(pod);
+        let open: Vec<ContainerId> = self.attempts.values().filter(is_of).map(|row| row.id.clone()).collect();
+        open.iter().for_each(|id| self.start_turns(id));
+    }
+
+    /// Asks which containers a pod is to have that starts in this sandbox, as long as that is not known.
+    pub(super) fn ask_expected(&mut self, sandbox: &ContainerId) {
+        let Some(row) = self.attempts.get(sandbox).filter(|row| row.started_at.is_none()) else { return };
+        let pod = self.pod_of_attempt(row).and_then(|pod| self.pods.rows.get(&pod));
+        if let Some(uid) = pod.filter(|pod| pod.expected.is_empty()).and_then(|pod| pod.uid.clone()) {
+            self.ask(Question::Expected { uid });
+        }
+    }
+
+    /// The containers that the pod of a sandbox is to have; none: not known.
+    pub(in crate::engine) fn expected_in(&self, row: &Attempt) -> &[String] {
+        let pod = self.pod_of_attempt(row).and_then(|pod| self.pods.rows.get(&pod));
+        pod.map_or(&[], |pod| &pod.expected)
     }
 
     /// Tells of the starts that are complete by now.
@@ -219,6 +244,8 @@ mod tests {
             phases: vec![phase; phases],
             listening: Vec::new(),
             complete: true,
+            containers_known: true,
+            missing: Vec::new(),
             revised: false,
             rebuilt: false,
             listed: false,

@@ -8,7 +8,7 @@ use crate::{
         id::{NetnsKey, Text, Time},
         kind::Origin,
         mirror::mirror,
-        row::container::Listening,
+        row::container::{Hook, Listening},
     },
 };
 
@@ -48,6 +48,8 @@ mirror! {
         started_at: Time,
         listed: bool,
         listening: Option<Listening>,
+        #[serde(default)]
+        hook: Option<Hook>,
         ended: Option<Ended>,
     }
 }

@@ -28,6 +28,8 @@ mirror! {
         tentative: bool,
         began: Option<Began>,
         listening: Option<Listening>,
+        #[serde(default)]
+        hook: Option<Hook>,
         code: Option<u32>,
         #[serde(default)]
         stopped_at: Option<Time>,
@@ -35,6 +37,8 @@ mirror! {
         state: State,
     }
 }
+
+mirror! { struct container::Hook { process: TaskKey, ended_at: Option<Time> } }
 
 mirror! { struct container::Began { at: Time, listed: bool } }
 

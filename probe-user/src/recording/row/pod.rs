@@ -24,6 +24,8 @@ mirror! {
         left_at: Option<Time>,
         made_at: Option<Time>,
         is_started: bool,
+        #[serde(default)]
+        expected: Vec<String>,
         readings: Vec<(Time, Pressure)>,
         state: State,
     }

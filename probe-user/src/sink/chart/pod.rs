@@ -94,7 +94,7 @@ fn lane(container: &ContainerRef) -> String {
 fn bar(start: &Start, phase: &Phase) -> Bar {
     let lane = phase.container.as_ref().map_or_else(|| "sandbox".to_owned(), lane);
     let mut marks = Vec::new();
-    if matches!(phase.kind, Kind::Init) {
+    if matches!(phase.kind, Kind::Init | Kind::PostStart) {
         marks.push("inferred");
     }
     if phase.gapped {
@@ -123,7 +123,7 @@ fn tone(kind: &Kind) -> Tone {
         Kind::Image => Tone::Image,
         Kind::Runtime => Tone::Runtime,
         Kind::Cgroup => Tone::Cgroup,
-        Kind::Init => Tone::Init,
+        Kind::PostStart | Kind::Init => Tone::Init,
         Kind::Listening => Tone::Listening,
     }
 }

@@ -22,6 +22,9 @@ pub(super) struct Start<'a> {
     begin_ns: Text<u64>,
     total_ns: Text<u128>,
     complete: bool,
+    containers_known: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    missing: &'a [String],
     #[serde(skip_serializing_if = "no")]
     revised: bool,
     #[serde(skip_serializing_if = "no")]
@@ -175,6 +178,8 @@ impl<'a> Start<'a> {
             begin_ns: Text(start.begin.0),
             total_ns: nanos(start.total()),
             complete: start.complete,
+            containers_known: start.containers_known,
+            missing: &start.missing,
             revised: start.revised,
             rebuilt: start.rebuilt,
             listed: start.listed,
@@ -212,7 +217,7 @@ impl<'a> Phase<'a> {
             container: phase.container.as_ref().map(container),
             begin_ns: Text(phase.begin.0),
             duration_ns: nanos(phase.took()),
-            inferred: phase.kind == Kind::Init,
+            inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
             cause: Causes::of(&phase.cause),
         }

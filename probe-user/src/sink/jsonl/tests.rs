@@ -108,6 +108,7 @@ fn start() -> Start {
         Part::Image,
         Part::Runtime,
         Part::Cgroup,
+        Part::PostStart,
         Part::Init,
     ];
     Start {
@@ -115,7 +116,7 @@ fn start() -> Start {
         sandbox: ContainerId::parse("e6f3").expect("an id"),
         begin: Timestamp(100),
         end: Timestamp(200),
-        phases: (10..20).zip(kinds).map(|(tenth, kind)| phase(kind, tenth * 10)).collect(),
+        phases: (10..21).zip(kinds).map(|(tenth, kind)| phase(kind, tenth * 10)).collect(),
         listening: vec![Listening {
             container: ContainerRef {
                 id: ContainerId::parse("c0ffee").expect("an id"),
@@ -128,6 +129,8 @@ fn start() -> Start {
             suspended: true,
         }],
         complete: true,
+        containers_known: true,
+        missing: vec!["side".to_owned()],
         revised: true,
         rebuilt: true,
         listed: true,

@@ -150,15 +150,17 @@ pub const STARTS: Family = counter(
 .of_pods();
 pub const START: Family = histogram(
     "sandprobe_pod_start_duration_seconds",
-    &[],
-    "From the pod's cgroup to the last of its containers' programs; comparable starts only.",
+    &["containers_known"],
+    "From the pod's cgroup to the last of its containers' programs; comparable starts only. Where it is not known which \
+     containers a pod is to have (`false`), a later one may be missing.",
 )
 .of_workloads()
 .from("cgroup_mkdir to sched_process_exec");
 pub const PHASE: Family = histogram(
     "sandprobe_pod_start_phase_duration_seconds",
-    &["phase"],
-    "Time that a pod's start spent in a phase, all of that phase together (docs/phases.md); comparable starts only.",
+    &["phase", "containers_known"],
+    "Time that a pod's start spent in a phase, all of that phase together (docs/phases.md); comparable starts only. Where \
+     it is not known which containers a pod is to have (`false`), those of a later one may be missing.",
 )
 .of_workloads()
 .from("see docs/phases.md");

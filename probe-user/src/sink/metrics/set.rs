@@ -13,6 +13,7 @@ pub(super) const SEVERITIES: [&str; 3] = ["info", "warning", "critical"];
 pub(super) const STAGES: [&str; 2] = ["candidate", "confirmed"];
 pub(super) const EXITS: [&str; 4] = ["success", "error", "signal", "oom"];
 pub(super) const COMPARABLE: [&str; 2] = ["true", "false"];
+pub(super) const KNOWN: [&str; 2] = ["true", "false"];
 pub(super) const OPERATIONS: [&str; 5] = ["ADD", "DEL", "CHECK", "GC", "other"];
 pub(super) const SANDBOX_STATES: [&str; 3] = ["created", "ready", "stopped"];
 pub(super) const ALLOCATION_STATES: [&str; 4] = ["in_use", "pending_cleanup", "leak_candidate", "leaked"];

@@ -102,6 +102,8 @@ fn start(revised: bool, listed: bool) -> What {
         phases: vec![phase(cni("a"), 1, 3), phase(phase::Kind::Between, 3, 4), phase(cni("b"), 4, 10)],
         listening: Vec::new(),
         complete: true,
+        containers_known: !revised,
+        missing: Vec::new(),
         revised,
         rebuilt: false,
         listed,
@@ -200,10 +202,10 @@ fn each_change_is_counted_where_it_belongs() {
         ("sandprobe_sandbox_create_duration_seconds_count", 1.0),
         ("sandprobe_pod_starts_total{comparable=\"true\"}", 1.0),
         ("sandprobe_pod_starts_total{comparable=\"false\"}", 1.0),
-        ("sandprobe_pod_start_duration_seconds_sum", 9.0),
-        ("sandprobe_pod_start_phase_duration_seconds_sum{phase=\"cni\"}", 8.0),
-        ("sandprobe_pod_start_phase_duration_seconds_count{phase=\"cni\"}", 1.0),
-        ("sandprobe_pod_start_phase_duration_seconds_sum{phase=\"between\"}", 1.0),
+        ("sandprobe_pod_start_duration_seconds_sum{containers_known=\"true\"}", 9.0),
+        ("sandprobe_pod_start_phase_duration_seconds_sum{containers_known=\"true\",phase=\"cni\"}", 8.0),
+        ("sandprobe_pod_start_phase_duration_seconds_count{containers_known=\"true\",phase=\"cni\"}", 1.0),
+        ("sandprobe_pod_start_phase_duration_seconds_sum{containers_known=\"true\",phase=\"between\"}", 1.0),
         ("sandprobe_container_listening_duration_seconds_sum", 1.5),
         ("sandprobe_netns_teardown_duration_seconds_sum", 2.0),
         ("sandprobe_cgroup_teardown_duration_seconds_sum", 3.0),
@@ -293,7 +295,7 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
              pod=\"{name}\",result=\"success\",workload=\"web\"}}"
         )
     };
-    let started = "sandprobe_pod_start_duration_seconds_count{namespace=\"shop\",workload=\"web\"}";
+    let started = "sandprobe_pod_start_duration_seconds_count{containers_known=\"true\",namespace=\"shop\",workload=\"web\"}";
     let after = |metrics: &Metrics, at| {
         look(metrics, at, &Own::default(), &[]);
         let found = scrape(metrics);
@@ -386,7 +388,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
     assert_eq!(of("sandprobe_events_total"), word::EVENTS.len());
     assert_eq!(of("sandprobe_findings"), word::KINDS.len() * 6);
     assert_eq!(of("sandprobe_findings_confirmed_total"), word::KINDS.len() * 3);
-    assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), word::PHASES.len());
+    assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * word::PHASES.len());
     assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * word::RECORDS.len());
     assert_eq!(of("sandprobe_records_total"), 2 * word::RECORDS.len());
     assert_eq!(of("sandprobe_ip_leaks_total"), 5);

@@ -111,7 +111,10 @@ impl Told {
         for values in set::all(&[&set::COMPARABLE]) {
             self.starts.at(&values, nobody);
         }
-        for values in set::all(&[&word::PHASES]) {
+        for values in set::all(&[&set::KNOWN]) {
+            self.start.at(&values, nobody);
+        }
+        for values in set::all(&[&word::PHASES, &set::KNOWN]) {
             self.phase.at(&values, nobody);
         }
         for values in set::all(&[&set::CAUSES]) {
@@ -235,9 +238,10 @@ impl Told {
         }
     }
 
-    /// A start that goes on after it was told counts once, as it was told first.
+    /// A start that goes on after it was told counts once, as it was told first; but one that was told because one of its
+    /// containers did not come was none yet, and counts as what it is when that has come.
     fn started(&mut self, change: &Change, start: &Start) {
-        if start.revised {
+        if start.revised && !start.containers_known {
             return;
         }
         let pod = self.pod(change);
@@ -245,13 +249,14 @@ impl Told {
         if !start.is_whole() {
             return;
         }
-        self.start.observe(&[], &pod, start.total().as_secs_f64());
+        let known = set::yes(start.containers_known);
+        self.start.observe(&[known], &pod, start.total().as_secs_f64());
         let mut phases: BTreeMap<&str, Duration> = BTreeMap::new();
         for phase in &start.phases {
             *phases.entry(word::phase(&phase.kind)).or_default() += phase.took();
         }
         for (phase, took) in phases {
-            self.phase.observe(&[phase], &pod, took.as_secs_f64());
+            self.phase.observe(&[phase, known], &pod, took.as_secs_f64());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whether the node is one of a cluster, and since when a pod has been on it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::daemon::{self, Daemon, Kind};
 use crate::{engine::id::PodUid, source::host::HostRoot};
@@ -28,6 +28,10 @@ impl Roots {
         let mut roots: Vec<PathBuf> = own.filter_map(|daemon| daemon.root).collect();
         roots.extend(ROOTS.map(PathBuf::from));
         Self(roots)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(PathBuf::as_path)
     }
 
     /// When the kubelet first saw to a pod: the age of the folder that it keeps for as long as the pod is on the node,

@@ -134,6 +134,9 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             }
         )),
         (0_u64..3).prop_map(|number| Fact::ContainerUnknown(id(digit(number)))),
+        prop_oneof![Just(vec!["main"]), Just(vec!["main", "side"])].prop_map(|names| {
+            Fact::ContainersExpected { uid: uid(), names: names.into_iter().map(str::to_owned).collect() }
+        }),
         Just(Fact::PodFound {
             uid: uid(),
             namespace: "default".to_owned(),

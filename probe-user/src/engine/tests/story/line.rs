@@ -12,6 +12,7 @@ pub(super) fn line(output: &Output) -> String {
     match output {
         Output::Question(Question::Container { id }) => format!("? container {}", &id.as_str()[..1]),
         Output::Question(Question::Pod { uid }) => format!("? pod {}", &uid.as_str()[..8]),
+        Output::Question(Question::Expected { uid }) => format!("? expected {}", &uid.as_str()[..8]),
         Output::Question(Question::Watch { netns, by }) => {
             format!("? watch {} {}", netns.inode, by.comm).trim_end().to_owned()
         }

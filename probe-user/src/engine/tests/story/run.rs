@@ -97,7 +97,11 @@ pub(in crate::engine::tests) fn settle(engine: &mut Engine, at: Timestamp) -> Ve
 
 pub(in crate::engine::tests) fn take(engine: &mut Engine) -> Vec<String> {
     // Asked after every operation of CNI and at every turn of a start: they would stand everywhere.
-    let is_told =
-        |output: &Output| !matches!(output, Output::Question(Question::Records | Question::Pressure { .. }));
+    let is_told = |output: &Output| {
+        !matches!(
+            output,
+            Output::Question(Question::Records | Question::Pressure { .. } | Question::Expected { .. })
+        )
+    };
     std::iter::from_fn(|| engine.poll()).filter(is_told).map(|output| line::line(&output)).collect()
 }

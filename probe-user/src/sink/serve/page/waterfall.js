@@ -4,12 +4,13 @@ import { el, svg } from "./dom.js";
 import { causes, phaseTitle, short, socket, span } from "./words.js";
 
 const CLASSES = { prepare: "pr", retry: "re", netns: "ns", cni: "cn", between: "be", pause: "pa", image: "im",
-  runtime: "ru", cgroup: "cg", init: "in", listening: "li" };
+  runtime: "ru", cgroup: "cg", post_start: "in", init: "in", listening: "li" };
 const MEANINGS = { prepare: "the pod's cgroup is there, no sandbox yet", retry: "sandboxes that came to nothing",
   netns: "no plugin was called yet", cni: "a plugin's ADD, retries included", between: "between two plugins",
   pause: "the network is there, the sandbox's own program does not run",
   image: "nothing of the next container is there", runtime: "the container's runtime runs",
-  cgroup: "the container's cgroup is there, its program does not run", init: "an init container runs (inferred)",
+  cgroup: "the container's cgroup is there, its program does not run", post_start: "a postStart hook runs (inferred)",
+  init: "an init container runs (inferred)",
   listening: "the container's program runs, no socket of it listens; beyond the start" };
 /** So much of the scale has what took any time at all, or it would not be seen. */
 const LEAST = 500;

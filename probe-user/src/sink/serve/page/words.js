@@ -57,7 +57,7 @@ export const phaseTitle = (it) =>
 export const socket = ({ port, family }) => `${port ? `port ${port}` : "a port of the kernel's choice"} (${family ?? "?"})`;
 
 const MARKS = [["complete", "not complete", false], ["revised", "revised", true], ["rebuilt", "rebuilt", true],
-  ["listed", "listed", true], ["suspended", "suspended", true], ["gapped", "gapped", true]];
+  ["listed", "listed", true], ["suspended", "suspended", true], ["gapped", "gapped", true], ["containers_known", "containers not known", false]];
 export const marks = (start) =>
   MARKS.filter(([name, , when]) => (start[name] ?? false) === when).map(([, mark]) => mark);
 
@@ -70,7 +70,9 @@ export const causes = (it) => {
   if (it.failed) said.push(`${it.failed} of ${it.adds} ADDs failed, which took ${span(it.failed_ns ?? 0)}`);
   if (it.plugin && Number(it.plugin_ns ?? 0) > whole) said.push(`the plugin itself took ${span(it.plugin_ns)}, beside others`);
   if (it.runs > 1) said.push(`ran ${it.runs} times`);
-  if (it.inferred) said.push("inferred to be an init container");
+  if (it.inferred && it.phase === "post_start") {
+    said.push("executed into the container right after its start: inferred to be its postStart hook");
+  } else if (it.inferred) said.push("inferred to be an init container");
   if (it.teardown_ns) said.push(`other network namespaces were taken apart for ${of(it.teardown_ns)}`);
   if (it.cpu && (Number(it.cpu.throttled_periods) || Number(it.cpu.throttled_ns))) {
     said.push(`throttled ${of(it.cpu.throttled_ns)} (${it.cpu.throttled_periods} periods)`);

@@ -1,0 +1,159 @@
+//! Which containers each pod of the node is to have, from the record that the kubelet keeps of what it granted them.
+//!
+//! `allocated_pods_state` in the kubelet's root (Kubernetes 1.33 and later, unless `InPlacePodVerticalScaling` is switched
+//! off there) is written when a pod is admitted, before its cgroup is made. It names every main container and every
+//! sidecar, with or without a request of its own; from 1.36 on, perhaps the other init containers as well; never an
+//! ephemeral one. It is JSON in JSON with a checksum: `{"data":"{\"entries\":{UID:{\"ContainerResources\":{NAME:…}}}}"}`; in
+//! 1.33 `{\"allocationEntries\":{UID:{NAME:…}}}`. The kubelet replaces it as a whole.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::kubelet::Roots;
+use crate::{
+    engine::{id::PodUid, time::Timestamp},
+    source::host::{HostRoot, Miss},
+};
+
+pub const FILE: &str = "allocated_pods_state";
+/// Longest record taken, bytes: later kubelets keep whole pods in it, some tens of kilobytes each.
+const LONGEST: usize = 32 << 20;
+/// So often kubelets are looked for that keep their things elsewhere.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The record as it was read last.
+#[derive(Debug, Default)]
+pub struct Allocation {
+    roots: Option<(Timestamp, Roots)>,
+    edition: Option<(u64, i64, i64)>,
+    pods: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Checkpoint {
+    data: String,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    #[serde(default)]
+    entries: BTreeMap<String, Entry>,
+    #[serde(default, rename = "allocationEntries")]
+    allocation_entries: BTreeMap<String, Names>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default, rename = "ContainerResources")]
+    containers: Names,
+}
+
+type Names = BTreeMap<String, IgnoredAny>;
+
+impl Allocation {
+    /// The names of the containers that a pod is to have; `None`: no kubelet says.
+    pub fn containers(
+        &mut self,
+        root: &HostRoot,
+        uid: &PodUid,
+        now: Timestamp,
+    ) -> Result<Option<Vec<String>>, Miss> {
+        if self.roots.as_ref().is_none_or(|(looked, _)| now >= *looked + AGAIN) {
+            self.roots = Some((now, Roots::look(root)));
+        }
+        let roots = self.roots.as_ref().map(|(_, roots)| roots.iter()).into_iter().flatten();
+        let kept = roots.filter_map(|kubelet| {
+            let folder = root.folder(kubelet).ok()?;
+            Some((folder.edition(FILE).ok()?, folder))
+        });
+        let Some((edition, folder)) = kept.take(1).next() else { return Ok(None) };
+        if self.edition != Some(edition) {
+            self.pods = parse(&folder.read(FILE, LONGEST)?).ok_or(Miss::Malformed)?;
+            self.edition = Some(edition);
+        }
+        Ok(self.pods.get(uid.as_str()).filter(|names| !names.is_empty()).cloned())
+    }
+}
+
+fn parse(record: &[u8]) -> Option<BTreeMap<String, Vec<String>>> {
+    let data: Data = serde_json::from_str(&serde_json::from_slice::<Checkpoint>(record).ok()?.data).ok()?;
+    let entries = data.entries.into_iter().map(|(uid, entry)| (uid, entry.containers));
+    let all = entries.chain(data.allocation_entries);
+    Some(all.map(|(uid, containers)| (uid, containers.into_keys().collect())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::{Allocation, HostRoot, Miss, PodUid, Timestamp, parse};
+
+    const UID: &str = "11111111-2222-3333-4444-555555555555";
+    const NOW: Timestamp = Timestamp(1);
+
+    fn uid() -> PodUid {
+        PodUid::parse(UID).expect("a UID")
+    }
+
+    /// As the kubelet writes it: one with requests, one without any.
+    fn record(entries: &str) -> String {
+        let data = serde_json::to_string(entries).expect("JSON");
+        format!(r#"{{"data":{data},"checksum":2840284029}}"#)
+    }
+
+    fn told(entries: &str) -> Option<String> {
+        let pods = parse(record(entries).as_bytes())?;
+        Some(pods.get(UID)?.join(" "))
+    }
+
+    #[test]
+    fn each_form_of_the_record_names_a_pods_containers() {
+        let of_1_33 = format!(
+            r#"{{"allocationEntries":{{"{UID}":{{"main":{{"requests":{{"cpu":"1"}}}},"proxy":{{}}}}}}}}"#
+        );
+        assert_eq!(told(&of_1_33).as_deref(), Some("main proxy"));
+        let of_1_34 = format!(
+            r#"{{"entries":{{"{UID}":{{"ContainerResources":{{"main":{{"requests":{{"cpu":"1"}}}},"proxy":{{}}}}}}}}}}"#
+        );
+        assert_eq!(told(&of_1_34).as_deref(), Some("main proxy"));
+        let later = format!(
+            r#"{{"podList":"CgAS","entries":{{"{UID}":{{"ContainerResources":{{"main":{{}}}},"PodLevelResources":null}}}}}}"#
+        );
+        assert_eq!(told(&later).as_deref(), Some("main"));
+        assert_eq!(told("{}"), None, "no pod was admitted yet");
+        for bad in ["", "7", "{\"data\":7}", "{\"data\":\"\"}", "{\"data\":\"7\"}"] {
+            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_record_is_read_again_when_it_is_another_one() {
+        let node = tempfile::tempdir().expect("a directory");
+        let host = HostRoot::open(node.path()).expect("the root");
+        let mut allocation = Allocation::default();
+        assert_eq!(allocation.containers(&host, &uid(), NOW), Ok(None), "no kubelet");
+        let kubelet = node.path().join("var/lib/kubelet");
+        fs::create_dir_all(&kubelet).expect("a directory");
+        // As the kubelet does: a new file takes the place of the old.
+        let write = |entries: &str| {
+            fs::write(kubelet.join("new"), record(entries)).expect("a file");
+            fs::rename(kubelet.join("new"), kubelet.join("allocated_pods_state")).expect("a name");
+        };
+        write("{}");
+        assert_eq!(allocation.containers(&host, &uid(), NOW), Ok(None), "a pod of another source");
+        write(&format!(r#"{{"entries":{{"{UID}":{{"ContainerResources":{{"main":{{}}}}}}}}}}"#));
+        assert_eq!(allocation.containers(&host, &uid(), NOW), Ok(Some(vec!["main".to_owned()])));
+        fs::write(kubelet.join("allocated_pods_state"), "{").expect("a file");
+        assert_eq!(allocation.containers(&host, &uid(), NOW), Err(Miss::Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>) {
+            parse(&bytes);
+        }
+    }
+}
