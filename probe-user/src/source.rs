@@ -28,6 +28,8 @@ pub mod files;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "live")]
+pub mod lack;
+#[cfg(feature = "live")]
 pub mod live;
 #[cfg(feature = "host")]
 pub mod message;

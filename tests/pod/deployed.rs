@@ -44,8 +44,9 @@ fn value(metrics: &str, name: &str, labels: &[&str]) -> Option<f64> {
 fn in_its_pod_it_tells_of_a_leak_and_prometheus_alerts() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     // What docs/install.md adds where there is neither fentry nor kprobes.
-    let capabilities =
-        if machine::has_kprobes() { &[][..] } else { &["NET_ADMIN", "NET_BROADCAST", "SYSLOG"] };
+    let capabilities: &[&str] =
+        if machine::has_kprobes() { &[] } else { &["NET_ADMIN", "NET_BROADCAST", "SYSLOG"] };
+    let capabilities = capabilities.iter().map(ToString::to_string).collect();
     let wish = Wish { arguments: store(&node)?, capabilities, ..Wish::default() };
     let mut agent = Deployment::start(&node, wish)?;
     agent.wait_ready()?;
@@ -129,35 +130,60 @@ impl Drop for Ftrace {
     }
 }
 
+/// What its capabilities have to be for all to be seen, as it says itself: `--set 'capabilities={A,B}'`.
+fn wanted(reasons: &str) -> Result<BTreeSet<String>> {
+    let (_, rest) = reasons.split_once("--set 'capabilities={").with_context(|| reasons.to_owned())?;
+    let (list, _) = rest.split_once("}'").with_context(|| reasons.to_owned())?;
+    Ok(list.split(',').map(str::to_owned).collect())
+}
+
+/// Why it is not ready, once what is on the node has been read: until then that is a reason too.
+fn reasons(agent: &Deployment) -> Result<String> {
+    clock::poll("the reasons of /readyz", machine::patience(), || {
+        let answer = agent.readiness().ask()?;
+        ensure!(answer.status == 503, "ready: {}", answer.body);
+        Ok(Some(answer.body).filter(|reasons| !reasons.contains("has not all been read")))
+    })
+}
+
 #[test]
-fn it_is_not_ready_where_a_signal_is_not_seen_and_ends_where_too_many_are_not() -> Result<()> {
+fn where_a_capability_is_lacking_it_runs_and_says_which_and_how_to_give_it() -> Result<()> {
     let node = Node::start()?;
     let (code, said) =
         Deployment::fail(&node, Wish { without_capability: Some("PERFMON"), ..Wish::default() })?;
-    ensure!(code == 2 && said.contains("CAP_PERFMON"), "without PERFMON it ended with {code}: {said}");
+    ensure!(code == 2 && said.contains("it lacks CAP_PERFMON"), "without PERFMON it ended with {code}: {said}");
+    ensure!(wanted(&said)?.contains("PERFMON") && wanted(&said)?.contains("BPF"), "{said}");
     if machine::has_kprobes() && node.is_private() {
         // Every signal is seen, and this machine's kernel is not a test's to change.
         return node.stop();
     }
     let _off = machine::has_kprobes().then(Ftrace::off).transpose()?;
-    // Then it needs these to run at all (the second where the kernel is Debian's), and two others to see addresses.
-    let wish = Wish { capabilities: &["SYSLOG", "SYS_ADMIN"], ..Wish::default() };
-    let agent = Deployment::start(&node, wish.clone())?;
-    let reasons = clock::poll("the reasons of /readyz", machine::patience(), || {
-        let answer = agent.readiness().ask()?;
-        ensure!(answer.status == 503, "ready: {}", answer.body);
-        // Until what is on the node has been read, that is a reason too.
-        Ok(Some(answer.body).filter(|reasons| !reasons.contains("has not all been read")))
-    })?;
-    let unseen = |version: u8| format!("address ipv{version} is not seen: no hook for it is attached\n");
-    ensure!(reasons == unseen(4) + &unseen(6), "{reasons}");
+    // As the chart has it, nothing added: it runs, and says what it lacks.
+    let mut agent = Deployment::start(&node, Wish::default())?;
+    let said = reasons(&agent)?;
+    for unseen in ["netns dropped", "address ipv4", "address ipv6"] {
+        ensure!(said.contains(&format!("{unseen} is not seen: ")), "{said}");
+    }
+    for name in ["CAP_SYSLOG", "CAP_NET_ADMIN", "CAP_NET_BROADCAST"] {
+        ensure!(said.contains(name), "no {name}: {said}");
+    }
+    ensure!(!said.contains("kptr_restrict"), "{said}");
     let metrics = agent.get("/metrics")?;
     ensure!(value(&metrics, "sandprobe_ready", &[]) == Some(0.0), "{metrics}");
     // To start it again would help nobody.
     ensure!(agent.liveness().ask()?.status == 200, "the kubelet would start it again");
+    let doctor = agent.run(&["/sandprobe", "doctor"])?;
+    ensure!(wanted(&doctor)? == wanted(&said)?, "{doctor}");
+    agent.end()?;
+    // With just what it said, all is seen.
+    let capabilities = wanted(&said)?.into_iter().collect();
+    let mut agent = Deployment::start(&node, Wish { capabilities, ..Wish::default() })?;
+    agent.wait_ready()?;
     agent.end()?;
     // The rest is seen by tracepoints, for which there has to be tracefs.
-    let (code, said) = Deployment::fail(&node, Wish { without_mount: Some("/sys"), ..wish })?;
-    ensure!(code == 2 && said.contains("tracefs"), "without tracefs it ended with {code}: {said}");
+    let agent = Deployment::start(&node, Wish { without_mount: Some("/sys"), ..Wish::default() })?;
+    let said = reasons(&agent)?;
+    ensure!(said.contains("netns created is not seen: ") && said.contains("/sys among hostPaths"), "{said}");
+    agent.end()?;
     node.stop()
 }

@@ -24,7 +24,7 @@ use tonic_prost::ProstCodec;
 
 use message::{
     Container, ContainerConfig, ContainerList, ContainerStatus, ContainerStatusResponse,
-    CreateContainerRequest, Empty, Id, PodSandbox, PodSandboxConfig, PodSandboxList,
+    CreateContainerRequest, Empty, ExecSyncRequest, ExecSyncResponse, Id, PodSandbox, PodSandboxConfig, PodSandboxList,
     PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeStatusRequest, RuntimeStatusResponse,
     StatusRequest, StopContainerRequest, Version,
 };
@@ -117,6 +117,13 @@ impl Cri {
 
     pub fn start_container(&mut self, id: &str) -> Result<()> {
         self.call("StartContainer", Id { id: id.to_owned() }).map(|Empty {}| ())
+    }
+
+    /// Runs a command in a container and waits for its end, as `kubectl exec` has it run.
+    pub fn exec(&mut self, id: &str, command: &[&str]) -> Result<ExecSyncResponse> {
+        let timeout = i64::try_from(CALL_DEADLINE.as_secs()).context("deadline too long")?;
+        let command = command.iter().map(ToString::to_string).collect();
+        self.call("ExecSync", ExecSyncRequest { container_id: id.to_owned(), command, timeout })
     }
 
     /// Sends SIGTERM, and SIGKILL after `grace`.

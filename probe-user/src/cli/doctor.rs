@@ -24,6 +24,7 @@ use crate::{
     sink::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
+        lack::Here,
         live::attach::{OBJECT, Options, Probe},
     },
 };
@@ -60,10 +61,12 @@ impl Doctor {
 
 /// Attaches the hooks for a moment, since that alone shows what this kernel allows.
 fn examine(host_root: &Path) -> Report {
-    let mut checks = machine();
+    let here = Here::find();
+    let mut checks = machine(here);
     checks.push(node::confinement(confine::survey()));
     checks.push(object::object(OBJECT));
     let mut signals = Vec::new();
+    let mut lacks = node::lacks(here);
     match HostRoot::open(host_root) {
         Err(error) => checks.push(Check::cannot("host root", error.to_string())),
         Ok(root) => match Place::find(root) {
@@ -76,19 +79,20 @@ fn examine(host_root: &Path) -> Report {
                     Ok(hooks) => {
                         checks.push(signal::check(&hooks));
                         checks.extend(cost::check(&hooks.reports, before));
-                        signals = hooks.reports.iter().map(signal::row).collect();
+                        signals = hooks.reports.iter().map(|report| signal::row(report, here)).collect();
+                        lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
                     }
                 }
             }
         },
     }
-    Report { checks, signals }
+    Report { checks, signals, cure: here.cure(&lacks) }
 }
 
 /// What needs no hooks.
-fn machine() -> Vec<Check> {
+fn machine(here: Here) -> Vec<Check> {
     vec![
-        node::privilege(),
+        node::privilege(here),
         node::btf(),
         node::lockdown(),
         node::ftrace(),
@@ -100,10 +104,19 @@ fn machine() -> Vec<Check> {
 /// The same for hooks that stay, before anything is given up.
 #[cfg(feature = "serve")]
 pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
-    let mut checks = machine();
+    let here = Here::find();
+    let mut checks = machine(here);
     checks.push(node::cgroup(&place.layout, &place.hierarchy));
     checks.push(signal::check(hooks));
-    Report { checks, signals: hooks.reports.iter().map(signal::row).collect() }
+    let signals = hooks.reports.iter().map(|report| signal::row(report, here)).collect();
+    Report { checks, signals, cure: cure(hooks, here) }
+}
+
+/// What to do so that all is seen that can be; none if that is so, or if nobody can do anything about it.
+pub(super) fn cure(hooks: &Hooks, here: Here) -> Option<String> {
+    let mut lacks = node::lacks(here);
+    lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
+    here.cure(&lacks)
 }
 
 /// What a run has given up.

@@ -9,6 +9,8 @@ const SCHEMA: u32 = 1;
 pub struct Report {
     pub checks: Vec<Check>,
     pub signals: Vec<Row>,
+    /// What to do to have all that somebody can give; none if nothing of that is lacking.
+    pub cure: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -18,6 +20,8 @@ struct Object<'a> {
     grade: Grade,
     checks: &'a [Check],
     signals: &'a [Row],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cure: Option<&'a str>,
 }
 
 impl Report {
@@ -36,6 +40,7 @@ impl Report {
             grade: self.grade(),
             checks: &self.checks,
             signals: &self.signals,
+            cure: self.cure.as_deref(),
         }
     }
 }
@@ -94,6 +99,9 @@ pub struct Row {
     pub programs: Vec<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// What could be given so that it is seen, or seen better, by name: `CAP_SYSLOG`. Empty if nothing could.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lacks: String,
     pub missed: Vec<Missed>,
 }
 

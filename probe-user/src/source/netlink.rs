@@ -36,12 +36,13 @@ use std::{
 use tokio::{runtime, time};
 use tracing::warn;
 
-use self::watch::Watch;
+use self::{ask::Asker, watch::Watch};
 use crate::{
     engine::{change::Question, fact::Loss},
     source::{
         channel::{Asks, Closed, Feed, Stop},
         clock,
+        lack::Lack,
         ready::Ready,
     },
 };
@@ -53,7 +54,7 @@ const ROOM: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Netlink {
     listener: socket::Listener,
-    asker: socket::Asker,
+    asker: Asker,
     root: PathBuf,
 }
 
@@ -70,6 +71,12 @@ impl Unavailable {
     fn new(what: &'static str, source: impl Into<io::Error>) -> Self {
         Self { what, source: source.into() }
     }
+
+    /// What would make it available.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        (self.source.kind() == io::ErrorKind::PermissionDenied).then_some(Lack::Netlink)
+    }
 }
 
 impl Netlink {
@@ -80,7 +87,11 @@ impl Netlink {
 
     /// With so many bytes of the kernel's memory for notifications that are still to be read.
     pub fn with_room(root: PathBuf, room: usize) -> Result<Self, Unavailable> {
-        Ok(Self { listener: socket::Listener::open(room)?, asker: socket::Asker::open()?, root })
+        let (listener, asker) = (socket::Listener::open(room)?, socket::Asker::open()?);
+        // Without the right to give a namespace an id, nothing would be told of any.
+        let mut asker = Asker::new(asker);
+        asker.may_name().map_err(|error| Unavailable::new("give other namespaces an id", error))?;
+        Ok(Self { listener, asker, root })
     }
 
     /// Begins to answer `Question::Watch` and to tell what is notified, until `stop`.

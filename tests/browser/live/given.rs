@@ -155,6 +155,7 @@ fn report() -> Value {
         mechanism: Some("raw tracepoint"),
         programs: Vec::new(),
         note: String::new(),
+        lacks: String::new(),
         missed: Vec::new(),
     };
     let mut signals: Vec<_> = SEEN.map(row).into();
@@ -172,7 +173,7 @@ fn report() -> Value {
         doctor::Check::full("BTF", "/sys/kernel/btf/vmlinux"),
         doctor::Check::degraded("kprobes", "this kernel has none", "a kernel with CONFIG_KPROBES=y"),
     ];
-    value(doctor::Report { checks, signals }.object())
+    value(doctor::Report { checks, signals, cure: None }.object())
 }
 
 pub(crate) fn node(pods: usize, findings: usize) -> Node {

@@ -22,7 +22,7 @@ pub(super) struct Wish {
     /// Behind the others (the chart's `extraArgs`).
     pub(super) arguments: Vec<String>,
     /// More than the others.
-    pub(super) capabilities: &'static [&'static str],
+    pub(super) capabilities: Vec<String>,
     pub(super) without_capability: Option<&'static str>,
     /// By its place in the container.
     pub(super) without_mount: Option<&'static str>,
@@ -109,6 +109,12 @@ impl Deployment {
         ensure!(refused.status == 401, "{path} without the token: {}", refused.status);
         let token = format!("Bearer {}", manifest::TOKEN);
         http::get(tls::connect(self.address())?, path, &[("Authorization", &token)])?.ok()
+    }
+
+    /// What a command says that is run beside it in its container, whatever its exit code.
+    pub(super) fn run(&mut self, command: &[&str]) -> Result<String> {
+        let answer = self.kubelet.cri().exec(&self.started.id, command)?;
+        Ok(String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr))
     }
 
     /// Its process has no right but those that the manifest gives, and can get no other.
@@ -200,7 +206,11 @@ fn apply(pod: &mut Pod, wish: Wish) -> Result<()> {
     container.mounts.retain(|mount| Some(&*mount.container_path) != wish.without_mount);
     ensure!(wish.without_mount.is_none() || container.mounts.len() < mounts, "it is not mounted anyway");
     let capabilities = container.security.capabilities.as_mut().context("capabilities")?;
-    capabilities.add_capabilities.extend(wish.capabilities.iter().map(|name| (*name).to_owned()));
+    for name in wish.capabilities {
+        if !capabilities.add_capabilities.contains(&name) {
+            capabilities.add_capabilities.push(name);
+        }
+    }
     let count = capabilities.add_capabilities.len();
     capabilities.add_capabilities.retain(|name| Some(&**name) != wish.without_capability);
     ensure!(

@@ -339,6 +339,27 @@ pub struct CreateContainerRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct ExecSyncRequest {
+    #[prost(string, tag = "1")]
+    pub container_id: String,
+    #[prost(string, repeated, tag = "2")]
+    pub command: Vec<String>,
+    /// Seconds after which the command is killed.
+    #[prost(int64, tag = "3")]
+    pub timeout: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ExecSyncResponse {
+    #[prost(bytes = "vec", tag = "1")]
+    pub stdout: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub stderr: Vec<u8>,
+    #[prost(int32, tag = "3")]
+    pub exit_code: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct StopContainerRequest {
     #[prost(string, tag = "1")]
     pub container_id: String,

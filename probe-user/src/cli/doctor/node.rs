@@ -1,51 +1,57 @@
 //! What this process may do and what this kernel has, before anything is tried.
 
-use std::{fs, io, path::Path};
+use std::{collections::BTreeSet, fs, io, path::Path};
+
+use caps::Capability;
 
 use crate::{
     confine::{ConfineError, Confined, State},
     sink::doctor::Check,
     source::{
         cgroup::{Hierarchy, Layout, Mode},
+        lack::{Here, Lack},
         live::attach::BTF,
     },
 };
 
-/// Capabilities without which nothing attaches, by number (linux/capability.h). `CAP_SYS_ADMIN` stands for the first
-/// two.
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_SYS_RESOURCE: u32 = 24;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
-
-pub(super) fn privilege() -> Check {
-    match fs::read_to_string("/proc/self/status") {
-        Ok(status) => capabilities(&status),
-        Err(error) => Check::cannot("privilege", format!("cannot read /proc/self/status: {error}")),
+/// What is lacking whatever this kernel has. Of `CAP_SYS_RESOURCE` nothing hangs on most kernels, and where it does the
+/// hooks' own refusal says so.
+pub(super) fn lacks(here: Here) -> BTreeSet<Lack> {
+    let mut lacks = BTreeSet::new();
+    if !here.may_load() {
+        lacks.insert(Lack::Programs);
     }
+    if !here.holds(Capability::CAP_SYS_PTRACE) {
+        lacks.insert(Lack::Processes);
+    }
+    if !here.holds(Capability::CAP_DAC_READ_SEARCH) && !here.holds(Capability::CAP_DAC_OVERRIDE) {
+        lacks.insert(Lack::Files);
+    }
+    lacks
 }
 
-fn capabilities(status: &str) -> Check {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let Some(held) = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
-        return Check::cannot("privilege", "/proc/self/status tells no capabilities");
-    };
-    let has = |number: u32| held & (1 << number) != 0;
-    let bpf = has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON);
-    if !bpf {
-        return Check::cannot("privilege", "neither CAP_SYS_ADMIN nor CAP_BPF and CAP_PERFMON are held")
-            .advised("run it as root, or in a privileged container");
+pub(super) fn privilege(here: Here) -> Check {
+    const NAME: &str = "privilege";
+    if !here.may_load() {
+        let found = "neither CAP_SYS_ADMIN nor CAP_BPF and CAP_PERFMON are held";
+        return Check::cannot(NAME, found).advised(here.refusal(Lack::Programs));
     }
-    if !has(CAP_SYS_RESOURCE) {
+    let lacks = lacks(here);
+    if let Some(cure) = here.cure(&lacks) {
+        let found = format!(
+            "{} is not held: of processes and files of others not all can be read, so that pods and namespaces may \
+             stay unknown",
+            here.named(&lacks)
+        );
+        return Check::degraded(NAME, found, cure);
+    }
+    if !here.holds(Capability::CAP_SYS_RESOURCE) {
         // Before 5.11 maps count as locked memory, of which little is allowed without it; whether that is enough is
         // seen when the hooks are loaded.
-        return Check::full(
-            "privilege",
-            "the capabilities that hooks need are held, except CAP_SYS_RESOURCE",
-        )
-        .advised("kernels before 5.11 may refuse to load without it");
+        return Check::full(NAME, "the capabilities that hooks need are held, except CAP_SYS_RESOURCE")
+            .advised("kernels before 5.11 may refuse to load without it");
     }
-    Check::full("privilege", "the capabilities that hooks need are held")
+    Check::full(NAME, "the capabilities that hooks need are held")
 }
 
 pub(super) fn btf() -> Check {
@@ -154,18 +160,25 @@ pub(super) fn cgroup(layout: &Layout, chosen: &Hierarchy) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::{capabilities, ftrace_enabled, locked, own_pid_namespace};
+    use super::{Capability, Here, ftrace_enabled, locked, own_pid_namespace, privilege};
     use crate::sink::doctor::Grade;
 
     #[test]
     fn capabilities_decide() {
-        let with = |mask: u64| capabilities(&format!("Name:\tx\nCapEff:\t{mask:016x}\n")).grade;
-        assert_eq!(with(u64::MAX), Grade::Full);
-        assert_eq!(with(1 << 39 | 1 << 38 | 1 << 24), Grade::Full);
-        assert_eq!(with(1 << 21), Grade::Full);
-        assert_eq!(with(1 << 39), Grade::Cannot);
-        assert_eq!(with(0), Grade::Cannot);
-        assert_eq!(capabilities("").grade, Grade::Cannot);
+        let with = |held: &[Capability]| privilege(Here::with(held));
+        let others = [Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH];
+        let hooks = [Capability::CAP_BPF, Capability::CAP_PERFMON];
+        assert_eq!(with(&[&hooks[..], &others].concat()).grade, Grade::Full);
+        assert_eq!(with(&[&others[..], &[Capability::CAP_SYS_ADMIN]].concat()).grade, Grade::Full);
+        let blind = with(&hooks);
+        assert_eq!(blind.grade, Grade::Degraded);
+        for name in ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"] {
+            assert!(blind.found.contains(name) && blind.advice.as_ref().is_some_and(|it| it.contains(name)));
+        }
+        let cannot = with(&[Capability::CAP_BPF]);
+        assert_eq!(cannot.grade, Grade::Cannot);
+        assert!(cannot.advice.is_some_and(|it| it.contains("CAP_PERFMON") && !it.contains("CAP_BPF")));
+        assert_eq!(with(&[]).grade, Grade::Cannot);
     }
 
     #[test]

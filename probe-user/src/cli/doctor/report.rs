@@ -26,12 +26,18 @@ pub(super) fn text(report: &Report) -> Vec<u8> {
         for missed in &row.missed {
             text += &more(&format!("not {}: {}", missed.mechanism, missed.why));
         }
+        if !row.lacks.is_empty() {
+            text += &more(&format!("it takes {}", row.lacks));
+        }
     }
     text += match report.grade() {
         Grade::Full => "\nEverything can be seen here.\n",
         Grade::Degraded => "\nsandprobe runs here and sees less than it could.\n",
         Grade::Cannot => "\nsandprobe cannot run here.\n",
     };
+    if let Some(cure) = &report.cure {
+        text += &format!("To see more: {cure}\n");
+    }
     text.into_bytes()
 }
 
@@ -61,9 +67,14 @@ mod tests {
             mechanism: Some("tracepoint"),
             programs: vec!["netns_fork"],
             note: "slower".to_owned(),
+            lacks: "CAP_SYSLOG".to_owned(),
             missed: vec![Missed { mechanism: "fexit", why: "no BTF".to_owned() }],
         };
-        let mut report = Report { checks: vec![Check::full("lockdown", "none")], signals: vec![row] };
+        let mut report = Report {
+            checks: vec![Check::full("lockdown", "none")],
+            signals: vec![row],
+            cure: Some("ask for it".to_owned()),
+        };
         assert_eq!(report.grade(), Grade::Degraded);
         assert_eq!(
             String::from_utf8(text(&report)).expect("text"),
@@ -71,8 +82,10 @@ mod tests {
 ok    lockdown        none
 less  netns created   tracepoint: slower
                       not fexit: no BTF
+                      it takes CAP_SYSLOG
 
 sandprobe runs here and sees less than it could.
+To see more: ask for it
 "
         );
         report.checks.push(Check::cannot("privilege", "x").advised("y"));

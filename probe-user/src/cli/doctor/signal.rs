@@ -6,7 +6,10 @@ use crate::{
         doctor::{Check, Grade, Missed, Row},
         text::span,
     },
-    source::live::{attach::HookReport, plan::Need, selftest::Outcome},
+    source::{
+        lack::Here,
+        live::{attach::HookReport, plan::Need, selftest::Outcome},
+    },
 };
 
 /// Whether those hooks fire for which that can be made to happen.
@@ -28,7 +31,7 @@ pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
     }
 }
 
-pub(in crate::cli) fn row(report: &HookReport) -> Row {
+pub(in crate::cli) fn row(report: &HookReport, here: Here) -> Row {
     let mechanism = report.mechanism.map(|mechanism| mechanism.word());
     let note = if mechanism.is_some() { report.note } else { "not seen" };
     let grade = match (mechanism, report.need) {
@@ -47,6 +50,7 @@ pub(in crate::cli) fn row(report: &HookReport) -> Row {
         mechanism,
         programs: report.programs.clone(),
         note: note.to_owned(),
+        lacks: here.named(&report.lacks),
         missed,
     }
 }

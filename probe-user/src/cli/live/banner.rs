@@ -6,13 +6,19 @@ use probe_common::tally::Ring;
 
 use super::hooks::Hooks;
 use crate::{
+    cli::doctor,
     recording::Header,
     sink::{summary::Summary, text::span},
-    source::live::{attach::HookReport, tally::Totals},
+    source::{
+        lack::Here,
+        live::{attach::HookReport, tally::Totals},
+    },
 };
 
 /// A line for each signal, and one for each better way that did not work.
 pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str, state_dir: Option<&Path>) -> String {
+    let here = Here::find();
+    let cure = doctor::cure(hooks, here);
     let mut text = format!(
         "sandprobe {} on {} (Linux {}), cgroups by {hierarchy}; hooks attached in {}, tested in {}\n",
         header.made_by,
@@ -26,6 +32,13 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str, state_dir: 
         for (mechanism, why) in &report.missed {
             text += &format!("  {:14}    not {}: {why}\n", "", mechanism.word());
         }
+        let lacks = here.named(&report.lacks);
+        if !lacks.is_empty() {
+            text += &format!("  {:14}    it takes {lacks}\n", "");
+        }
+    }
+    if let Some(cure) = cure {
+        text += &format!("to see more: {cure}\n");
     }
     if let Some(dir) = state_dir {
         text += &format!("findings are kept in {}: sandprobe findings lists them\n", dir.display());

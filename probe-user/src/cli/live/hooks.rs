@@ -70,7 +70,12 @@ fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink>
                 report.mechanism = Some(Mechanism::Netlink);
                 report.note = BY_NETLINK;
             }
-            Err(error) => report.missed.push((Mechanism::Netlink, format!("{error}: {}", root_cause(error)))),
+            Err(error) => {
+                report.missed.push((Mechanism::Netlink, format!("{error}: {}", root_cause(error))));
+                if report.lacks.is_empty() {
+                    report.lacks.extend(error.lack());
+                }
+            }
         }
     }
     opened.ok()

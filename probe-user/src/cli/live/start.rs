@@ -156,16 +156,19 @@ impl Start<'_> {
         let needs = Needs { state_dir, socket, netlink: hooks.netlink.is_some() };
         #[cfg(feature = "serve")]
         let mut report = doctor::of_run(&hooks, &place);
-        let counters = || hooks.drain.probe().totals().is_ok();
-        let confinement = Confinement::begin(self.probe.confine, needs, counters)?;
-        #[cfg(feature = "serve")]
-        report.checks.push(doctor::of_confined(confinement.confined()));
-        if self.banner {
+        let said = self.banner.then(|| {
             let hierarchy = match place.hierarchy.id {
                 0 => "the v2 hierarchy".to_owned(),
                 id => format!("v1 hierarchy {id}"),
             };
-            tell(&banner::start(&header, &hooks, &hierarchy, self.state_dir));
+            banner::start(&header, &hooks, &hierarchy, self.state_dir)
+        });
+        let counters = || hooks.drain.probe().totals().is_ok();
+        let confinement = Confinement::begin(self.probe.confine, needs, counters)?;
+        #[cfg(feature = "serve")]
+        report.checks.push(doctor::of_confined(confinement.confined()));
+        if let Some(said) = said {
+            tell(&said);
             tell(&format!("confined: {}\n", confinement.confined()));
             #[cfg(feature = "serve")]
             if let Some((doors, _)) = &parts.doors {

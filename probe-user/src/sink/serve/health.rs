@@ -36,12 +36,17 @@ pub(super) async fn readiness(house: &House) -> Result<Readiness, Unanswered> {
 
 fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
+    let mut is_curable = false;
     // Also one without which there is much to tell: what depends on it is not found.
     for row in &house.report.signals {
         if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.word() == row.signal) {
-            reasons.push(format!("{} is not seen: no hook for it is attached", row.signal));
+            let lacks = if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
+            reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
+            is_curable |= !lacks.is_empty();
         }
     }
+    // Once for all of them: one value of the chart has all that is lacking.
+    reasons.extend(house.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")));
     if !known.it.has_listed {
         reasons.push("what was on the node at the start has not all been read yet".to_owned());
     }

@@ -136,12 +136,17 @@ impl Bench {
             mechanism,
             programs: vec!["exec"],
             note: String::new(),
+            lacks: if mechanism.is_some() { String::new() } else { "CAP_EXAMPLE".to_owned() },
             missed: Vec::new(),
         };
         let given = Given {
             header,
             since: Timestamp(0xabc),
-            report: Report { checks: vec![Check::full("hooks", "attached")], signals: vec![row] },
+            report: Report {
+                checks: vec![Check::full("hooks", "attached")],
+                cure: (!row.lacks.is_empty()).then(|| "ask for it".to_owned()),
+                signals: vec![row],
+            },
             past: History::default(),
             ring: Arc::clone(&ring),
             metrics,
@@ -506,7 +511,8 @@ fn ready_is_who_sees_all_and_loses_nothing() {
 fn not_ready_is_who_does_not_see_a_signal() {
     block_on(async {
         let blind = Bench::seeing("exec", None).get("/readyz").await;
-        assert_eq!((blind.status, &*blind.text()), (503, "exec is not seen: no hook for it is attached\n"));
+        let said = "exec is not seen: no hook for it is attached; it takes CAP_EXAMPLE\nto see more: ask for it\n";
+        assert_eq!((blind.status, &*blind.text()), (503, said));
         // Nothing is found by it.
         assert_eq!(Bench::seeing("listening", None).get("/readyz").await.status, 200);
     });

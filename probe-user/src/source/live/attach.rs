@@ -6,9 +6,10 @@ mod ladder;
 mod reason;
 mod run;
 mod support;
+mod symbol;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
@@ -23,7 +24,11 @@ use aya_log::EbpfLogger;
 use probe_common::tally::Tally;
 use zerocopy::IntoBytes;
 
-use self::{ladder::Ladder, support::Support};
+use self::{
+    ladder::Ladder,
+    support::{CLEANUP_NET, Support},
+    symbol::Symbol,
+};
 use super::{
     btf::Btf,
     error::Error,
@@ -34,7 +39,7 @@ use super::{
 };
 use crate::{
     engine::fact::{Attached, Mechanism, Signal},
-    source::{cgroup::Hierarchy, host::HostRoot},
+    source::{cgroup::Hierarchy, host::HostRoot, lack::Lack},
 };
 
 /// Where a kernel describes its types.
@@ -93,6 +98,8 @@ pub struct HookReport {
     pub netlink: bool,
     /// What was tried before, and one line on why it did not work.
     pub missed: Vec<(Mechanism, String)>,
+    /// What the best way lacks that can be had here, so that it is not used; empty if it is, or if nobody can give it.
+    pub lacks: BTreeSet<Lack>,
 }
 
 impl HookReport {
@@ -155,7 +162,11 @@ impl Probe {
         support::permitted()?;
         let btf = read_btf()?;
         let offsets = knob::offsets(&btf)?;
-        let switches = knob::switches(&btf, options.root, options.hierarchy, options.all_execs)?;
+        let cleanup_net = Symbol::find(CLEANUP_NET);
+        let switches = {
+            let Options { root, hierarchy, all_execs, .. } = *options;
+            knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address())?
+        };
 
         let log_level = if options.log { u8::MAX } else { 0 };
         let mut loader = EbpfLoader::new();
@@ -174,9 +185,9 @@ impl Probe {
             // It is there whether used or not; one page is the least.
             loader.map_max_entries("AYA_LOGS", support::page_size());
         }
-        let mut ebpf = loader.load(OBJECT)?;
+        let mut ebpf = loader.load(OBJECT).map_err(Error::object)?;
 
-        let support = Support::probe(&btf, &offsets, &switches, options.refused);
+        let support = Support::probe(&btf, &offsets, &cleanup_net, options.refused);
         let mut ladder = Ladder { ebpf: &mut ebpf, btf: aya_btf.as_ref().ok(), support };
         let reports = HOOKS.iter().map(|hook| ladder.climb(hook)).collect();
 

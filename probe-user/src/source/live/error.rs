@@ -2,16 +2,21 @@
 
 use std::io;
 
+use caps::Capability;
+
 use super::btf::BtfError;
-use crate::engine::fact::{Mechanism, Signal};
+use crate::{
+    engine::fact::{Mechanism, Signal},
+    source::lack::{Here, Lack},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(
-        "loading eBPF programs needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_RESOURCE: run it with sudo, or in a \
-         privileged container"
-    )]
-    NotPermitted,
+    #[error("this process may not load eBPF programs; {cure}")]
+    NotPermitted { cure: String },
+    /// Kernels before 5.11 count maps as locked memory.
+    #[error("the kernel refuses the memory of the eBPF maps ({source}); {cure}")]
+    Memory { source: Box<aya::EbpfError>, cure: String },
     #[error(
         "this kernel has no type information ({}): run one built with CONFIG_DEBUG_INFO_BTF=y, as distributions' \
          kernels since about 2021 are",
@@ -37,7 +42,7 @@ pub enum Error {
     Namespaces { path: &'static str, why: String },
     /// Of the object itself: it was built wrongly, or the kernel refuses its maps.
     #[error("cannot load the eBPF object: {0}")]
-    Object(#[from] aya::EbpfError),
+    Object(#[source] aya::EbpfError),
     #[error("the eBPF object has no {0}: it was not built with this program")]
     Foreign(&'static str),
     #[error("cannot use the map {name}: {source}")]
@@ -53,6 +58,21 @@ pub enum Error {
 }
 
 impl Error {
+    pub(super) fn object(error: aya::EbpfError) -> Self {
+        let here = Here::find();
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        let mut is_forbidden = false;
+        while let Some(one) = cause {
+            let io = one.downcast_ref::<io::Error>();
+            is_forbidden |= io.is_some_and(|it| it.kind() == io::ErrorKind::PermissionDenied);
+            cause = one.source();
+        }
+        if is_forbidden && !here.holds(Capability::CAP_SYS_RESOURCE) {
+            return Self::Memory { source: Box::new(error), cure: here.refusal(Lack::Memory) };
+        }
+        Self::Object(error)
+    }
+
     /// `missed`: what was tried, and why it did not work.
     pub(super) fn core(signal: Signal, missed: &[(Mechanism, String)]) -> Self {
         let why: Vec<String> =

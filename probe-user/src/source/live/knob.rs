@@ -98,15 +98,17 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     if missing.is_empty() { Ok(offsets) } else { Err(Error::Members(missing.join(", "))) }
 }
 
-/// What holds on this node for the hierarchy that identifies containers.
+/// What holds on this node for the hierarchy that identifies containers. `cleanup_net` is the address of the work function
+/// that takes network namespaces down; 0 if it is not told.
 pub(super) fn switches(
     btf: &Btf,
     root: &HostRoot,
     hierarchy: &Hierarchy,
     all_execs: bool,
+    cleanup_net: u64,
 ) -> Result<Switches, Error> {
     Ok(Switches {
-        cleanup_net: cleanup_net(),
+        cleanup_net,
         root_cgroup: root.folder(&hierarchy.mount).and_then(|folder| folder.inode()).unwrap_or(0),
         hierarchy: hierarchy.id,
         subsys: subsys(btf, hierarchy)?,
@@ -154,40 +156,14 @@ fn inode_of(link: &str) -> Option<u32> {
     link.split_once(":[")?.1.strip_suffix(']')?.parse().ok()
 }
 
-/// The address of the work function that takes network namespaces down; 0 if it is not told.
-fn cleanup_net() -> u64 {
-    let symbols = std::fs::read("/proc/kallsyms").unwrap_or_default();
-    address_of(&symbols, b"cleanup_net").unwrap_or(0)
-}
-
-/// `ffffffff81e523c0 t cleanup_net`, perhaps with a module's name behind.
-fn address_of(symbols: &[u8], name: &[u8]) -> Option<u64> {
-    symbols.split(|byte| *byte == b'\n').find_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ' || *byte == b'\t');
-        let address = fields.next()?;
-        if fields.nth(1)? != name {
-            return None;
-        }
-        u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{address_of, inode_of};
+    use super::inode_of;
 
     #[test]
     fn a_namespace_link_holds_its_inode() {
         assert_eq!(inode_of("pid:[4026531836]"), Some(4_026_531_836));
         assert_eq!(inode_of("pid:[x]"), None);
         assert_eq!(inode_of("pid"), None);
-    }
-
-    #[test]
-    fn a_symbol_is_found_by_its_whole_name() {
-        let symbols = b"ffffffff81e523b0 t cleanup_net_x\nffffffff81e523c0 t cleanup_net\t[net]\n";
-        assert_eq!(address_of(symbols, b"cleanup_net"), Some(0xffff_ffff_81e5_23c0));
-        assert_eq!(address_of(symbols, b"cleanup"), None);
-        assert_eq!(address_of(b"", b"cleanup_net"), None);
     }
 }

@@ -21,7 +21,8 @@ pub struct Hook {
 /// where tasks are preempted in the middle of a run (Linux 7) can a socket that listens go by so.
 pub const CROWDED: &str = "listen";
 
-/// What it means that a signal cannot be seen.
+/// What it means that a signal cannot be seen. Of what takes more than loading a program nothing is `Core`: an agent that
+/// ends for lack of a capability cannot be asked which one, and a pod that is started again and again tells nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Need {
     /// There is nothing to tell without it.
@@ -111,7 +112,7 @@ pub const HOOKS: &[Hook] = &[
     ),
     Hook {
         signal: Signal::NetnsCreated,
-        need: Need::Core,
+        need: Need::Nice,
         tries: &[
             exact(
                 Mechanism::Fexit,
@@ -132,7 +133,7 @@ pub const HOOKS: &[Hook] = &[
     },
     Hook {
         signal: Signal::NetnsDropped,
-        need: Need::Core,
+        need: Need::Nice,
         tries: &[
             exact(
                 Mechanism::Fentry,

@@ -35,6 +35,15 @@ impl Asker {
         Self { socket, sequence: 0 }
     }
 
+    /// An error if the kernel gives no ids to this process (`CAP_NET_ADMIN`). It looks at that first, and refuses a
+    /// request that names no namespace only then.
+    pub(super) fn may_name(&mut self) -> io::Result<()> {
+        match self.converse(&Request::name_nothing(), |_| ()) {
+            Err(error) if is(&error, Errno::EPERM) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// The id of the namespace behind `fd`, which gets one if it has none. As long as it is held open, it keeps it.
     pub(super) fn name(&mut self, fd: BorrowedFd<'_>) -> io::Result<Nsid> {
         if let Some(nsid) = self.nsid(fd)? {

@@ -9,7 +9,7 @@ use super::{
     ROOM,
     ask::Asker,
     life::{Gone, Life, Lives, Watched},
-    namespace, socket,
+    namespace,
     socket::{Listener, Received},
     waiting::{TOGETHER, Waiting},
     wire::{
@@ -51,8 +51,7 @@ const MOST_WAITING: usize = 2 * ROOM / 512;
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
 
 impl Watch {
-    pub(super) fn new(asker: socket::Asker, root: PathBuf) -> io::Result<Self> {
-        let mut asker = Asker::new(asker);
+    pub(super) fn new(mut asker: Asker, root: PathBuf) -> io::Result<Self> {
         let mut lives = Lives::default();
         lives.reset(&asker.nsids()?);
         Ok(Self {

@@ -64,18 +64,19 @@ export class Health {
   }
 
   #draw() {
-    const { agent, checks, signals, version, node } = this.told;
+    const { agent, checks, signals, version, node, cure } = this.told;
     const cost = agent.cost ?? {};
     const isWanted = (...texts) => texts.join(" ").toLowerCase().includes(this.#filter);
     this.body.replaceChildren(
       about([["node", node], ["version", version], ["kernel", agent.kernel], ["process", agent.pid],
         ["since", `${wall(agent.since)} (${ago(agent.since)})`], ["ready", agent.ready ? "yes" : "no"],
-        ["memory", bytes(cost.rss_bytes)], ["CPU time", cost.cpu_ns && span(cost.cpu_ns)], ["threads", cost.threads],
+        ["to see more", cure], ["memory", bytes(cost.rss_bytes)], ["CPU time", cost.cpu_ns && span(cost.cpu_ns)], ["threads", cost.threads],
         ["capabilities", agent.capabilities?.join(", ")]]),
       el("h3", null, "How each signal is seen"),
       table(["signal", "", "by", "what to know"], signals.filter((it) => isWanted(it.signal, it.mechanism)).map((it) =>
         [it.signal, el("span", { class: `grade ${it.grade}` }, GRADES[it.grade] ?? it.grade), it.mechanism ?? "-",
           [it.note ? el("div", null, it.note) : null,
+            it.lacks ? el("div", null, `It takes ${it.lacks}.`) : null,
             it.missed.map((missed) => el("div", { class: "faint" }, `not ${missed.mechanism}: ${missed.why}`))]]),
       { class: "texts" }),
       el("h3", null, "What was checked"),

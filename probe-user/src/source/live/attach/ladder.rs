@@ -1,11 +1,17 @@
 //! Tries a hook's mechanisms from the best downwards.
 
+use std::{collections::BTreeSet, io};
+
 use aya::{
     Btf, Ebpf,
     programs::{Program as Loaded, ProgramError},
 };
 
-use super::{HookReport, reason::reason, support::Support};
+use super::{
+    HookReport,
+    reason::reason,
+    support::{Support, Why},
+};
 use crate::source::live::plan::{Hook, Program, Try};
 
 pub(super) struct Ladder<'a> {
@@ -25,6 +31,7 @@ impl Ladder<'_> {
             note: "",
             netlink: hook.netlink,
             missed: Vec::new(),
+            lacks: BTreeSet::new(),
         };
         for one in hook.tries {
             let tried = self.support.check(hook.signal, one).and_then(|()| self.attach(one));
@@ -35,41 +42,56 @@ impl Ladder<'_> {
                     report.note = one.note;
                     break;
                 }
-                Err(why) => report.missed.push((one.mechanism, why)),
+                Err(why) => {
+                    report.missed.push((one.mechanism, why.text));
+                    // Of the best way that can be had: the others would not be used then.
+                    if report.lacks.is_empty() {
+                        report.lacks = why.lacks;
+                    }
+                }
             }
         }
         report
     }
 
     /// All programs of a try, or none.
-    fn attach(&mut self, one: &Try) -> Result<(), String> {
+    fn attach(&mut self, one: &Try) -> Result<(), Why> {
         for (i, program) in one.programs.iter().enumerate() {
             if let Err(why) = self.attach_one(program) {
                 for before in one.programs.iter().take(i + 1) {
                     self.unload(before);
                 }
-                return Err(format!("{}: {why}", program.target));
+                return Err(Why { text: format!("{}: {}", program.target, why.text), ..why });
             }
         }
         Ok(())
     }
 
-    fn attach_one(&mut self, program: &Program) -> Result<(), String> {
-        let btf = self.btf.ok_or("the kernel's BTF is of a form that aya does not know");
+    fn attach_one(&mut self, program: &Program) -> Result<(), Why> {
+        let said = |text: &str| Why::from(text.to_owned());
+        let btf = self.btf.ok_or_else(|| said("the kernel's BTF is of a form that aya does not know"));
         let target = program.target;
-        let loaded = self.ebpf.program_mut(program.name).ok_or("the eBPF object has no such program")?;
+        let loaded = self.ebpf.program_mut(program.name).ok_or_else(|| said("the eBPF object has no such program"))?;
         let attached = match loaded {
             Loaded::RawTracePoint(own) => own.load().and_then(|()| own.attach(target).map(drop)),
             Loaded::FEntry(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
             Loaded::FExit(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
             Loaded::KProbe(own) => own.load().and_then(|()| own.attach(target, 0).map(drop)),
             Loaded::TracePoint(own) => {
-                let (category, name) = target.split_once(':').ok_or("it has no category")?;
+                let (category, name) = target.split_once(':').ok_or_else(|| said("it has no category"))?;
                 own.load().and_then(|()| own.attach(category, name).map(drop))
             }
-            _ => return Err("the eBPF object has it as another kind of program".to_owned()),
+            _ => return Err(said("the eBPF object has it as another kind of program")),
         };
-        attached.map_err(|error| reason(&error))
+        attached.map_err(|error| match &error {
+            ProgramError::SyscallError(call)
+                if call.call == "perf_event_open"
+                    && call.io_error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                self.support.forbidden_events(reason(&error))
+            }
+            _ => reason(&error).into(),
+        })
     }
 
     /// Detaches a program and gives its memory back.

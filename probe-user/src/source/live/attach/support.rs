@@ -1,23 +1,48 @@
 //! What this kernel and this process can do, asked before anything is loaded, so that a reason can be a sentence.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
-use probe_common::knob::{ABSENT, Offsets, Switches};
+use probe_common::knob::{ABSENT, Offsets};
 
+use super::symbol::Symbol;
 use crate::{
     engine::fact::{Mechanism, Signal},
-    source::live::{btf::Btf, error::Error, plan::Try},
+    source::{
+        lack::{Here, Lack},
+        live::{btf::Btf, error::Error, plan::Try},
+    },
 };
+
+/// Why something does not work here, and what somebody could give so that it does.
+#[derive(Debug)]
+pub(super) struct Why {
+    pub(super) text: String,
+    pub(super) lacks: BTreeSet<Lack>,
+}
+
+impl From<String> for Why {
+    fn from(text: String) -> Self {
+        Self { text, lacks: BTreeSet::new() }
+    }
+}
 
 pub(super) struct Support<'a> {
     btf: &'a Btf,
     offsets: &'a Offsets,
-    switches: &'a Switches,
+    /// Of the work function that takes network namespaces down.
+    cleanup_net: &'a Symbol,
     refused: &'a [Mechanism],
+    here: Here,
     ftrace_off: bool,
     kprobes: bool,
     tracefs: bool,
+    /// As the node has it.
+    kptr_restrict: Option<String>,
+    perf_event_paranoid: Option<String>,
 }
+
+/// What takes network namespaces down.
+pub(super) const CLEANUP_NET: &str = "cleanup_net";
 
 /// Where tracefs is mounted, or was before 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -26,30 +51,35 @@ impl<'a> Support<'a> {
     pub(super) fn probe(
         btf: &'a Btf,
         offsets: &'a Offsets,
-        switches: &'a Switches,
+        cleanup_net: &'a Symbol,
         refused: &'a [Mechanism],
     ) -> Self {
+        let sysctl = |name: &str| {
+            fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok().map(|text| text.trim().to_owned())
+        };
         let in_tracefs = |name: &str| TRACEFS.iter().any(|dir| Path::new(dir).join(name).exists());
         Self {
             btf,
             offsets,
-            switches,
+            cleanup_net,
             refused,
-            ftrace_off: fs::read("/proc/sys/kernel/ftrace_enabled")
-                .is_ok_and(|text| text.trim_ascii() == b"0"),
+            here: Here::find(),
+            ftrace_off: sysctl("ftrace_enabled").as_deref() == Some("0"),
             kprobes: Path::new("/sys/bus/event_source/devices/kprobe").exists()
                 || in_tracefs("kprobe_events"),
             tracefs: in_tracefs("events"),
+            kptr_restrict: sysctl("kptr_restrict"),
+            perf_event_paranoid: sysctl("perf_event_paranoid"),
         }
     }
 
     /// Why a try cannot work, as far as that is known without trying.
-    pub(super) fn check(&self, signal: Signal, one: &Try) -> Result<(), String> {
+    pub(super) fn check(&self, signal: Signal, one: &Try) -> Result<(), Why> {
         if self.refused.contains(&one.mechanism) {
-            return Err("not wanted".to_owned());
+            return Err("not wanted".to_owned().into());
         }
         if let Some(member) = self.lacks(signal) {
-            return Err(format!("this kernel's BTF has no {member}"));
+            return Err(format!("this kernel's BTF has no {member}").into());
         }
         match one.mechanism {
             Mechanism::Fentry | Mechanism::Fexit => {
@@ -57,9 +87,9 @@ impl<'a> Support<'a> {
                 one.programs.iter().try_for_each(|program| {
                     let found = self.btf.function(program.target);
                     match (found, program.arguments) {
-                        (None, _) => Err(format!("this kernel's BTF has no function {}", program.target)),
+                        (None, _) => Err(format!("this kernel's BTF has no function {}", program.target).into()),
                         (Some(n), Some(expected)) if n != expected => {
-                            Err(format!("{} takes {n} arguments here, not {expected}", program.target))
+                            Err(format!("{} takes {n} arguments here, not {expected}", program.target).into())
                         }
                         _ => Ok(()),
                     }
@@ -67,29 +97,40 @@ impl<'a> Support<'a> {
             }
             Mechanism::Kprobe | Mechanism::Kretprobe => {
                 self.ftrace_is_on()?;
-                if self.kprobes { Ok(()) } else { Err("this kernel has no kprobes".to_owned()) }
+                if self.kprobes { Ok(()) } else { Err("this kernel has no kprobes".to_owned().into()) }
             }
             Mechanism::Tracepoint if !self.tracefs => {
-                Err("tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)".to_owned())
+                Err(Why { text: "tracefs is not mounted".to_owned(), lacks: BTreeSet::from([Lack::Tracefs]) })
             }
             Mechanism::RawTracepoint if signal == Signal::NetnsDropped || signal == Signal::NetnsFreed => {
-                if self.switches.cleanup_net == 0 {
-                    Err("/proc/kallsyms does not show cleanup_net (kernel.kptr_restrict)".to_owned())
-                } else {
-                    Ok(())
-                }
+                let why = self.cleanup_net.why_not(CLEANUP_NET, self.here, self.kptr_restrict.as_deref());
+                why.map_or(Ok(()), Err)
             }
             Mechanism::RawTracepoint | Mechanism::Tracepoint | Mechanism::Netlink => Ok(()),
         }
     }
 
     /// Without it both kinds attach and never fire, on 6.1 for instance.
-    fn ftrace_is_on(&self) -> Result<(), String> {
+    fn ftrace_is_on(&self) -> Result<(), Why> {
         if self.ftrace_off {
             Err("kernel.ftrace_enabled is 0: it would attach and never fire (sysctl kernel.ftrace_enabled=1)"
-                .to_owned())
+                .to_owned()
+                .into())
         } else {
             Ok(())
+        }
+    }
+
+    /// What the kernel forbids by its setting for perf events, which a tracepoint of system calls is.
+    pub(super) fn forbidden_events(&self, why: String) -> Why {
+        let level = self.perf_event_paranoid.as_deref().and_then(|text| text.parse::<i32>().ok());
+        match level {
+            // Beyond what the kernel of kernel.org knows: there CAP_PERFMON is enough.
+            Some(level) if level > 2 => Why {
+                text: format!("{why}: kernel.perf_event_paranoid is {level}"),
+                lacks: BTreeSet::from([Lack::SystemCalls]),
+            },
+            Some(_) | None => why.into(),
         }
     }
 
@@ -126,24 +167,13 @@ impl<'a> Support<'a> {
 
 /// Whether this process may load programs that read kernel memory.
 pub(super) fn permitted() -> Result<(), Error> {
-    const SYS_ADMIN: u32 = 21;
-    const PERFMON: u32 = 38;
-    const BPF: u32 = 39;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = effective_capabilities(&status).unwrap_or(0);
-    let has = |capability: u32| effective >> capability & 1 == 1;
-    let may_load = has(SYS_ADMIN) || (has(BPF) && has(PERFMON));
-    if !may_load {
-        return Err(Error::NotPermitted);
+    let here = Here::find();
+    if !here.may_load() {
+        return Err(Error::NotPermitted { cure: here.refusal(Lack::Programs) });
     }
     // `none integrity [confidentiality]`
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     if lockdown.contains("[confidentiality]") { Err(Error::Lockdown) } else { Ok(()) }
-}
-
-fn effective_capabilities(status: &str) -> Option<u64> {
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(set.trim(), 16).ok()
 }
 
 /// The size of a memory page, of which the smallest ring is made.
@@ -151,16 +181,4 @@ pub(super) fn page_size() -> u32 {
     // SAFETY: `sysconf` only returns a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u32::try_from(size).unwrap_or(4096)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::effective_capabilities;
-
-    #[test]
-    fn effective_capabilities_are_read_from_a_status_file() {
-        let status = "Name:\tsandprobe\nCapPrm:\t0000000000000000\nCapEff:\t000001fffeffffff\n";
-        assert_eq!(effective_capabilities(status), Some(0x1ff_feff_ffff));
-        assert_eq!(effective_capabilities("Name:\tx\n"), None);
-    }
 }

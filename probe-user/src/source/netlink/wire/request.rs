@@ -61,6 +61,11 @@ impl Request {
         Self::new(RTM_NEWNSID, NLM_F_ACK, &GENERAL, &attributes)
     }
 
+    /// As `name`, of no namespace: refused with `EINVAL`, after the rights of who asks were looked at.
+    pub(in super::super) fn name_nothing() -> Self {
+        Self::new(RTM_NEWNSID, NLM_F_ACK, &GENERAL, &[])
+    }
+
     /// Which ids are in use?
     pub(in super::super) fn nsids() -> Self {
         Self::new(RTM_GETNSID, NLM_F_DUMP, &GENERAL, &[])

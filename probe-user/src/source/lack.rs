@@ -1,0 +1,221 @@
+//! What a way to see something can lack here that somebody can give: a capability, or a setting of the node. One table,
+//! from which every refusal, `/readyz` and `doctor` take their words, so that all of them name the same cure.
+//!
+//! **Invariant:** a capability that this process holds is never named as missing.
+
+use std::{collections::BTreeSet, env, fs};
+
+use caps::Capability;
+
+/// What is lacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// To load eBPF programs that read kernel memory, and to attach them.
+    Programs,
+    /// To make BPF maps before Linux 5.11, where they count as locked memory.
+    Memory,
+    /// To look at processes of others in `/proc`: their namespaces, executable, environment.
+    Processes,
+    /// To read files that belong to others than root.
+    Files,
+    /// To read the addresses of kernel functions in `/proc/kallsyms`.
+    Symbols,
+    /// The node hides those addresses from everybody.
+    HiddenSymbols,
+    /// To find the tracepoints of system calls.
+    Tracefs,
+    /// To attach to them, on kernels of Debian and Ubuntu, whose `perf_event_paranoid` goes beyond 2.
+    SystemCalls,
+    /// To be told by rtnetlink of other network namespaces: to give them an id, and to hear of them.
+    Netlink,
+}
+
+impl Lack {
+    fn capabilities(self) -> &'static [Capability] {
+        match self {
+            Self::Programs => &[Capability::CAP_BPF, Capability::CAP_PERFMON],
+            Self::Memory => &[Capability::CAP_SYS_RESOURCE],
+            Self::Processes => &[Capability::CAP_SYS_PTRACE],
+            Self::Files => &[Capability::CAP_DAC_READ_SEARCH],
+            // Below 2, kernel.kptr_restrict shows them to whoever has it.
+            Self::Symbols | Self::HiddenSymbols => &[Capability::CAP_SYSLOG],
+            Self::Tracefs => &[],
+            Self::SystemCalls => &[Capability::CAP_SYS_ADMIN],
+            Self::Netlink => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BROADCAST],
+        }
+    }
+
+    /// What no capability gives: the setting, and how it is made.
+    fn setting(self, is_pod: bool) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::HiddenSymbols => {
+                Some(("kernel.kptr_restrict below 2", "on the node: sysctl kernel.kptr_restrict=1"))
+            }
+            Self::Tracefs if is_pod => Some((
+                "tracefs",
+                "on the node: mount -t tracefs tracefs /sys/kernel/tracing; in the chart: /sys among hostPaths",
+            )),
+            Self::Tracefs => Some(("tracefs", "mount -t tracefs tracefs /sys/kernel/tracing")),
+            Self::Programs
+            | Self::Memory
+            | Self::Processes
+            | Self::Files
+            | Self::Symbols
+            | Self::SystemCalls
+            | Self::Netlink => None,
+        }
+    }
+}
+
+/// What this process has, and where it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Here {
+    held: u64,
+    /// In a pod of Kubernetes, where the chart says what it may do.
+    is_pod: bool,
+}
+
+impl Here {
+    /// To be asked before anything is given up.
+    #[must_use]
+    pub fn find() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // The kubelet sets it in each container.
+        Self { held: effective(&status).unwrap_or(0), is_pod: env::var_os("KUBERNETES_SERVICE_HOST").is_some() }
+    }
+
+    /// One on a node that holds these.
+    #[cfg(test)]
+    pub(crate) fn with(held: &[Capability]) -> Self {
+        Self { held: held.iter().map(Capability::bitmask).sum(), is_pod: false }
+    }
+
+    #[must_use]
+    pub fn holds(self, capability: Capability) -> bool {
+        self.held & capability.bitmask() != 0
+    }
+
+    /// Whether it may load programs: the oldest capability stands for the two that were cut out of it.
+    #[must_use]
+    pub fn may_load(self) -> bool {
+        self.holds(Capability::CAP_SYS_ADMIN)
+            || self.holds(Capability::CAP_BPF) && self.holds(Capability::CAP_PERFMON)
+    }
+
+    /// What is missing, by name: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if nothing is that somebody could give.
+    #[must_use]
+    pub fn named(self, lacks: &BTreeSet<Lack>) -> String {
+        let settings = lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.0.to_owned()));
+        let names: Vec<String> = self.missing(lacks).iter().map(ToString::to_string).chain(settings).collect();
+        match names.split_last() {
+            None => String::new(),
+            Some((only, [])) => only.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        }
+    }
+
+    /// What to do to have all of it; none if that would change nothing.
+    #[must_use]
+    pub fn cure(self, lacks: &BTreeSet<Lack>) -> Option<String> {
+        let missing = self.missing(lacks);
+        let mut steps = Vec::new();
+        if !missing.is_empty() && self.is_pod {
+            let held = caps::all().into_iter().filter(|it| self.holds(*it));
+            let mut all: Vec<Capability> = held.chain(missing).collect();
+            all.sort_by_key(Capability::index);
+            let names: Vec<String> = all.iter().map(|it| it.to_string().replace("CAP_", "")).collect();
+            steps.push(format!("in the chart: --set 'capabilities={{{}}}'", names.join(",")));
+        } else if !missing.is_empty() {
+            let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            let names = names.join(" ");
+            steps.push(format!("run it as root with {names} (in a systemd unit: CapabilityBoundingSet)"));
+        }
+        steps.extend(lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.1.to_owned())));
+        (!steps.is_empty()).then(|| steps.join("; "))
+    }
+
+    /// In one sentence of a refusal, behind what cannot be done.
+    #[must_use]
+    pub fn refusal(self, lack: Lack) -> String {
+        let lacks = BTreeSet::from([lack]);
+        match self.cure(&lacks) {
+            Some(cure) => format!("it lacks {}: {cure}", self.named(&lacks)),
+            None => "the kernel forbids it although the capabilities are held (another user namespace?)".to_owned(),
+        }
+    }
+
+    fn missing(self, lacks: &BTreeSet<Lack>) -> Vec<Capability> {
+        let mut missing: Vec<Capability> =
+            lacks.iter().flat_map(|lack| lack.capabilities()).copied().filter(|it| !self.holds(*it)).collect();
+        missing.sort_by_key(Capability::index);
+        missing.dedup();
+        missing
+    }
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(set.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use caps::Capability::{
+        CAP_BPF, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+    };
+
+    use super::{Here, Lack, effective};
+
+    fn here(is_pod: bool, held: &[caps::Capability]) -> Here {
+        Here { is_pod, ..Here::with(held) }
+    }
+
+    #[test]
+    fn effective_capabilities_are_read_from_a_status_file() {
+        let status = "Name:\tsandprobe\nCapPrm:\t0000000000000000\nCapEff:\t000001fffeffffff\n";
+        assert_eq!(effective(status), Some(0x1ff_feff_ffff));
+        assert_eq!(effective("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn in_a_pod_the_chart_s_value_is_whole() {
+        let pod = here(true, &[CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH]);
+        let lacks = BTreeSet::from([Lack::Symbols, Lack::Netlink]);
+        assert_eq!(pod.named(&lacks), "CAP_NET_BROADCAST, CAP_NET_ADMIN and CAP_SYSLOG");
+        // helm replaces a list as a whole: those that it has stand in it too.
+        assert_eq!(
+            pod.cure(&lacks).as_deref(),
+            Some(
+                "in the chart: --set 'capabilities={DAC_READ_SEARCH,NET_BROADCAST,NET_ADMIN,SYS_PTRACE,SYSLOG,\
+                 PERFMON,BPF}'"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_held_is_not_missing() {
+        let node = here(false, &[CAP_NET_ADMIN]);
+        let lacks = BTreeSet::from([Lack::Netlink]);
+        assert_eq!(node.named(&lacks), "CAP_NET_BROADCAST");
+        assert_eq!(
+            node.cure(&lacks).as_deref(),
+            Some("run it as root with CAP_NET_BROADCAST (in a systemd unit: CapabilityBoundingSet)")
+        );
+        let all = here(true, &[CAP_SYS_ADMIN]);
+        assert_eq!(all.cure(&BTreeSet::from([Lack::SystemCalls])), None);
+        assert!(all.may_load() && !node.may_load());
+    }
+
+    #[test]
+    fn a_setting_is_named_with_the_capability_that_it_takes() {
+        let node = here(false, &[]);
+        let hidden = BTreeSet::from([Lack::HiddenSymbols]);
+        assert_eq!(node.named(&hidden), "CAP_SYSLOG and kernel.kptr_restrict below 2");
+        assert!(node.cure(&hidden).is_some_and(|it| it.ends_with("; on the node: sysctl kernel.kptr_restrict=1")));
+        let tracefs = BTreeSet::from([Lack::Tracefs]);
+        assert!(node.cure(&tracefs).is_some_and(|it| it.starts_with("mount -t tracefs")));
+        assert!(here(true, &[]).cure(&tracefs).is_some_and(|it| it.ends_with("/sys among hostPaths")));
+    }
+}

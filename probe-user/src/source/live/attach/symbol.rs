@@ -1,0 +1,115 @@
+//! The address of a kernel function, and why it is not told.
+//!
+//! `/proc/kallsyms` shows zeros to whoever may not know addresses (`kallsyms_show_value`): with `kernel.kptr_restrict`
+//! at 2 that is everybody, below it everybody without `CAP_SYSLOG`, unless profiling is open to all.
+
+use std::{collections::BTreeSet, fs, io};
+
+use caps::Capability;
+
+use super::support::Why;
+use crate::source::lack::{Here, Lack};
+
+const SYMBOLS: &str = "/proc/kallsyms";
+
+#[derive(Debug)]
+pub(super) enum Symbol {
+    At(u64),
+    /// Another address than 0 is in nobody's sight.
+    Hidden,
+    Absent,
+    Unreadable(io::Error),
+}
+
+impl Symbol {
+    pub(super) fn find(name: &str) -> Self {
+        match fs::read(SYMBOLS) {
+            Ok(symbols) => Self::of(&symbols, name),
+            Err(error) => Self::Unreadable(error),
+        }
+    }
+
+    fn of(symbols: &[u8], name: &str) -> Self {
+        match address_of(symbols, name.as_bytes()) {
+            Some(0) => Self::Hidden,
+            Some(address) => Self::At(address),
+            None => Self::Absent,
+        }
+    }
+
+    /// 0 if it is not known.
+    pub(super) fn address(&self) -> u64 {
+        match self {
+            Self::At(address) => *address,
+            Self::Hidden | Self::Absent | Self::Unreadable(_) => 0,
+        }
+    }
+
+    /// Why its address is not known; `restrict` is `kernel.kptr_restrict`.
+    pub(super) fn why_not(&self, name: &str, here: Here, restrict: Option<&str>) -> Option<Why> {
+        let (text, lack) = match self {
+            Self::At(_) => return None,
+            Self::Hidden if restrict == Some("2") => (
+                format!("{SYMBOLS} hides the address of {name} from everybody: kernel.kptr_restrict is 2"),
+                Some(Lack::HiddenSymbols),
+            ),
+            Self::Hidden if !here.holds(Capability::CAP_SYSLOG) => {
+                (format!("{SYMBOLS} hides the address of {name}: CAP_SYSLOG is not held"), Some(Lack::Symbols))
+            }
+            Self::Hidden => {
+                let restrict = restrict.unwrap_or("not known");
+                (format!("{SYMBOLS} hides the address of {name}: kernel.kptr_restrict is {restrict}"), None)
+            }
+            Self::Absent => (format!("{SYMBOLS} does not have {name}"), None),
+            Self::Unreadable(error) => (format!("{SYMBOLS} cannot be read: {error}"), None),
+        };
+        Some(Why { text, lacks: lack.into_iter().collect::<BTreeSet<_>>() })
+    }
+}
+
+/// `ffffffff81e523c0 t cleanup_net`, perhaps with a module's name behind.
+fn address_of(symbols: &[u8], name: &[u8]) -> Option<u64> {
+    symbols.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ' || *byte == b'\t');
+        let address = fields.next()?;
+        if fields.nth(1)? != name {
+            return None;
+        }
+        u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Here, Lack, Symbol, address_of};
+
+    #[test]
+    fn a_symbol_is_found_by_its_whole_name() {
+        let symbols = b"ffffffff81e523b0 t cleanup_net_x\nffffffff81e523c0 t cleanup_net\t[net]\n";
+        assert_eq!(address_of(symbols, b"cleanup_net"), Some(0xffff_ffff_81e5_23c0));
+        assert_eq!(address_of(symbols, b"cleanup"), None);
+        assert_eq!(address_of(b"", b"cleanup_net"), None);
+    }
+
+    #[test]
+    fn zeros_are_put_down_to_what_hides_the_address() {
+        let hidden = Symbol::of(b"0000000000000000 t cleanup_net\n", "cleanup_net");
+        let why = |held: &[caps::Capability], restrict| {
+            let why = hidden.why_not("cleanup_net", Here::with(held), Some(restrict)).expect("it is hidden");
+            (why.text, why.lacks.into_iter().collect::<Vec<_>>())
+        };
+        // Without the capability zeros are shown also where nothing is restricted.
+        let (text, lacks) = why(&[], "0");
+        assert!(text.ends_with("CAP_SYSLOG is not held") && !text.contains("kptr_restrict"), "{text}");
+        assert_eq!(lacks, [Lack::Symbols]);
+        let (text, lacks) = why(&[caps::Capability::CAP_SYSLOG], "2");
+        assert!(text.ends_with("kernel.kptr_restrict is 2"), "{text}");
+        assert_eq!(lacks, [Lack::HiddenSymbols]);
+        let (text, lacks) = why(&[caps::Capability::CAP_SYSLOG], "1");
+        assert!(text.ends_with("kernel.kptr_restrict is 1") && lacks.is_empty(), "{text}");
+        let there = Symbol::of(b"ffffffff81e523c0 t cleanup_net\n", "cleanup_net");
+        assert!(there.why_not("cleanup_net", Here::with(&[]), None).is_none());
+        let absent = Symbol::of(b"", "cleanup_net").why_not("cleanup_net", Here::with(&[]), None);
+        assert!(absent.is_some_and(|why| why.lacks.is_empty()));
+    }
+}
