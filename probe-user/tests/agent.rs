@@ -42,7 +42,10 @@ fn state() -> Vec<u8> {
 
 /// Answers one request; gives its first line.
 fn stand_in(socket: &Path, status: &str, body: &[u8]) -> JoinHandle<String> {
-    let listener = UnixListener::bind(socket).expect("a socket");
+    answers(UnixListener::bind(socket).expect("a socket"), status, body)
+}
+
+fn answers(listener: UnixListener, status: &str, body: &[u8]) -> JoinHandle<String> {
     let answer =
         [format!("HTTP/1.0 {status}\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
     thread::spawn(move || {
@@ -70,12 +73,33 @@ fn findings_are_the_running_agent_s() {
 }
 
 #[test]
+fn that_nothing_was_found_says_little_where_not_all_is_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("agent.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let first = answers(listener.try_clone().expect("the socket"), "200 OK", &state());
+    let then = thread::spawn(move || {
+        first.join().expect("no panic");
+        let reasons = br#"{"version":"0.1.0","agent":{"reasons":["exec is not seen"]}}"#;
+        answers(listener, "200 OK", reasons).join().expect("no panic")
+    });
+    let output = run(&["findings", "--socket", path(&socket)]);
+    let told = (output.status.code(), text(&output.stdout), text(&output.stderr));
+    let said = "sandprobe: not all can be seen: exec is not seen\n";
+    assert_eq!(told, (Some(0), "no findings, as far as can be seen\n", said));
+    assert_eq!(then.join().expect("no panic"), "GET /v1/doctor HTTP/1.0");
+}
+
+#[test]
 fn without_an_agent_there_is_what_was_kept() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("findings.json"), state()).expect("a file");
     let absent = dir.path().join("absent.sock");
     let output = run(&["findings", "--socket", path(&absent), "--state-dir", path(dir.path())]);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "no findings\n"));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(0), "no findings, as far as can be seen\n")
+    );
     let said = text(&output.stderr);
     assert!(said.lines().next().is_some_and(|line| line.contains("no agent answers there")), "{said}");
     // Nobody had asked for an agent.
@@ -125,7 +149,10 @@ fn an_agent_that_cannot_answer_is_told_of() {
     let socket = dir.path().join("agent.sock");
     let agent = stand_in(&socket, "503 Service Unavailable", b"{\"error\":\"late\"}\n");
     let output = run(&["findings", "--socket", path(&socket), "--state-dir", path(dir.path())]);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "no findings\n"));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(0), "no findings, as far as can be seen\n")
+    );
     let said = text(&output.stderr);
     assert!(said.contains("it answers 503: {\"error\":\"late\"}"), "{said}");
     agent.join().expect("no panic");

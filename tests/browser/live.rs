@@ -119,6 +119,44 @@ fn where_nothing_is_wrong_it_is_said_what_that_is_based_on() {
     look::is_quiet(&browser, &fixture.url());
 }
 
+/// Each of these speaks against it alone, and is named.
+#[test]
+fn nothing_is_wrong_only_where_nothing_is_stuck_missing_or_unseen() {
+    type Change = fn(&mut given::Node);
+    let cases: [(&str, Change); 4] = [
+        ("Not seen at all: address ipv4.", |node| {
+            let row = &mut node.doctor["signals"][10];
+            row["grade"] = json!("degraded");
+            row.as_object_mut().expect("a row").remove("mechanism");
+        }),
+        ("What was on the node before the agent is not known yet.", |node| {
+            node.doctor["agent"]["backfill_complete"] = json!(false);
+        }),
+        ("Not up yet: default/web-1.", |node| node.pods[1]["sandboxes"][0]["state"] = json!("created")),
+        ("lockdown: kernel memory cannot be read", |node| {
+            node.doctor["checks"][0] =
+                json!({ "name": "lockdown", "grade": "cannot", "found": "kernel memory cannot be read" });
+        }),
+    ];
+    let browser = start();
+    for (said, change) in cases {
+        let fixture = Fixture::start(given::node(3, 0));
+        fixture.change(change);
+        browser.open("about:blank").expect("a page");
+        browser.open(&fixture.url()).expect("the page");
+        wait_for_text(&browser, "#verdict", said);
+        wait_for_text(&browser, "#verdict", "Nothing was found, but not all can be seen.");
+        assert!(!text(&browser, "#verdict").contains("Nothing is wrong"), "{said}");
+    }
+    // What it said before is not what is.
+    let fixture = Fixture::start(given::node(3, 0));
+    browser.open("about:blank").expect("a page");
+    browser.open(&fixture.url()).expect("the page");
+    wait_for_text(&browser, "#verdict", "Nothing is wrong.");
+    fixture.go_down();
+    wait_for_text(&browser, "#verdict", "The agent does not answer");
+}
+
 #[test]
 fn what_is_new_appears_by_itself_and_is_said() {
     let fixture = Fixture::start(given::node(3, 0));

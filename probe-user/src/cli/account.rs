@@ -10,6 +10,8 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+#[cfg(unix)]
+use serde::Deserialize;
 
 #[cfg(unix)]
 use super::client::AgentArgs;
@@ -98,7 +100,16 @@ impl From {
             Err(why) => return Ok(Told::Not(why)),
         };
         let (about, kept) = state::read(&bytes).context("what the agent answers")?;
-        Ok(Told::Whole(account(&about, kept, SystemTime::now(), Vec::new())))
+        let caveats = self.unseen().into_iter().collect();
+        Ok(Told::Whole(account(&about, kept, SystemTime::now(), caveats)))
+    }
+
+    /// What the agent cannot see, in one line; none if it sees all, or does not say.
+    #[cfg(unix)]
+    fn unseen(&self) -> Option<String> {
+        let answer = self.agent.ask("/v1/doctor").ok().flatten()?;
+        let Doctor { agent } = serde_json::from_slice(&answer).ok()?;
+        (!agent.reasons.is_empty()).then(|| format!("not all can be seen: {}", agent.reasons.join("; ")))
     }
 
     #[cfg(not(unix))]
@@ -115,6 +126,19 @@ impl From {
     .0.display()
 )]
 pub(in crate::cli) struct NothingKept(PathBuf);
+
+/// As much of `/v1/doctor` as is told.
+#[cfg(unix)]
+#[derive(Deserialize)]
+struct Doctor {
+    agent: Readiness,
+}
+
+#[cfg(unix)]
+#[derive(Deserialize)]
+struct Readiness {
+    reasons: Vec<String>,
+}
 
 /// What the agent itself says.
 enum Told {

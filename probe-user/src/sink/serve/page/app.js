@@ -45,6 +45,11 @@ let shown = null;
 
 // Reading views.
 
+/** So many pods are told by name. */
+const NAMED = 3;
+/** The stream is there. */
+let isLive = false;
+
 /** What takes long is read less often. */
 const PATIENCE = 10;
 const LONGEST_MS = 15_000;
@@ -81,6 +86,7 @@ const read = async (view, plan) => {
     plan.failures += 1;
     plan.isStale = true;
     notice(`unread-${view.title}`, `${view.title} could not be read: ${error.message}`);
+    tell();
   }
   if (plan.failures === 0) notices.get(`unread-${view.title}`)?.remove();
   const took = performance.now() - begun;
@@ -99,7 +105,18 @@ const tell = () => {
   }
   nav.findings.badge.className = `badge ${findings.worst() ?? ""}`;
   pools.redraw();
-  if (health.told) findings.setHealth(health.basis(pods.badge(), pools.badge()));
+  if (health.told) findings.setHealth(health.basis(pods.badge(), pools.badge(), doubts()));
+};
+
+/** Why it is not known whether nothing is wrong, a sentence each. */
+const doubts = () => {
+  const unread = [...plans].filter(([, plan]) => !plan.wasRead || plan.failures > 0).map(([view]) => view.title);
+  const waiting = pods.waiting();
+  return [
+    ...(isLive ? [] : ["The agent does not answer: this is what it said before."]),
+    ...(unread.length ? [`Not read yet, or not any more: ${unread.join(", ")}.`] : []),
+    ...(waiting.length ? [`Not up yet: ${waiting.slice(0, NAMED).join(", ")}${waiting.length > NAMED ? ` and ${waiting.length - NAMED} more` : ""}.`] : []),
+  ];
 };
 
 const name = (node) => {
@@ -153,7 +170,9 @@ const start = () => follow({
     if (it.event === "finding.opened") say(it.finding);
   },
   state(state, pause) {
-    if (state === "live") {
+    isLive = state === "live";
+    tell();
+    if (isLive) {
       link("live", "live");
       lostAt = null;
       // What changed while nobody listened is told, but for what the page had read before.

@@ -24,6 +24,8 @@ export class Findings {
   /** What is open, and when it was read, by key. */
   #opened = new Map();
   #wanted = null;
+  /** Whether what is open is known at all. */
+  #wasRead = false;
 
   constructor(section) {
     this.verdict = el("div", { id: "verdict" });
@@ -44,6 +46,7 @@ export class Findings {
 
   async show({ findings }) {
     this.#all = findings.sort(order);
+    this.#wasRead = true;
     await this.#draw();
     for (const it of this.#all) {
       const known = this.#opened.get(it.key);
@@ -85,7 +88,7 @@ export class Findings {
       return;
     }
     const health = this.#health;
-    if (!health) {
+    if (!health || !this.#wasRead) {
       this.verdict.replaceChildren();
       return;
     }

@@ -37,14 +37,19 @@ export class Health {
 
   badge = () => null;
 
-  /** What "nothing is wrong" stands on. */
-  basis(pods, pools) {
-    const { agent, signals } = this.told;
-    const seen = signals.filter((it) => it.grade !== "cannot");
+  /** What "nothing is wrong" stands on, and what speaks against it: `against` has that of the other views. */
+  basis(pods, pools, against) {
+    const { agent, checks, signals } = this.told;
+    const seen = signals.filter((it) => it.mechanism && it.grade !== "cannot");
+    const unseen = signals.filter((it) => !seen.includes(it)).map((it) => it.signal);
     const full = signals.filter((it) => it.grade === "full");
-    const isWhole = agent.ready && seen.length === signals.length;
     const lost = Object.values(agent.losses).reduce((sum, n) => sum + Number(n), 0);
-    return { isWhole, basis: [
+    const unsure = [...against,
+      ...(agent.ready ? [] : ["The agent is not ready."]),
+      ...(agent.backfill_complete ? [] : ["What was on the node before the agent is not known yet."]),
+      ...(unseen.length ? [`Not seen at all: ${unseen.join(", ")}.`] : []),
+      ...checks.filter((it) => it.grade === "cannot").map((it) => `${it.name}: ${it.found}`)];
+    return { isWhole: unsure.length === 0, basis: [...unsure,
       `${seen.length} of ${signals.length} signals are seen, ${full.length} of them in the best way there is.`,
       `The agent has watched since ${wall(agent.since)} (${ago(agent.since)}); ${agent.backfill_complete ? "what was there before was read" : "what was there before is still being read"}.`,
       lost ? `${lost} records were lost since then: nothing was concluded from what was not seen meanwhile.` : "Nothing was lost since then.",

@@ -46,6 +46,9 @@ export class Pods {
 
   badge = () => this.#pods.length;
 
+  /** Those that are not up yet, by name: they may be stuck. */
+  waiting = () => this.#pods.filter((pod) => state(pod) === "created").map(podName);
+
   async show({ pods, phases }) {
     this.#pods = pods;
     this.shares.querySelector(".wide")?.remove();
