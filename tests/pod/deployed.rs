@@ -151,7 +151,10 @@ fn where_a_capability_is_lacking_it_runs_and_says_which_and_how_to_give_it() -> 
     let node = Node::start()?;
     let (code, said) =
         Deployment::fail(&node, Wish { without_capability: Some("PERFMON"), ..Wish::default() })?;
-    ensure!(code == 2 && said.contains("it lacks CAP_PERFMON"), "without PERFMON it ended with {code}: {said}");
+    ensure!(
+        code == 2 && said.contains("it lacks CAP_PERFMON"),
+        "without PERFMON it ended with {code}: {said}"
+    );
     ensure!(wanted(&said)?.contains("PERFMON") && wanted(&said)?.contains("BPF"), "{said}");
     if machine::has_kprobes() && node.is_private() {
         // Every signal is seen, and this machine's kernel is not a test's to change.

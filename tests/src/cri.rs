@@ -24,9 +24,9 @@ use tonic_prost::ProstCodec;
 
 use message::{
     Container, ContainerConfig, ContainerList, ContainerStatus, ContainerStatusResponse,
-    CreateContainerRequest, Empty, ExecSyncRequest, ExecSyncResponse, Id, PodSandbox, PodSandboxConfig, PodSandboxList,
-    PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeStatusRequest, RuntimeStatusResponse,
-    StatusRequest, StopContainerRequest, Version,
+    CreateContainerRequest, Empty, ExecSyncRequest, ExecSyncResponse, Id, PodSandbox, PodSandboxConfig,
+    PodSandboxList, PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeStatusRequest,
+    RuntimeStatusResponse, StatusRequest, StopContainerRequest, Version,
 };
 
 /// The kubelet's own `runtimeRequestTimeout`: a runtime under software emulation needs seconds per call.

@@ -81,7 +81,10 @@ impl Here {
     pub fn find() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         // The kubelet sets it in each container.
-        Self { held: effective(&status).unwrap_or(0), is_pod: env::var_os("KUBERNETES_SERVICE_HOST").is_some() }
+        Self {
+            held: effective(&status).unwrap_or(0),
+            is_pod: env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
+        }
     }
 
     /// One on a node that holds these.
@@ -106,7 +109,8 @@ impl Here {
     #[must_use]
     pub fn named(self, lacks: &BTreeSet<Lack>) -> String {
         let settings = lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.0.to_owned()));
-        let names: Vec<String> = self.missing(lacks).iter().map(ToString::to_string).chain(settings).collect();
+        let names: Vec<String> =
+            self.missing(lacks).iter().map(ToString::to_string).chain(settings).collect();
         match names.split_last() {
             None => String::new(),
             Some((only, [])) => only.clone(),
@@ -140,13 +144,18 @@ impl Here {
         let lacks = BTreeSet::from([lack]);
         match self.cure(&lacks) {
             Some(cure) => format!("it lacks {}: {cure}", self.named(&lacks)),
-            None => "the kernel forbids it although the capabilities are held (another user namespace?)".to_owned(),
+            None => "the kernel forbids it although the capabilities are held (another user namespace?)"
+                .to_owned(),
         }
     }
 
     fn missing(self, lacks: &BTreeSet<Lack>) -> Vec<Capability> {
-        let mut missing: Vec<Capability> =
-            lacks.iter().flat_map(|lack| lack.capabilities()).copied().filter(|it| !self.holds(*it)).collect();
+        let mut missing: Vec<Capability> = lacks
+            .iter()
+            .flat_map(|lack| lack.capabilities())
+            .copied()
+            .filter(|it| !self.holds(*it))
+            .collect();
         missing.sort_by_key(Capability::index);
         missing.dedup();
         missing
@@ -213,7 +222,9 @@ mod tests {
         let node = here(false, &[]);
         let hidden = BTreeSet::from([Lack::HiddenSymbols]);
         assert_eq!(node.named(&hidden), "CAP_SYSLOG and kernel.kptr_restrict below 2");
-        assert!(node.cure(&hidden).is_some_and(|it| it.ends_with("; on the node: sysctl kernel.kptr_restrict=1")));
+        assert!(
+            node.cure(&hidden).is_some_and(|it| it.ends_with("; on the node: sysctl kernel.kptr_restrict=1"))
+        );
         let tracefs = BTreeSet::from([Lack::Tracefs]);
         assert!(node.cure(&tracefs).is_some_and(|it| it.starts_with("mount -t tracefs")));
         assert!(here(true, &[]).cure(&tracefs).is_some_and(|it| it.ends_with("/sys among hostPaths")));

@@ -40,13 +40,15 @@ fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
     // Also one without which there is much to tell: what depends on it is not found.
     for row in &house.report.signals {
         if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.word() == row.signal) {
-            let lacks = if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
+            let lacks =
+                if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
             reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
             is_curable |= !lacks.is_empty();
         }
     }
     // Once for all of them: one value of the chart has all that is lacking.
-    reasons.extend(house.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")));
+    reasons
+        .extend(house.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")));
     if !known.it.has_listed {
         reasons.push("what was on the node at the start has not all been read yet".to_owned());
     }

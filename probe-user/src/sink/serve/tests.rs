@@ -511,7 +511,8 @@ fn ready_is_who_sees_all_and_loses_nothing() {
 fn not_ready_is_who_does_not_see_a_signal() {
     block_on(async {
         let blind = Bench::seeing("exec", None).get("/readyz").await;
-        let said = "exec is not seen: no hook for it is attached; it takes CAP_EXAMPLE\nto see more: ask for it\n";
+        let said =
+            "exec is not seen: no hook for it is attached; it takes CAP_EXAMPLE\nto see more: ask for it\n";
         assert_eq!((blind.status, &*blind.text()), (503, said));
         // Nothing is found by it.
         assert_eq!(Bench::seeing("listening", None).get("/readyz").await.status, 200);

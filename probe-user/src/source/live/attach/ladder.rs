@@ -71,7 +71,8 @@ impl Ladder<'_> {
         let said = |text: &str| Why::from(text.to_owned());
         let btf = self.btf.ok_or_else(|| said("the kernel's BTF is of a form that aya does not know"));
         let target = program.target;
-        let loaded = self.ebpf.program_mut(program.name).ok_or_else(|| said("the eBPF object has no such program"))?;
+        let loaded =
+            self.ebpf.program_mut(program.name).ok_or_else(|| said("the eBPF object has no such program"))?;
         let attached = match loaded {
             Loaded::RawTracePoint(own) => own.load().and_then(|()| own.attach(target).map(drop)),
             Loaded::FEntry(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),

@@ -87,7 +87,9 @@ impl<'a> Support<'a> {
                 one.programs.iter().try_for_each(|program| {
                     let found = self.btf.function(program.target);
                     match (found, program.arguments) {
-                        (None, _) => Err(format!("this kernel's BTF has no function {}", program.target).into()),
+                        (None, _) => {
+                            Err(format!("this kernel's BTF has no function {}", program.target).into())
+                        }
                         (Some(n), Some(expected)) if n != expected => {
                             Err(format!("{} takes {n} arguments here, not {expected}", program.target).into())
                         }

@@ -53,9 +53,10 @@ impl Symbol {
                 format!("{SYMBOLS} hides the address of {name} from everybody: kernel.kptr_restrict is 2"),
                 Some(Lack::HiddenSymbols),
             ),
-            Self::Hidden if !here.holds(Capability::CAP_SYSLOG) => {
-                (format!("{SYMBOLS} hides the address of {name}: CAP_SYSLOG is not held"), Some(Lack::Symbols))
-            }
+            Self::Hidden if !here.holds(Capability::CAP_SYSLOG) => (
+                format!("{SYMBOLS} hides the address of {name}: CAP_SYSLOG is not held"),
+                Some(Lack::Symbols),
+            ),
             Self::Hidden => {
                 let restrict = restrict.unwrap_or("not known");
                 (format!("{SYMBOLS} hides the address of {name}: kernel.kptr_restrict is {restrict}"), None)
