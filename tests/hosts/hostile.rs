@@ -198,6 +198,32 @@ fn a_declared_store_with_anything_in_it_is_read_as_far_as_it_goes() {
     assert_eq!((found(&facts).3, skipped), (2, 7));
 }
 
+/// What a power cut leaves of files that were being written: their names.
+#[test]
+fn of_a_torn_file_its_name_counts_and_the_list_is_whole() {
+    let root = node();
+    let at = |path: &str| root.path().join(path);
+    fs::write(at(&format!("{RESULTS}/podnet-empty-eth0")), "").expect("a file");
+    fs::write(at(&format!("{RESULTS}/podnet-half-eth0")), r#"{"kind":"cniCacheV1","contai"#).expect("a file");
+    fs::write(at(&format!("{RESULTS}/notes~")), "not libcni's").expect("a file");
+    fs::write(at(&format!("{NETWORK}/10.88.0.3")), "").expect("a file");
+    fs::write(at(&format!("{NETWORK}/notes")), "not host-local's").expect("a file");
+
+    let (facts, skipped) = facts(&root);
+    let unread: Vec<_> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::CacheUnread { path } => path.strip_prefix("/var/lib/cni/results/"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(unread, ["podnet-empty-eth0", "podnet-half-eth0"]);
+    assert_eq!((found(&facts), skipped), ((1, 1, 1, 1), 5));
+    assert!(complete(&facts, List::CniCache) && complete(&facts, List::Ipam));
+    // To whom the address was given is not known, and that it was is.
+    assert_eq!(told(&facts, "/var/lib/cni/networks/podnet"), Some((2, true)));
+}
+
 #[test]
 fn files_that_change_while_they_are_read_do_no_harm() {
     let root = node();
@@ -247,7 +273,7 @@ fn what_is_no_plain_file_is_skipped_and_counted() {
     let (facts, skipped) = facts(&root);
     assert_eq!((found(&facts), skipped), ((1, 1, 1, 1), 5 + 1 + 1 + 2));
     for (list, whole) in
-        [(List::Ipam, false), (List::CniCache, false), (List::Containers, false), (List::Pods, true)]
+        [(List::Ipam, false), (List::CniCache, true), (List::Containers, false), (List::Pods, true)]
     {
         assert_eq!(complete(&facts, list), whole, "{list:?}");
     }

@@ -22,6 +22,8 @@ pub(crate) struct Drive {
     pub(crate) calls: Vec<Call>,
     /// Every finding, as it was when it was last told of, in the order of opening.
     pub(crate) told: Vec<Finding>,
+    /// How often the records were asked for.
+    pub(crate) asked_records: u32,
     /// What becomes of a record of the kernel on its way.
     pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
 }
@@ -29,7 +31,14 @@ pub(crate) struct Drive {
 impl Drive {
     pub(crate) fn new(sim: Sim) -> Self {
         let engine = Engine::new(Settings::default());
-        Self { sim, engine, calls: Vec::new(), told: Vec::new(), way: Box::new(|facts| facts) }
+        Self {
+            sim,
+            engine,
+            calls: Vec::new(),
+            told: Vec::new(),
+            asked_records: 0,
+            way: Box::new(|facts| facts),
+        }
     }
 
     /// What happened is told, and answered what is asked, until nothing more is.
@@ -124,7 +133,10 @@ impl Drive {
         let mut questions = Vec::new();
         while let Some(output) = self.engine.poll() {
             match output {
-                Output::Question(question) => questions.push(question),
+                Output::Question(question) => {
+                    self.asked_records += u32::from(question == Question::Records);
+                    questions.push(question);
+                }
                 Output::Change(change) => {
                     if let What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) =
                         change.what

@@ -8,3 +8,4 @@ mod script;
 mod sim;
 mod start;
 mod story;
+mod torn;

@@ -221,6 +221,7 @@ impl History {
                 }
                 Kind::OrphanSandbox { .. }
                 | Kind::OrphanNetns { .. }
+                | Kind::AbandonedStore { .. }
                 | Kind::UnverifiedRelease { .. }
                 | Kind::StuckNetnsTeardown { .. }
                 | Kind::DuplicateContainer { .. }

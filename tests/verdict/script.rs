@@ -9,6 +9,7 @@
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     RunPodSandbox, all of it
 //! 2s    sandbox S of POD begins                the namespace alone
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding]
+//! 2s    record S                               a runtime that has its record before the network
 //! 2s    sandbox S runs                         the rest
 //! 3s    container NAME in S starts             | exits CODE | is stopped: by the runtime, with SIGTERM
 //! 4s    stop S [del-fails|no-del]              StopPodSandbox
@@ -22,6 +23,8 @@
 //! 5s    lose N of containers                   of the ring of what containers do at will
 //! 5s    unreadable                             the node's files can no longer be read
 //! 5s    half-read                              the runtime's records can no longer be read whole
+//! 5s    network NET unconfigured               no configuration names it any more
+//! 5s    configuration half-read                not all of the networks' configuration can be read
 //! 5s    plain C on NETWORK ADDR                a container of no pod's; `default-C`: by nerdctl
 //! 5s    own-address S ADDR IFNAME              something in the pod gives itself an address
 //! 5s    check|status S                         the runtime asks a plugin
@@ -137,6 +140,11 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         }
         ["unreadable"] => sim.readable = false,
         ["half-read"] => sim.whole = false,
+        ["record", name] => sim.record(name),
+        ["network", name, "unconfigured"] => {
+            sim.unconfigured.insert((*name).to_owned());
+        }
+        ["configuration", "half-read"] => sim.configuration_whole = false,
         ["plain", name, "on", network, given] => sim.plain(name, network, one(given)?),
         ["end"] => {}
         _ => return Err("nothing that can happen".to_owned()),
@@ -220,6 +228,7 @@ fn line(it: &Finding, drive: &Drive) -> String {
         Kind::DuplicateContainer { name, .. } => (String::new(), name.clone()),
         Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
         Kind::CniSlow { plugin, command, .. } => (String::new(), format!("{command} {plugin}")),
+        Kind::AbandonedStore { network, count, .. } => (String::new(), format!("{network} x{count}")),
         Kind::UnverifiedRelease { plugin, count } => (String::new(), format!("{plugin} x{count}")),
         Kind::PoolExhaustion(pool) => (String::new(), format!("{} free {}", pool.network, pool.free)),
         Kind::BlindSpot { spot, .. } => (String::new(), format!("{spot:?}")),

@@ -92,7 +92,7 @@ pub(crate) struct Sim {
     cache: BTreeMap<(ContainerId, String), (String, Vec<IpAddr>)>,
     /// What the runtime has on record.
     kept: BTreeSet<ContainerId>,
-    runtime: Option<u32>,
+    runtime: Option<Task>,
     kubelet: Option<u32>,
     /// Another runtime, once it has run.
     crio: Option<Task>,
@@ -102,6 +102,12 @@ pub(crate) struct Sim {
     pub(crate) readable: bool,
     /// Whether all of the runtime's records can be.
     pub(crate) whole: bool,
+    /// Networks that no configuration names any more.
+    pub(crate) unconfigured: BTreeSet<String>,
+    /// Whether all of the networks' configuration can be read.
+    pub(crate) configuration_whole: bool,
+    /// A file of libcni's cache that cannot be read.
+    pub(crate) torn: Option<String>,
     /// Containers of no pod, by name: their id and their monitor.
     plain: BTreeMap<String, (ContainerId, u32)>,
 }
@@ -143,6 +149,9 @@ impl Sim {
             next: 100,
             readable: true,
             whole: true,
+            unconfigured: BTreeSet::new(),
+            configuration_whole: true,
+            torn: None,
             plain: BTreeMap::new(),
         }
     }
@@ -180,6 +189,21 @@ impl Sim {
 
     fn net(&self, name: &str) -> Net {
         self.nets.iter().find(|net| net.name == name).unwrap_or_else(|| panic!("no network {name}")).clone()
+    }
+
+    /// A power cut tears the file of a sandbox's attachment in libcni's cache.
+    pub(crate) fn tear(&mut self, name: &str) {
+        let id = &self.sandboxes[name].id;
+        let key = self.cache.keys().find(|(container, _)| container == id).expect("it is cached").clone();
+        let (network, _) = self.cache.remove(&key).expect("just found");
+        self.torn = Some(format!("/var/lib/cni/results/{network}-{}-{}", key.0, key.1));
+    }
+
+    /// A sandbox that is over, and its pod, are no longer needed by the story.
+    pub(crate) fn over(&mut self, name: &str) {
+        if let Some(row) = self.sandboxes.remove(name) {
+            self.pods.remove(&row.pod);
+        }
     }
 
     /// A number never given before.

@@ -193,6 +193,8 @@ pub enum StopReason {
     NetnsGone,
     /// A listing after a gap no longer has it.
     NotListed,
+    /// The runtime ended while it made it, and the one that runs now does not know it.
+    RuntimeEnded,
 }
 
 /// What the engine wants to know; the answer comes as a fact, or never.

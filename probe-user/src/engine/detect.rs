@@ -7,6 +7,7 @@
 //!
 //! **Invariant:** detectors change nothing; nothing is concluded from what was not seen across a gap.
 
+mod abandoned_store;
 mod blind_spot;
 mod cni_failing;
 mod cni_queue;
@@ -26,7 +27,7 @@ mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
 
-use std::time::Duration;
+use std::{cell::OnceCell, time::Duration};
 
 pub(super) use docket::Docket;
 pub(super) use pool::pools;
@@ -38,7 +39,11 @@ use super::{
     finding::{Finding, Key, Kind, Severity, Stage},
     id::{ContainerId, PodUid},
     time::Timestamp,
-    world::{World, attempt::Attempt, record::Kept},
+    world::{
+        World,
+        attempt::Attempt,
+        record::{Kept, pods::PodsKept},
+    },
 };
 
 /// The world is looked at so long after it changed, and not more often; where there are thousands of findings, less.
@@ -130,6 +135,7 @@ pub(super) type Detector = fn(&Sight<'_>, &mut Vec<Sighting>);
 pub(super) const DETECTORS: &[Detector] = &[
     // Before `pool_exhaustion`, which counts what it finds.
     leaked_address::look,
+    abandoned_store::look,
     duplicate_sandbox::look,
     teardown_out_of_order::look,
     cni_failing::look,
@@ -158,9 +164,9 @@ impl<'a> Sight<'a> {
         self.world.records.kept(id).unless(self.unread)
     }
 
-    /// Whether any runtime that runs has a sandbox of this pod on record.
-    pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
-        self.world.pod_kept(uid).unless(self.unread)
+    /// Whether any runtime that runs has a sandbox of this pod on record; what is on record is gathered once for a look.
+    pub(super) fn pod_kept(&self, pods: &OnceCell<PodsKept<'a>>, uid: &PodUid) -> Kept {
+        pods.get_or_init(|| self.world.pods_kept()).kept(uid).unless(self.unread)
     }
 
     /// From when time counts of what began then: with the node's suspend it begins anew.

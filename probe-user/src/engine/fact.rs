@@ -132,6 +132,10 @@ pub enum Fact {
     },
     /// One result in libcni's cache.
     CacheFound(CacheFound),
+    /// A file of libcni's cache is there and cannot be read; its name says which attachment it is about.
+    CacheUnread {
+        path: String,
+    },
     /// What an IPAM store holds.
     StoreRead(StoreRead),
     /// What a runtime keeps on record.
@@ -327,6 +331,15 @@ pub struct PodName {
     pub namespace: Option<String>,
     pub name: Option<String>,
     pub uid: Option<PodUid>,
+}
+
+impl PodName {
+    /// Adds what was not known.
+    pub(in crate::engine) fn learn(&mut self, other: &Self) {
+        self.namespace = self.namespace.take().or_else(|| other.namespace.clone());
+        self.name = self.name.take().or_else(|| other.name.clone());
+        self.uid = self.uid.take().or_else(|| other.uid.clone());
+    }
 }
 
 /// Where a name comes from.

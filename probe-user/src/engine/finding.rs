@@ -71,6 +71,8 @@ pub enum Severity {
 pub enum Kind {
     /// An address is given out and nobody has it.
     LeakedAddress(LeakedAddress),
+    /// A store of a network that no configuration names any more, and how many addresses it counts as given out.
+    AbandonedStore { path: String, network: String, count: u32 },
     /// Addresses of sandboxes that went with a blind DEL alone, and no store that would tell whether they were freed.
     UnverifiedRelease { plugin: String, count: u32 },
     /// A sandbox was made that nobody needed.
@@ -126,6 +128,9 @@ pub enum Cause {
     DelFailed,
     /// The ADD that reserved it failed, and no DEL was called.
     AddFailed,
+    /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never call
+    /// DEL.
+    RuntimeEnded,
     /// A store names a sandbox that no runtime knows; how that came about was not seen.
     StaleRecord,
 }
@@ -186,6 +191,8 @@ pub enum Blind {
     Store { path: String },
     /// No runtime's records could be read whole.
     Runtime { place: Option<String> },
+    /// So many files of libcni's cache could not be read, this one among them.
+    CniCache { path: String, count: u64 },
 }
 
 /// A kind of finding that may be missed, or whose cause may be unknown.
@@ -238,6 +245,7 @@ impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::LeakedAddress(_) => "leaked_address",
+            Self::AbandonedStore { .. } => "abandoned_store",
             Self::UnverifiedRelease { .. } => "unverified_release",
             Self::DuplicateSandbox { .. } => "duplicate_sandbox",
             Self::TeardownOutOfOrder { .. } => "teardown_out_of_order",

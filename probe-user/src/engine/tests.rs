@@ -7,6 +7,7 @@ mod containerd;
 mod duplicate;
 mod listing;
 mod named;
+mod nameless;
 mod netns;
 mod order;
 mod orphan;

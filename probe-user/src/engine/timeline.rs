@@ -181,6 +181,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::PodFound { .. }
         | Fact::ContainersExpected { .. }
         | Fact::CacheFound(_)
+        | Fact::CacheUnread { .. }
         | Fact::StoreRead(_)
         | Fact::RuntimeRead(_)
         | Fact::NetworksRead(_)

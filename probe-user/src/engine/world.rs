@@ -4,6 +4,7 @@
 //! **Invariant:** what is over stays for a moment, so that what comes late still finds its name, and then goes:
 //! memory is bounded by what lives.
 
+mod abandoned;
 mod address;
 pub mod args;
 pub mod argv;
@@ -207,6 +208,7 @@ impl World {
             }
             Fact::ContainersExpected { uid, names } => self.containers_expected(&uid, names),
             Fact::CacheFound(it) => self.cache_found(m, it),
+            Fact::CacheUnread { path } => self.cache_unread(m, path),
             Fact::StoreRead(it) => self.store_read(m, it),
             Fact::RuntimeRead(it) => self.runtime_read(m, it),
             Fact::NetworksRead(it) => self.networks_read(m, it),

@@ -65,7 +65,9 @@ mirror! {
     }
 }
 
-mirror! { enum change::StopReason { PauseExited, Emptied, NetworkRemoved, NetnsGone, NotListed } }
+mirror! {
+    enum change::StopReason { PauseExited, Emptied, NetworkRemoved, NetnsGone, NotListed, RuntimeEnded }
+}
 
 mirror! {
     enum change::Question {

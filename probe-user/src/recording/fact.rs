@@ -49,6 +49,7 @@ mirror! {
         PodFound { uid: Text<PodUid>, namespace: String, name: String, source: NameSource },
         ContainersExpected { uid: Text<PodUid>, names: Vec<String> },
         CacheFound(it: CacheFound),
+        CacheUnread { path: String },
         StoreRead(it: StoreRead),
         RuntimeRead(it: RuntimeRead),
         NetworksRead(it: NetworksRead),

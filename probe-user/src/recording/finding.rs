@@ -45,6 +45,7 @@ mirror! { enum finding::Severity { Info, Warning, Critical } }
 mirror! {
     enum finding::Kind {
         LeakedAddress(it: LeakedAddress),
+        AbandonedStore { path: String, network: String, count: u32 },
         UnverifiedRelease { plugin: String, count: u32 },
         DuplicateSandbox { form: Duplicate, count: u32 },
         TeardownOutOfOrder { how: OutOfOrder, killer: Option<Process>, signal: Option<u32> },
@@ -74,7 +75,7 @@ mirror! {
     }
 }
 
-mirror! { enum finding::Cause { DelMissing, DelBlind, DelFailed, AddFailed, StaleRecord } }
+mirror! { enum finding::Cause { DelMissing, DelBlind, DelFailed, AddFailed, RuntimeEnded, StaleRecord } }
 
 mirror! { enum finding::Duplicate { Concurrent, AfterCompletion, UnusedRebuild } }
 
@@ -109,6 +110,7 @@ mirror! {
         Lost { count: Decimal },
         Store { path: String },
         Runtime { place: Option<String> },
+        CniCache { path: String, count: Decimal },
     }
 }
 

@@ -25,11 +25,19 @@ pub fn cause(kind: &Kind) -> &'static str {
             Cause::AddFailed => {
                 "An ADD reserved the address and then failed, and no DEL was called to give it back."
             }
+            Cause::RuntimeEnded => {
+                "The runtime ended after the plugin had given out the address and before it had the sandbox on \
+                 record. The runtime that runs now does not know the sandbox, and will never call DEL for it."
+            }
             Cause::StaleRecord => {
                 "The store names a sandbox that no runtime has on record. How that came about was not seen: it was \
                  before sandprobe ran, before the last boot, or while records were lost."
             }
         },
+        Kind::AbandonedStore { .. } => {
+            "The store is of a network that no configuration names any more, and no sandbox that lives holds an \
+             address of it: what it still counts as given out is in nobody's way."
+        }
         Kind::UnverifiedRelease { .. } => {
             "DEL was called with an empty CNI_NETNS alone, and no store of the plugin can be read: many plugins free \
              by container id and are safe, some look the address up in the namespace and are not."
@@ -102,6 +110,10 @@ pub fn known(kind: &Kind) -> &'static [&'static str] {
                 "its DEL after a failed ADD was canceled with the request (fixed in 1.5.3): \
                  https://github.com/containerd/containerd/pull/5569",
             ],
+            Cause::RuntimeEnded => {
+                &["containerd made its record of a sandbox only after the sandbox's network: \
+                 https://github.com/containerd/containerd/issues/5768"]
+            }
             Cause::StaleRecord => &["host-local's records outlive a reboot: \
                  https://github.com/containernetworking/plugins/issues/252"],
             Cause::DelMissing | Cause::DelFailed => &[],
@@ -113,6 +125,7 @@ pub fn known(kind: &Kind) -> &'static [&'static str] {
              https://github.com/kubernetes/kubernetes/pull/92614",
         ],
         Kind::DuplicateSandbox { form: Duplicate::Concurrent | Duplicate::UnusedRebuild, .. }
+        | Kind::AbandonedStore { .. }
         | Kind::UnverifiedRelease { .. }
         | Kind::TeardownOutOfOrder { .. }
         | Kind::OrphanNetns { .. }

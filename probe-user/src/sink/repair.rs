@@ -23,6 +23,7 @@ use quote::{UNPRINTABLE, quoted};
 pub fn repair(finding: &Finding) -> Vec<String> {
     match &finding.kind {
         Kind::LeakedAddress(it) => leaked(it, finding.sandboxes.first()),
+        Kind::AbandonedStore { path, network, .. } => abandoned(path, network),
         Kind::UnverifiedRelease { .. } => said(&[
             "# Ask the plugin's own tool which addresses it holds for pods of this node, or declare its store",
             "# (--ipam-store) so that sandprobe can see for itself.",
@@ -72,6 +73,24 @@ pub fn repair(finding: &Finding) -> Vec<String> {
             "sandprobe leaks --repair-script",
         ]),
         Kind::BlindSpot { .. } => said(&["# What is missing, and how to get it:", "sandprobe doctor"]),
+    }
+}
+
+/// What to look at: the folder is removed by whoever knows that the network will not come back.
+fn abandoned(path: &str, network: &str) -> Vec<String> {
+    let mut lines = said(&[
+        "# Nobody waits for these addresses. If the network will not come back, the folder can be removed once the",
+        "# first command prints nothing (no configuration names it), and no id that the second one prints is among the",
+        "# sandboxes that the third one prints:",
+    ]);
+    match (quoted(network), quoted(path)) {
+        (Some(network), Some(path)) => {
+            lines.push(format!("grep -rsF -- {network} /etc/cni/net.d"));
+            lines.push(format!("find {path} -type f -name '[0-9]*' -exec head -qn 1 {{}} +"));
+            lines.push("crictl pods -q --no-trunc".to_owned());
+            lines
+        }
+        _ => said(&[UNPRINTABLE]),
     }
 }
 

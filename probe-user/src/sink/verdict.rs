@@ -15,6 +15,13 @@ use crate::engine::finding::{
 pub fn summary(kind: &Kind) -> String {
     match kind {
         Kind::LeakedAddress(it) => leaked(it),
+        Kind::AbandonedStore { path, network, count } => {
+            format!(
+                "{count} given out in {}, of the network {}, which no configuration names",
+                escaped(path),
+                escaped(network)
+            )
+        }
         Kind::UnverifiedRelease { plugin, count } => {
             format!("{count} released by a blind DEL of {}, and no store to read", escaped(plugin))
         }
@@ -77,6 +84,12 @@ pub fn summary(kind: &Kind) -> String {
                     format!("the runtime's records in {} cannot be read whole", escaped(place))
                 }
                 Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
+                Blind::CniCache { path, count: 1 } => {
+                    format!("libcni's cache file {} cannot be read", escaped(path))
+                }
+                Blind::CniCache { path, count } => {
+                    format!("{count} files of libcni's cache cannot be read, as {}", escaped(path))
+                }
             };
             let weaker: Vec<_> = weaker.iter().map(|it| word::weaker(*it)).collect();
             format!("{what}; weaker: {}", weaker.join(", "))
@@ -90,6 +103,7 @@ fn leaked(it: &LeakedAddress) -> String {
         Cause::DelBlind => "DEL was called without its network namespace only",
         Cause::DelFailed => "DEL failed each time",
         Cause::AddFailed => "the ADD failed and no DEL was called",
+        Cause::RuntimeEnded => "the runtime ended before it had the sandbox on record",
         Cause::StaleRecord => "a store names a sandbox that no runtime knows",
     };
     let network = it.network.as_deref().map(|name| format!(" of {}", escaped(name))).unwrap_or_default();

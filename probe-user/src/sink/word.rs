@@ -39,8 +39,9 @@ pub const EVENTS: [&str; 25] = [
 ];
 
 /// The names of all kinds of findings, as `Kind::name` gives them.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 16] = [
     "leaked_address",
+    "abandoned_store",
     "unverified_release",
     "duplicate_sandbox",
     "teardown_out_of_order",
@@ -143,6 +144,7 @@ pub fn stop_reason(why: StopReason) -> &'static str {
         StopReason::NetworkRemoved => "network_removed",
         StopReason::NetnsGone => "netns_gone",
         StopReason::NotListed => "not_listed",
+        StopReason::RuntimeEnded => "runtime_ended",
     }
 }
 
@@ -191,6 +193,7 @@ pub fn cause(cause: Cause) -> &'static str {
         Cause::DelBlind => "del_blind",
         Cause::DelFailed => "del_failed",
         Cause::AddFailed => "add_failed",
+        Cause::RuntimeEnded => "runtime_ended",
         Cause::StaleRecord => "stale_record",
     }
 }

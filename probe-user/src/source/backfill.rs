@@ -135,7 +135,7 @@ struct Listing<'a> {
     list: List,
     batch: Vec<Observation>,
     skipped: Skipped,
-    /// Something is out of this list's reach, though nothing of it was skipped.
+    /// Something may be there that this list does not name.
     partial: bool,
 }
 
@@ -161,7 +161,15 @@ impl<'a> Listing<'a> {
         self.batch.push(Observation { at, origin: Origin::Listed, fact });
     }
 
+    /// What was there could not be read, and what it would have told is missing from the list.
     fn skip(&mut self, path: impl Into<PathBuf>, why: Miss) {
+        self.partial |= why != Miss::Absent;
+        self.skipped.add(path, why);
+    }
+
+    /// One file could not be read, and the list is whole without it: either it is told by its name what is not known, or
+    /// its name shows that it is nothing that the list is about.
+    fn set_aside(&mut self, path: impl Into<PathBuf>, why: Miss) {
         self.skipped.add(path, why);
     }
 
@@ -171,8 +179,7 @@ impl<'a> Listing<'a> {
     }
 
     fn end(mut self) -> (Vec<Observation>, Skipped) {
-        let complete = self.skipped.is_none() && !self.partial;
-        self.found(self.now(), Fact::ListEnded { list: self.list, complete });
+        self.found(self.now(), Fact::ListEnded { list: self.list, complete: !self.partial });
         (self.batch, self.skipped)
     }
 }

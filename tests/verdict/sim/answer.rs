@@ -172,9 +172,11 @@ impl Sim {
         };
         let crio = self.crio.iter().filter(|_| self.crio_runs);
         let crio = crio.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/crio"));
-        let mut all: Vec<Fact> = [daemon(self.runtime, "containerd"), daemon(self.kubelet, "kubelet")]
-            .into_iter()
-            .flatten()
+        let containerd = self.runtime.iter();
+        let containerd =
+            containerd.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/containerd"));
+        let mut all: Vec<Fact> = containerd
+            .chain(daemon(self.kubelet, "kubelet"))
             .chain(crio)
             .chain(self.plain.values().map(monitor))
             .collect();
@@ -228,12 +230,14 @@ impl Sim {
                 args: Vec::new(),
             }));
         }
+        facts.extend(self.torn.clone().map(|path| Fact::CacheUnread { path }));
         facts.push(Fact::ListEnded { list: List::CniCache, complete: true });
         facts.push(Fact::ListBegun(List::Ipam));
         facts.extend(self.nets.iter().filter(|net| net.ipam != Ipam::Cloud).map(|net| self.store(net)));
         facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
-        let networks = self.nets.iter().map(network).collect();
-        facts.push(Fact::NetworksRead(NetworksRead { networks, complete: true }));
+        let configured = self.nets.iter().filter(|net| !self.unconfigured.contains(&net.name));
+        let networks = configured.map(network).collect();
+        facts.push(Fact::NetworksRead(NetworksRead { networks, complete: self.configuration_whole }));
         facts
     }
 

@@ -111,7 +111,7 @@ impl Sim {
         ifname: &str,
         netns: Option<&str>,
     ) -> Task {
-        let runtime = self.runtime.unwrap_or(1);
+        let runtime = self.by_runtime().key.pid;
         let task = self.task(plugin, runtime);
         let pod = &self.pods[&row.pod];
         let args = format!(

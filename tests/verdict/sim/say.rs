@@ -62,8 +62,9 @@ impl Sim {
     }
 
     pub(crate) fn runtime_starts(&mut self) {
-        let task = self.task("containerd", 1);
-        self.runtime = Some(task.key.pid);
+        let mut task = self.task("containerd", 1);
+        task.key.start = self.now().0;
+        self.runtime = Some(task.clone());
         self.executed(task, class::CALLER, &["/usr/bin/containerd"]);
     }
 
@@ -76,12 +77,8 @@ impl Sim {
     }
 
     pub(crate) fn runtime_dies(&mut self) {
-        if let Some(pid) = self.runtime.take() {
-            self.kernel(Fact::Exited(Exited {
-                task: task(pid, 1, "containerd"),
-                status: 9,
-                class: class::CALLER,
-            }));
+        if let Some(task) = self.runtime.take() {
+            self.kernel(Fact::Exited(Exited { task, status: 9, class: class::CALLER }));
         }
     }
 
@@ -174,6 +171,12 @@ impl Sim {
         };
         self.sandboxes.insert(name.to_owned(), row);
         self.sandbox_runs(name);
+    }
+
+    /// A runtime that has a sandbox on record before its network.
+    pub(crate) fn record(&mut self, name: &str) {
+        let id = self.sandboxes[name].id.clone();
+        self.kept.insert(id);
     }
 
     /// The rest of RunPodSandbox: the runtime's record, the sandbox's cgroup and its pause.
@@ -383,7 +386,7 @@ impl Sim {
     }
 
     pub(super) fn by_runtime(&self) -> Task {
-        task(self.runtime.unwrap_or(1), 1, "containerd")
+        self.runtime.clone().unwrap_or_else(|| task(1, 1, "containerd"))
     }
 
     fn by_kubelet(&self) -> Task {

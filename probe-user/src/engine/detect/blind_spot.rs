@@ -1,9 +1,10 @@
 //! **Rule:** something is not seen that verdicts are made of: a signal that no mechanism tells of, records that were
-//! lost in the last ten minutes, a store or a runtime's records that could not be read whole.
+//! lost in the last ten minutes, a store or a runtime's records that could not be read whole, a file of libcni's cache.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best (`doctor` says what that costs); a signal of
 //! which nothing is said, as where there are no hooks at all (a scan); a store or a runtime that is not there; missing
-//! runtime records while no sandbox is known, as on a node that only runs containers of Docker's.
+//! runtime records while no sandbox is known, as on a node that only runs containers of Docker's; a file of libcni's cache
+//! that could not be read once, for libcni may have been at writing it.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::engine::{
     fact::Signal,
     finding::{Blind, Key, Kind, Severity, Weaker},
     time::Timestamp,
-    world::attachment::LATELY,
+    world::{attachment::LATELY, record::Unread},
 };
 
 /// By then what is read in a row with the configuration has been read.
@@ -41,10 +42,33 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         let key = ["runtime", place];
         found.push(sighting(&key, spot, &weaker, Severity::Info, row.read_at, Standing::Confirmed));
     }
+    found.extend(cache(sight));
     if let Some(at) = unread_since(sight) {
         let spot = Blind::Runtime { place: None };
         found.push(sighting(&["runtime"], spot, &weaker, Severity::Info, at, sight.after(at, READ)));
     }
+}
+
+/// The files of libcni's cache that cannot be read, all in one: after a power cut there may be many.
+fn cache(sight: &Sight<'_>) -> Option<Sighting> {
+    let all = &sight.world.records.unread;
+    let lasting = |it: &Unread| it.read_at >= it.since + READ;
+    let told = all.iter().filter(|(_, it)| lasting(it)).collect::<Vec<_>>();
+    let (path, since, count) = match told.first() {
+        Some((path, _)) => (*path, told.iter().map(|(_, it)| it.since).min()?, told.len()),
+        None => (all.keys().next()?, all.values().map(|it| it.since).min()?, all.len()),
+    };
+    let ready = sight.awake(since) + READ;
+    let standing = if !told.is_empty() {
+        Standing::Confirmed
+    } else if sight.now < ready {
+        Standing::Watched { until: Some(ready) }
+    } else {
+        // It is to be read once more.
+        Standing::Unverified
+    };
+    let spot = Blind::CniCache { path: path.clone(), count: u64::try_from(count).unwrap_or(u64::MAX) };
+    Some(sighting(&["cni_cache"], spot, &[Weaker::LeakedAddress], Severity::Info, since, standing))
 }
 
 /// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes.

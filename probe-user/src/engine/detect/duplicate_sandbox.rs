@@ -4,9 +4,9 @@
 //! or that the runtime ended after the last of the others had done so: a sidecar, which has no end of its own.
 //!
 //! Only sandboxes that got their network count: each ADD that fails makes the kubelet try with another sandbox, which is
-//! `cni_failing`. Not flagged: a new sandbox after a crash, a reboot or a change (a container starts in it), a pod that
-//! cannot pull its image (one sandbox), a container that crashes again and again (in one sandbox), and anything that
-//! was there while records were lost.
+//! `cni_failing`. Not flagged: a sandbox beside one whose runtime ended while it made it (`world::abandoned`); a new
+//! sandbox after a crash, a reboot or a change (a container starts in it), a pod that cannot pull its image (one sandbox),
+//! a container that crashes again and again (in one sandbox), and anything that was there while records were lost.
 //!
 //! An init container exits 0 as well; but the kubelet stops the sandbox only of a pod that is done. So the sandbox
 //! before must have been stopped by the runtime.
@@ -57,6 +57,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
 fn concurrent(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
     let is_live = |row: &&&Attempt| {
         sight.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
+            && !sight.world.may_be_abandoned(&row.id)
     };
     let live: Vec<&Attempt> = attempts.iter().filter(is_live).copied().collect();
     let since = live.get(1)?.first_at;

@@ -4,8 +4,9 @@
 //!
 //! Not flagged: a dead sandbox that its runtime still has on record (to be cleaned up: a DEL is still to come); a DEL
 //! with an empty `CNI_NETNS` as such (containerd calls one on every RemovePodSandbox); an address that another sandbox
-//! was given meanwhile; a container of no pod, as podman and nerdctl run them; anything while runtime or kubelet is
-//! down, or whose runtime's records cannot be read and for which no DEL was seen (but what is open then stays so).
+//! was given meanwhile; a container of no pod, as podman and nerdctl run them; what is in the store of a network that is
+//! no more (`abandoned_store`); anything while runtime or kubelet is down, or whose runtime's records cannot be read and
+//! for which no DEL was seen (but what is open then stays so).
 //!
 //! Where no store can be read, nothing says whether a blind DEL freed the address: that is `unverified_release`.
 
@@ -14,7 +15,10 @@ use std::{
     net::IpAddr,
 };
 
-use super::{Sight, Sighting, Standing};
+use super::{
+    Sight, Sighting, Standing,
+    abandoned_store::{self, Abandoned},
+};
 use crate::engine::{
     fact::PodName,
     finding::{Cause, Key, Kind, LeakedAddress, Severity},
@@ -36,6 +40,7 @@ pub(super) fn leaks(sight: &Sight<'_>) -> Vec<Sighting> {
     let mut found = Vec::new();
     let held = held(sight);
     let monitored = sight.world.monitored();
+    let abandoned = abandoned_store::abandoned(sight);
     for row in sight.world.attachments.values() {
         if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::is_on_record) {
             continue;
@@ -46,7 +51,14 @@ pub(super) fn leaks(sight: &Sight<'_>) -> Vec<Sighting> {
         let Some(over) = over(sight, row) else { continue };
         for lease in row.leases.iter().filter(|lease| is_loose(lease, &over) && !is_taken(&held, row, lease))
         {
-            found.extend(leak(sight, row, lease, &over));
+            match in_abandoned(&abandoned, lease) {
+                Some(true) => {}
+                Some(false) => {
+                    let unsure = leak(sight, row, lease, &over);
+                    found.extend(unsure.map(|it| Sighting { standing: Standing::Unsure, ..it }));
+                }
+                None => found.extend(leak(sight, row, lease, &over)),
+            }
         }
     }
     found
@@ -100,6 +112,15 @@ fn may_be_pods(sight: &Sight<'_>, row: &Attachment, monitored: &BTreeSet<&Contai
         || !row.was_seen() && row.container.is_full() && !monitored.contains(&row.container)
 }
 
+/// Whether all stores that name an address are of networks that are no more, and whether that is sure.
+fn in_abandoned(abandoned: &Abandoned<'_>, lease: &Lease) -> Option<bool> {
+    let mut is_sure = !lease.stores.is_empty();
+    for path in &lease.stores {
+        is_sure &= *abandoned.get(path.as_str())?;
+    }
+    (!lease.stores.is_empty()).then_some(is_sure)
+}
+
 /// What lives in a namespace, by address.
 type Held<'a> = BTreeMap<IpAddr, Vec<(&'a Attachment, &'a Lease)>>;
 
@@ -127,9 +148,10 @@ fn leak(sight: &Sight<'_>, row: &Attachment, lease: &Lease, over: &Over) -> Opti
     if lease.stores.is_empty() && sight.world.is_store_read(row, lease) {
         return None;
     }
-    let cause = cause(row, lease);
+    let cause = cause(sight, row, lease);
     // libcni forgets an attachment with its first DEL that succeeds.
-    if lease.stores.is_empty() && !matches!(cause, Cause::DelMissing | Cause::DelFailed) {
+    if lease.stores.is_empty() && !matches!(cause, Cause::DelMissing | Cause::DelFailed | Cause::RuntimeEnded)
+    {
         return None;
     }
     let seen = !row.plugins.is_empty();
@@ -184,7 +206,7 @@ fn verified(sight: &Sight<'_>, row: &Attachment, lease: &Lease, over: &Over, sin
     }
 }
 
-fn cause(row: &Attachment, lease: &Lease) -> Cause {
+fn cause(sight: &Sight<'_>, row: &Attachment, lease: &Lease) -> Cause {
     let Some(plugin) = row.plugin_of(lease) else { return Cause::StaleRecord };
     let Plugin { add, del, blind, .. } = plugin;
     // What was not seen may have been anything.
@@ -200,6 +222,9 @@ fn cause(row: &Attachment, lease: &Lease) -> Cause {
     }
     if del.failed > 0 || blind.failed > 0 {
         return Cause::DelFailed;
+    }
+    if sight.world.attempts.get(&row.container).is_some_and(|attempt| attempt.abandoned) {
+        return Cause::RuntimeEnded;
     }
     let failed = |plugin: &Plugin| plugin.add.failed > 0 && plugin.add.succeeded == 0;
     if row.plugins.iter().any(failed) {

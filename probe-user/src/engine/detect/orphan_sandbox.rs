@@ -5,7 +5,7 @@
 //! pod that has another sandbox on record (`duplicate_sandbox` tells of that); anything while a runtime's records cannot
 //! be read whole, or between a gap and the listing that closes it.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
@@ -17,7 +17,7 @@ use crate::engine::{
         attachment::Attachment,
         attempt::Attempt,
         process::{Process, State},
-        record::Kept,
+        record::{Kept, pods::PodsKept},
         sandbox,
     },
 };
@@ -37,9 +37,10 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let monitors = sight.world.processes.values().filter(is_monitor);
     let monitors: BTreeMap<&ContainerId, &Process> =
         monitors.filter_map(|row| Some((row.about.as_ref()?, row))).collect();
+    let pods = OnceCell::new();
     for row in forgotten {
         if let Some(process) = pause(sight, &row.id).or_else(|| monitors.get(&row.id).copied()) {
-            found.extend(orphan(sight, row, process));
+            found.extend(orphan(sight, row, process, &pods));
         }
     }
 }
@@ -49,7 +50,12 @@ fn pause<'a>(sight: &Sight<'a>, id: &ContainerId) -> Option<&'a Process> {
     sight.world.processes.get(key).filter(|row| row.state == State::Running)
 }
 
-fn orphan(sight: &Sight<'_>, row: &Attempt, process: &Process) -> Option<Sighting> {
+fn orphan<'a>(
+    sight: &Sight<'a>,
+    row: &Attempt,
+    process: &Process,
+    pods: &OnceCell<PodsKept<'a>>,
+) -> Option<Sighting> {
     let since = row.forgotten_at?.max(row.first_at);
     let being_made =
         sight.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
@@ -57,7 +63,7 @@ fn orphan(sight: &Sight<'_>, row: &Attempt, process: &Process) -> Option<Sightin
     if being_made {
         return None;
     }
-    let standing = match (sight.kept(&row.id), sight.pod_kept(row.pod.uid.as_ref()?)) {
+    let standing = match (sight.kept(&row.id), sight.pod_kept(pods, row.pod.uid.as_ref()?)) {
         (Kept::Yes, _) | (_, Kept::Yes) => return None,
         (Kept::Unknown, _) | (_, Kept::Unknown) => Standing::Unsure,
         _ if sight.world.is_gapped(List::Processes) => Standing::Unsure,

@@ -4,25 +4,33 @@
 //! Not flagged: a pod that has not had a sandbox yet (the kubelet makes its directory before it waits for volumes, for
 //! as long as that takes); a pod whose dead sandbox its runtime still has on record; any pod where no kubelet runs,
 //! since nobody else removes these directories; a directory that is removed and that the kernel still keeps for the
-//! memory charged to it. A runtime's record that names no pod may be of any: then nothing is told.
+//! memory charged to it. A runtime's record that no source names may be of a pod that was there before it: then nothing is
+//! told of that pod.
+
+use std::cell::OnceCell;
 
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
     fact::PodName,
     finding::{Key, Kind, Severity},
-    world::{cgroup::Cgroup, pod::Pod, record::Kept},
+    world::{
+        cgroup::Cgroup,
+        pod::Pod,
+        record::{Kept, pods::PodsKept},
+    },
 };
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     if !sight.world.has_kubelet() {
         return;
     }
+    let pods = OnceCell::new();
     for pod in sight.world.pods.rows.values() {
-        found.extend(stuck(sight, pod));
+        found.extend(stuck(sight, pod, &pods));
     }
 }
 
-fn stuck(sight: &Sight<'_>, pod: &Pod) -> Option<Sighting> {
+fn stuck<'a>(sight: &Sight<'a>, pod: &Pod, pods: &OnceCell<PodsKept<'a>>) -> Option<Sighting> {
     let since = pod.left_at?;
     let uid = pod.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| sight.world.cgroups.get(key));
@@ -34,7 +42,7 @@ fn stuck(sight: &Sight<'_>, pod: &Pod) -> Option<Sighting> {
     if runs {
         return None;
     }
-    let standing = match sight.pod_kept(uid) {
+    let standing = match sight.pod_kept(pods, uid) {
         Kept::Yes => return None,
         Kept::Unknown => Standing::Unsure,
         Kept::No { at } => sight.left_over(since, at, cgroup.found_at)?,

@@ -177,6 +177,17 @@ impl Attachment {
             .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.blind.is_open())
     }
 
+    /// Whether this is the name of its file in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
+    fn is_cached_as(&self, name: &str) -> bool {
+        let network = name
+            .strip_suffix(self.ifname.as_str())
+            .and_then(|rest| rest.strip_suffix('-'))
+            .and_then(|rest| rest.strip_suffix(self.container.as_str()))
+            .and_then(|rest| rest.strip_suffix('-'));
+        network
+            .is_some_and(|name| self.inferred || self.network.as_ref().is_none_or(|network| network == name))
+    }
+
     /// The plugin that a lease of it came by, or that nothing else can have.
     #[must_use]
     pub fn plugin_of(&self, lease: &Lease) -> Option<&Plugin> {
@@ -208,12 +219,6 @@ impl Attachment {
         }
     }
 
-    fn learn_pod(&mut self, pod: &PodName) {
-        self.pod.namespace = self.pod.namespace.take().or_else(|| pod.namespace.clone());
-        self.pod.name = self.pod.name.take().or_else(|| pod.name.clone());
-        self.pod.uid = self.pod.uid.take().or_else(|| pod.uid.clone());
-    }
-
     fn learn_network(&mut self, name: &str, inferred: bool) {
         if self.network.is_none() || self.inferred && !inferred {
             self.network = Some(name.to_owned());
@@ -229,7 +234,7 @@ impl World {
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let inferred = self.records.network_of(&call.call.plugin).map(|network| network.name.clone());
         let row = self.attachment(m, &id, &ifname);
-        row.learn_pod(&call.pod);
+        row.pod.learn(&call.pod);
         row.last_at = row.last_at.max(m.at);
         if let Some(name) = inferred {
             row.learn_network(&name, true);
@@ -281,7 +286,7 @@ impl World {
         let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;
         let row = self.attachment(m, &id, &it.ifname);
         row.cached_at = Some(m.at);
-        row.learn_pod(&pod);
+        row.pod.learn(&pod);
         row.learn_network(&it.network, false);
         if row.netns_path.is_none() {
             row.netns_path.clone_from(&it.netns);
@@ -299,8 +304,28 @@ impl World {
         }
     }
 
+    /// A file of libcni's cache cannot be read: its attachment is in the cache as it was before, and of others it says
+    /// nothing.
+    pub(super) fn cache_unread(&mut self, m: Moment, path: String) {
+        let name = path.rsplit('/').next().unwrap_or(&path);
+        let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
+        let key = |row: &Attachment| (row.container.clone(), row.ifname.clone());
+        // Pods' containers have ids by which they are found; of others there are few.
+        let keys: Vec<_> = match name.split('-').filter_map(ContainerId::parse).find(ContainerId::is_full) {
+            Some(id) => self.attachments_of(&id).filter(is_it).map(key).collect(),
+            None => self.attachments.values().filter(is_it).map(key).collect(),
+        };
+        for key in keys {
+            if let Some(row) = self.attachments.get_mut(&key) {
+                row.cached_at = Some(m.at);
+            }
+        }
+        self.records.unread(m.at, path);
+    }
+
     /// What a complete listing of libcni's cache that began then does not name is not in it.
     pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
+        self.records.unread.retain(|_, it| it.read_at >= begun);
         for row in self.attachments.values_mut().filter(|row| row.cached_at < Some(begun)) {
             row.cached_at = None;
             for lease in &mut row.leases {
@@ -314,7 +339,7 @@ impl World {
         for (_, row) in
             self.attachments.range_mut((id.clone(), String::new())..).take_while(|((key, _), _)| key == id)
         {
-            row.learn_pod(pod);
+            row.pod.learn(pod);
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Attempt {
     pub over_at: Option<Timestamp>,
     /// Since when no runtime has had it on record, all of them read whole.
     pub forgotten_at: Option<Timestamp>,
+    /// Its runtime ended while it made it, and no runtime knows it.
+    pub abandoned: bool,
     pub containers: Vec<Ran>,
     /// A record was lost while it was there.
     pub gapped: bool,
@@ -160,6 +162,7 @@ impl Attempt {
             netns_gone: None,
             over_at: None,
             forgotten_at: None,
+            abandoned: false,
             containers: Vec::new(),
             gapped: false,
             runs_unsure: false,

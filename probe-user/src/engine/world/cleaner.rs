@@ -41,18 +41,27 @@ impl World {
     /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not. A
     /// runtime that is there and not used has nothing to clean up: whether it runs means nothing.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
-        let is_used = |(_, kinds): &&(&str, &[RuntimeKind])| {
-            let known = |kind: &&RuntimeKind| self.records.of_kind(**kind).next().is_some();
-            let mut known = kinds.iter().filter(known).peekable();
-            known.peek().is_none() || known.any(|kind| !self.records.is_unused(*kind))
-        };
-        let used: Vec<&str> = RUNTIMES.iter().filter(is_used).map(|(comm, _)| *comm).collect();
-        let runtime = self.running_since(&used)?;
+        let runtime = self.running_since(&self.used_runtimes())?;
         match self.running_since(&KUBELETS) {
             Some(kubelet) => Some(runtime.max(kubelet)),
             None if self.records.kubelet_expected => None,
             None => Some(runtime),
         }
+    }
+
+    /// Since when every runtime that is used and runs has done so: what was in the making before that, none of them makes
+    /// any more.
+    pub(in crate::engine) fn runtimes_since(&self) -> Option<Timestamp> {
+        self.daemons(&self.used_runtimes()).map(|row| Timestamp(row.key.start)).min()
+    }
+
+    fn used_runtimes(&self) -> Vec<&'static str> {
+        let is_used = |(_, kinds): &&(&str, &[RuntimeKind])| {
+            let known = |kind: &&RuntimeKind| self.records.of_kind(**kind).next().is_some();
+            let mut known = kinds.iter().filter(known).peekable();
+            known.peek().is_none() || known.any(|kind| !self.records.is_unused(*kind))
+        };
+        RUNTIMES.iter().filter(is_used).map(|(comm, _)| *comm).collect()
     }
 
     /// Whether CRI-O is a runtime of this node, be it that it restarts just now: then it has run a moment ago, or its

@@ -89,7 +89,7 @@ impl World {
         match list {
             List::CniCache => self.cache_not_listed(begun),
             List::Ipam => self.stores_not_listed(m, begun),
-            List::Runtimes => self.runtimes_not_listed(begun),
+            List::Runtimes => self.runtimes_not_listed(m, begun),
             List::Processes
             | List::Netns
             | List::Addresses

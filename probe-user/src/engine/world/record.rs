@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** a record names what was, and proves nothing that lives. Only a complete reading says what is not.
 
+pub(in crate::engine) mod pods;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::engine::{
@@ -9,7 +11,7 @@ use crate::engine::{
     fact::{
         Network, NetworksRead, PodName, ProgramFound, RuntimeKind, RuntimeRead, RuntimeSandbox, StoreRead,
     },
-    id::{ContainerId, PodUid},
+    id::ContainerId,
     time::Timestamp,
     timer,
     world::{
@@ -26,6 +28,10 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) runtimes: BTreeMap<String, Runtime>,
     pub(in crate::engine) networks: Option<(Timestamp, NetworksRead)>,
     pub(in crate::engine) kubelet_expected: bool,
+    /// The files of libcni's cache that cannot be read, by path.
+    pub(in crate::engine) unread: BTreeMap<String, Unread>,
+    /// The sandboxes on record whose pod no source names, and since when each was known to be on record.
+    pub(in crate::engine) nameless: BTreeMap<ContainerId, Timestamp>,
     /// Versions by the executable's path; `None`: it does not say.
     pub(in crate::engine) programs: BTreeMap<String, Option<String>>,
     /// When the records were last asked for.
@@ -41,12 +47,27 @@ pub(in crate::engine) struct Runtime {
     pub(in crate::engine) sandboxes: BTreeMap<ContainerId, Option<PodName>>,
 }
 
+/// A file that was there and could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub since: Timestamp,
+    /// The last time that it could not be.
+    pub read_at: Timestamp,
+}
+
 /// One of them, as it is dumped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Store(StoreRead),
     Runtime(RuntimeRead),
     Networks(NetworksRead),
+    /// A file of libcni's cache that could not be read then, and since when it cannot be.
+    Unread {
+        path: String,
+        since: Timestamp,
+    },
+    /// A sandbox on record since then whose pod no source names.
+    Nameless(ContainerId),
     Kubelet(bool),
     Program(ProgramFound),
     Asked,
@@ -70,6 +91,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 const BETWEEN: Duration = Duration::from_secs(5);
 /// How often they are read while only they can tell something.
 const POLL: Duration = Duration::from_secs(60);
+/// So many files that cannot be read are remembered; a power cut tears a few.
+const UNREAD: usize = 1024;
 /// So many executables' versions are remembered.
 const PROGRAMS: usize = 256;
 
@@ -139,13 +162,19 @@ impl Records {
             (row.read_at, Record::Runtime(read))
         });
         let networks = self.networks.iter().map(|(at, read)| (*at, Record::Networks(read.clone())));
+        let unread = self
+            .unread
+            .iter()
+            .map(|(path, it)| (it.read_at, Record::Unread { path: path.clone(), since: it.since }));
+        let nameless = self.nameless.iter().map(|(id, since)| (*since, Record::Nameless(id.clone())));
         let kubelet = (Timestamp::ZERO, Record::Kubelet(self.kubelet_expected));
         let programs = self.programs.iter().map(|(path, version)| {
             let it = ProgramFound { path: path.clone(), version: version.clone() };
             (Timestamp::ZERO, Record::Program(it))
         });
         let asked = self.asked_at.map(|at| (at, Record::Asked));
-        stores.chain(runtimes).chain(networks).chain([kubelet]).chain(programs).chain(asked)
+        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(nameless);
+        read.chain([kubelet]).chain(programs).chain(asked)
     }
 
     pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
@@ -155,6 +184,12 @@ impl Records {
             }
             Record::Runtime(read) => self.runtime(at, read),
             Record::Networks(read) => self.networks = Some((at, read)),
+            Record::Unread { path, since } => {
+                self.unread.insert(path, Unread { since, read_at: at });
+            }
+            Record::Nameless(id) => {
+                self.nameless.insert(id, at);
+            }
             Record::Kubelet(expected) => self.kubelet_expected = expected,
             Record::Program(it) => {
                 self.programs.insert(it.path, it.version);
@@ -167,6 +202,32 @@ impl Records {
         let sandboxes = read.sandboxes.into_iter().map(|it| (it.id, it.pod)).collect();
         let row = Runtime { kind: read.kind, read_at: at, complete: read.complete, sandboxes };
         self.runtimes.insert(read.place, row);
+    }
+
+    /// The pod of a sandbox, by what all runtimes' records say of it together: containerd's folders have ids alone, and
+    /// its socket names the pods.
+    fn pod_on_record(&self, id: &ContainerId) -> PodName {
+        let mut pod = PodName::default();
+        let said = self.runtimes.values().filter_map(|runtime| runtime.sandboxes.get(id)?.as_ref());
+        said.for_each(|named| pod.learn(named));
+        pod
+    }
+
+    /// After a reading: which sandboxes are on record without the pod's UID, those that were before since then.
+    fn note_nameless(&mut self, at: Timestamp) {
+        let before = std::mem::take(&mut self.nameless);
+        let ids = self.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());
+        let nameless = ids.filter(|id| self.pod_on_record(id).uid.is_none());
+        let since = |id: &ContainerId| before.get(id).copied().unwrap_or(at);
+        self.nameless = nameless.map(|id| (id.clone(), since(id))).collect();
+    }
+
+    pub(in crate::engine) fn unread(&mut self, at: Timestamp, path: String) {
+        if let Some(known) = self.unread.get_mut(&path) {
+            known.read_at = at;
+        } else if self.unread.len() < UNREAD {
+            self.unread.insert(path, Unread { since: at, read_at: at });
+        }
     }
 }
 
@@ -195,6 +256,7 @@ impl World {
             }
         }
         self.records.runtime(m.at, read);
+        self.records.note_nameless(m.at);
         for row in self.attempts.values_mut() {
             match self.records.kept(&row.id) {
                 Kept::No { .. } => row.forgotten_at = row.forgotten_at.or(Some(m.at)),
@@ -207,21 +269,6 @@ impl World {
     fn pod_of_record(&self, id: &ContainerId, named: Option<&PodName>) -> Option<u64> {
         let by_uid = named.and_then(|pod| pod.uid.as_ref()).and_then(|uid| self.pods.by_uid(uid));
         by_uid.or_else(|| self.sandboxes.get(id)?.pod)
-    }
-
-    /// Whether any runtime that was read has a sandbox of this pod on record.
-    pub(in crate::engine) fn pod_kept(&self, uid: &PodUid) -> Kept {
-        let mut nameless = false;
-        for (id, named) in self.records.runtimes.values().flat_map(|runtime| &runtime.sandboxes) {
-            let named = named.as_ref().and_then(|pod| pod.uid.as_ref());
-            let known = || self.attempts.get(id).and_then(|row| row.pod.uid.as_ref());
-            match named.or_else(known) {
-                Some(other) if other == uid => return Kept::Yes,
-                Some(_) => {}
-                None => nameless = true,
-            }
-        }
-        if nameless { Kept::Unknown } else { self.records.absent() }
     }
 
     /// When the oldest of the records was read, if they name no sandbox whose network namespace is not known: then a
@@ -268,8 +315,10 @@ impl World {
         }
     }
 
-    pub(super) fn runtimes_not_listed(&mut self, begun: Timestamp) {
+    pub(super) fn runtimes_not_listed(&mut self, m: Moment, begun: Timestamp) {
         self.records.runtimes.retain(|_, row| row.read_at >= begun);
+        self.records.note_nameless(m.at);
+        self.judge_abandoned(m);
     }
 
     /// Something changed that the records will show: they are read again soon.
@@ -285,8 +334,13 @@ impl World {
             let lives = self.sandboxes.get(&row.container).is_some_and(|sandbox| !sandbox.is_stopped());
             !lives && row.leases.iter().any(Lease::is_on_record)
         };
+        let again = self.records.asked_at.unwrap_or(now) + POLL;
         if self.attachments.values().any(is_waiting) {
-            self.timers.hurry(timer::Name::Records, self.records.asked_at.unwrap_or(now) + POLL);
+            self.timers.hurry(timer::Name::Records, again);
+        }
+        if let Some(due) = self.abandoned_due() {
+            let is_asked = self.records.asked_at.is_some_and(|asked| asked >= due);
+            self.timers.hurry(timer::Name::Records, if is_asked { again } else { due.max(now) });
         }
     }
 

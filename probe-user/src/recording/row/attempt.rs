@@ -27,6 +27,8 @@ mirror! {
         netns_gone: Option<NetnsGone>,
         over_at: Option<Time>,
         forgotten_at: Option<Time>,
+        #[serde(default)]
+        abandoned: bool,
         containers: Vec<Ran>,
         gapped: bool,
         #[serde(default)]

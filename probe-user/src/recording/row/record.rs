@@ -1,9 +1,10 @@
 //! What was read of stores, runtimes and the configuration.
 
 use crate::{
-    engine::world::record,
+    engine::{id::ContainerId, world::record},
     recording::{
         fact::ledger::{NetworksRead, ProgramFound, RuntimeRead, StoreRead},
+        id::{Text, Time},
         mirror::mirror,
     },
 };
@@ -13,6 +14,8 @@ mirror! {
         Store(it: StoreRead),
         Runtime(it: RuntimeRead),
         Networks(it: NetworksRead),
+        Unread { path: String, since: Time },
+        Nameless(it: Text<ContainerId>),
         Kubelet(it: bool),
         Program(it: ProgramFound),
         Asked,

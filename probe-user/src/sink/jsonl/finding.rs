@@ -74,6 +74,11 @@ enum Detail<'a> {
         plugin: Option<&'a str>,
         stores: Vec<StoreRef<'a>>,
     },
+    AbandonedStore {
+        path: &'a str,
+        network: &'a str,
+        count: u32,
+    },
     UnverifiedRelease {
         plugin: &'a str,
         count: u32,
@@ -221,6 +226,9 @@ impl<'a> Detail<'a> {
                 plugin: it.plugin.as_deref(),
                 stores: it.stores.iter().map(StoreRef::of).collect(),
             },
+            Kind::AbandonedStore { path, network, count } => {
+                Self::AbandonedStore { path, network, count: *count }
+            }
             Kind::UnverifiedRelease { plugin, count } => Self::UnverifiedRelease { plugin, count: *count },
             Kind::DuplicateSandbox { form, count } => {
                 Self::DuplicateSandbox { form: word::duplicate(*form), count: *count }
@@ -274,6 +282,7 @@ impl<'a> Detail<'a> {
                     Blind::Lost { count } => ("lost", None, Some(Text(*count))),
                     Blind::Store { path } => ("store", Some(path.as_str()), None),
                     Blind::Runtime { place } => ("runtime", place.as_deref(), None),
+                    Blind::CniCache { path, count } => ("cni_cache", Some(path.as_str()), Some(Text(*count))),
                 };
                 Self::BlindSpot {
                     what,

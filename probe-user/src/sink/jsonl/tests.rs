@@ -330,6 +330,7 @@ fn the_documentation_has_every_word_of_closed_sets() {
         StopReason::NetworkRemoved,
         StopReason::NetnsGone,
         StopReason::NotListed,
+        StopReason::RuntimeEnded,
     ];
     assert_eq!(words(&reasons.map(word::stop_reason)), documented("Why a sandbox stopped"));
     let losses = [

@@ -5,10 +5,11 @@ use crate::{engine::fact::Loss, sink::word};
 /// For what is not told.
 pub(super) const UNKNOWN: &str = "unknown";
 
-pub(super) const STOP_REASONS: [&str; 5] =
-    ["pause_exited", "emptied", "network_removed", "netns_gone", "not_listed"];
+pub(super) const STOP_REASONS: [&str; 6] =
+    ["pause_exited", "emptied", "network_removed", "netns_gone", "not_listed", "runtime_ended"];
 pub(super) const DUPLICATES: [&str; 3] = ["concurrent", "after_completion", "unused_rebuild"];
-pub(super) const CAUSES: [&str; 5] = ["del_missing", "del_blind", "del_failed", "add_failed", "stale_record"];
+pub(super) const CAUSES: [&str; 6] =
+    ["del_missing", "del_blind", "del_failed", "add_failed", "runtime_ended", "stale_record"];
 pub(super) const SEVERITIES: [&str; 3] = ["info", "warning", "critical"];
 pub(super) const STAGES: [&str; 2] = ["candidate", "confirmed"];
 pub(super) const EXITS: [&str; 4] = ["success", "error", "signal", "oom"];

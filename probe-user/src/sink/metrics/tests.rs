@@ -391,7 +391,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
     assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * word::PHASES.len());
     assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * word::RECORDS.len());
     assert_eq!(of("sandprobe_records_total"), 2 * word::RECORDS.len());
-    assert_eq!(of("sandprobe_ip_leaks_total"), 5);
+    assert_eq!(of("sandprobe_ip_leaks_total"), super::set::CAUSES.len());
     assert!(found.values().all(|value| *value == 0.0 || *value == 1.0), "{found:#?}");
 }
 
@@ -406,11 +406,19 @@ fn the_sets_have_every_word() {
         StopReason::NetworkRemoved,
         StopReason::NetnsGone,
         StopReason::NotListed,
+        StopReason::RuntimeEnded,
     ];
     assert_eq!(reasons.map(word::stop_reason), set::STOP_REASONS);
     let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];
     assert_eq!(forms.map(word::duplicate), set::DUPLICATES);
-    let causes = [Cause::DelMissing, Cause::DelBlind, Cause::DelFailed, Cause::AddFailed, Cause::StaleRecord];
+    let causes = [
+        Cause::DelMissing,
+        Cause::DelBlind,
+        Cause::DelFailed,
+        Cause::AddFailed,
+        Cause::RuntimeEnded,
+        Cause::StaleRecord,
+    ];
     assert_eq!(causes.map(word::cause), set::CAUSES);
     assert_eq!([Severity::Info, Severity::Warning, Severity::Critical].map(word::severity), set::SEVERITIES);
     assert_eq!([Stage::Candidate, Stage::Confirmed].map(word::stage), set::STAGES);

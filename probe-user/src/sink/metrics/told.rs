@@ -268,7 +268,8 @@ impl Told {
             Kind::DuplicateSandbox { form, .. } => {
                 self.duplicates.add(&[word::duplicate(*form)], &pod, 1.0);
             }
-            Kind::UnverifiedRelease { .. }
+            Kind::AbandonedStore { .. }
+            | Kind::UnverifiedRelease { .. }
             | Kind::TeardownOutOfOrder { .. }
             | Kind::OrphanNetns { .. }
             | Kind::StuckNetnsTeardown { .. }

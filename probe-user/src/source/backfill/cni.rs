@@ -1,6 +1,9 @@
 //! libcni's cache: one file for each interface that an ADD made and no DEL has taken away.
 //!
 //! Since libcni 0.8 a file holds the result with everything that was asked (`cniCacheV1`); before, the result alone.
+//!
+//! libcni writes a file in place: after a power cut it may be empty, or end halfway, and stays so until somebody removes
+//! it. Such a file is told of by its name, and what the others say, and that others are not there, counts all the same.
 
 mod result;
 
@@ -29,8 +32,18 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
         let found = folder
             .read(&entry.name, FILE)
             .and_then(|bytes| parse(&entry.name, &bytes).ok_or(Miss::Malformed));
-        if let Some(found) = list.take(Path::new(RESULTS).join(&entry.name), found) {
-            list.found(at, Fact::CacheFound(found));
+        match found {
+            Ok(found) => list.found(at, Fact::CacheFound(found)),
+            // Taken away since the folder was read.
+            Err(Miss::Absent) => {}
+            Err(why) => {
+                let path = Path::new(RESULTS).join(&entry.name);
+                // Others, as an editor's backup, are no attachment's.
+                if is_of_attachment(&entry.name) {
+                    list.found(at, Fact::CacheUnread { path: path.display().to_string() });
+                }
+                list.set_aside(path, why);
+            }
         }
     }
     if entries.left_out > 0 {
@@ -78,6 +91,11 @@ fn parse(name: &str, bytes: &[u8]) -> Option<CacheFound> {
         addresses: outcome.addresses(),
         args: cached.args.unwrap_or_default(),
     })
+}
+
+/// Whether a file can be one of libcni's by its name, `NETWORK-CONTAINER-IFNAME`.
+fn is_of_attachment(name: &str) -> bool {
+    name.matches('-').count() >= 2
 }
 
 /// `NETWORK-CONTAINER-IFNAME`, of which all may hold hyphens but ids of 64 hex digits do not.

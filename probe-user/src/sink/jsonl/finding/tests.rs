@@ -48,6 +48,7 @@ fn all() -> Vec<Kind> {
             cause: Cause::DelBlind,
             stores: vec![Store { kind: StoreKind::HostLocal, path: "/x".to_owned(), network: None }],
         }),
+        Kind::AbandonedStore { path: "/s".to_owned(), network: "n".to_owned(), count: 2 },
         Kind::UnverifiedRelease { plugin: plugin(), count: 2 },
         Kind::DuplicateSandbox { form: Duplicate::Concurrent, count: 1 },
         Kind::TeardownOutOfOrder { how: OutOfOrder::PauseKilled, killer: Some(process()), signal: Some(9) },
@@ -82,6 +83,10 @@ fn all() -> Vec<Kind> {
         }),
         Kind::BlindSpot { spot: Blind::Signal { signal: Signal::Exec }, weaker: vec![Weaker::OrphanNetns] },
         Kind::BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![Weaker::OrphanNetns] },
+        Kind::BlindSpot {
+            spot: Blind::CniCache { path: "/c".to_owned(), count: 2 },
+            weaker: vec![Weaker::LeakedAddress],
+        },
     ]
 }
 
@@ -189,7 +194,14 @@ fn the_pages_have_every_word_of_closed_sets() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/findings/{name}.md"));
         fs::read_to_string(path).expect("the page")
     };
-    let causes = [Cause::DelMissing, Cause::DelBlind, Cause::DelFailed, Cause::AddFailed, Cause::StaleRecord];
+    let causes = [
+        Cause::DelMissing,
+        Cause::DelBlind,
+        Cause::DelFailed,
+        Cause::AddFailed,
+        Cause::RuntimeEnded,
+        Cause::StaleRecord,
+    ];
     let leaked = page("leaked_address");
     assert!(causes.iter().all(|it| leaked.contains(&format!("\n| `{}` |", word::cause(*it)))));
     let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];

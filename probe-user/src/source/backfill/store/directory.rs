@@ -53,7 +53,7 @@ fn one(
     }
     let path = folder.path().join(name);
     let Ok(address) = name.parse::<IpAddr>() else {
-        list.skip(path, Miss::Malformed);
+        list.set_aside(path, Miss::Malformed);
         return None;
     };
     let read = folder.read_dated(name, RESERVATION);
@@ -63,5 +63,7 @@ fn one(
     }
     let since = read.as_ref().map_or(0, |(_, written)| *written);
     let holder = read.and_then(|(bytes, _)| parse(&bytes).ok_or(Miss::Malformed));
-    Some(Reservation { address, holder: list.take(path, holder), since: node.boot_time(since) })
+    // It is told of all the same: the address is given out, and to whom is not known.
+    let holder = holder.map_err(|why| list.set_aside(path, why)).ok();
+    Some(Reservation { address, holder, since: node.boot_time(since) })
 }

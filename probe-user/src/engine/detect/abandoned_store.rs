@@ -1,0 +1,100 @@
+//! **Rule:** host-local's folder of a network still counts addresses as given out, although the node's configuration, read
+//! whole, names other networks and not this one, and none of the holders is known to live or to be on record.
+//!
+//! Such a folder stays after another network plugin was installed. Its addresses are in nobody's way, so that they are
+//! one finding, to be known, and not a leak each.
+//!
+//! Not flagged: a network of which a sandbox lives or is on record; any while no network is configured, or while a plugin
+//! is configured that takes networks from elsewhere (multus: from the API). While the configuration or the runtimes'
+//! records cannot be read whole nothing is told of such a store, nor of leaks in it, and nothing has come right.
+
+use std::collections::BTreeMap;
+
+use super::{Sight, Sighting, Standing};
+use crate::engine::{
+    fact::{StoreKind, StoreRead},
+    finding::{Key, Kind, Severity},
+    time::Timestamp,
+    world::record::Kept,
+};
+
+/// Plugins that attach pods to networks which no file on the node has to name.
+const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
+
+/// The stores of networks that are no more, by path, and whether that is sure.
+pub(super) type Abandoned<'a> = BTreeMap<&'a str, bool>;
+
+pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+    for (path, is_sure) in abandoned(sight) {
+        let Some((read_at, read)) = sight.world.records.stores.get(path) else { continue };
+        found.extend(sighting(sight, *read_at, read, is_sure));
+    }
+}
+
+pub(super) fn abandoned<'a>(sight: &Sight<'a>) -> Abandoned<'a> {
+    let records = &sight.world.records;
+    let Some((_, configured)) = &records.networks else { return Abandoned::new() };
+    let is_broker = |plugin: &String| BROKERS.contains(&plugin.as_str());
+    if configured.networks.is_empty()
+        || configured.networks.iter().any(|network| network.plugins.iter().any(is_broker))
+    {
+        return Abandoned::new();
+    }
+    let is_configured = |name: &String| configured.networks.iter().any(|network| network.name == *name);
+    let of_network = |read: &StoreRead| {
+        read.store.kind == StoreKind::HostLocal
+            && !read.reservations.is_empty()
+            && read.store.network.as_ref().is_some_and(|name| !is_configured(name))
+    };
+    let stores = records.stores.iter().filter(|(_, (_, read))| of_network(read));
+    let judged = stores.filter_map(|(path, (_, read))| {
+        let is_sure = is_vacant(sight, read)? && read.complete && configured.complete;
+        Some((path.as_str(), is_sure))
+    });
+    judged.collect()
+}
+
+/// Whether surely none of a store's holders lives or is on record; `None`: one is.
+fn is_vacant(sight: &Sight<'_>, read: &StoreRead) -> Option<bool> {
+    let monitored = sight.world.monitored();
+    let mut is_sure = true;
+    for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
+        // Podman's and nerdctl's containers are no sandboxes, and on no record that is read.
+        let is_other = !sight.world.attempts.contains_key(id) && monitored.contains(id);
+        let lives = is_other || sight.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
+        match sight.kept(id) {
+            Kept::Yes => return None,
+            Kept::Unknown | Kept::No { .. } if lives => return None,
+            Kept::Unknown => is_sure = false,
+            Kept::No { .. } => {}
+        }
+    }
+    Some(is_sure)
+}
+
+fn sighting(sight: &Sight<'_>, read_at: Timestamp, read: &StoreRead, is_sure: bool) -> Option<Sighting> {
+    let network = read.store.network.clone()?;
+    let since = read.reservations.iter().map(|it| it.since).max()?;
+    let (configured_at, _) = sight.world.records.networks.as_ref()?;
+    let mut standing = sight.after_cleanup(since, sight.limits.leak_grace);
+    if !is_sure {
+        standing = Standing::Unsure;
+    } else if standing == Standing::Confirmed {
+        let ready = since.max(sight.up?) + sight.limits.leak_grace;
+        if read_at.min(*configured_at) < ready {
+            standing = Standing::Unverified;
+        }
+    }
+    let count = u32::try_from(read.reservations.len()).unwrap_or(u32::MAX);
+    let kind = Kind::AbandonedStore { path: read.store.path.clone(), network, count };
+    Some(Sighting {
+        key: Key::new(kind.name(), &[&read.store.path]),
+        kind,
+        severity: Severity::Info,
+        since,
+        pod: None,
+        sandboxes: Vec::new(),
+        gapped: false,
+        standing,
+    })
+}

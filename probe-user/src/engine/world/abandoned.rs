@@ -1,0 +1,77 @@
+//! Sandboxes whose runtime ended while it made them.
+//!
+//! containerd before 1.7 has a sandbox on record only after its network: killed in between, it leaves the namespace, the
+//! address and the interface, and the one that starts next knows nothing of them. Nobody will ever call DEL. Later
+//! versions, and CRI-O, write their record first: theirs is cleaned up.
+//!
+//! **Rule:** a sandbox is abandoned when it never had a process, no CNI call for it is open, every runtime that runs
+//! started after it began, and their records, read whole since they can answer, do not name it.
+
+use std::time::Duration;
+
+use crate::engine::{
+    change::StopReason,
+    fact::List,
+    id::ContainerId,
+    time::Timestamp,
+    world::{
+        Moment, World,
+        attachment::Attachment,
+        record::Kept,
+        sandbox::{Outcome, Sandbox, State},
+    },
+};
+
+/// A runtime that has just started needs so long until it answers on its socket, where alone it tells of a sandbox that
+/// has no folder yet.
+const ANSWERS: Duration = Duration::from_secs(10);
+
+impl World {
+    /// After a whole reading of the runtimes' records.
+    pub(super) fn judge_abandoned(&mut self, m: Moment) {
+        // A process that was not seen may be found.
+        if self.is_gapped(List::Processes) {
+            return;
+        }
+        let Some(runtimes) = self.runtimes_since() else { return };
+        let is_read = |id: &ContainerId| match self.records.kept(id).unless(self.has_unread_runtime()) {
+            Kept::No { at } => at >= runtimes + ANSWERS,
+            Kept::Yes | Kept::Unknown => false,
+        };
+        let over = self.unfinished(runtimes).map(|row| &row.id).filter(|id| is_read(id));
+        for id in over.cloned().collect::<Vec<_>>() {
+            if let Some(row) = self.attempts.get_mut(&id) {
+                row.abandoned = true;
+            }
+            self.stop(m, &id, StopReason::RuntimeEnded);
+        }
+    }
+
+    /// Whether a sandbox may be abandoned, as far as is known: it does not count as one that lives.
+    pub(in crate::engine) fn may_be_abandoned(&self, id: &ContainerId) -> bool {
+        let Some((since, row)) = self.runtimes_since().zip(self.sandboxes.get(id)) else { return false };
+        self.is_unfinished(row, since) && self.records.kept(id) != Kept::Yes
+    }
+
+    /// When the records are to be read for what may be abandoned: once when the runtimes can answer, and from time to time
+    /// while they cannot be read whole.
+    pub(super) fn abandoned_due(&self) -> Option<Timestamp> {
+        let since = self.runtimes_since()?;
+        let mut unfinished = self.unfinished(since).filter(|row| self.records.kept(&row.id) != Kept::Yes);
+        unfinished.next().map(|_| since + ANSWERS)
+    }
+
+    /// Sandboxes that were in the making when a runtime ended.
+    fn unfinished(&self, runtimes: Timestamp) -> impl Iterator<Item = &Sandbox> {
+        self.sandboxes.values().filter(move |row| self.is_unfinished(row, runtimes))
+    }
+
+    fn is_unfinished(&self, row: &Sandbox, runtimes: Timestamp) -> bool {
+        row.state == State::Created
+            && row.up_since.is_none()
+            && !row.host_network
+            && row.first_at < runtimes
+            && row.adds.iter().all(|add| add.outcome != Outcome::Open)
+            && !self.attachments_of(&row.id).any(Attachment::is_busy)
+    }
+}

@@ -1,0 +1,75 @@
+//! Which pods have a sandbox on record: all sources together, of which some name a sandbox and not its pod.
+
+use std::collections::BTreeSet;
+
+use super::Kept;
+use crate::engine::{
+    fact::PodName,
+    id::{ContainerId, PodUid},
+    time::Timestamp,
+    world::{World, pod::Pod},
+};
+
+/// Which pods have a sandbox on record.
+#[derive(Debug)]
+pub(in crate::engine) struct PodsKept<'a> {
+    world: &'a World,
+    named: BTreeSet<PodUid>,
+    /// Sandboxes on record, since then, of pods whose UID is not known: what else is known of each.
+    nameless: Vec<(PodName, Timestamp)>,
+}
+
+impl PodsKept<'_> {
+    /// Whether a sandbox of this pod is on record. A record without the pod's UID may be this pod's.
+    pub(in crate::engine) fn kept(&self, uid: &PodUid) -> Kept {
+        if self.named.contains(uid) {
+            Kept::Yes
+        } else if self.nameless.iter().any(|(pod, since)| self.world.may_be_of(pod, *since, uid)) {
+            Kept::Unknown
+        } else {
+            self.world.records.absent()
+        }
+    }
+}
+
+impl World {
+    /// The pods of which any runtime that was read has a sandbox on record.
+    pub(in crate::engine) fn pods_kept(&self) -> PodsKept<'_> {
+        let all = self.records.runtimes.values().flat_map(|runtime| runtime.sandboxes.values());
+        let named = all.filter_map(|named| named.as_ref()?.uid.clone());
+        let mut kept = PodsKept { world: self, named: named.collect(), nameless: Vec::new() };
+        for (id, since) in &self.records.nameless {
+            let pod = self.pod_of_nameless(id);
+            match pod.uid {
+                Some(uid) => drop(kept.named.insert(uid)),
+                None => kept.nameless.push((pod, *since)),
+            }
+        }
+        kept
+    }
+
+    /// What is known of the pod of a sandbox whose records do not name it.
+    fn pod_of_nameless(&self, id: &ContainerId) -> PodName {
+        let mut pod = self.records.pod_on_record(id);
+        let of_container = self.containers.get(id).and_then(|row| row.pod);
+        let of_sandbox = self.sandboxes.get(id).and_then(|row| row.pod);
+        let named = of_sandbox.or(of_container).and_then(|pod| self.pods.rows.get(&pod)).map(Pod::named);
+        let by_attempt = self.attempts.get(id).map(|row| row.pod.clone());
+        let by_hint = self.hints.get(id).and_then(|row| row.pod.clone());
+        named.iter().chain(&by_attempt).chain(&by_hint).for_each(|named| pod.learn(named));
+        self.attachments_of(id).for_each(|row| pod.learn(&row.pod));
+        pod
+    }
+
+    /// Whether a sandbox that has been on record since then, and of whose pod this is known, can be of that pod: one that
+    /// was on record before the pod was made cannot, and neither can one of a pod of another name.
+    fn may_be_of(&self, known: &PodName, since: Timestamp, uid: &PodUid) -> bool {
+        let Some(pod) = self.pods.by_uid(uid).and_then(|id| self.pods.rows.get(&id)) else { return true };
+        let differs = |one: &Option<String>, other: &Option<String>| {
+            one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| one != other)
+        };
+        let is_other = differs(&known.namespace, &pod.namespace) || differs(&known.name, &pod.name);
+        let is_older = pod.made_at.is_some_and(|made| since < made.min(pod.first_at));
+        !is_other && !is_older
+    }
+}
