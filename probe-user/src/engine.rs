@@ -270,7 +270,7 @@ impl Engine {
         }
         self.ready.extend(self.world.asked.drain(..).map(Output::Question));
         if let Some(at) = self.world.changed_at.take() {
-            self.docket.hurry(at);
+            self.docket.hurry(at, &self.world);
         }
     }
 

@@ -4,6 +4,7 @@ mod again;
 mod drive;
 mod load;
 mod model;
+mod outage;
 mod script;
 mod sim;
 mod start;

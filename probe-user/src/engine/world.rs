@@ -137,6 +137,8 @@ pub struct World {
     pub(super) losses: Option<loss::Losses>,
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
+    /// When it was last asked what a plugin said, by its name; kept with the attachments that were asked about.
+    messages_asked: BTreeMap<String, Timestamp>,
     recovery: Recovery,
     rules: Rules,
     pub(super) starts: start::Table,
@@ -246,6 +248,11 @@ impl World {
 
     fn ask(&mut self, question: Question) {
         self.asked.push(question);
+    }
+
+    /// How much there is to look at for a verdict.
+    pub(super) fn size(&self) -> usize {
+        self.attachments.len() + self.attempts.len()
     }
 
     /// How long something took, without the time in which nothing ran: of what was under way when the node was suspended

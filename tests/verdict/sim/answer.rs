@@ -5,7 +5,7 @@ use std::time::Duration;
 use probe_user::engine::{
     change::Question,
     fact::{
-        CacheFound, ContainerFound, CpuUse, Fact, Holder, List, NameSource, Network, NetworksRead,
+        CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network, NetworksRead,
         Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation, Role,
         RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
     },
@@ -34,8 +34,12 @@ impl Sim {
             | Question::Pod { .. }
             | Question::Expected { .. }
             | Question::Watch { .. }
-            | Question::Program { .. }
-            | Question::Message { .. } => Vec::new(),
+            | Question::Program { .. } => Vec::new(),
+            Question::Message { container, .. } => vec![Fact::MessageFound(MessageFound {
+                container: container.clone(),
+                text: Some("no route to the daemon".to_owned()),
+                source: "journal".to_owned(),
+            })],
             Question::Pressure { cgroup, .. } => vec![self.pressure(*cgroup)],
         };
         let at = self.now;

@@ -74,6 +74,25 @@ impl Sim {
         row.addresses.insert(net.name, addresses.to_vec());
     }
 
+    /// A try of containerd's at a pod whose network fails: a sandbox with a namespace, the loopback, the ADD that fails,
+    /// and all of it taken back. What the plugin did is forgotten here, and the sandbox with it.
+    pub(crate) fn try_fails(&mut self, name: &str, pod: &str, network: &str) {
+        self.sandbox_begins(name, pod);
+        let net = self.net(network);
+        let row = self.sandboxes.get(name).expect("just made").clone();
+        let path = row.path.as_deref();
+        let loopback = self.call(&row, "loopback", "ADD", "lo", path);
+        let call = self.call(&row, &net.plugin, "ADD", &net.ifname, path);
+        self.end(loopback, 0);
+        self.end(call, 0x100);
+        for (plugin, ifname) in [(net.plugin.as_str(), net.ifname.as_str()), ("loopback", "lo")] {
+            let call = self.call(&row, plugin, "DEL", ifname, path);
+            self.end(call, 0);
+        }
+        self.netns_file_goes(name);
+        self.sandboxes.remove(name);
+    }
+
     /// The runtime calls DEL for every network, with the namespace where there is one.
     pub(crate) fn del(&mut self, name: &str, end: Del) {
         if end == Del::Missing {

@@ -8,7 +8,10 @@
 //! a call that names no pod. What failed before records were lost keeps a finding open and opens none: the success may
 //! be among what was lost.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
@@ -36,39 +39,49 @@ const SHOWN: usize = 16;
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let world = sight.world;
-    let mut failed: BTreeMap<&str, Vec<(&Attachment, &Plugin)>> = BTreeMap::new();
+    let mut failed: BTreeMap<&str, BTreeMap<&PodName, Pod<'_>>> = BTreeMap::new();
     for row in world.attachments.values().filter(|row| names_pod(&row.pod)) {
         for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
-            failed.entry(&plugin.name).or_default().push((row, plugin));
-        }
-    }
-    for (name, all) in failed {
-        let mut waiting: BTreeMap<&PodName, Pod<'_>> = BTreeMap::new();
-        for (row, plugin) in all {
-            let is_past = sight.now >= plugin.add.last_at + LATELY;
-            if !is_past && !is_absent(sight, &row.pod) && !is_connected(world, row, plugin) {
-                waiting.entry(&row.pod).or_default().tries.push((row, plugin));
+            if sight.now < plugin.add.last_at + LATELY {
+                failed.entry(&plugin.name).or_default().entry(&row.pod).or_default().tries.push((row, plugin));
             }
         }
+    }
+    if failed.is_empty() {
+        return;
+    }
+    let pods: BTreeSet<&PodName> = failed.values().flat_map(BTreeMap::keys).copied().collect();
+    let connected = Connected::of(world, &pods);
+    let gone: BTreeMap<&PodName, Timestamp> = gone(world, &pods);
+    for (name, mut waiting) in failed {
+        waiting.retain(|pod, it| {
+            it.gone_at = gone.get(pod).copied();
+            it.tries.retain(|(row, plugin)| !connected.has(row, plugin));
+            !it.tries.is_empty() && it.gone_at.is_none_or(|at| sight.now < at + ABSENT)
+        });
         found.extend(sighting(sight, name, &waiting));
     }
 }
 
-/// Whether an ADD of a plugin has failed for a pod.
-pub(super) fn has_failed(world: &World, pod: &PodName, plugin: &str) -> bool {
-    let failed = |it: &Plugin| it.name == plugin && it.add.failed > 0;
-    names_pod(pod) && world.attachments.values().any(|row| row.pod == *pod && row.plugins.iter().any(failed))
+/// The pods and the plugins whose ADD has failed for them.
+pub(super) fn all_failed(world: &World) -> BTreeSet<(&PodName, &str)> {
+    let rows = world.attachments.values().filter(|row| names_pod(&row.pod));
+    let plugins = rows.flat_map(|row| row.plugins.iter().map(move |plugin| (row, plugin)));
+    let failed = plugins.filter(|(_, plugin)| plugin.add.failed > 0);
+    failed.map(|(row, plugin)| (&row.pod, plugin.name.as_str())).collect()
 }
 
 /// A pod that waits for its network.
 #[derive(Default)]
 struct Pod<'a> {
     tries: Vec<(&'a Attachment, &'a Plugin)>,
+    /// Since when it is not there; zero: it is forgotten; none: it is there.
+    gone_at: Option<Timestamp>,
 }
 
 impl Pod<'_> {
     fn attempts(&self) -> u32 {
-        self.tries.iter().map(|(_, plugin)| plugin.add.failed).fold(0, u32::saturating_add)
+        self.tries.iter().map(|(_, plugin)| plugin.failures()).fold(0, u32::saturating_add)
     }
 
     fn last_at(&self) -> Timestamp {
@@ -85,11 +98,11 @@ fn sighting(sight: &Sight<'_>, name: &str, waiting: &BTreeMap<&PodName, Pod<'_>>
     let mut tries: Vec<_> = waiting.values().flat_map(|pod| &pod.tries).copied().collect();
     tries.sort_by_key(|(row, plugin)| (plugin.add.last_at, &row.container));
     let (_, last) = *tries.last()?;
-    let since = tries.iter().map(|(_, plugin)| plugin.add.first_at).min()?;
-    let attempts = tries.iter().map(|(_, plugin)| plugin.add.failed).fold(0, u32::saturating_add);
+    let since = tries.iter().map(|(_, plugin)| plugin.first_try()).min()?;
+    let attempts = tries.iter().map(|(_, plugin)| plugin.failures()).fold(0, u32::saturating_add);
     let pods = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
     let said = tries.iter().rev().filter_map(|(row, _)| row.message.as_ref());
-    let wasted = tries.iter().map(|(_, plugin)| plugin.add.wasted);
+    let wasted = tries.iter().map(|(_, plugin)| plugin.wasted());
     let kind = Kind::CniFailing(CniFailing {
         plugin: name.to_owned(),
         attempts,
@@ -136,46 +149,70 @@ fn standing(
 
 /// When the first of them waits no longer, if nothing more happens.
 fn next(sight: &Sight<'_>, waiting: &BTreeMap<&PodName, Pod<'_>>) -> Timestamp {
-    let times = waiting.iter().map(|(name, pod)| {
+    let times = waiting.values().map(|pod| {
         let forgotten = pod.tries.iter().map(|(_, plugin)| plugin.add.last_at + LATELY);
-        let absent = gone_at(sight.world, name).map(|at| at + ABSENT);
+        let absent = pod.gone_at.map(|at| at + ABSENT);
         forgotten.chain(absent).min().unwrap_or(sight.now)
     });
     times.min().unwrap_or(sight.now)
 }
 
-/// Whether the pod got its network by a later ADD, in this sandbox or in another.
-fn is_connected(world: &World, row: &Attachment, failed: &Plugin) -> bool {
-    let succeeded = |other: &Attachment| {
-        let of_it = other.plugins.iter().find(|it| it.name == failed.name);
-        other.is_added() || of_it.is_some_and(|it| it.add.succeeded > 0)
-    };
-    let is_later = |other: &Attachment| {
-        let adds = other.plugins.iter().map(|it| it.add.last_at);
-        adds.max().is_some_and(|at| at > failed.add.last_at)
-    };
-    failed.add.succeeded > 0
-        || world.attachments.values().any(|other| {
-            other.pod == row.pod && other.ifname == row.ifname && succeeded(other) && is_later(other)
-        })
+/// When pods last got their network, by pod and interface.
+struct Connected<'a>(BTreeMap<(&'a PodName, &'a str), Success<'a>>);
+
+#[derive(Default)]
+struct Success<'a> {
+    /// By all plugins of a chain.
+    whole: Option<Timestamp>,
+    by_plugin: BTreeMap<&'a str, Timestamp>,
 }
 
-fn is_absent(sight: &Sight<'_>, name: &PodName) -> bool {
-    gone_at(sight.world, name).is_some_and(|at| sight.now >= at + ABSENT)
-}
-
-/// Since when a pod is not there; zero: it is forgotten.
-fn gone_at(world: &World, name: &PodName) -> Option<Timestamp> {
-    let by_uid = name.uid.as_ref().and_then(|uid| world.pods.by_uid(uid));
-    let row = match by_uid {
-        Some(id) => world.pods.rows.get(&id),
-        None => world.pods.rows.values().find(|row| row.name == name.name && row.namespace == name.namespace),
-    };
-    match row.map(|row| row.state) {
-        Some(pod::State::Present) => None,
-        Some(pod::State::Gone { at }) => Some(at),
-        None => Some(Timestamp::ZERO),
+impl<'a> Connected<'a> {
+    fn of(world: &'a World, pods: &BTreeSet<&PodName>) -> Self {
+        let mut all: BTreeMap<(&PodName, &str), Success<'_>> = BTreeMap::new();
+        for row in world.attachments.values().filter(|row| pods.contains(&row.pod)) {
+            let Some(at) = row.plugins.iter().map(|it| it.add.last_at).max() else { continue };
+            if !row.plugins.iter().any(|it| it.add.succeeded > 0) {
+                continue;
+            }
+            let success = all.entry((&row.pod, &row.ifname)).or_default();
+            if row.is_added() {
+                success.whole = success.whole.max(Some(at));
+            }
+            for plugin in row.plugins.iter().filter(|it| it.add.succeeded > 0) {
+                let known = success.by_plugin.entry(&plugin.name).or_insert(at);
+                *known = at.max(*known);
+            }
+        }
+        Self(all)
     }
+
+    /// Whether the pod got its network after this failure, in this sandbox or in another.
+    fn has(&self, row: &Attachment, failed: &Plugin) -> bool {
+        let later = |success: &Success<'_>| {
+            let last = success.whole.max(success.by_plugin.get(failed.name.as_str()).copied());
+            last.is_some_and(|at| at > failed.add.last_at)
+        };
+        failed.add.succeeded > 0 || self.0.get(&(&row.pod, row.ifname.as_str())).is_some_and(later)
+    }
+}
+
+/// Since when each of the pods that are not there is gone; zero: it is forgotten.
+fn gone<'a>(world: &World, pods: &BTreeSet<&'a PodName>) -> BTreeMap<&'a PodName, Timestamp> {
+    let mut by_name: BTreeMap<(&Option<String>, &Option<String>), &pod::Pod> = BTreeMap::new();
+    for row in world.pods.rows.values() {
+        by_name.entry((&row.namespace, &row.name)).or_insert(row);
+    }
+    let state = |pod: &PodName| match pod.uid.as_ref().and_then(|uid| world.pods.by_uid(uid)) {
+        Some(id) => world.pods.rows.get(&id).map(|row| row.state),
+        None => by_name.get(&(&pod.namespace, &pod.name)).map(|row| row.state),
+    };
+    let at = |pod: &&'a PodName| match state(pod) {
+        Some(pod::State::Present) => None,
+        Some(pod::State::Gone { at }) => Some((*pod, at)),
+        None => Some((*pod, Timestamp::ZERO)),
+    };
+    pods.iter().filter_map(at).collect()
 }
 
 fn names_pod(pod: &PodName) -> bool {

@@ -5,7 +5,7 @@
 //! plugins call themselves (it is part of their own time); a call whose end may have been among lost records, until a
 //! listing shows that it still runs; the time in which the node was suspended, and what the call had run before.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 
 use super::{Sight, Sighting, Standing, cni_failing};
 use crate::engine::{
@@ -49,9 +49,11 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     }
     // What has not run for long yet, by when the first of it will have.
     let mut next: Option<Timestamp> = None;
+    let failed = OnceCell::new();
     for call in sight.world.calls.values().filter(is_judged) {
         let (plugin, command) = (call.call.plugin.as_str(), call.call.command.as_str());
-        if command == "ADD" && cni_failing::has_failed(sight.world, &call.pod, plugin) {
+        let all_failed = || failed.get_or_init(|| cni_failing::all_failed(sight.world));
+        if command == "ADD" && all_failed().contains(&(&call.pod, plugin)) {
             continue;
         }
         let due = sight.awake(call.at) + sight.limits.cni_slow;

@@ -22,8 +22,10 @@ use crate::engine::{
 
 /// So many closed findings are kept; of more, the first to close are forgotten.
 const CLOSED: usize = 1000;
-/// So many open findings are too many to be looked at as often as a few.
+/// So many open findings, attachments and sandboxes together are too many to be looked at as often as a few.
 const MANY: usize = 1000;
+/// Not even the most make it rarer than so many times [`PERIOD`].
+const RAREST: usize = 100;
 /// So many findings are open at most; what is beyond is not told.
 const OPEN: usize = 10_000;
 
@@ -60,8 +62,8 @@ impl Docket {
     }
 
     /// Something may be different.
-    pub(in crate::engine) fn hurry(&mut self, at: Timestamp) {
-        let at = at + self.period();
+    pub(in crate::engine) fn hurry(&mut self, at: Timestamp, world: &World) {
+        let at = at + self.period(world);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
@@ -130,7 +132,7 @@ impl Docket {
         for key in over {
             self.close(&key, now, &mut told);
         }
-        self.due = again.map(|at| at.max(now + self.period()));
+        self.due = again.map(|at| at.max(now + self.period(world)));
         (told, wanted)
     }
 
@@ -215,9 +217,10 @@ impl Docket {
         }
     }
 
-    /// The more is wrong, the longer takes a look: it is made less often.
-    fn period(&self) -> Duration {
-        PERIOD * (1 + u32::try_from(self.open() / MANY).unwrap_or(0))
+    /// The more there is to look at, the longer takes a look: it is made less often.
+    fn period(&self, world: &World) -> Duration {
+        let times = (1 + (self.open() + world.size()) / MANY).min(RAREST);
+        PERIOD * u32::try_from(times).unwrap_or(1)
     }
 
     fn open(&self) -> usize {

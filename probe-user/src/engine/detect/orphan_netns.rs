@@ -10,7 +10,7 @@
 //! While a runtime restarts nobody cleans up, and its sandboxes that have no process stand there with a file alone:
 //! nothing is told then, nor has anything come right.
 
-use std::cell::OnceCell;
+use std::{borrow::Cow, cell::OnceCell, collections::BTreeMap};
 
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
@@ -20,7 +20,7 @@ use crate::engine::{
     time::Timestamp,
     world::{
         World,
-        claim::is_same,
+        claim::plain,
         netns::Netns,
         process::{Process, State},
         record::Kept,
@@ -28,17 +28,25 @@ use crate::engine::{
 };
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    let placed = OnceCell::new();
+    let index = Index::default();
     for row in sight.world.netns.rows.values() {
         if !row.is_live() || row.mounts.is_empty() || row.key.inode == sight.world.host_netns {
             continue;
         }
-        if let Some(left) = left(sight, row, &placed)
+        if let Some(left) = left(sight, row, &index)
             && let Some(standing) = standing(sight, row, &left)
         {
             found.push(sighting(sight, row, left, standing));
         }
     }
+}
+
+/// What is the same for each namespace of one look.
+#[derive(Default)]
+struct Index<'a> {
+    /// When the oldest record was read, if none names a sandbox whose namespace is not known.
+    placed: OnceCell<Option<Timestamp>>,
+    paths: OnceCell<ByPath<'a>>,
 }
 
 /// A namespace without a sandbox.
@@ -50,17 +58,17 @@ struct Left {
     owners: Vec<ContainerId>,
 }
 
-fn left(sight: &Sight<'_>, row: &Netns, placed: &OnceCell<Option<Timestamp>>) -> Option<Left> {
+fn left<'a>(sight: &Sight<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
     let world = sight.world;
     if row.sandbox.as_ref().is_some_and(|id| lives(world, id)) {
         return None;
     }
-    let owners = owners(world, row);
+    let owners = owners(row, index.paths.get_or_init(|| by_path(world)));
     let is_pinned = pin(world, row).is_some();
     if owners.is_empty() {
         // Before it has a sandbox it is made, and found.
         let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
-        let read_at = *placed.get_or_init(|| world.all_placed_at());
+        let read_at = *index.placed.get_or_init(|| world.all_placed_at());
         return Some(Left { since, read_at, owners });
     }
     // What is told by its path alone has such a path; else a plugin of the pod's sandbox worked in it.
@@ -103,16 +111,25 @@ fn lives(world: &World, id: &ContainerId) -> bool {
     world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
 }
 
+/// The sandboxes that were given a namespace by its path.
+type ByPath<'a> = BTreeMap<Cow<'a, str>, Vec<&'a ContainerId>>;
+
+fn by_path(world: &World) -> ByPath<'_> {
+    let sandboxes = world.sandboxes.values().map(|it| (&it.netns_path, &it.id));
+    let attachments = world.attachments.values().map(|it| (&it.netns_path, &it.container));
+    let mut all = ByPath::new();
+    for (path, id) in sandboxes.chain(attachments) {
+        if let Some(path) = path {
+            all.entry(plain(path)).or_default().push(id);
+        }
+    }
+    all
+}
+
 /// The sandboxes that had it: as was seen, or by its path.
-fn owners(world: &World, row: &Netns) -> Vec<ContainerId> {
-    let is_bound = |path: &Option<String>| {
-        path.as_deref().is_some_and(|path| row.mounts.iter().any(|mount| is_same(mount, path)))
-    };
-    let sandboxes = world.sandboxes.values().filter(|it| is_bound(&it.netns_path)).map(|it| &it.id);
-    let attachments =
-        world.attachments.values().filter(|it| is_bound(&it.netns_path)).map(|it| &it.container);
-    let mut owners: Vec<ContainerId> =
-        row.sandbox.iter().chain(sandboxes).chain(attachments).cloned().collect();
+fn owners(row: &Netns, by_path: &ByPath<'_>) -> Vec<ContainerId> {
+    let bound = row.mounts.iter().filter_map(|mount| by_path.get(&plain(mount))).flatten().copied();
+    let mut owners: Vec<ContainerId> = row.sandbox.iter().chain(bound).cloned().collect();
     owners.sort_unstable();
     owners.dedup();
     owners

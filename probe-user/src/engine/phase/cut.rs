@@ -49,10 +49,11 @@ impl Cut {
         let Some(phase) = self.upto(sign, Kind::Retry, None) else { return };
         phase.cause.sandboxes = u32::try_from(failed.len()).unwrap_or(u32::MAX);
         let runs = failed.iter().flat_map(|row| world.attachments_of(&row.id)).flat_map(|row| &row.plugins);
-        for runs in runs.map(|plugin| &plugin.add) {
-            phase.cause.adds = phase.cause.adds.saturating_add(runs.begun);
-            phase.cause.failed = phase.cause.failed.saturating_add(runs.failed);
-            phase.cause.wasted = phase.cause.wasted.saturating_add(runs.wasted);
+        for plugin in runs {
+            let earlier = plugin.failures().saturating_sub(plugin.add.failed);
+            phase.cause.adds = phase.cause.adds.saturating_add(plugin.add.begun).saturating_add(earlier);
+            phase.cause.failed = phase.cause.failed.saturating_add(plugin.failures());
+            phase.cause.wasted = phase.cause.wasted.saturating_add(plugin.wasted());
         }
     }
 

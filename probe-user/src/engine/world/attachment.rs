@@ -5,13 +5,15 @@
 //! (bridge calls host-local) or a CNI daemon's pod runs can neither open nor close anything.
 
 mod lease;
+mod tries;
 
 use std::{collections::BTreeMap, time::Duration};
 
 pub use lease::Lease;
+pub use tries::Earlier;
 
 use crate::engine::{
-    change::{End, Question},
+    change::End,
     fact::{CacheFound, MessageFound, Network, Origin, PodName},
     id::ContainerId,
     time::Timestamp,
@@ -58,6 +60,10 @@ pub struct Plugin {
     pub del: Runs,
     /// DEL with an empty or no `CNI_NETNS`: the namespace is gone, says the runtime.
     pub blind: Runs,
+    /// When it was last asked what the plugin said as its ADD failed here.
+    pub asked_at: Option<Timestamp>,
+    /// What failed for the same pod and interface in attachments that are no longer kept.
+    pub earlier: Option<Earlier>,
 }
 
 /// What became of a plugin's runs of one kind.
@@ -266,7 +272,7 @@ impl World {
             }
         }
         if failed && row.message.is_none() {
-            self.ask(Question::Message { container: id, since: call.at });
+            self.ask_message(m, call, id, &ifname);
         }
         self.records_changed(m.at);
     }

@@ -1,7 +1,7 @@
 //! Which network namespace is whose. `CNI_NETNS` is a path, and what is behind it is not looked up: the mount
 //! table, the caller's doings just before, and the plugin's own work in the namespace tell.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use crate::engine::{
     id::{ContainerId, TaskKey},
@@ -128,9 +128,15 @@ impl World {
 }
 
 /// `/var/run` is `/run` on every node met.
-pub(in crate::engine) fn is_same(one: &str, other: &str) -> bool {
-    let plain = |path: &str| path.strip_prefix("/var/run/").map(|rest| format!("/run/{rest}"));
-    plain(one).as_deref().unwrap_or(one) == plain(other).as_deref().unwrap_or(other)
+pub(in crate::engine) fn plain(path: &str) -> Cow<'_, str> {
+    match path.strip_prefix("/var/run/") {
+        Some(rest) => Cow::Owned(format!("/run/{rest}")),
+        None => Cow::Borrowed(path),
+    }
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    plain(one) == plain(other)
 }
 
 /// The pid of `/proc/PID/ns/net`.

@@ -83,6 +83,11 @@ impl World {
                 self.gaps.insert((doubt, list), at);
             }
             Row::Attachment(row) => {
+                for plugin in &row.plugins {
+                    if let Some(at) = plugin.asked_at {
+                        self.message_asked(plugin.name.clone(), at);
+                    }
+                }
                 self.attachments.insert((row.container.clone(), row.ifname.clone()), row);
             }
             Row::Attempt(row) => {

@@ -140,12 +140,9 @@ impl World {
     fn reap_attempts(&mut self, now: Timestamp) {
         let old = now.saturating_sub(MEMORY);
         let (sandboxes, records) = (&self.sandboxes, &self.records);
-        let precedents = self.precedents();
-        let lives = |id: &ContainerId| {
-            sandboxes.get(id).is_some_and(|row| !row.is_stopped())
-                || records.kept(id) == Kept::Yes
-                || precedents.contains(id)
-        };
+        let mut living = self.precedents();
+        living.extend(sandboxes.values().filter(|row| !row.is_stopped()).map(|row| row.id.clone()));
+        let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
         let unused: BTreeSet<ContainerId> = self
             .attempts
             .values()
@@ -158,6 +155,9 @@ impl World {
             row.leases.retain(|lease| lease.is_vouched() || is_young || lives(id));
             !row.leases.is_empty() || is_young || row.is_busy() || lives(id)
         });
+        self.reap_tries(&living);
+        let (sandboxes, records) = (&self.sandboxes, &self.records);
+        let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
         let attachments = &self.attachments;
         let leased = |id: &ContainerId| {
             let mut all =

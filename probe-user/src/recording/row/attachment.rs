@@ -30,7 +30,21 @@ mirror! {
     }
 }
 
-mirror! { struct attachment::Plugin { name: String, path: String, add: Runs, del: Runs, blind: Runs } }
+mirror! {
+    struct attachment::Plugin {
+        name: String,
+        path: String,
+        add: Runs,
+        del: Runs,
+        blind: Runs,
+        #[serde(default)]
+        asked_at: Option<Time>,
+        #[serde(default)]
+        earlier: Option<Earlier>,
+    }
+}
+
+mirror! { struct attachment::Earlier { failed: u32, first_at: Time, wasted: Span } }
 
 mirror! {
     struct attachment::Runs {

@@ -1,0 +1,148 @@
+//! Tries that came to nothing: while a pod's ADD fails, each try of the runtime's is another sandbox with attachments of
+//! its own, every few seconds, for as long as it lasts. Of one pod and interface the latest few are kept.
+//!
+//! **Invariant:** the number of attachments is bounded by what lives and what holds an address. What is dropped is first
+//! counted with the oldest of those that stay: how often an ADD failed, since when, and how long that took.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Attachment, Plugin};
+use crate::engine::{
+    change::Question,
+    fact::PodName,
+    id::ContainerId,
+    time::Timestamp,
+    world::{Moment, World, call::Call},
+};
+
+/// So many attachments of one pod's interface are kept of which nothing is left.
+const TRIES: usize = 16;
+
+/// So many of all pods together.
+const SETTLED: usize = 8192;
+
+/// What a plugin says is asked for once in such a time, however many of its ADDs fail: each answer is a search through
+/// the node's journal and logs, and those that fail together say the same.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+
+/// What failed before, in attachments that are no longer kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// How many ADDs failed.
+    pub failed: u32,
+    /// When the first of them began.
+    pub first_at: Timestamp,
+    /// How long they ran, together.
+    pub wasted: Duration,
+}
+
+impl Plugin {
+    /// How many of its ADDs failed, here and in attachments that are no longer kept.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.add.failed.saturating_add(self.earlier.as_ref().map_or(0, |it| it.failed))
+    }
+
+    /// When the first of its ADDs began, with those that are no longer kept.
+    #[must_use]
+    pub fn first_try(&self) -> Timestamp {
+        self.earlier.as_ref().map_or(self.add.first_at, |it| it.first_at.min(self.add.first_at))
+    }
+
+    /// How long its failed ADDs ran, with those that are no longer kept.
+    #[must_use]
+    pub fn wasted(&self) -> Duration {
+        self.add.wasted.saturating_add(self.earlier.as_ref().map_or(Duration::ZERO, |it| it.wasted))
+    }
+
+    /// Counts what failed in an attachment that is about to be dropped.
+    fn count_earlier(&mut self, dropped: &Self) {
+        if dropped.failures() == 0 {
+            return;
+        }
+        let before = self.earlier.as_ref();
+        self.earlier = Some(Earlier {
+            failed: before.map_or(0, |it| it.failed).saturating_add(dropped.failures()),
+            first_at: before.map_or(dropped.first_try(), |it| it.first_at.min(dropped.first_try())),
+            wasted: before.map_or(Duration::ZERO, |it| it.wasted).saturating_add(dropped.wasted()),
+        });
+    }
+}
+
+impl Attachment {
+    /// Takes over the counts of an older one of the same pod and interface, of plugins that fail in both.
+    fn count_earlier(&mut self, dropped: &Self) {
+        for plugin in self.plugins.iter_mut().filter(|plugin| plugin.add.failed > 0) {
+            if let Some(before) = dropped.plugins.iter().find(|before| before.name == plugin.name) {
+                plugin.count_earlier(before);
+            }
+        }
+    }
+}
+
+impl World {
+    /// Drops the oldest attachments of those pods, and then of all, that have too many of which nothing is left.
+    pub(in crate::engine::world) fn reap_tries(&mut self, lives: &BTreeSet<ContainerId>) {
+        let is_settled =
+            |row: &Attachment| row.leases.is_empty() && !row.is_busy() && !lives.contains(&row.container);
+        type OfPod<'a, T> = BTreeMap<(&'a PodName, &'a str), Vec<T>>;
+        let mut connected: OfPod<'_, Timestamp> = BTreeMap::new();
+        for row in self.attachments.values().filter(|row| row.is_added()) {
+            connected.entry((&row.pod, &row.ifname)).or_default().push(row.last_at);
+        }
+        let mut tries: OfPod<'_, (Timestamp, &ContainerId)> = BTreeMap::new();
+        for row in self.attachments.values().filter(|row| is_settled(row)) {
+            tries.entry((&row.pod, &row.ifname)).or_default().push((row.last_at, &row.container));
+        }
+        // Each that is dropped, and the next of its pod that stays.
+        let mut dropped: Vec<(ContainerId, String, Option<ContainerId>)> = Vec::new();
+        let mut rest: Vec<(Timestamp, ContainerId, String)> = Vec::new();
+        for ((pod, ifname), mut all) in tries {
+            all.sort_unstable();
+            // Those of no pod are no tries of one thing.
+            let excess = if *pod == PodName::default() { 0 } else { all.len().saturating_sub(TRIES) };
+            let (over, kept) = all.split_at(excess);
+            // What failed before the pod had its network in between is none of what fails now.
+            let successes = connected.get(&(pod, ifname)).map_or(&[][..], Vec::as_slice);
+            let heir = |before: Timestamp| {
+                let (at, id) = kept.first()?;
+                successes.iter().all(|it| *it <= before || it > at).then_some((*id).clone())
+            };
+            dropped.extend(over.iter().map(|(at, id)| ((*id).clone(), ifname.to_owned(), heir(*at))));
+            rest.extend(kept.iter().map(|(at, id)| (*at, (*id).clone(), ifname.to_owned())));
+        }
+        let excess = rest.len().saturating_sub(SETTLED);
+        rest.sort_unstable();
+        dropped.extend(rest.into_iter().take(excess).map(|(_, id, ifname)| (id, ifname, None)));
+        for (id, ifname, heir) in dropped {
+            let Some(row) = self.attachments.remove(&(id, ifname.clone())) else { continue };
+            if let Some(heir) = heir.and_then(|heir| self.attachments.get_mut(&(heir, ifname))) {
+                heir.count_earlier(&row);
+            }
+        }
+    }
+
+    /// Asks what a plugin said when its ADD failed, unless that was asked a moment ago.
+    pub(super) fn ask_message(&mut self, m: Moment, call: &Call, id: ContainerId, ifname: &str) {
+        let name = &call.call.plugin;
+        if self.messages_asked.get(name).is_some_and(|asked| m.at < *asked + ASK_EVERY) {
+            return;
+        }
+        let row = self.attachments.get_mut(&(id.clone(), ifname.to_owned()));
+        if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == *name)) {
+            plugin.asked_at = Some(m.at);
+            self.message_asked(name.clone(), m.at);
+            self.ask(Question::Message { container: id, since: call.at });
+        }
+    }
+
+    /// Remembers that it was asked, also when an attachment is restored.
+    pub(in crate::engine::world) fn message_asked(&mut self, plugin: String, at: Timestamp) {
+        self.messages_asked.retain(|_, asked| at < *asked + ASK_EVERY);
+        let asked = self.messages_asked.entry(plugin).or_insert(at);
+        *asked = at.max(*asked);
+    }
+}
