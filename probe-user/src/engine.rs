@@ -30,7 +30,7 @@ use count::Counts;
 pub use detect::{Cleaners, Limits};
 use detect::{Docket, Sight};
 use fact::{Fact, Observation, Origin};
-use finding::{Finding, Key};
+use finding::{Finding, Key, Revision};
 use outbox::Outbox;
 use phase::{Share, Start};
 use time::Timestamp;
@@ -196,9 +196,9 @@ impl Engine {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
     }
 
-    /// A number that is another one when any finding is.
+    /// Numbers that are other ones when any finding is.
     #[must_use]
-    pub fn findings_revision(&self) -> u64 {
+    pub fn findings_revision(&self) -> Revision {
         self.docket.revision()
     }
 

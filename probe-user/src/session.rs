@@ -16,6 +16,7 @@ use crate::{
         boot::{Pod, Recovery},
         change::{Output, Question},
         fact::{Fact, List},
+        finding::Revision,
         time::Timestamp,
     },
     recording::{Call, Header, WriteError, Writer, state::Known},
@@ -187,11 +188,12 @@ impl Session {
         }
     }
 
-    /// A number that is another one when any of that is.
+    /// Numbers that are other ones when any of that is.
     #[must_use]
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
+        let findings = self.engine.findings_revision();
         // Both count upwards.
-        self.engine.findings_revision().wrapping_add(self.engine.starts_revision())
+        Revision { meaning: findings.meaning.wrapping_add(self.engine.starts_revision()), ..findings }
     }
 
     /// For whoever only looks.

@@ -209,6 +209,15 @@ pub enum Weaker {
     PoolExhaustion,
 }
 
+/// Numbers that are other ones when any finding is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// Of how far it is with each: opened, confirmed, closed.
+    pub stages: u64,
+    /// Of what each means: also its severity, cause and sandboxes, but not what only counts.
+    pub meaning: u64,
+}
+
 impl Key {
     /// `kind/part/part`; a slash within a part would make two of it.
     pub(super) fn new(kind: &str, parts: &[&str]) -> Self {
@@ -240,6 +249,52 @@ impl fmt::Display for Key {
 }
 
 impl Kind {
+    /// Whether it says the same as another one, but for numbers that move while it goes on.
+    pub(super) fn means(&self, other: &Self) -> bool {
+        let said = |it: &Self| {
+            let Self::CniFailing(it) = it else { return None };
+            it.message.as_ref()?.text.clone()
+        };
+        self.without_numbers() == other.without_numbers() && said(self) == said(other)
+    }
+
+    /// The same without what moves while it goes on.
+    fn without_numbers(&self) -> Self {
+        let mut it = self.clone();
+        match &mut it {
+            Self::UnverifiedRelease { count, .. }
+            | Self::DuplicateSandbox { count, .. }
+            | Self::AbandonedStore { count, .. } => *count = 0,
+            Self::StuckNetnsTeardown { held, waiting, .. } => (*held, *waiting) = (Duration::ZERO, 0),
+            Self::CniFailing(it) => {
+                (it.attempts, it.pods, it.wasted) = (0, 0, Duration::ZERO);
+                // Of many sandboxes it is now this one's that was found.
+                it.message = None;
+            }
+            Self::CniSlow { took, .. } => *took = Duration::ZERO,
+            Self::CniQueue { waiting, oldest, plugin } => {
+                (*waiting, *oldest) = (0, Duration::ZERO);
+                plugin.clear();
+            }
+            Self::PoolExhaustion(it) => (it.used, it.leaked, it.free, it.runs_out_in) = (0, 0, 0, None),
+            Self::BlindSpot { spot: Blind::Lost { count }, .. } => *count = 0,
+            Self::LeakedAddress(_)
+            | Self::TeardownOutOfOrder { .. }
+            | Self::OrphanNetns { .. }
+            | Self::StuckCgroup { .. }
+            | Self::OrphanSandbox { .. }
+            | Self::DuplicateContainer { .. }
+            | Self::DuplicateAddress { .. }
+            | Self::BlindSpot { .. } => {}
+        }
+        it
+    }
+
+    /// Whether the sandboxes of such a finding are the latest of many, others with each time that it happens again.
+    pub(super) fn shows_latest(&self) -> bool {
+        matches!(self, Self::CniFailing(_) | Self::CniSlow { .. } | Self::CniQueue { .. })
+    }
+
     /// The word by which users ask for it.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::{
-    engine::time::Timestamp,
+    engine::{finding::Revision, time::Timestamp},
     recording::{
         Header,
         state::{self, About, Known},
@@ -33,8 +33,16 @@ use crate::{
 /// The file below the state directory.
 pub const FILE: &str = "findings.json";
 
-/// The file is not written more often.
-const EVERY: Duration = Duration::from_secs(1);
+/// How soon after it was last written it is written again when a finding was opened, confirmed or closed: what an agent
+/// that is killed has found is lost for no longer.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Each so many bytes of it put that off for as long again, but for no longer than [`EVERY`].
+const BYTES: u64 = 1 << 20;
+
+/// How soon when a finding says something else, or a start is complete. Numbers that only go on counting are written
+/// with what comes next.
+const EVERY: Duration = Duration::from_secs(10);
 
 /// How often an agent that has nothing new shows that it is at work.
 const BEAT: Duration = Duration::from_secs(15);
@@ -43,7 +51,9 @@ const BEAT: Duration = Duration::from_secs(15);
 pub struct Shelf {
     about: About,
     /// The revision of what lies there.
-    kept: Option<u64>,
+    kept: Option<Revision>,
+    /// When it was last given to be written, and how many bytes it had.
+    written: Option<(Timestamp, u64)>,
     /// When the last job was given.
     at: Option<Timestamp>,
     jobs: mpsc::Sender<Job>,
@@ -80,14 +90,22 @@ impl Shelf {
             place.work(waiting);
             end.send(()).ok();
         })?;
-        Ok(Self { about, kept: None, at: None, jobs, failed, ended })
+        Ok(Self { about, kept: None, written: None, at: None, jobs, failed, ended })
     }
 
     /// When `keep` has something to do.
     #[must_use]
-    pub fn due(&self, revision: u64) -> Timestamp {
-        let wait = if self.is_kept(revision) { BEAT } else { EVERY };
-        self.at.map_or(Timestamp::ZERO, |at| at + wait)
+    pub fn due(&self, revision: Revision) -> Timestamp {
+        let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT);
+        let Some((written, bytes)) = self.written else { return Timestamp::ZERO };
+        let soon = SOON * u32::try_from(1 + bytes / BYTES).unwrap_or(u32::MAX);
+        match self.kept {
+            Some(_) if self.failed.load(Ordering::Relaxed) => written + EVERY,
+            Some(kept) if kept.stages != revision.stages => written + soon.min(EVERY),
+            Some(kept) if kept != revision => written + EVERY,
+            Some(_) => beat,
+            None => written + SOON,
+        }
     }
 
     /// Puts down what has changed, if it is time to.
@@ -95,23 +113,33 @@ impl Shelf {
         &mut self,
         now: Timestamp,
         boot_wall_ns: i64,
-        revision: u64,
+        revision: Revision,
         known: impl FnOnce() -> Known<'a>,
     ) {
         if now < self.due(revision) {
             return;
         }
-        self.at = Some(now);
         self.about.boot_wall_ns = boot_wall_ns;
         self.about.written_at = now;
+        let is_kept = self.kept == Some(revision) && !self.failed.swap(false, Ordering::Relaxed);
+        self.at = Some(now);
         // No room: the thread is still busy with what was before, and this is tried again.
-        let Ok(room) = self.jobs.try_reserve() else { return };
-        if self.kept == Some(revision) && !self.failed.swap(false, Ordering::Relaxed) {
-            room.send(Job::Beat);
-        } else if let Ok(bytes) = state::write(&self.about, &known()) {
+        let room = self.jobs.try_reserve();
+        if is_kept {
+            if let Ok(room) = room {
+                room.send(Job::Beat);
+            }
+            return;
+        }
+        let mut length = 0;
+        if let Ok(room) = room
+            && let Ok(bytes) = state::write(&self.about, &known())
+        {
+            length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             self.kept = Some(revision);
             room.send(Job::Put(bytes));
         }
+        self.written = Some((now, length));
     }
 
     /// Puts down the last of it; returns when it lies there, or cannot.
@@ -124,10 +152,6 @@ impl Shelf {
         // The thread ends when the last sender is gone.
         drop(self.jobs);
         self.ended.await.ok();
-    }
-
-    fn is_kept(&self, revision: u64) -> bool {
-        self.kept == Some(revision) && !self.failed.load(Ordering::Relaxed)
     }
 }
 
@@ -181,7 +205,7 @@ mod tests {
 
     use super::{FILE, Shelf};
     use crate::{
-        engine::{Settings, time::Timestamp},
+        engine::{Settings, finding::Revision, time::Timestamp},
         recording::{
             Header,
             state::{self, Known},
@@ -213,13 +237,36 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("deep/er");
         let mut shelf = open(&dir);
-        shelf.keep(Timestamp(1), 5, 0, Known::default);
-        assert_eq!(shelf.due(0), Timestamp(1) + Duration::from_secs(15));
-        assert_eq!(shelf.due(1), Timestamp(1) + Duration::from_secs(1));
+        let revision = Revision::default();
+        shelf.keep(Timestamp(1), 5, revision, Known::default);
+        assert_eq!(shelf.due(revision), Timestamp(1) + Duration::from_secs(15));
         finish(shelf);
         let (about, kept) = state::read(&fs::read(dir.join(FILE)).expect("a file")).expect("a state");
         assert!(about.ended && about.pid == 7 && about.boot_wall_ns == 5 && kept.findings.is_empty());
         assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn a_turn_is_soon_written_what_it_means_now_and_then_and_nothing_else_at_all() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut shelf = open(dir.path());
+        let at = |seconds: u64| Timestamp(seconds * 1_000_000_000);
+        let revision = |stages, meaning| Revision { stages, meaning };
+        assert_eq!(shelf.due(revision(0, 0)), Timestamp::ZERO);
+        shelf.keep(at(100), 5, revision(0, 0), Known::default);
+        assert_eq!(shelf.due(revision(0, 1)), at(110));
+        assert_eq!(shelf.due(revision(1, 1)), at(101));
+        // What shows that an agent is at work is no reason to wait for longer.
+        shelf.keep(at(115), 5, revision(0, 0), Known::default);
+        assert_eq!(shelf.due(revision(0, 0)), at(130));
+        assert_eq!(shelf.due(revision(0, 1)), at(110));
+        assert_eq!(shelf.due(revision(1, 1)), at(101));
+        // The larger it is, the rarer it is written, but never more rarely than all else is.
+        shelf.written = Some((at(200), 3 << 20));
+        assert_eq!(shelf.due(revision(1, 1)), at(204));
+        shelf.written = Some((at(200), 300 << 20));
+        assert_eq!(shelf.due(revision(1, 1)), at(210));
+        finish(shelf);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use probe_user::engine::{
     change::Question,
     fact::{
-        CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network, NetworksRead,
-        Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation, Role,
-        RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
+        CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network,
+        NetworksRead, Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation,
+        Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
     },
     id::{CgroupKey, ContainerId, NetnsKey, Subnet},
     time::Timestamp,

@@ -11,7 +11,7 @@ use super::{DETECTORS, Limits, PERIOD, Sight, Sighting, Standing};
 use crate::engine::{
     change::What,
     fact::Origin,
-    finding::{Evidence, Finding, Key, Stage},
+    finding::{Evidence, Finding, Key, Revision, Stage},
     outbox::{Held, Subject, Wait},
     time::Timestamp,
     world::{
@@ -38,8 +38,7 @@ pub(in crate::engine) struct Docket {
     closed: BTreeSet<(Timestamp, Key)>,
     /// When to look, if something changed or a time is up.
     due: Option<Timestamp>,
-    /// Goes up with every change of a finding.
-    revision: u64,
+    revision: Revision,
 }
 
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl Docket {
         self.rows.get(key).map(|row| &row.finding)
     }
 
-    pub(in crate::engine) fn revision(&self) -> u64 {
+    pub(in crate::engine) fn revision(&self) -> Revision {
         self.revision
     }
 
@@ -148,7 +147,7 @@ impl Docket {
         }
         *sighted = self.looks;
         if world.learn_versions(&mut finding.programs) {
-            self.revision += 1;
+            self.revision.meaning += 1;
         }
         true
     }
@@ -192,6 +191,11 @@ impl Docket {
             key: it.key,
         };
         world.learn_versions(&mut finding.programs);
+        if known.as_ref().is_none_or(|known| known.stage != stage) {
+            self.turned();
+        } else if known.as_ref().is_some_and(|known| !means_same(known, &finding)) {
+            self.revision.meaning += 1;
+        }
         if is_new {
             let opened = Finding { stage: Stage::Candidate, confirmed_at: None, ..finding.clone() };
             told.push(held(opened, now, What::FindingOpened));
@@ -199,16 +203,21 @@ impl Docket {
         if stage == Stage::Confirmed && known.is_none_or(|known| known.stage != Stage::Confirmed) {
             told.push(held(finding.clone(), now, What::FindingConfirmed));
         }
-        self.revision += 1;
         self.rows.insert(finding.key.clone(), Row { finding, sighted: self.looks });
+    }
+
+    /// It is another thing with a finding now.
+    fn turned(&mut self) {
+        self.revision.stages += 1;
+        self.revision.meaning += 1;
     }
 
     fn close(&mut self, key: &Key, now: Timestamp, told: &mut Vec<Held>) {
         let Some(Row { finding, .. }) = self.rows.get_mut(key) else { return };
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
-        self.revision += 1;
         told.push(held(finding.clone(), now, What::FindingClosed));
+        self.turned();
         self.closed.insert((now, key.clone()));
         if self.closed.len() > CLOSED
             && let Some((_, first)) = self.closed.pop_first()
@@ -239,7 +248,7 @@ impl Docket {
         if !finding.programs.is_empty() {
             kept.programs.clone_from(&finding.programs);
         }
-        self.revision += 1;
+        self.turned();
     }
 }
 
@@ -250,6 +259,14 @@ fn is_same(known: &Finding, it: &Sighting) -> bool {
         && known.kind == it.kind
         && known.pod == it.pod
         && known.sandboxes == it.sandboxes
+}
+
+/// Whether two states of a finding differ only in numbers that move while it goes on.
+fn means_same(before: &Finding, now: &Finding) -> bool {
+    (before.stage, before.severity, before.gapped) == (now.stage, now.severity, now.gapped)
+        && before.pod == now.pod
+        && (now.kind.shows_latest() || before.sandboxes == now.sandboxes)
+        && before.kind.means(&now.kind)
 }
 
 /// What was confirmed stays so until it is over.
