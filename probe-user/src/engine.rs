@@ -22,7 +22,7 @@ pub mod view;
 mod word;
 pub mod world;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{cell::OnceCell, collections::VecDeque, time::Duration};
 
 use boot::Recovery;
 use change::{Output, What};
@@ -165,7 +165,8 @@ impl Engine {
     /// The pools of the node's networks, as far as their stores and the kernel tell.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
-        detect::pools(&Sight::of(&self.world, &self.settings.limits, self.now))
+        let leaks = OnceCell::new();
+        detect::pools(&Sight::of(&self.world, &self.settings.limits, self.now, &leaks))
     }
 
     /// What is wrong now, and what was a while ago; by key.

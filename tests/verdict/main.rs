@@ -3,6 +3,7 @@
 mod again;
 mod drive;
 mod load;
+mod many;
 mod model;
 mod outage;
 mod script;

@@ -30,6 +30,7 @@ mod unverified_release;
 use std::{cell::OnceCell, time::Duration};
 
 pub(super) use docket::Docket;
+pub(super) use leaked_address::Leak;
 pub(super) use pool::pools;
 pub use survey::Cleaners;
 pub(super) use survey::survey;
@@ -91,6 +92,8 @@ pub(super) struct Sight<'a> {
     pub(super) unread: bool,
     /// What was told before; nothing at a first look.
     told: Option<&'a Docket>,
+    /// What more than one detector looks at, once it was found.
+    leaks: &'a OnceCell<Vec<Leak<'a>>>,
 }
 
 /// Something that is wrong now.
@@ -133,7 +136,6 @@ pub(super) enum Standing {
 pub(super) type Detector = fn(&Sight<'_>, &mut Vec<Sighting>);
 
 pub(super) const DETECTORS: &[Detector] = &[
-    // Before `pool_exhaustion`, which counts what it finds.
     leaked_address::look,
     abandoned_store::look,
     duplicate_sandbox::look,
@@ -153,10 +155,25 @@ pub(super) const DETECTORS: &[Detector] = &[
 ];
 
 impl<'a> Sight<'a> {
-    pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
+    pub(super) fn of(
+        world: &'a World,
+        limits: &'a Limits,
+        now: Timestamp,
+        leaks: &'a OnceCell<Vec<Leak<'a>>>,
+    ) -> Self {
         let up = world.cleaners_since().map(|at| at.max(world.woke_at));
         let unread = world.has_unread_runtime();
-        Self { world, limits, now, up, unread, told: None }
+        Self { world, limits, now, up, unread, told: None, leaks }
+    }
+
+    /// Whether what is found goes into a docket: then it was looked before, and will be again.
+    pub(super) fn is_watching(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// Every address that is leaked, or may be.
+    pub(super) fn leaks(&self) -> &'a [Leak<'a>] {
+        self.leaks.get_or_init(|| leaked_address::leaks(self))
     }
 
     /// Whether any runtime that runs has this sandbox on record.

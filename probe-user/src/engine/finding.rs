@@ -3,7 +3,11 @@
 //! **Invariant:** a key says what is wrong with which thing, and nothing of when or by whom it was found: a restart
 //! and a replay give the same key.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use super::{
     change::Process,
@@ -115,6 +119,24 @@ pub struct LeakedAddress {
     pub cause: Cause,
     /// Who still says that it is given out; none: libcni's cache alone.
     pub stores: Vec<Store>,
+    /// It is the first of so many that they are one finding.
+    pub many: Option<Many>,
+}
+
+/// Addresses of one network that leaked for one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Many {
+    pub count: u32,
+    /// The first of them, in order.
+    pub first: Vec<IpAddr>,
+}
+
+impl LeakedAddress {
+    /// How many addresses it is about.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.many.as_ref().map_or(1, |many| many.count)
+    }
 }
 
 /// Why an address was not given back.
@@ -278,8 +300,12 @@ impl Kind {
             }
             Self::PoolExhaustion(it) => (it.used, it.leaked, it.free, it.runs_out_in) = (0, 0, 0, None),
             Self::BlindSpot { spot: Blind::Lost { count }, .. } => *count = 0,
-            Self::LeakedAddress(_)
-            | Self::TeardownOutOfOrder { .. }
+            Self::LeakedAddress(it) => {
+                if let Some(many) = &mut it.many {
+                    (it.address, many.count, many.first) = (Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
+                }
+            }
+            Self::TeardownOutOfOrder { .. }
             | Self::OrphanNetns { .. }
             | Self::StuckCgroup { .. }
             | Self::OrphanSandbox { .. }
@@ -290,9 +316,10 @@ impl Kind {
         it
     }
 
-    /// Whether the sandboxes of such a finding are the latest of many, others with each time that it happens again.
-    pub(super) fn shows_latest(&self) -> bool {
-        matches!(self, Self::CniFailing(_) | Self::CniSlow { .. } | Self::CniQueue { .. })
+    /// Whether the sandboxes of such a finding are some of many, others now and then.
+    pub(super) fn shows_some(&self) -> bool {
+        let is_many = matches!(self, Self::LeakedAddress(it) if it.many.is_some());
+        is_many || matches!(self, Self::CniFailing(_) | Self::CniSlow { .. } | Self::CniQueue { .. })
     }
 
     /// The word by which users ask for it.

@@ -72,8 +72,12 @@ mirror! {
         plugin: Option<String>,
         cause: Cause,
         stores: Vec<Store>,
+        #[serde(default)]
+        many: Option<Many>,
     }
 }
+
+mirror! { struct finding::Many { count: u32, first: Vec<Text<IpAddr>> } }
 
 mirror! { enum finding::Cause { DelMissing, DelBlind, DelFailed, AddFailed, RuntimeEnded, StaleRecord } }
 

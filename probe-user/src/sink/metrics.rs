@@ -104,6 +104,7 @@ impl Metrics {
     pub fn look(&self, views: &Views<'_>) {
         self.with(|tables| {
             tables.told.sweep(views.now);
+            tables.told.leaked(views.findings);
             for ring in &views.own.rings {
                 for (kind, lost) in word::RECORDS.iter().zip(&ring.lost) {
                     tables.told.lost(ring.name, kind, *lost);

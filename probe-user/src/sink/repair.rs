@@ -22,6 +22,11 @@ use quote::{UNPRINTABLE, quoted};
 #[must_use]
 pub fn repair(finding: &Finding) -> Vec<String> {
     match &finding.kind {
+        Kind::LeakedAddress(it) if it.many.is_some() => said(&[
+            "# This looks at the node anew, lists every address that is leaked, and writes a script that frees them one",
+            "# by one, each after a check of its own. Read it before it is run.",
+            "sandprobe leaks --repair-script > free.sh",
+        ]),
         Kind::LeakedAddress(it) => leaked(it, finding.sandboxes.first()),
         Kind::AbandonedStore { path, network, .. } => abandoned(path, network),
         Kind::UnverifiedRelease { .. } => said(&[

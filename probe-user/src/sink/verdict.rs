@@ -107,7 +107,10 @@ fn leaked(it: &LeakedAddress) -> String {
         Cause::StaleRecord => "a store names a sandbox that no runtime knows",
     };
     let network = it.network.as_deref().map(|name| format!(" of {}", escaped(name))).unwrap_or_default();
-    format!("{}{network} leaked: {why}", it.address)
+    match &it.many {
+        None => format!("{}{network} leaked: {why}", it.address),
+        Some(many) => format!("{} addresses{network} leaked, from {} on: {why}", many.count, it.address),
+    }
 }
 
 fn duplicate(form: Duplicate, count: u32) -> String {

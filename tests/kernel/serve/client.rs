@@ -19,7 +19,7 @@ use tests::{clock, http, machine, refusal};
 
 use crate::{agent::agent, confine};
 
-/// A running agent; it keeps nothing and prints nothing that anybody reads.
+/// A running agent; it prints nothing that anybody reads.
 pub(super) struct Agent {
     pub(super) address: SocketAddr,
     child: Child,
@@ -30,16 +30,25 @@ pub(super) struct Agent {
 impl Agent {
     /// Until it has attached its hooks and is ready.
     pub(super) fn start() -> Result<Self> {
-        Self::with_output(Stdio::null())
+        Self::start_with("none", Stdio::null())
     }
 
     /// The same with the stream of events going there.
     pub(super) fn with_output(output: Stdio) -> Result<Self> {
+        Self::start_with("none", output)
+    }
+
+    /// One that keeps what it has found below `state`.
+    pub(super) fn with_state(state: &str) -> Result<Self> {
+        Self::start_with(state, Stdio::null())
+    }
+
+    fn start_with(state: &str, output: Stdio) -> Result<Self> {
         let place = tempfile::tempdir()?;
         // One that is free now.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut child = Command::new(agent()?)
-            .args(["run", "--output", "json", "--state-dir", "none", "--listen", &address.to_string()])
+            .args(["run", "--output", "json", "--state-dir", state, "--listen", &address.to_string()])
             .arg("--socket")
             .arg(place.path().join("agent.sock"))
             .stdout(output)

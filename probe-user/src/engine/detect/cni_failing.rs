@@ -43,7 +43,13 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     for row in world.attachments.values().filter(|row| names_pod(&row.pod)) {
         for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
             if sight.now < plugin.add.last_at + LATELY {
-                failed.entry(&plugin.name).or_default().entry(&row.pod).or_default().tries.push((row, plugin));
+                failed
+                    .entry(&plugin.name)
+                    .or_default()
+                    .entry(&row.pod)
+                    .or_default()
+                    .tries
+                    .push((row, plugin));
             }
         }
     }

@@ -2,6 +2,7 @@
 //! while after.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     mem,
     time::Duration,
@@ -97,7 +98,8 @@ impl Docket {
         limits: &Limits,
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
-        let sight = Sight { told: Some(self), ..Sight::of(world, limits, now) };
+        let leaks = OnceCell::new();
+        let sight = Sight { told: Some(self), ..Sight::of(world, limits, now, &leaks) };
         let mut sighted = Vec::new();
         for detector in DETECTORS {
             detector(&sight, &mut sighted);
@@ -265,7 +267,7 @@ fn is_same(known: &Finding, it: &Sighting) -> bool {
 fn means_same(before: &Finding, now: &Finding) -> bool {
     (before.stage, before.severity, before.gapped) == (now.stage, now.severity, now.gapped)
         && before.pod == now.pod
-        && (now.kind.shows_latest() || before.sandboxes == now.sandboxes)
+        && (now.kind.shows_some() || before.sandboxes == now.sandboxes)
         && before.kind.means(&now.kind)
 }
 

@@ -18,7 +18,9 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let mut held: BTreeMap<(&str, IpAddr), Vec<(&Attachment, &Lease)>> = BTreeMap::new();
-    for row in sight.world.attachments.values().filter(|row| is_held(sight, row)) {
+    // Of thousands of records that nobody holds each is passed by at once.
+    let granted = |row: &&Attachment| row.leases.iter().any(|lease| is_granted(row, lease));
+    for row in sight.world.attachments.values().filter(granted).filter(|row| is_held(sight, row)) {
         let Some(network) = row.network.as_deref() else { continue };
         for lease in row.leases.iter().filter(|lease| is_granted(row, lease)) {
             held.entry((network, lease.address)).or_default().push((row, lease));

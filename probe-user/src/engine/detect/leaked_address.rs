@@ -10,6 +10,8 @@
 //!
 //! Where no store can be read, nothing says whether a blind DEL freed the address: that is `unverified_release`.
 
+mod many;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -31,12 +33,22 @@ use crate::engine::{
     },
 };
 
+/// An address that is leaked, or may be.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Leak<'a> {
+    row: &'a Attachment,
+    lease: &'a Lease,
+    pub(super) cause: Cause,
+    pub(super) since: Timestamp,
+    pub(super) standing: Standing,
+}
+
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    found.extend(leaks(sight));
+    many::gather(sight, sight.leaks(), found);
 }
 
 /// Every address that is leaked, or may be.
-pub(super) fn leaks(sight: &Sight<'_>) -> Vec<Sighting> {
+pub(super) fn leaks<'a>(sight: &Sight<'a>) -> Vec<Leak<'a>> {
     let mut found = Vec::new();
     let held = held(sight);
     let monitored = sight.world.monitored();
@@ -55,7 +67,7 @@ pub(super) fn leaks(sight: &Sight<'_>) -> Vec<Sighting> {
                 Some(true) => {}
                 Some(false) => {
                     let unsure = leak(sight, row, lease, &over);
-                    found.extend(unsure.map(|it| Sighting { standing: Standing::Unsure, ..it }));
+                    found.extend(unsure.map(|it| Leak { standing: Standing::Unsure, ..it }));
                 }
                 None => found.extend(leak(sight, row, lease, &over)),
             }
@@ -143,7 +155,7 @@ fn is_taken(held: &Held<'_>, row: &Attachment, lease: &Lease) -> bool {
     })
 }
 
-fn leak(sight: &Sight<'_>, row: &Attachment, lease: &Lease, over: &Over) -> Option<Sighting> {
+fn leak<'a>(sight: &Sight<'_>, row: &'a Attachment, lease: &'a Lease, over: &Over) -> Option<Leak<'a>> {
     // Where the store can be read it has the last word: somebody may have freed the address by hand.
     if lease.stores.is_empty() && sight.world.is_store_read(row, lease) {
         return None;
@@ -157,28 +169,49 @@ fn leak(sight: &Sight<'_>, row: &Attachment, lease: &Lease, over: &Over) -> Opti
     let seen = !row.plugins.is_empty();
     let since = if seen { over.at.max(row.last_at) } else { over.at.max(lease.since) };
     let standing = if over.unsure { Standing::Unsure } else { verified(sight, row, lease, over, since) };
-    let stores = sight.world.records.stores.values().map(|(_, read)| &read.store);
-    let stores = stores.filter(|store| lease.stores.contains(&store.path)).cloned().collect();
-    let network = row.network.as_deref().unwrap_or("");
-    let kind = Kind::LeakedAddress(LeakedAddress {
-        address: lease.address,
-        network: row.network.clone(),
-        inferred: row.inferred,
-        ifname: row.ifname.clone(),
-        plugin: row.plugin_of(lease).map(|plugin| plugin.name.clone()),
-        cause,
-        stores,
-    });
-    Some(Sighting {
-        key: Key::new(kind.name(), &[network, &lease.address.to_string(), row.container.as_str()]),
-        kind,
-        severity: Severity::Warning,
-        since,
-        pod: Some(row.pod.clone()).filter(|pod| pod.name.is_some() || pod.uid.is_some()),
-        sandboxes: vec![row.container.clone()],
-        gapped: row.gapped,
-        standing,
-    })
+    Some(Leak { row, lease, cause, since, standing })
+}
+
+impl Leak<'_> {
+    pub(super) fn address(&self) -> IpAddr {
+        self.lease.address
+    }
+
+    pub(super) fn network(&self) -> Option<&str> {
+        self.row.network.as_deref()
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.standing == Standing::Confirmed
+    }
+
+    /// A finding of its own.
+    fn sighting(&self, sight: &Sight<'_>) -> Sighting {
+        let Self { row, lease, cause, since, standing } = *self;
+        let stores = sight.world.records.stores.values().map(|(_, read)| &read.store);
+        let stores = stores.filter(|store| lease.stores.contains(&store.path)).cloned().collect();
+        let network = self.network().unwrap_or("");
+        let kind = Kind::LeakedAddress(LeakedAddress {
+            address: lease.address,
+            network: row.network.clone(),
+            inferred: row.inferred,
+            ifname: row.ifname.clone(),
+            plugin: row.plugin_of(lease).map(|plugin| plugin.name.clone()),
+            cause,
+            stores,
+            many: None,
+        });
+        Sighting {
+            key: Key::new(kind.name(), &[network, &lease.address.to_string(), row.container.as_str()]),
+            kind,
+            severity: Severity::Warning,
+            since,
+            pod: Some(row.pod.clone()).filter(|pod| pod.name.is_some() || pod.uid.is_some()),
+            sandboxes: vec![row.container.clone()],
+            gapped: row.gapped,
+            standing,
+        }
+    }
 }
 
 /// It is told only of what the records said after the sandbox's end, and confirmed only by what they said after the

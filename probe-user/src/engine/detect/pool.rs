@@ -4,10 +4,9 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::{Sight, Sighting, Standing, leaked_address};
+use super::{Leak, Sight};
 use crate::engine::{
     fact::{List, Network, Pool},
-    finding::Kind,
     time::Timestamp,
     view::PoolView,
     world::{
@@ -21,8 +20,8 @@ pub(super) struct Count<'a> {
     pub(super) view: PoolView,
     pub(super) first: IpAddr,
     pub(super) last: IpAddr,
-    /// The leaks in it, and whether each is confirmed.
-    pub(super) leaks: Vec<(&'a Sighting, bool)>,
+    /// The leaks in it.
+    pub(super) leaks: Vec<&'a Leak<'a>>,
     /// When the latest of its addresses was given out.
     pub(super) taken_at: Timestamp,
     /// How many of those in use may have been given back among lost records.
@@ -46,10 +45,11 @@ struct Taken {
 }
 
 pub(in crate::engine) fn pools(sight: &Sight<'_>) -> Vec<PoolView> {
-    count(sight, &leaked_address::leaks(sight)).into_iter().map(|it| it.view).collect()
+    count(sight).into_iter().map(|it| it.view).collect()
 }
 
-pub(super) fn count<'a>(sight: &Sight<'_>, leaks: &'a [Sighting]) -> Vec<Count<'a>> {
+pub(super) fn count<'a>(sight: &Sight<'a>) -> Vec<Count<'a>> {
+    let leaks = sight.leaks();
     let networks = sight.world.records.networks().iter();
     let one = |network: &Network| {
         let taken = taken(sight, network, leaks);
@@ -62,7 +62,7 @@ fn count_one<'a>(
     network: &Network,
     pool: &Pool,
     taken: &BTreeMap<IpAddr, Taken>,
-    leaks: &'a [Sighting],
+    leaks: &'a [Leak<'a>],
 ) -> Count<'a> {
     // One that ends before it begins has no address; a map has no such range.
     let range = || (pool.first <= pool.last).then(|| taken.range(pool.first..=pool.last));
@@ -85,7 +85,7 @@ fn count_one<'a>(
         },
         first: pool.first,
         last: pool.last,
-        leaks: of_pool.map(|leak| (leak, is_confirmed(leak))).collect(),
+        leaks: of_pool.collect(),
         taken_at: within().map(|taken| taken.at).max().unwrap_or(Timestamp::ZERO),
         unsure: amount(within().filter(|taken| !taken.sure)),
     }
@@ -96,7 +96,7 @@ fn amount<'a>(all: impl Iterator<Item = &'a Taken>) -> u64 {
 }
 
 /// The addresses of a network that are given out, and to whom.
-fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Sighting]) -> BTreeMap<IpAddr, Taken> {
+fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTreeMap<IpAddr, Taken> {
     let world = sight.world;
     let mut all: BTreeMap<IpAddr, Taken> = BTreeMap::new();
     let mut take = |address: IpAddr, taken: Taken| {
@@ -107,7 +107,7 @@ fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Sighting]) -> BTreeMap<I
     let leaked: BTreeMap<IpAddr, Use> = leaks
         .iter()
         .filter_map(|leak| {
-            let by = if is_confirmed(leak) { Use::Leaked } else { Use::Candidate };
+            let by = if leak.is_confirmed() { Use::Leaked } else { Use::Candidate };
             Some((lost(leak, network)?, by))
         })
         .collect();
@@ -142,11 +142,6 @@ fn is_taken(sight: &Sight<'_>, row: &Attachment, lease: &Lease) -> bool {
 }
 
 /// The address that a leak of this network is about.
-fn lost(leak: &Sighting, network: &Network) -> Option<IpAddr> {
-    let Kind::LeakedAddress(it) = &leak.kind else { return None };
-    (it.network.as_ref() == Some(&network.name)).then_some(it.address)
-}
-
-fn is_confirmed(leak: &Sighting) -> bool {
-    leak.standing == Standing::Confirmed
+fn lost(leak: &Leak<'_>, network: &Network) -> Option<IpAddr> {
+    (leak.network() == Some(network.name.as_str())).then(|| leak.address())
 }

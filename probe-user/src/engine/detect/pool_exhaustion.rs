@@ -15,7 +15,7 @@ use super::{
     pool::{self, Count},
 };
 use crate::engine::{
-    finding::{Cause, Key, Kind, LeakedAddress, PoolExhaustion, Severity},
+    finding::{Cause, Key, Kind, PoolExhaustion, Severity},
     time::Timestamp,
 };
 
@@ -31,8 +31,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         return;
     }
     let mut more = Vec::new();
-    // The leaks are among what was found by now.
-    let counts = pool::count(sight, found);
+    let counts = pool::count(sight);
     for it in &counts {
         let family = counts.iter().filter(|other| {
             other.view.network == it.view.network && other.first.is_ipv4() == it.first.is_ipv4()
@@ -70,8 +69,8 @@ fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting
         };
         (Severity::Critical, it.taken_at, standing)
     } else if left.is_some_and(|left| left < DAY) || is_low && it.view.leaked > 0 {
-        let confirmed = it.leaks.iter().filter(|(_, confirmed)| *confirmed);
-        let since = confirmed.map(|(leak, _)| leak.since).max().unwrap_or(sight.now);
+        let confirmed = it.leaks.iter().filter(|leak| leak.is_confirmed());
+        let since = confirmed.map(|leak| leak.since).max().unwrap_or(sight.now);
         (Severity::Warning, since, Standing::Confirmed)
     } else if is_low && it.view.leak_candidate > 0 {
         // Leaks are looked at anew when runtime or kubelet start; that alone mends nothing.
@@ -105,15 +104,11 @@ fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting
 /// When nothing is free any more, if it goes on leaking as it does.
 fn runs_out_in(sight: &Sight<'_>, it: &Count<'_>, free: u64) -> Option<Duration> {
     let from = sight.now.saturating_sub(DAY);
-    let seen = it.leaks.iter().filter(|(leak, confirmed)| *confirmed && was_seen(&leak.kind));
-    let times: Vec<Timestamp> = seen.map(|(leak, _)| leak.since).filter(|at| *at >= from).collect();
+    // Of a record that only turned up nobody knows when it leaked.
+    let seen = it.leaks.iter().filter(|leak| leak.is_confirmed() && leak.cause != Cause::StaleRecord);
+    let times: Vec<Timestamp> = seen.map(|leak| leak.since).filter(|at| *at >= from).collect();
     let first = times.iter().min().filter(|_| times.len() >= LEAKS)?;
     let over = sight.now.since(*first).max(HOUR);
     let each = over / u32::try_from(times.len()).unwrap_or(u32::MAX);
     Some(each.saturating_mul(u32::try_from(free).unwrap_or(u32::MAX)))
-}
-
-/// Of a record that only turned up nobody knows when it leaked.
-fn was_seen(kind: &Kind) -> bool {
-    matches!(kind, Kind::LeakedAddress(LeakedAddress { cause, .. }) if *cause != Cause::StaleRecord)
 }

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** what is too young to be told of by a docket is not told of here.
 
-use std::collections::BTreeSet;
+use std::{cell::OnceCell, collections::BTreeSet};
 
 use super::{DETECTORS, Limits, Sight, Sighting, Standing};
 use crate::engine::{
@@ -26,7 +26,8 @@ pub(in crate::engine) fn survey(
     now: Timestamp,
     cleaners: Cleaners,
 ) -> Vec<Finding> {
-    let mut sight = Sight::of(world, limits, now);
+    let leaks = OnceCell::new();
+    let mut sight = Sight::of(world, limits, now, &leaks);
     if cleaners == Cleaners::Supposed {
         sight.up = Some(Timestamp::ZERO);
     }

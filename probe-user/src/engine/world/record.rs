@@ -93,6 +93,10 @@ const BETWEEN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_secs(60);
 /// So many files that cannot be read are remembered; a power cut tears a few.
 const UNREAD: usize = 1024;
+/// As many attachments and their addresses take as long again to read.
+const MUCH: usize = 8192;
+/// Not even the most make it rarer than so many times as rare.
+const RAREST: usize = 5;
 /// So many executables' versions are remembered.
 const PROGRAMS: usize = 256;
 
@@ -233,6 +237,14 @@ impl Records {
 
 impl World {
     pub(super) fn store_read(&mut self, m: Moment, read: StoreRead) {
+        // Of tens of thousands of records nothing has to be taken in again that was read before.
+        if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
+            && known.complete
+            && *known == read
+        {
+            *at = m.at;
+            return;
+        }
         for holder in read.reservations.iter().filter_map(|it| it.holder.as_ref()) {
             self.record_vouches(m, &holder.container);
         }
@@ -323,7 +335,7 @@ impl World {
 
     /// Something changed that the records will show: they are read again soon.
     pub(in crate::engine) fn records_changed(&mut self, at: Timestamp) {
-        let soonest = self.records.asked_at.map_or(at, |asked| asked + BETWEEN);
+        let soonest = self.records.asked_at.map_or(at, |asked| asked + BETWEEN * self.reading_takes());
         self.timers.hurry(timer::Name::Records, (at + SETTLE).max(soonest));
     }
 
@@ -334,7 +346,7 @@ impl World {
             let lives = self.sandboxes.get(&row.container).is_some_and(|sandbox| !sandbox.is_stopped());
             !lives && row.leases.iter().any(Lease::is_on_record)
         };
-        let again = self.records.asked_at.unwrap_or(now) + POLL;
+        let again = self.records.asked_at.unwrap_or(now) + POLL * self.reading_takes();
         if self.attachments.values().any(is_waiting) {
             self.timers.hurry(timer::Name::Records, again);
         }
@@ -342,6 +354,12 @@ impl World {
             let is_asked = self.records.asked_at.is_some_and(|asked| asked >= due);
             self.timers.hurry(timer::Name::Records, if is_asked { again } else { due.max(now) });
         }
+    }
+
+    /// The more there is on record, the more rarely it is read: so many times.
+    fn reading_takes(&self) -> u32 {
+        let times = (1 + self.attachments.len() / MUCH).min(RAREST);
+        u32::try_from(times).unwrap_or(1)
     }
 
     pub(super) fn ask_records(&mut self, now: Timestamp) {

@@ -42,8 +42,10 @@ impl World {
         let found: Vec<_> = self
             .attachments
             .iter()
-            .filter(|(_, row)| is_new(row) && !self.is_verified(row))
-            .filter_map(|(key, row)| Some((key.clone(), blind(row)?.name.clone())))
+            .filter(|(_, row)| is_new(row))
+            .filter_map(|(key, row)| Some((key, row, blind(row)?)))
+            .filter(|(_, row, _)| !self.is_verified(row))
+            .map(|(key, _, plugin)| (key.clone(), plugin.name.clone()))
             .collect();
         for (key, plugin) in found {
             if let Some(row) = self.attachments.get_mut(&key) {

@@ -73,6 +73,10 @@ enum Detail<'a> {
         ifname: &'a str,
         plugin: Option<&'a str>,
         stores: Vec<StoreRef<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        count: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        first_addresses: Option<&'a [IpAddr]>,
     },
     AbandonedStore {
         path: &'a str,
@@ -225,6 +229,8 @@ impl<'a> Detail<'a> {
                 ifname: &it.ifname,
                 plugin: it.plugin.as_deref(),
                 stores: it.stores.iter().map(StoreRef::of).collect(),
+                count: it.many.as_ref().map(|many| many.count),
+                first_addresses: it.many.as_ref().map(|many| many.first.as_slice()),
             },
             Kind::AbandonedStore { path, network, count } => {
                 Self::AbandonedStore { path, network, count: *count }

@@ -69,6 +69,7 @@ fn leak(name: &str) -> Box<Finding> {
             plugin: None,
             cause: Cause::DelBlind,
             stores: Vec::new(),
+            many: None,
         }),
         severity: Severity::Warning,
         stage: Stage::Confirmed,

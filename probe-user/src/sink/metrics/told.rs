@@ -14,7 +14,7 @@ use crate::{
     engine::{
         change::{Change, CniCall, End, What},
         fact::Origin,
-        finding::{Finding, Kind},
+        finding::{Finding, Key, Kind, Stage},
         id::CgroupKey,
         phase::Start,
         time::Timestamp,
@@ -57,6 +57,8 @@ pub(super) struct Told {
     swept_at: Timestamp,
     /// Since when a cgroup has been empty.
     empty: BTreeMap<CgroupKey, Timestamp>,
+    /// How many addresses of one finding of many were counted.
+    many: BTreeMap<Key, u32>,
     /// Times of events that were counted and not yet timed.
     waiting: Vec<Timestamp>,
 }
@@ -88,6 +90,7 @@ impl Told {
             owners: Owners::new(labels),
             swept_at: Timestamp::ZERO,
             empty: BTreeMap::new(),
+            many: BTreeMap::new(),
             waiting: Vec::new(),
         };
         told.begin(&vec![String::new(); labels.len()]);
@@ -264,7 +267,12 @@ impl Told {
         let pod = self.pod_of(it, at);
         self.confirmed.add(&[it.kind.name(), word::severity(it.severity)], &pod, 1.0);
         match &it.kind {
-            Kind::LeakedAddress(leak) => self.leaks.add(&[word::cause(leak.cause)], &pod, 1.0),
+            Kind::LeakedAddress(leak) => {
+                self.leaks.add(&[word::cause(leak.cause)], &pod, f64::from(leak.count()));
+                if leak.many.is_some() {
+                    self.many.insert(it.key.clone(), leak.count());
+                }
+            }
             Kind::DuplicateSandbox { form, .. } => {
                 self.duplicates.add(&[word::duplicate(*form)], &pod, 1.0);
             }
@@ -283,6 +291,26 @@ impl Told {
             | Kind::PoolExhaustion(_)
             | Kind::BlindSpot { .. } => {}
         }
+    }
+
+    /// One finding of many addresses counts those that came to it after it was told.
+    pub(super) fn leaked(&mut self, findings: &[&Finding]) {
+        let many: BTreeMap<&Key, u32> = findings
+            .iter()
+            .filter(|it| it.stage == Stage::Confirmed)
+            .filter_map(|it| match &it.kind {
+                Kind::LeakedAddress(leak) if leak.many.is_some() => Some((&it.key, leak)),
+                _ => None,
+            })
+            .map(|(key, leak)| {
+                let counted = self.many.get(key).copied().unwrap_or(0);
+                let nobody = self.owners.of(Pod::default(), self.swept_at);
+                let more = leak.count().saturating_sub(counted);
+                self.leaks.add(&[word::cause(leak.cause)], &nobody, f64::from(more));
+                (key, counted.max(leak.count()))
+            })
+            .collect();
+        self.many = many.into_iter().map(|(key, count)| (key.clone(), count)).collect();
     }
 
     fn emptied(&mut self, cgroup: CgroupKey, at: Timestamp) {

@@ -7,7 +7,7 @@ use crate::{
     cli::account::Account,
     engine::{
         change::{Change, CniCall, End, Process, What},
-        finding::Finding,
+        finding::{Finding, Kind, LeakedAddress},
         time::Timestamp,
     },
     sink::{
@@ -66,6 +66,10 @@ fn head(it: &Finding, account: &Account, text: &mut String) {
     if let Some(of) = &it.pod {
         let uid = of.uid.as_ref().map(|uid| format!(" (uid {uid})")).unwrap_or_default();
         line("pod", &format!("{}{uid}", pod(of)));
+    }
+    if let Kind::LeakedAddress(LeakedAddress { many: Some(many), .. }) = &it.kind {
+        let first: Vec<String> = many.first.iter().map(ToString::to_string).collect();
+        line("addresses", &format!("{}, the first: {}", many.count, first.join(" ")));
     }
     for id in &it.sandboxes {
         line("sandbox", id.as_str());

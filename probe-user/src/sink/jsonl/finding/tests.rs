@@ -10,8 +10,8 @@ use crate::{
         change::Process,
         fact::{MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
         finding::{
-            self, Blind, Cause, CniFailing, Duplicate, Key, Kind, LeakedAddress, OutOfOrder, PoolExhaustion,
-            Severity, Stage, Weaker,
+            self, Blind, Cause, CniFailing, Duplicate, Key, Kind, LeakedAddress, Many, OutOfOrder,
+            PoolExhaustion, Severity, Stage, Weaker,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -47,6 +47,7 @@ fn all() -> Vec<Kind> {
             plugin: Some(plugin()),
             cause: Cause::DelBlind,
             stores: vec![Store { kind: StoreKind::HostLocal, path: "/x".to_owned(), network: None }],
+            many: Some(Many { count: 70, first: vec![address()] }),
         }),
         Kind::AbandonedStore { path: "/s".to_owned(), network: "n".to_owned(), count: 2 },
         Kind::UnverifiedRelease { plugin: plugin(), count: 2 },

@@ -1,0 +1,176 @@
+//! Many leaks of one network and one cause have one reason: records that outlived a reboot, a plugin that never frees.
+//! Beyond [`MANY`] those that were not told yet are one finding, with a count and the first few of the addresses.
+//!
+//! **Invariant:** what was told stays told under its own key. A leak that has a finding of its own keeps it, and one
+//! finding of many stays as long as any of them is leaked, however few: nothing is closed because others came or went.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::Leak;
+use crate::engine::{
+    detect::{Sight, Sighting, Standing},
+    finding::{Cause, Finding, Key, Kind, LeakedAddress, Many, Severity},
+    id::ContainerId,
+    time::Timestamp,
+};
+
+/// So many leaks of one network and cause are told one by one.
+pub(super) const MANY: usize = 64;
+/// So many addresses are named of more, with their sandboxes.
+const FIRST: usize = 16;
+
+/// What has one reason.
+type Reason<'a> = (Option<&'a str>, Cause);
+
+pub(super) fn gather(sight: &Sight<'_>, leaks: &[Leak<'_>], found: &mut Vec<Sighting>) {
+    // A look at a node that nobody watches tells of each: there is no stream to be flooded.
+    if !sight.is_watching() {
+        found.extend(leaks.iter().map(|leak| leak.sighting(sight)));
+        return;
+    }
+    let mut reasons: BTreeMap<Reason<'_>, Vec<&Leak<'_>>> = BTreeMap::new();
+    for leak in leaks {
+        reasons.entry((leak.network(), leak.cause)).or_default().push(leak);
+    }
+    if reasons.is_empty() {
+        return;
+    }
+    let told = Told::of(sight);
+    for (reason, all) in reasons {
+        let (own, rest): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) = all.into_iter().partition(|leak| told.has(leak));
+        found.extend(own.iter().map(|leak| leak.sighting(sight)));
+        let (young, rest): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) =
+            rest.into_iter().partition(|leak| leak.is_young());
+        let key = key(reason);
+        if told.many.contains(&key) || own.len() + rest.len() > MANY {
+            found.extend(many(sight, reason, key, &rest, &young));
+        } else {
+            found.extend(rest.iter().map(|leak| leak.sighting(sight)));
+            // Of what is not told yet it matters only when it is to be looked at again.
+            found.extend(many(sight, reason, key, &[], &young));
+        }
+    }
+}
+
+impl Leak<'_> {
+    fn is_young(&self) -> bool {
+        matches!(self.standing, Standing::Watched { .. })
+    }
+}
+
+/// What was told and is not over.
+struct Told<'a> {
+    /// The leaks that have findings of their own.
+    own: BTreeSet<(Option<&'a str>, IpAddr, &'a ContainerId)>,
+    many: BTreeSet<&'a Key>,
+}
+
+impl<'a> Told<'a> {
+    fn of(sight: &Sight<'a>) -> Self {
+        let mut told = Self { own: BTreeSet::new(), many: BTreeSet::new() };
+        let leak = |it: &'a Finding| {
+            let Kind::LeakedAddress(leak) = &it.kind else { return None };
+            Some((it, leak))
+        };
+        for (it, leak) in sight.open().filter_map(leak) {
+            match it.sandboxes.first() {
+                Some(id) if leak.many.is_none() => {
+                    told.own.insert((leak.network.as_deref(), leak.address, id));
+                }
+                Some(_) | None => {
+                    told.many.insert(&it.key);
+                }
+            }
+        }
+        told
+    }
+
+    fn has(&self, leak: &Leak<'_>) -> bool {
+        self.own.contains(&(leak.network(), leak.address(), &leak.row.container))
+    }
+}
+
+/// By its form no other one has it: that of a single leak has one part more.
+fn key((network, cause): Reason<'_>) -> Key {
+    let cause = match cause {
+        Cause::DelMissing => "del_missing",
+        Cause::DelBlind => "del_blind",
+        Cause::DelFailed => "del_failed",
+        Cause::AddFailed => "add_failed",
+        Cause::RuntimeEnded => "runtime_ended",
+        Cause::StaleRecord => "stale_record",
+    };
+    Key::new("leaked_address", &[network.unwrap_or(""), cause])
+}
+
+/// One finding of them all. It counts those that are confirmed, as soon as any is.
+fn many(
+    sight: &Sight<'_>,
+    (network, cause): Reason<'_>,
+    key: Key,
+    rest: &[&Leak<'_>],
+    young: &[&Leak<'_>],
+) -> Option<Sighting> {
+    let confirmed: Vec<&Leak<'_>> = rest.iter().filter(|leak| leak.is_confirmed()).copied().collect();
+    let counted = match (confirmed.as_slice(), rest) {
+        ([], []) => young,
+        ([], rest) => rest,
+        (confirmed, _) => confirmed,
+    };
+    let mut first: Vec<&Leak<'_>> = counted.to_vec();
+    first.sort_unstable_by_key(|leak| (leak.address(), &leak.row.container));
+    first.truncate(FIRST);
+    let lowest = first.first()?;
+    let paths: BTreeSet<&String> = counted.iter().flat_map(|leak| &leak.lease.stores).collect();
+    let stores = sight.world.records.stores.values().map(|(_, read)| &read.store);
+    let kind = Kind::LeakedAddress(LeakedAddress {
+        address: lowest.address(),
+        network: network.map(str::to_owned),
+        inferred: counted.iter().all(|leak| leak.row.inferred),
+        ifname: String::new(),
+        plugin: None,
+        cause,
+        stores: stores.filter(|store| paths.contains(&store.path)).cloned().collect(),
+        many: Some(Many {
+            count: u32::try_from(counted.len()).unwrap_or(u32::MAX),
+            first: first.iter().map(|leak| leak.address()).collect(),
+        }),
+    });
+    let mut sandboxes: Vec<ContainerId> = Vec::new();
+    for leak in &first {
+        if !sandboxes.contains(&leak.row.container) {
+            sandboxes.push(leak.row.container.clone());
+        }
+    }
+    Some(Sighting {
+        key,
+        kind,
+        severity: Severity::Warning,
+        since: counted.iter().map(|leak| leak.since).min().unwrap_or(Timestamp::ZERO),
+        pod: None,
+        sandboxes,
+        gapped: counted.iter().any(|leak| leak.row.gapped),
+        standing: standing(rest.iter().chain(young)),
+    })
+}
+
+/// The surest of all; of what is to be looked at again the first.
+fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak<'a>>) -> Standing {
+    let rank = |it: Standing| match it {
+        Standing::Confirmed | Standing::Passing { .. } => 0,
+        Standing::Candidate { .. } => 1,
+        Standing::Unverified | Standing::Unlisted => 2,
+        Standing::Unsure => 3,
+        Standing::Watched { .. } => 4,
+    };
+    let again = |it: Standing| match it {
+        Standing::Watched { until } | Standing::Candidate { until } => until.unwrap_or(Timestamp(u64::MAX)),
+        Standing::Passing { until } => until,
+        Standing::Confirmed | Standing::Unverified | Standing::Unlisted | Standing::Unsure => Timestamp::ZERO,
+    };
+    let surest = all.map(|leak| leak.standing).min_by_key(|it| (rank(*it), again(*it)));
+    surest.unwrap_or(Standing::Watched { until: None })
+}

@@ -1,0 +1,153 @@
+//! A network that is down for all pods of a node, many times faster than a kubelet tries: the agent must be there for who
+//! asks, at a cost that a node can bear.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use serde_json::Value;
+use tests::{clock, live::Shared, machine};
+
+use super::client::{Agent, get};
+use crate::{
+    cni::call::{Environment, Runtime},
+    container::new_id,
+};
+
+const PODS: usize = 110;
+/// Tries of each pod: of a kubelet that tries every ten seconds, two minutes and a half.
+const ROUNDS: usize = 15;
+/// How late the answer to 99 of 100 who ask may be.
+const LATE: Duration = Duration::from_millis(50);
+/// What one failed ADD may cost the agent, all told: a twentieth of a core where 110 pods are tried every ten seconds.
+const COST: Duration = Duration::from_micros(4_500);
+/// The state may be written again so long after it was.
+const EVERY: Duration = Duration::from_secs(10);
+
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
+fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<()> {
+    let _shared = Shared::start()?;
+    let state = tempfile::tempdir()?;
+    let agent = Agent::with_state(state.path().to_str().context("the path is no text")?)?;
+    let rounds = if machine::is_emulated() { 1 } else { ROUNDS };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asking = thread::spawn({
+        let (address, stop) = (agent.address, Arc::clone(&stop));
+        move || ask(address, &stop)
+    });
+    let mut runtime = Runtime::start()?;
+    let mut fail = |round: usize| -> Result<()> {
+        for pod in 0..PODS {
+            let uid = format!("00000000-0000-4000-8000-{pod:012}");
+            let args = format!(
+                "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=down-{pod};K8S_POD_UID={uid}"
+            );
+            let netns = format!("/run/netns/cni-{round:04}-{pod:04}");
+            let add = Environment::of_add(&new_id()?).with("CNI_ARGS", &args).with("CNI_NETNS", &netns);
+            runtime.call(&add, &[])?;
+        }
+        Ok(())
+    };
+    // By then it is told, and nothing more of it than numbers can change.
+    fail(0)?;
+    clock::poll("the finding", machine::patience(), || Ok(failing(&agent)?.filter(|it| it.1 >= 100)))?;
+    let watching = Writes::watch(state.path().join("findings.json"), Arc::clone(&stop));
+    let (begun, before) = (Instant::now(), used(agent.id())?);
+    (1..=rounds).try_for_each(&mut fail)?;
+    let all = u64::try_from((1 + rounds) * PODS)?;
+    let told = || Ok(failing(&agent)?.filter(|(attempts, _)| *attempts >= all));
+    clock::poll("all that failed is counted", machine::patience(), told)?;
+    let (took, cpu) = (begun.elapsed(), used(agent.id())?.saturating_sub(before));
+    stop.store(true, Ordering::Relaxed);
+    let mut answers = asking.join().map_err(|_panic| anyhow!("who asks panicked"))??;
+    let writes = watching.end()?;
+    agent.end()?;
+
+    answers.sort_unstable();
+    let p99 = super::p99(answers.clone()).context("nothing was asked")?;
+    let each = cpu / u32::try_from(rounds * PODS)?;
+    println!(
+        "{} failed ADDs in {took:?}: {cpu:?} of the agent, {each:?} each; {} answers, p99 {p99:?}, latest {:?}; state \
+         written {writes} times",
+        rounds * PODS,
+        answers.len(),
+        answers.last()
+    );
+    if !machine::is_emulated() {
+        ensure!(p99 < LATE, "99 of 100 answers took up to {p99:?}");
+        ensure!(each < COST, "a failed ADD costs {each:?}");
+        let most = 2 + took.as_secs() / EVERY.as_secs();
+        ensure!(writes <= most, "the state was written {writes} times in {took:?}");
+    }
+    Ok(())
+}
+
+/// How many ADDs failed, and for how many pods, as the agent tells it.
+fn failing(agent: &Agent) -> Result<Option<(u64, u64)>> {
+    let answer: Value = serde_json::from_str(&get(agent.address, "/v1/findings")?)?;
+    let all = answer["findings"].as_array().context("no findings")?;
+    let it = all.iter().find(|it| it["key"] == "cni_failing/bridge" && it["stage"] == "confirmed");
+    Ok(it.and_then(|it| Some((it["detail"]["attempts"].as_u64()?, it["detail"]["pods"].as_u64()?))))
+}
+
+/// Asks as a probe does, again and again; gives how long each answer took.
+fn ask(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<Duration>> {
+    let mut answers = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        get(address, "/healthz")?;
+        answers.push(begun.elapsed());
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(answers)
+}
+
+/// What a process has used of all cores.
+fn used(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(") ").context("no name")?;
+    let ticks: u64 = fields.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    // `USER_HZ` is 100 on every architecture.
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+/// How often a file is replaced.
+struct Writes {
+    stop: Arc<AtomicBool>,
+    counting: JoinHandle<Result<u64>>,
+}
+
+impl Writes {
+    fn watch(file: PathBuf, stop: Arc<AtomicBool>) -> Self {
+        let counting = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                // Another file each time; what shows that the agent is at work changes nothing but its time.
+                let (mut last, mut count) = (fs::metadata(&file)?.ino(), 0);
+                while !stop.load(Ordering::Relaxed) {
+                    let now = fs::metadata(&file)?.ino();
+                    count += u64::from(now != last);
+                    last = now;
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Ok(count)
+            }
+        });
+        Self { stop, counting }
+    }
+
+    fn end(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.counting.join().map_err(|_panic| anyhow!("who watches the file panicked"))?
+    }
+}

@@ -1,0 +1,139 @@
+//! Leaks that are too many to be told one by one.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use probe_user::engine::{
+    Engine, Settings,
+    change::Question,
+    finding::{Finding, Key, Kind, LeakedAddress, Stage},
+};
+
+use crate::{
+    drive::Drive,
+    sim::{Add, Sim},
+};
+
+const MANY: &str = "leaked_address/podnet/stale_record";
+
+fn address(number: u32) -> IpAddr {
+    IpAddr::from(Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 88, 0, 0)) + number))
+}
+
+/// Records of sandboxes that nobody knows are there, and their time passes.
+fn leak(drive: &mut Drive, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        drive.sim.reserve("podnet", address(number), false);
+    }
+    // Something else on the node has the records read.
+    for seen in drive.sim.answer(&Question::Records) {
+        drive.engine.observe(seen);
+    }
+    pass(drive);
+}
+
+fn free(drive: &mut Drive, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        drive.sim.free(address(number));
+    }
+    pass(drive);
+}
+
+fn pass(drive: &mut Drive) {
+    let at = drive.sim.now() + Duration::from_secs(10 * 60);
+    drive.pass_to(at);
+}
+
+fn node() -> Drive {
+    let mut sim = Sim::new();
+    sim.runtime_starts();
+    sim.kubelet_starts();
+    // One that is there and not used has nothing to clean up, and nothing is held against it.
+    sim.sandbox_begins("lives", "web-0");
+    sim.add("lives", "keynet", &[IpAddr::from([10, 99, 0, 2])], Add::Succeeds);
+    sim.sandbox_runs("lives");
+    // The listing of a start finds the node as it is.
+    let at = sim.now();
+    let mut drive = Drive::new(sim);
+    drive.start_late(at);
+    drive
+}
+
+/// What is told and not over: how many addresses under each key, and whether it is confirmed.
+fn open(engine: &Engine) -> Vec<(&Key, u32)> {
+    let of = |it: &'_ Finding| match &it.kind {
+        Kind::LeakedAddress(leak) if it.stage == Stage::Confirmed => Some(leak.count()),
+        _ => None,
+    };
+    engine.findings().filter_map(|it| Some((&it.key, of(it)?))).collect()
+}
+
+/// How many keys, and what the one of many counts.
+fn summary(engine: &Engine) -> (usize, Option<u32>) {
+    let open = open(engine);
+    let many = open.iter().find(|(key, _)| key.as_str() == MANY).map(|(_, count)| *count);
+    (open.len(), many)
+}
+
+#[test]
+fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
+    let mut drive = node();
+    leak(&mut drive, 0..100);
+    assert_eq!(summary(&drive.engine), (1, Some(100)));
+    let finding = drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("it is told").clone();
+    let Kind::LeakedAddress(LeakedAddress { address: lowest, many: Some(many), stores, .. }) = &finding.kind
+    else {
+        panic!("another kind: {finding:?}")
+    };
+    assert_eq!(*lowest, address(0));
+    assert_eq!(many.first, (0..16).map(address).collect::<Vec<_>>());
+    assert_eq!((stores.len(), finding.sandboxes.len()), (1, 16));
+
+    // Going under and over the number again changes the count alone.
+    let opened = drive.told.len();
+    for (freed, left) in [(0..40, 60), (40..95, 5)] {
+        free(&mut drive, freed);
+        assert_eq!(summary(&drive.engine), (1, Some(left)));
+    }
+    leak(&mut drive, 200..300);
+    assert_eq!(summary(&drive.engine), (1, Some(105)));
+    assert_eq!(drive.told.len(), opened, "nothing else was told: {:?}", drive.told);
+
+    // As a restart from a dump has it; one that starts anew comes to the same key.
+    let mut again = Engine::new(Settings::default());
+    drive.engine.dump().into_iter().for_each(|seen| again.observe(seen));
+    assert_eq!(open(&again), open(&drive.engine));
+    let now = drive.sim.now();
+    drive.start_late(now);
+    pass(&mut drive);
+    assert_eq!(summary(&drive.engine), (1, Some(105)));
+
+    free(&mut drive, 95..300);
+    assert_eq!(summary(&drive.engine), (0, None));
+    let finding = drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("it is remembered");
+    assert_eq!(finding.stage, Stage::Closed);
+}
+
+#[test]
+fn what_was_told_one_by_one_stays_so_beside_what_comes_after_it() {
+    let mut drive = node();
+    leak(&mut drive, 0..60);
+    assert_eq!(summary(&drive.engine), (60, None));
+    leak(&mut drive, 60..80);
+    assert_eq!(summary(&drive.engine), (61, Some(20)));
+    free(&mut drive, 0..70);
+    assert_eq!(summary(&drive.engine), (1, Some(10)));
+    free(&mut drive, 70..80);
+    assert_eq!(summary(&drive.engine), (0, None));
+}
+
+#[test]
+fn a_look_at_a_node_that_nobody_watches_lists_each() {
+    let mut drive = node();
+    leak(&mut drive, 0..200);
+    let found = drive.engine.survey(drive.sim.now(), probe_user::engine::Cleaners::Seen);
+    let leaks = found.iter().filter(|it| matches!(&it.kind, Kind::LeakedAddress(it) if it.many.is_none()));
+    assert_eq!(leaks.count(), 200);
+}
