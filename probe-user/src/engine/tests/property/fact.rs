@@ -153,7 +153,8 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
         })),
     ];
     let agent = prop_oneof![
-        Just(Fact::Lost { what: Loss::BulkRing, count: 1 }),
+        prop_oneof![Just(Loss::BulkRing), Just(Loss::LifecycleRing), Just(Loss::NetlinkSocket)]
+            .prop_map(|what| Fact::Lost { what, count: 1 }),
         Just(Fact::Clock { boot_wall_ns: 1 }),
         Just(Fact::BootRead(Box::default())),
         Just(Fact::Resumed { slept: Duration::from_secs(1) }),
