@@ -1,4 +1,5 @@
-//! `mark_victim`: the OOM killer chose a process. Since 6.8 it passes the task, before that only its pid.
+//! `mark_victim`: the OOM killer chose a process. It passes the task since 6.8 and where that was taken back into older
+//! kernels, else only the pid: which process that is, user space finds out.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::{

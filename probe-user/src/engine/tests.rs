@@ -19,3 +19,4 @@ mod recovery;
 mod sandbox;
 mod story;
 mod stuck;
+mod trust;

@@ -133,6 +133,19 @@ fn a_socket_listens_in_its_container() {
     assert_eq!(it.socket.family, Family::Ipv4);
 }
 
+/// As the hook writes it where `mark_victim` passes a pid: who asked for memory is not the victim.
+#[test]
+fn an_oom_killers_victim_can_be_no_more_than_a_pid() {
+    let mut body = event::Signal::new_zeroed();
+    body.target = event::Task { pid: 77, tid: 77, ..event::Task::default() };
+    (body.signal, body.code) = (9, 0x80);
+    let Fact::OomKilled(it) = Record::new(&body, kind::OOM_KILL, 0, &[]).read().fact else {
+        panic!("another fact")
+    };
+    assert_eq!((it.target.key, it.target.tid), (TaskKey::new(77, 0), 77));
+    assert_eq!(it.sender, task());
+}
+
 #[test]
 fn a_cgroup_has_its_path() {
     let mut body = cgroup::Cgroup::new_zeroed();

@@ -4,7 +4,6 @@
 use crate::engine::{
     change::What,
     fact,
-    id::ContainerId,
     outbox::Subject,
     world::{Moment, World, netns::Address},
 };
@@ -88,16 +87,24 @@ impl World {
     }
 
     /// A plugin that gives an address in a namespace other than the node's works for that namespace's sandbox.
+    ///
+    /// What a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
+    /// call open for the same sandbox and the same namespace, and only of a namespace that was not made in a container.
     fn prove_by_plugin(&mut self, m: Moment, it: &fact::Address) {
         if it.netns.inode == self.host_netns {
             return;
         }
-        let call = self.call_around(it.by.key).or_else(|| self.call_around(it.by.parent));
-        let sandbox: Option<ContainerId> = call.and_then(|call| call.container.clone());
-        if let Some(sandbox) = sandbox
-            && let Some(life) = self.netns_seen(m, it.netns)
-        {
-            self.claim(m, life, &sandbox, true);
+        let Some(call) = self.call_around(it.by.key).or_else(|| self.call_around(it.by.parent)) else {
+            return;
+        };
+        let delegated = call.call.delegated;
+        let believed = !delegated || self.is_backed(call);
+        let Some(sandbox) = call.container.clone().filter(|_| believed) else { return };
+        let Some(life) = self.netns_seen(m, it.netns) else { return };
+        let creator = self.netns.get(life).map(|row| row.creator.cgroup);
+        if delegated && creator.is_some_and(|cgroup| self.in_container(cgroup)) {
+            return;
         }
+        self.claim(m, life, &sandbox, !delegated);
     }
 }

@@ -234,8 +234,18 @@ impl World {
 
     /// Whether the node's own runtime has an operation open for this container.
     fn host_call_open(&self, container: Option<&ContainerId>) -> bool {
-        container.is_some_and(|id| {
-            self.calls.values().any(|call| !call.call.delegated && call.container.as_ref() == Some(id))
-        })
+        self.host_calls(container).next().is_some()
+    }
+
+    /// Whether the node's own runtime has an operation open for the same container and the same namespace.
+    pub(super) fn is_backed(&self, call: &Call) -> bool {
+        self.host_calls(call.container.as_ref()).any(|own| own.call.netns == call.call.netns)
+    }
+
+    fn host_calls(&self, container: Option<&ContainerId>) -> impl Iterator<Item = &Call> {
+        let of_it = move |call: &&Call| {
+            container.is_some() && !call.call.delegated && call.container.as_ref() == container
+        };
+        self.calls.values().filter(of_it)
     }
 }

@@ -213,7 +213,10 @@ impl World {
     fn end_of(&mut self, key: TaskKey, status: u32) -> End {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);
         let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
-        let heard = self.signals.remove(&key).unwrap_or_default();
+        let mut heard = self.signals.remove(&key).unwrap_or_default();
+        // What was said of the pid alone is of whoever had it then.
+        let unnamed = self.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
+        heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
         let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
         let killer = heard.into_iter().find(|heard| !heard.oom && Some(heard.signal) == signal);
         End { code, signal, killer: killer.filter(|_| !oom).map(|killer| killer.sender), oom }
@@ -226,7 +229,7 @@ impl World {
     }
 
     pub(super) fn signaled(&mut self, m: Moment, it: Signaled, oom: bool) {
-        let target = it.target.key;
+        let target = self.target_of(m, &it);
         let over = self.processes.get(target).is_some_and(|known| known.state != State::Running);
         if over {
             return;
@@ -243,6 +246,23 @@ impl World {
             heard.push(signal);
         }
         self.bury(m.at);
+    }
+
+    /// Which process a signal is for. Of the OOM killer's victim older kernels tell the pid alone (start 0): it is the
+    /// task that asked for memory, the known process of that pid, or one to which the kernel has just sent a signal. Else
+    /// the pid stands for it until it ends.
+    fn target_of(&self, m: Moment, it: &Signaled) -> TaskKey {
+        let told = it.target.key;
+        if told.start != 0 {
+            return told;
+        }
+        if it.target.tid == it.sender.tid {
+            return it.sender.key;
+        }
+        let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= m.at.0;
+        let running = self.processes.by_pid(told.pid).filter(|row| row.state == State::Running);
+        let known = running.map(|row| row.key).filter(fits);
+        known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(told)
     }
 
     /// Who had the pid before is no more.

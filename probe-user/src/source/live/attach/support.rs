@@ -81,6 +81,9 @@ impl<'a> Support<'a> {
         if let Some(member) = self.lacks(signal) {
             return Err(format!("this kernel's BTF has no {member}").into());
         }
+        if signal == Signal::OomKill && self.btf.tracepoint_passes_pointer("mark_victim", 0).is_none() {
+            return Err("this kernel's BTF does not say what mark_victim passes".to_owned().into());
+        }
         match one.mechanism {
             Mechanism::Fentry | Mechanism::Fexit => {
                 self.ftrace_is_on()?;

@@ -1,0 +1,138 @@
+//! Whose word counts: what a container or a local user says of others proves nothing, and a pid alone names nobody.
+
+use probe_common::id::CgroupKey;
+
+use super::{
+    containerd::{PATH, TOP},
+    story::{CONTAINERD, Story, Who, call, key, leaf, run::pass},
+};
+use crate::engine::{
+    Engine, Settings,
+    change::{Output, What},
+    fact::{Fact, Origin, Signaled, Task},
+    id::TaskKey,
+};
+
+/// Another container's cgroup, and a process in it.
+const OTHER: u64 = 90;
+const INTRUDER: Who = Who::new(900, 899, "intruder").within(OTHER, 4_026_532_500);
+const OWN_NETNS: u32 = 4_026_532_999;
+const SI_KERNEL: i32 = 0x80;
+
+fn other_container(story: &mut Story) {
+    story.mkdir(OTHER, &leaf('f').replace("11111111", "99999999"));
+}
+
+/// The node's runtime is at work for sandbox `a`, and a container claims to be its delegate.
+fn claimed(netns: &str) -> Story {
+    let mut story = Story::new();
+    other_container(story.at(5));
+    story.at(10).netns(Who::new(CONTAINERD, 1, "containerd"), 4_026_532_177, 7);
+    story.at(20).cni(810, CONTAINERD, "/usr/lib/cni/multus", "ADD", PATH);
+    let mut forged = call(901, 900, "/usr/lib/cni/bridge", "ADD", netns, 'a');
+    (forged.host, forged.caller) = (false, None);
+    forged.task.cgroup = CgroupKey::new(0, OTHER);
+    story.at(30).say(Origin::Delegated, Fact::CniCalled(forged));
+    story
+}
+
+fn delegate() -> Who {
+    Who::new(901, 900, "bridge").within(OTHER, 4_026_532_500)
+}
+
+/// In whose name the addresses of a namespace are told.
+fn owner_of(story: &Story, inode: u32) -> Option<String> {
+    let line = story.run().into_iter().find(|line| line.contains(&format!("eth0 {inode}")))?;
+    line.split_once(" [").map(|(_, owner)| owner.trim_end_matches(']').to_owned())
+}
+
+#[test]
+fn a_containers_own_namespace_never_becomes_a_sandboxs() {
+    let mut story = claimed(PATH);
+    story.at(40).netns(INTRUDER, OWN_NETNS, 9);
+    story.address(delegate(), OWN_NETNS, "10.88.0.66/24", "eth0");
+    let owner = owner_of(&story, OWN_NETNS).unwrap_or_default();
+    assert!(!owner.contains("web-0 a"), "{owner}");
+}
+
+#[test]
+fn a_delegate_is_not_believed_of_another_namespace_than_the_runtimes() {
+    let mut story = claimed("/var/run/netns/other");
+    story.at(40).netns(Who::new(777, 1, "unshare"), OWN_NETNS, 9);
+    story.address(delegate(), OWN_NETNS, "10.88.0.66/24", "eth0");
+    let owner = owner_of(&story, OWN_NETNS).unwrap_or_default();
+    assert!(!owner.contains("web-0 a"), "{owner}");
+}
+
+/// As a CNI daemon works that the runtime's plugin has asked: where its namespace is not known, it may show it.
+#[test]
+fn a_delegate_of_an_open_call_is_a_hint() {
+    let mut story = Story::new();
+    other_container(story.at(5));
+    story.at(20).cni(810, CONTAINERD, "/usr/lib/cni/multus", "ADD", PATH);
+    let mut own = call(901, 900, "/usr/lib/cni/bridge", "ADD", PATH, 'a');
+    (own.host, own.caller) = (false, None);
+    own.task.cgroup = CgroupKey::new(0, OTHER);
+    story.at(30).say(Origin::Delegated, Fact::CniCalled(own));
+    story.at(40).address(delegate(), OWN_NETNS, "10.88.0.9/24", "eth0");
+    assert_eq!(owner_of(&story, OWN_NETNS).as_deref(), Some("default/web-0 a"));
+}
+
+/// The OOM killer as kernels without the backport of early 2025 tell of it: it sends the kill in the name of the task
+/// that asked for memory, then tells the victim's pid and nothing else.
+fn oom_of_pid(story: &mut Story, victim: Who, asking: Who) {
+    let signaled = |target: Task| Signaled { target, signal: 9, code: SI_KERNEL, sender: asking.task() };
+    let pid_alone = Task { key: TaskKey::new(victim.pid, 0), tid: victim.pid, ..Task::default() };
+    story.kernel(Fact::Signaled(signaled(victim.task())));
+    story.kernel(Fact::OomKilled(signaled(pid_alone)));
+}
+
+/// How the story's process `pid` is told to have ended: whether by the OOM killer, and who else is blamed.
+fn end_of(story: &Story, pid: u32) -> (bool, Option<String>) {
+    let mut engine = Engine::new(Settings::default());
+    for fact in &story.facts {
+        engine.observe(fact.clone());
+    }
+    let last = story.facts.last().expect("facts").at;
+    pass(&mut engine, last);
+    engine.advance(last + engine.settings().hold);
+    let end = std::iter::from_fn(|| engine.poll()).find_map(|output| {
+        let Output::Change(change) = output else { return None };
+        let What::ProcessExit { process, end } = change.what else { return None };
+        (process.key == key(pid)).then_some(end)
+    });
+    let end = end.expect("the end is told");
+    (end.oom, end.killer.map(|killer| killer.comm))
+}
+
+#[test]
+fn a_victim_that_is_told_by_its_pid_alone_was_killed_by_the_oom_killer() {
+    let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
+    let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
+    // A program that the hooks have told of; the one that asked for memory itself; one that nobody has told of.
+    for (asking, known) in [(asking, true), (victim, true), (asking, false)] {
+        let mut story = Story::new();
+        other_container(story.at(5));
+        if known {
+            story.at(10_000).exec(victim, TOP, "/bin/eater");
+        }
+        oom_of_pid(story.at(10_020), victim, asking);
+        story.at(10_030).exit(victim, TOP, 9);
+        assert_eq!(end_of(&story, 900), (true, None), "asked by {}, known: {known}", asking.comm);
+    }
+}
+
+/// The pid's next process has nothing to do with it.
+#[test]
+fn a_pid_alone_is_not_the_next_process_of_that_pid() {
+    let mut story = Story::new();
+    other_container(story.at(5));
+    let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
+    let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
+    let pid_alone = Task { key: TaskKey::new(900, 0), tid: 900, ..Task::default() };
+    let it = Signaled { target: pid_alone, signal: 9, code: SI_KERNEL, sender: asking.task() };
+    // Before the process of that pid began (a pid's process starts at ten milliseconds a pid in stories).
+    story.at(8_000).kernel(Fact::OomKilled(it));
+    story.at(9_500).exec(victim, TOP, "/bin/eater").exit(victim, TOP, 9);
+    assert_eq!(end_of(&story, 900), (false, None));
+}
