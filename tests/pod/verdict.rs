@@ -1,8 +1,10 @@
 //! The stories under the eyes of `sandprobe`: what it finds wrong, and that it finds nothing else.
 
 mod crowded;
+mod killed;
 mod losses;
 mod rarer;
+mod torn;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -151,6 +151,7 @@ fn add(call: &Call, settings: &Settings) -> Result<Value, Failure> {
         let _ = Store::lock(settings.store()?).and_then(|store| store.release(address));
         return Err(error.into());
     }
+    thread::sleep(Duration::from_millis(faults.given_takes_ms));
     Ok(result(call, settings, address)?)
 }
 

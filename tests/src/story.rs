@@ -26,6 +26,7 @@ use anyhow::{Context as _, Result};
 use nix::mount::{MntFlags, umount2};
 
 pub use leftover::{Squatter, StrayMount};
+pub use runtime::CutShort;
 pub use truth::{Act, Done, PodTruth, Truth};
 
 use crate::{

@@ -50,6 +50,8 @@ pub struct Faults {
     /// Whether an ADD that was told to fail has reserved an address by then, which stays.
     pub failed_adds_reserve: bool,
     pub add_takes_ms: u64,
+    /// How long an ADD goes on when the address is given and is on its interface.
+    pub given_takes_ms: u64,
     /// Of those with a namespace: one without never fails.
     pub dels_fail: Times,
 }
