@@ -1,4 +1,4 @@
-# containerd from 1.7 on has the sandbox on record before its network: after its return the kubelet cleans up.
+# containerd from 1.5.15 and 1.6.9 on has the sandbox on record before its network: after its return the kubelet cleans up.
 0s    runtime starts
 0s    kubelet starts
 5s    sandbox a of web-0 begins

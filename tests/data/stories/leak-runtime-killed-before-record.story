@@ -1,4 +1,4 @@
-# containerd before 1.7 is killed after a sandbox has its address and before it has the sandbox on record.
+# An old containerd (before 1.5.15 and 1.6.9) is killed after a sandbox has its address and before it has the sandbox on record.
 0s    runtime starts
 0s    kubelet starts
 5s    sandbox a of web-0 begins

@@ -11,8 +11,9 @@ use tests::{
 
 use super::{declared_store, ensure_exactly, until_confirmed, wait_for_nothing, watch, watch_store};
 
-/// containerd 1.6 does not know the sandbox any more, and nobody will ever call DEL for it; the one that is made instead
-/// is no duplicate. containerd from 1.7 on knows it, and cleans up. One agent sees it happen, one comes afterwards.
+/// containerd before 1.5.15 and 1.6.9 does not know the sandbox any more, and nobody will ever call DEL for it; the one
+/// that is made instead is no duplicate. A later one knows it, and cleans up. One agent sees it happen, one comes
+/// afterwards.
 #[test]
 fn what_a_runtime_was_making_when_it_was_killed_is_leaked_unless_it_knows_of_it() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;

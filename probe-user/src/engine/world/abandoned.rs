@@ -1,8 +1,8 @@
 //! Sandboxes whose runtime ended while it made them.
 //!
-//! containerd before 1.7 has a sandbox on record only after its network: killed in between, it leaves the namespace, the
-//! address and the interface, and the one that starts next knows nothing of them. Nobody will ever call DEL. Later
-//! versions, and CRI-O, write their record first: theirs is cleaned up.
+//! containerd before 1.5.15 and 1.6.9 has a sandbox on record only after its network: killed in between, it leaves the
+//! namespace, the address and the interface, and the one that starts next knows nothing of them. Nobody will ever call
+//! DEL. Later versions, and CRI-O, write their record first: theirs is cleaned up.
 //!
 //! **Rule:** a sandbox is abandoned when it never had a process, no CNI call for it is open, every runtime that runs
 //! started after it began, and their records, read whole since they can answer, do not name it.
