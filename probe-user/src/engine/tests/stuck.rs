@@ -4,7 +4,7 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PAUSE, TOP},
-    story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, cgroup},
+    story::{CONTAINERD, DAEMON, HOST, KUBELET, Story, UID, Who, cgroup},
 };
 use crate::engine::{
     fact::{Fact, List, Mechanism, Origin, Signal, Task},
@@ -110,6 +110,10 @@ fn directory(story: &mut Story) {
 fn ended(kubelet: bool) -> Story {
     let mut story = Story::new();
     daemons(story.at(1), kubelet);
+    ended_on(story)
+}
+
+fn ended_on(mut story: Story) -> Story {
     containerd::start(&mut story);
     story.at(90).on_record(&['a']);
     containerd::end(&mut story);
@@ -130,6 +134,32 @@ fn the_directory_of_a_pod_that_is_gone_is_stuck() {
             140099 finding.closed stuck_cgroup/{UID} [default/web-0 a] Agent
         "
     ));
+}
+
+#[test]
+fn a_kubelet_in_a_container_of_its_own_is_the_node_s() {
+    let container = "e".repeat(64);
+    let own = format!("/docker/{container}");
+    for (place, ns_pid, netns, is_nodes) in [
+        (own.clone(), 500, HOST, true),
+        (format!("/system.slice/docker-{container}.scope/init"), 500, HOST, true),
+        // In a node that is itself a container, in a network of its own, in a pod, and in a user's own cgroup.
+        (own.clone(), 1, HOST, false),
+        (own, 500, 77, false),
+        (format!("/kubepods/pod{UID}/{container}"), 500, HOST, false),
+        (format!("/user.slice/user-1000.slice/user@1000.service/{container}"), 500, HOST, false),
+    ] {
+        let mut story = Story::new();
+        story.at(1).list(List::Processes, true, |story| {
+            story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+            story.found(KUBELET.within(77, netns), ns_pid, &place, "kubelet");
+        });
+        let mut story = ended_on(story);
+        story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
+        directory(story.until(128_000));
+        story.until(129_000).moment();
+        assert_eq!(!told(&story).is_empty(), is_nodes, "{place} {ns_pid} {netns}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::engine::{
     time::Timestamp,
     world::{
         World,
+        cgroup::Cgroup,
         process::{Process, State},
     },
 };
@@ -23,6 +24,9 @@ const RUNTIMES: [(&str, &[RuntimeKind]); 4] = [
 ];
 /// The kubelet, alone or in one program with everything else.
 const KUBELETS: [&str; 4] = ["kubelet", "k3s-server", "k3s-agent", "kubelite"];
+
+/// Where users who are not root may have cgroups of their own, and name them as they like.
+const SESSIONS: &str = "/user.slice/";
 
 /// Whether a process of this name can be one of them.
 pub(super) fn is_daemon(comm: &str) -> bool {
@@ -94,9 +98,19 @@ impl World {
         let is_one = |row: &&Process| {
             row.state == State::Running
                 && names.contains(&row.comm.as_str())
-                && !self.in_container(row.cgroup)
+                && (!self.in_container(row.cgroup) || self.is_contained_kubelet(row))
         };
         self.processes.daemons().filter(is_one)
+    }
+
+    /// A kubelet in a container that is the node's all the same, as RKE1's: in one of no pod and of no user's session, and
+    /// in the node's own pid and network namespaces.
+    fn is_contained_kubelet(&self, row: &Process) -> bool {
+        let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
+        is_kubelet(&row.comm)
+            && self.cgroups.get(&row.cgroup).is_some_and(of_node)
+            && row.ns_pid == row.key.pid
+            && row.netns == self.host_netns
     }
 
     /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.
