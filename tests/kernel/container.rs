@@ -37,6 +37,14 @@ impl Container {
         Ok(Self { _above: above, cgroup })
     }
 
+    /// As a runtime makes it that takes what was meant for systemd for a directory's name.
+    pub(crate) fn create_with_slice(hierarchy: &Hierarchy) -> Result<Self> {
+        let above = CgroupGuard::create(hierarchy)?;
+        let slice = "kubelet-kubepods-besteffort-pod5d1cb95b_0000_4000_8000_000000000001.slice";
+        let path = format!("{}/{slice}:cri-containerd:{}", above.path(), new_id()?);
+        Ok(Self { cgroup: CgroupGuard::create_at(hierarchy, &path)?, _above: above })
+    }
+
     pub(crate) fn cgroup(&self) -> &CgroupGuard {
         &self.cgroup
     }

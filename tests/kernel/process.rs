@@ -1,6 +1,10 @@
 //! Programs begin and end in a container: what is told of them, to the byte.
 
-use std::{fs, os::unix::fs::MetadataExt as _, process};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    process::{self, Command},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use probe_common::event::{
@@ -42,6 +46,25 @@ fn a_program_is_told_with_its_arguments_and_its_status() -> Result<()> {
     }
     ensure!(executed.ns_pid == pid && exited.status == 3 << 8, "{executed:?} {exited:?}");
     ensure!(exited.task.key == task.key && task.key.start > 0, "{exited:?}");
+    Ok(())
+}
+
+#[test]
+fn a_container_is_known_by_a_slice_in_its_cgroup_s_name_too() -> Result<()> {
+    let mut live = Shared::start()?;
+    let container = Container::create_with_slice(live.hierarchy())?;
+    // Several directories are given with colons between: this one has some in its name.
+    let folder = tempfile::tempdir()?;
+    let link = folder.path().join("cgroup");
+    symlink(container.cgroup().directory(), &link)?;
+    let actor = actor()?;
+    let mut child = Command::new(&actor).arg("enter").arg(&link).args([&*actor, "exit", "3"]).spawn()?;
+    let pid = child.id();
+    ensure!(child.wait()?.code() == Some(3));
+    live.until("the exit", |seen| is_over(seen, pid))?;
+    let seen = live.settled()?;
+    let (executed, exited) = run_of(&seen, pid)?;
+    ensure!(executed.class == TOP && exited.class == TOP, "{executed:?} {exited:?}");
     Ok(())
 }
 

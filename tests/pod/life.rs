@@ -144,6 +144,7 @@ pub(crate) fn check_driver(told: &Told, life: &PodLife, driver: Driver) -> Resul
             .find(|path| path.contains(&container.started.id));
         let path = path.with_context(|| format!("no cgroup of {}", container.name))?;
         ensure!(path.ends_with(".scope") == (driver == Driver::Systemd), "{path} by {driver:?}");
+        ensure!(path.contains(".slice:cri-containerd:") == (driver == Driver::Mixed), "{path} by {driver:?}");
     }
     Ok(())
 }

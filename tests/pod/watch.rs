@@ -8,7 +8,8 @@ use nix::{
     unistd::Pid,
 };
 use tests::{
-    kubelet::{Container, Pod},
+    containerd::Options,
+    kubelet::{Container, Driver, Pod},
     node::Node,
     stream::Stream,
 };
@@ -44,6 +45,23 @@ fn a_pods_life_is_told_in_order_and_by_name_and_replays_to_the_same_bytes() -> R
     let said = String::from_utf8_lossy(&replayed.stderr);
     ensure!(replayed.status.success(), "the replay ended with {}: {said}", replayed.status);
     ensure!(replayed.stdout == told.bytes.as_bytes(), "the replay differs from what was told live");
+    node.stop()
+}
+
+/// The kubelet names slices and the runtime uses cgroupfs. A VM's own runtime does as its kubelet does.
+#[test]
+fn a_pod_whose_runtime_has_another_cgroup_driver_is_told_as_any_other() -> Result<()> {
+    let node = Node::start_with(&Options { cgroup_driver: Driver::Mixed, ..Options::default() })?;
+    let mut stream = Stream::start(&["watch"])?;
+    let pod =
+        Pod::new("web-0", "7a1cb95b-0000-4000-8000-000000000003").with(Container::shell("main", "true"));
+    let life = node.kubelet()?.live(&pod, LIMIT)?;
+    stream.until("the end of the pod's netns", freed(&life))?;
+    let (told, _) = stream.end()?;
+    if told.lost()? == 0 {
+        check_life(&told, &life, ONE_CONTAINER)?;
+        check_driver(&told, &life, node.driver())?;
+    }
     node.stop()
 }
 

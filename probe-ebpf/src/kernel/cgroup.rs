@@ -3,7 +3,7 @@
 use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES};
 
 use super::{offset, read, str_len, switch};
-use crate::branchless::{choose, is_zero};
+use crate::branchless::{choose, is_below, is_zero};
 
 /// How far up a walk goes. Kubernetes under systemd is five levels deep.
 const MAX_DEPTH: u32 = 16;
@@ -115,19 +115,27 @@ extern "C" fn container(cgroup: u64) -> u64 {
     Container::UNKNOWN.0
 }
 
-/// 1 if a directory's name is a container id: 64 hex digits, bare or behind a runtime's prefix, perhaps with systemd's
-/// `.scope` behind. What is between a prefix and an id makes it something else (`crio-conmon-ID.scope`).
+/// 1 if a directory is named for a container (`probe_common::name::container_of`): 64 hex digits, bare or behind a
+/// runtime's prefix, perhaps with systemd's `.scope` behind, or behind a slice and a runtime's name between colons. What
+/// is between a prefix and an id makes it something else (`crio-conmon-ID.scope`).
 #[inline(always)]
 fn is_container(name: u64) -> u64 {
-    let len = (str_len::<96>(name) - 1) as u64;
+    let len = (str_len::<NAME>(name) - 1) as u64;
     let head: [u64; 2] = read(name, 0);
     let suffix: u64 = read(name.wrapping_add(len).wrapping_sub(SCOPE_LEN), 0);
     let scoped = is_zero((suffix ^ SCOPE) & SCOPE_MASK);
     // Of a name that is too short this is a huge number, which is no prefix's length.
     let start = len.wrapping_sub(ID as u64).wrapping_sub(scoped * SCOPE_LEN);
     let id: [u64; ID / 8] = read(name.wrapping_add(start), 0);
-    is_prefix(head, start) & is_hex(&id)
+    let before: [u64; 4] = read(name.wrapping_add(start).wrapping_sub(BEFORE), 0);
+    (is_prefix(head, start) | is_colon_form(before, start)) & is_hex(&id)
 }
+
+/// Longest name looked at whole, the NUL included: a slice of a pod, a runtime's name and an id
+/// are 154 bytes at most.
+const NAME: usize = 160;
+/// Bytes looked at in front of an id.
+const BEFORE: u64 = 32;
 
 const SCOPE: u64 = u64::from_ne_bytes(*b".scope\0\0");
 const SCOPE_MASK: u64 = u64::from_ne_bytes(*b"\xff\xff\xff\xff\xff\xff\0\0");
@@ -149,6 +157,79 @@ fn is_prefix(head: [u64; 2], len: u64) -> u64 {
     }
     known
 }
+
+/// 1 if what stands in front of an id ends like `….slice:cri-containerd:`. `before` are its last 32 bytes, which begin
+/// in front of the name if that is shorter: then they are whatever is there.
+#[inline(always)]
+fn is_colon_form(before: [u64; 4], len: u64) -> u64 {
+    let mut known = 0;
+    let mut i = 0;
+    while i < COLONS.len() {
+        let end = &COLONS[i];
+        known |= is_below(end.len, len)
+            & is_zero(
+                (before[0] ^ end.text[0]) & end.mask[0]
+                    | (before[1] ^ end.text[1]) & end.mask[1]
+                    | (before[2] ^ end.text[2]) & end.mask[2]
+                    | (before[3] ^ end.text[3]) & end.mask[3],
+            );
+        i += 1;
+    }
+    known
+}
+
+/// How the part in front of an id ends, of which the last byte is the last.
+struct End {
+    len: u64,
+    text: [u64; 4],
+    mask: [u64; 4],
+}
+
+impl End {
+    /// `.slice:RUNTIME:`, of a prefix with a hyphen behind the runtime's name.
+    const fn new(prefix: &str) -> Self {
+        let runtime = prefix.as_bytes();
+        let len = SLICE.len() + 1 + runtime.len();
+        assert!(len <= BEFORE as usize, "an end is compared as four words");
+        let (mut bytes, mut mask) = ([[0; 8]; 4], [[0; 8]; 4]);
+        let mut i = 0;
+        while i < len {
+            let at = BEFORE as usize - len + i;
+            bytes[at / 8][at % 8] = if i < SLICE.len() {
+                SLICE[i]
+            } else if i == SLICE.len() || i == len - 1 {
+                b':'
+            } else {
+                runtime[i - SLICE.len() - 1]
+            };
+            mask[at / 8][at % 8] = 0xff;
+            i += 1;
+        }
+        Self { len: len as u64, text: words(bytes), mask: words(mask) }
+    }
+}
+
+const SLICE: &[u8] = b".slice";
+
+const fn words(bytes: [[u8; 8]; 4]) -> [u64; 4] {
+    let mut words = [0; 4];
+    let mut i = 0;
+    while i < words.len() {
+        words[i] = u64::from_ne_bytes(bytes[i]);
+        i += 1;
+    }
+    words
+}
+
+const COLONS: [End; CONTAINER_PREFIXES.len()] = {
+    let mut ends = [const { End::new("") }; CONTAINER_PREFIXES.len()];
+    let mut i = 0;
+    while i < CONTAINER_PREFIXES.len() {
+        ends[i] = End::new(CONTAINER_PREFIXES[i]);
+        i += 1;
+    }
+    ends
+};
 
 struct Prefix {
     len: u64,

@@ -24,7 +24,14 @@ const SHARED: [&str; 7] = [
 ];
 
 /// The same, in every cgroup hierarchy.
-const CGROUPS: [&str; 3] = ["kubepods", "kubepods/besteffort", "kubepods/burstable"];
+const CGROUPS: [&str; 6] = [
+    "kubepods",
+    "kubepods/besteffort",
+    "kubepods/burstable",
+    "kubepods.slice",
+    "kubepods.slice/kubepods-besteffort.slice",
+    "kubepods.slice/kubepods-burstable.slice",
+];
 
 /// Switched on by the bridge plugin for a bridge that is a gateway.
 const SWITCHES: [&str; 2] = ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"];

@@ -1,6 +1,9 @@
 //! Which pods a containerd runs, from the bundles of their sandboxes: what the kubelet's part of each is.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -27,11 +30,11 @@ pub(super) fn pods(place: &Place) -> Vec<PodTrace> {
 
 /// Removes a pod's cgroup, with what still runs in it, and its logs.
 pub(super) fn remove(pod: &PodTrace) -> Result<()> {
-    if pod.cgroup_parent.ends_with(".slice") {
+    if pod.cgroup_parent.ends_with(".slice") && Path::new("/run/systemd/system").exists() {
         command::run("systemctl", &["stop", &pod.cgroup_parent])?;
     } else {
         for hierarchy in cgroupfs::hierarchies()? {
-            let directory = hierarchy.directory(&pod.cgroup_parent);
+            let directory = hierarchy.directory(&path(&pod.cgroup_parent));
             cgroupfs::kill(&directory)?;
             cgroupfs::remove(&directory)?;
         }
@@ -43,6 +46,13 @@ pub(super) fn remove(pod: &PodTrace) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Where a slice stands, each dash of whose name is a level; any other parent is a path.
+fn path(parent: &str) -> String {
+    let Some(name) = parent.strip_suffix(".slice") else { return parent.to_owned() };
+    let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
+    ends.map(|end| format!("/{}.slice", &name[..end])).collect()
 }
 
 /// From a bundle's configuration, if it is a sandbox's that lies in a pod's cgroup.
@@ -83,6 +93,8 @@ mod tests {
         );
         let slice = "kubepods-besteffort-pod11_22.slice";
         assert_eq!(sandbox(&format!("{slice}:cri-containerd:ab")).as_deref(), Some(slice));
+        assert_eq!(path(slice), format!("/kubepods.slice/kubepods-besteffort.slice/{slice}"));
+        assert_eq!(path("/kubepods/besteffort/pod11-22"), "/kubepods/besteffort/pod11-22");
         assert_eq!(sandbox("/kubepods/ab"), None);
         assert_eq!(sandbox("/ab"), None);
     }

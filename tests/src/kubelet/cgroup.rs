@@ -22,6 +22,8 @@ pub enum Driver {
     #[default]
     Cgroupfs,
     Systemd,
+    /// The kubelet names slices, as for systemd, and the runtime was told of cgroupfs: a mistake that many nodes live with.
+    Mixed,
 }
 
 /// The node's pod cgroups.
@@ -45,14 +47,14 @@ impl Cgroups {
     pub(super) fn parent(&self, pod: &Pod) -> String {
         match self.driver {
             Driver::Cgroupfs => path(pod),
-            Driver::Systemd => slices(pod).pop().unwrap_or_default(),
+            Driver::Systemd | Driver::Mixed => slices(pod).pop().unwrap_or_default(),
         }
     }
 
     /// Makes the pod's cgroup in every hierarchy, and gives its ids.
     pub(super) fn make(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
         match self.driver {
-            Driver::Cgroupfs => self.make_directories(&path(pod))?,
+            Driver::Cgroupfs | Driver::Mixed => self.make_directories(&self.directory(pod))?,
             // A slice needs no unit file: its name says where it belongs, and starting it starts its parents.
             Driver::Systemd => command::run("systemctl", &["start", &self.parent(pod)])?,
         }
@@ -88,7 +90,7 @@ impl Cgroups {
     fn directory(&self, pod: &Pod) -> String {
         match self.driver {
             Driver::Cgroupfs => path(pod),
-            Driver::Systemd => {
+            Driver::Systemd | Driver::Mixed => {
                 slices(pod).iter().fold(String::new(), |path, slice| format!("{path}/{slice}"))
             }
         }

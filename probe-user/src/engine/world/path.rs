@@ -2,8 +2,11 @@
 //!
 //! Both drivers of the kubelet and every runtime leave their marks in the names alone. The first `kubepods`
 //! counts: what a container makes below its own directory can look like a pod and is none.
+//!
+//! A runtime with the cgroupfs driver under a kubelet with systemd's takes the whole of what it is told for the name of one
+//! directory, `kubepods-besteffort-podUID.slice:cri-containerd:ID`, which then stands at the root or beside the runtime's own.
 
-use probe_common::name::{CONTAINER_PREFIXES, PODS_PREFIX};
+use probe_common::name::{PODS_PREFIX, container_of};
 
 use crate::engine::id::{ContainerId, PodUid};
 
@@ -25,18 +28,26 @@ impl Place {
             if is_pods_root(part) {
                 return Self::in_pods(parts);
             }
+            if is_pods_slice(part) {
+                return Self::in_pods([part].into_iter().chain(parts));
+            }
             outside.step(part);
         }
         outside
     }
 
-    /// Below the root of all pods: an optional level for the quality of service, the pod, the container.
+    /// Below the root of all pods: an optional level for the quality of service, the pod, the container; or pod and
+    /// container in one.
     fn in_pods<'a>(parts: impl Iterator<Item = &'a str>) -> Self {
         let mut place = Self::default();
         for part in parts {
-            if place.pod.is_none() {
-                place.pod = pod_uid(part);
-            } else {
+            if place.pod.is_some() {
+                place.step(part);
+                continue;
+            }
+            let (slice, in_one) = part.split_once(':').map_or((part, false), |(slice, _)| (slice, true));
+            place.pod = pod_uid(slice);
+            if in_one {
                 place.step(part);
             }
         }
@@ -65,6 +76,14 @@ fn is_pods_root(part: &str) -> bool {
     name.strip_suffix(PODS_PREFIX).is_some_and(|before| before.is_empty() || before.ends_with('-'))
 }
 
+/// The slice of a pod itself, alone or before a colon, that does not stand below the root of all pods.
+fn is_pods_slice(part: &str) -> bool {
+    let slice = part.split(':').next().unwrap_or(part);
+    let above = slice.strip_suffix(".slice").and_then(|name| name.rsplit_once("-pod"));
+    above.is_some_and(|(above, _uid)| above.split('-').any(|name| name == PODS_PREFIX))
+        && pod_uid(slice).is_some()
+}
+
 /// `pod<uid>`, or `kubepods-besteffort-pod<uid>.slice` with underscores for dashes.
 fn pod_uid(part: &str) -> Option<PodUid> {
     let name = part.strip_suffix(".slice").unwrap_or(part);
@@ -72,13 +91,8 @@ fn pod_uid(part: &str) -> Option<PodUid> {
     if before.is_empty() || before.ends_with('-') { PodUid::parse(uid) } else { None }
 }
 
-/// `cri-containerd-<id>.scope` and its like, or the bare id. conmon's scope (`crio-conmon-<id>.scope`) is no
-/// container, since what follows the prefix is then no id.
 fn container_id(part: &str) -> Option<ContainerId> {
-    let name = part.strip_suffix(".scope").unwrap_or(part);
-    let id = CONTAINER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
-    let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_id { ContainerId::parse(id) } else { None }
+    ContainerId::parse(container_of(part)?)
 }
 
 #[cfg(test)]
@@ -147,6 +161,42 @@ mod tests {
         let path = format!("/kubepods/besteffort/pod{UID}/crio-conmon-{}.scope", id('c'));
         check(&path, &place(Some(UID), None, true));
         check(&format!("/machine.slice/libpod-conmon-{}.scope", id('c')), &Place::default());
+    }
+
+    #[test]
+    fn a_slice_that_the_runtime_took_for_a_name_is_pod_and_container() {
+        let (a, under) = (id('a'), UID.replace('-', "_"));
+        let both = place(Some(UID), Some('a'), false);
+        for runtime in ["cri-containerd", "crio", "docker"] {
+            for slice in ["kubepods-besteffort", "kubepods", "kubelet-kubepods-burstable"] {
+                let name = format!("{slice}-pod{under}.slice:{runtime}:{a}");
+                for above in [
+                    "",
+                    "/system.slice",
+                    "/system.slice/containerd.service",
+                    "/kubepods",
+                    "/kubepods.slice/kubepods-besteffort.slice",
+                ] {
+                    check(&format!("{above}/{name}"), &both);
+                    check(&format!("{above}/{name}/init.scope"), &place(Some(UID), Some('a'), true));
+                }
+            }
+        }
+        let slice = format!("kubepods-besteffort-pod{under}.slice");
+        let inner = format!("/kubepods.slice/kubepods-besteffort.slice/{slice}/{slice}:cri-containerd:{a}");
+        check(&inner, &both);
+        // Docker puts the container's directory into one that is named as the slice.
+        check(&format!("/{slice}/{a}"), &both);
+        assert!(Place::read(&format!("/{slice}")).is_pod());
+        // A static pod's; and of no pod at all.
+        let hash = "0123456789abcdef0123456789abcdef";
+        check(
+            &format!("/kubepods-burstable-pod{hash}.slice:cri-containerd:{a}"),
+            &place(Some(hash), Some('a'), false),
+        );
+        check(&format!("/user.slice:nerdctl:{a}"), &place(None, Some('a'), false));
+        check(&format!("/system.slice/{slice}:other:{a}"), &place(Some(UID), None, true));
+        check(&format!("/my-pod{under}.slice"), &Place::default());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use probe_common::name::CONTAINER_PREFIXES;
+use probe_common::name::container_of;
 
 use super::{Listing, Node};
 use crate::{
@@ -119,16 +119,8 @@ fn populated(events: &[u8]) -> bool {
 /// Whose container's a cgroup is, and whether it lies below that container's own.
 pub(super) fn container(path: &str) -> Option<(ContainerId, bool)> {
     let mut names = path.split('/');
-    let id = names.by_ref().find_map(container_id)?;
+    let id = names.by_ref().find_map(|name| ContainerId::parse(container_of(name)?))?;
     Some((id, names.next().is_some()))
-}
-
-/// The systemd driver's scope or the cgroupfs driver's bare id. `crio-conmon-ID.scope` is no container.
-fn container_id(name: &str) -> Option<ContainerId> {
-    let scope = CONTAINER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
-    let id = scope.map_or(name, |id| id.strip_suffix(".scope").unwrap_or(id));
-    let hex = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if hex { ContainerId::parse(id) } else { None }
 }
 
 #[cfg(test)]
@@ -147,6 +139,12 @@ mod tests {
         assert_eq!(found(format!("/kubepods/burstable/pod1-2/{id}")), Some((true, false)));
         assert_eq!(found(format!("/system.slice/docker-{id}.scope")), Some((true, false)));
         assert_eq!(found(format!("{slice}/crio-conmon-{id}.scope")), None);
+        assert_eq!(
+            found(format!("/system.slice/kubepods-pod1_2.slice:cri-containerd:{id}")),
+            Some((true, false))
+        );
+        // As `/proc/PID/cgroup` tells it.
+        assert_eq!(found(format!("0::/kubepods-pod1_2.slice:cri-containerd:{id}/below")), Some((true, true)));
         assert_eq!(found(slice.to_owned()), None);
         assert_eq!(found("/system.slice/containerd.service".to_owned()), None);
     }
