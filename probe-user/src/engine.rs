@@ -179,6 +179,12 @@ impl Engine {
         self.docket.get(key)
     }
 
+    /// Files of the node at which reading hangs, and since when.
+    #[must_use]
+    pub fn hanging(&self) -> Vec<(String, Timestamp)> {
+        self.world.hanging.iter().map(|(path, since)| (path.clone(), *since)).collect()
+    }
+
     /// What is known of the node's recovery in this boot.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
@@ -350,6 +356,7 @@ impl Engine {
                 | Row::Record { .. }
                 | Row::Attached(_)
                 | Row::Losses(_)
+                | Row::Hanging { .. }
                 | Row::Release(_)
                 | Row::Recovery(_)
                 | Row::Starts(_),

@@ -36,7 +36,7 @@ fn every_thread_has_what_it_needs_and_no_more() -> Result<()> {
         };
         let kept = match name.as_str() {
             "netlink" => SYS_PTRACE | DAC_READ_SEARCH | NET_ADMIN,
-            "files" => SYS_PTRACE | DAC_READ_SEARCH,
+            "files" | "reader" => SYS_PTRACE | DAC_READ_SEARCH,
             "sandprobe" if counters_need_a_capability()? => BPF,
             _ => 0,
         };

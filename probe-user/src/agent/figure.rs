@@ -15,6 +15,7 @@ use crate::{
     source::{
         channel::Gauge,
         clock,
+        files::Reading,
         live::{
             attach::HookReport,
             ring::Drain,
@@ -32,6 +33,7 @@ pub struct Figures {
     batches: Gauge,
     unreadable: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
+    reading: Arc<Reading>,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -45,9 +47,18 @@ impl Figures {
         batches: Gauge,
         unreadable: Arc<AtomicU64>,
         dropped: Arc<AtomicU64>,
+        reading: Arc<Reading>,
     ) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
-        Self { hooks: hooks.collect(), totals: drain.totals(), batches, unreadable, dropped, started: wall() }
+        Self {
+            hooks: hooks.collect(),
+            totals: drain.totals(),
+            batches,
+            unreadable,
+            dropped,
+            reading,
+            started: wall(),
+        }
     }
 
     #[must_use]
@@ -58,11 +69,21 @@ impl Figures {
             hooks: self.hooks.clone(),
             rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
             programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),
-            queues: vec![Queue {
-                name: "batches",
-                length: u64::try_from(self.batches.length()).unwrap_or(u64::MAX),
-                capacity: u64::try_from(Gauge::CAPACITY).ok(),
-            }],
+            queues: vec![
+                Queue {
+                    name: "batches",
+                    length: u64::try_from(self.batches.length()).unwrap_or(u64::MAX),
+                    capacity: u64::try_from(Gauge::CAPACITY).ok(),
+                },
+                Queue {
+                    name: "questions",
+                    length: self.reading.waiting(),
+                    capacity: u64::try_from(Reading::CAPACITY).ok(),
+                },
+            ],
+            oldest_question: self.reading.oldest(clock::now()),
+            dropped_questions: self.reading.dropped(),
+            hanging: self.reading.hanging(),
             refused: refusal::count(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),

@@ -156,6 +156,12 @@ pub enum Fact {
         what: Loss,
         count: u64,
     },
+    /// Reading a file of the node hangs since then, or no longer does.
+    FileHangs {
+        path: String,
+        since: Timestamp,
+        hangs: bool,
+    },
     /// Which boot this is, and how the one before ended.
     BootRead(Box<BootRead>),
     /// The wall clock's distance from boot time changed to this, nanoseconds since the epoch at boot.

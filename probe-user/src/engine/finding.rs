@@ -215,6 +215,8 @@ pub enum Blind {
     Runtime { place: Option<String> },
     /// So many files of libcni's cache could not be read, this one among them.
     CniCache { path: String, count: u64 },
+    /// Reading a file hangs.
+    File { path: String },
 }
 
 /// A kind of finding that may be missed, or whose cause may be unknown.

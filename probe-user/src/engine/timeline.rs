@@ -193,6 +193,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::BootRead(_)
         | Fact::Attached(_)
         | Fact::Lost { .. }
+        | Fact::FileHangs { .. }
         | Fact::Clock { .. }
         | Fact::Resumed { .. }
         | Fact::Remembered(_) => false,

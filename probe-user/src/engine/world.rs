@@ -81,6 +81,11 @@ pub enum Row {
     },
     Attached(Attached),
     Losses(loss::Losses),
+    /// A file at which reading hangs.
+    Hanging {
+        path: String,
+        since: Timestamp,
+    },
     Release(release::Release),
     Recovery(Box<Recovery>),
     /// Of which it was told that they are complete, in that order.
@@ -135,6 +140,8 @@ pub struct World {
     pub(super) records: record::Records,
     pub(super) attached: BTreeMap<Signal, Attached>,
     pub(super) losses: Option<loss::Losses>,
+    /// Files at which reading hangs, and since when.
+    pub(super) hanging: BTreeMap<String, Timestamp>,
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
     /// When it was last asked what a plugin said, by its name; kept with the attachments that were asked about.
@@ -221,6 +228,13 @@ impl World {
             Fact::PressureRead(it) => self.pressure_read(m, it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(m, what, count),
+            Fact::FileHangs { path, since, hangs } => {
+                if hangs {
+                    self.hanging.insert(path, since);
+                } else {
+                    self.hanging.remove(&path);
+                }
+            }
             Fact::Resumed { .. } => self.woke_at = self.woke_at.max(m.at),
             Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
             // The watermark is the timeline's affair, and rows go in by `restore`.

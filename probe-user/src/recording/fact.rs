@@ -61,6 +61,7 @@ mirror! {
         BootRead(it: Box<BootRead>),
         Attached(it: Attached),
         Lost { what: Loss, count: Decimal },
+        FileHangs { path: String, since: Time, hangs: bool },
         Clock { boot_wall_ns: Text<i64> },
         Resumed { slept: Span },
         Remembered(it: Row),

@@ -115,6 +115,7 @@ mirror! {
         Store { path: String },
         Runtime { place: Option<String> },
         CniCache { path: String, count: Decimal },
+        File { path: String },
     }
 }
 

@@ -49,6 +49,7 @@ mirror! {
         Record { at: Time, record: record::Record },
         Attached(it: Attached),
         Losses(it: loss::Losses),
+        Hanging { path: String, since: Time },
         Release(it: release::Release),
         Recovery(it: Box<Recovery>),
         Starts(it: Vec<Start>),

@@ -83,6 +83,7 @@ pub fn summary(kind: &Kind) -> String {
                 Blind::Runtime { place: Some(place) } => {
                     format!("the runtime's records in {} cannot be read whole", escaped(place))
                 }
+                Blind::File { path } => format!("reading {} hangs", escaped(path)),
                 Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
                 Blind::CniCache { path, count: 1 } => {
                     format!("libcni's cache file {} cannot be read", escaped(path))

@@ -9,11 +9,13 @@ pub mod mountinfo;
 mod plain;
 mod resolve;
 pub mod skipped;
+pub mod watch;
 
 use std::{
     fs::File,
     os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
+    sync::Arc,
     time::UNIX_EPOCH,
 };
 
@@ -27,6 +29,8 @@ use nix::{
     },
     unistd,
 };
+
+use watch::Reader;
 
 /// Longest plain file read, bytes.
 pub const FILE: usize = 4 << 20;
@@ -60,14 +64,21 @@ impl HostRoot {
         // This one path is the user's own word: its links are followed.
         let fd = fcntl::open(path, DIRECTORY.difference(OFlag::O_NOFOLLOW), Mode::empty())
             .map_err(|why| HostRootError { path: path.to_owned(), why })?;
-        Ok(Self(Folder { fd, path: PathBuf::from("/") }))
+        Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: None }))
+    }
+
+    /// The same root, of which `reader` says at which file it is.
+    pub fn watched(&self, reader: Arc<Reader>) -> Result<Self, Miss> {
+        let fd = self.0.fd.try_clone()?;
+        Ok(Self(Folder { fd, path: self.0.path.clone(), reader: Some(reader) }))
     }
 
     /// A directory by its path on the node. Links on the way are followed, but as the node itself would follow them.
     pub fn folder(&self, path: impl AsRef<Path>) -> Result<Folder, Miss> {
         let path = path.as_ref();
+        self.0.enter(path)?;
         let fd = resolve::directory(&self.0.fd, path).map_err(Miss::from)?;
-        Ok(Folder { fd, path: path.to_owned() })
+        Ok(Folder { fd, path: path.to_owned(), reader: self.0.reader.clone() })
     }
 
     /// The files as a process sees them, whose folder in `/proc` this is: it may have mounts that nobody else has. Needs
@@ -77,7 +88,7 @@ impl HostRoot {
         let follow = statfs::fstatfs(&process.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC;
         let flags = if follow { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
         let fd = fcntl::openat(&process.fd, PROCESS_ROOT, flags, Mode::empty())?;
-        Ok(Self(Folder { fd, path: PathBuf::from("/") }))
+        Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: process.reader.clone() }))
     }
 
     /// The whole of a plain file by its path on the node.
@@ -94,6 +105,8 @@ impl HostRoot {
 pub struct Folder {
     fd: OwnedFd,
     path: PathBuf,
+    /// Who reads, if somebody watches over it.
+    reader: Option<Arc<Reader>>,
 }
 
 /// Why something could not be read.
@@ -113,7 +126,7 @@ pub enum Miss {
     TooMany(usize),
     #[error("not in a form that is known")]
     Malformed,
-    /// Of a socket.
+    /// Of a socket, or of a file at which reading hangs.
     #[error("gave no answer")]
     Unanswered,
 }
@@ -145,6 +158,11 @@ pub struct Entry {
 }
 
 impl Folder {
+    /// Something in it, or below, is about to be opened or read.
+    fn enter(&self, name: impl AsRef<Path>) -> Result<(), Miss> {
+        self.reader.as_ref().map_or(Ok(()), |reader| reader.enter(self.path.join(name)))
+    }
+
     /// Where it is on the node.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -185,8 +203,9 @@ impl Folder {
     }
 
     pub fn folder(&self, name: &str) -> Result<Self, Miss> {
+        self.enter(name)?;
         let fd = fcntl::openat(&self.fd, single(name)?, DIRECTORY, Mode::empty())?;
-        Ok(Self { fd, path: self.path.join(name) })
+        Ok(Self { fd, path: self.path.join(name), reader: self.reader.clone() })
     }
 
     /// The whole of a plain file, if it has at most `limit` bytes.
@@ -212,6 +231,7 @@ impl Folder {
     }
 
     fn start(&self, name: &str, limit: usize) -> Result<(Vec<u8>, OwnedFd), Miss> {
+        self.enter(name)?;
         let file = plain::open(&self.fd, single(name)?)?;
         let mut bytes = Vec::new();
         let mut chunk = [0; 16 << 10];
@@ -239,17 +259,20 @@ impl Folder {
 
     /// What a link says, which is not followed. `path` may go through directories of `/proc/PID`.
     pub fn link(&self, path: &str) -> Result<String, Miss> {
+        self.enter(path)?;
         fcntl::readlinkat(&self.fd, path)?.into_string().map_err(|_not_text| Miss::Malformed)
     }
 
     /// The inode of a namespace that is bound to the file `name`; `None` if that file is no namespace.
     pub fn namespace(&self, name: &str) -> Result<Option<u64>, Miss> {
+        self.enter(name)?;
         let file = fcntl::openat(&self.fd, single(name)?, PLACE, Mode::empty())?;
         let nsfs = statfs::fstatfs(&file)?.filesystem_type() == NSFS;
         Ok(if nsfs { Some(stat::fstat(&file)?.st_ino) } else { None })
     }
 
     pub fn entries(&self) -> Result<Entries, Miss> {
+        self.enter("")?;
         let mut found = Entries::default();
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         for entry in Dir::openat(&self.fd, ".", readable, Mode::empty())?.iter() {

@@ -194,7 +194,7 @@ impl Start<'_> {
         })?;
         recover(&mut session, &past, facts)?;
         let (feed, batches) = feed();
-        let unreadable = Arc::default();
+        let (unreadable, reading) = (Arc::default(), Arc::default());
         // Standard output itself, without the buffer by lines that std keeps for it.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
         let start = || Outlet::spawn("stream", File::from(stdout));
@@ -202,9 +202,15 @@ impl Start<'_> {
         #[cfg(feature = "serve")]
         let served = match parts.doors {
             Some(doors) => {
-                let unreadable = Arc::clone(&unreadable);
-                let figures =
-                    Figures::new(&hooks.reports, &hooks.drain, feed.gauge(), unreadable, stream.dropped());
+                let (unreadable, reading) = (Arc::clone(&unreadable), Arc::clone(&reading));
+                let figures = Figures::new(
+                    &hooks.reports,
+                    &hooks.drain,
+                    feed.gauge(),
+                    unreadable,
+                    stream.dropped(),
+                    reading,
+                );
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }
             None => Served::default(),
@@ -229,7 +235,7 @@ impl Start<'_> {
         let (asker, questions) = asks();
         routes.files = Some(asker);
         let Place { root, hierarchy, layout } = place;
-        let files = Files { root, hierarchy, layout, stores, unreadable };
+        let files = Files { root, hierarchy, layout, stores, unreadable, reading };
         let start = || files.start(feed.clone(), questions, stop.clone());
         confinement.start(Role::Files, start)?.context(THREAD)?;
         let drain = hooks.drain;

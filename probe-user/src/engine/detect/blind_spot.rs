@@ -1,5 +1,6 @@
 //! **Rule:** something is not seen that verdicts are made of: a signal that no mechanism tells of, records that were
-//! lost in the last ten minutes, a store or a runtime's records that could not be read whole, a file of libcni's cache.
+//! lost in the last ten minutes, a store or a runtime's records that could not be read whole, a file of libcni's cache,
+//! a file at which reading hangs.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best (`doctor` says what that costs); a signal of
 //! which nothing is said, as where there are no hooks at all (a scan); a store or a runtime that is not there; missing
@@ -30,6 +31,11 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         let spot = Blind::Lost { count: it.count };
         sighting(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, standing)
     }));
+    for (path, since) in &sight.world.hanging {
+        let spot = Blind::File { path: path.clone() };
+        let weaker = [Weaker::LeakedAddress, Weaker::OrphanSandbox];
+        found.push(sighting(&["file", path], spot, &weaker, Severity::Warning, *since, Standing::Confirmed));
+    }
     let records = &sight.world.records;
     for (path, (at, read)) in records.stores.iter().filter(|(_, (_, read))| !read.complete) {
         let spot = Blind::Store { path: read.store.path.clone() };

@@ -8,6 +8,7 @@ use crate::engine::{
         Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
     },
     finding::{Blind, Kind, Severity},
+    time::Timestamp,
 };
 
 const SECOND: u64 = 1000;
@@ -78,6 +79,28 @@ fn records_that_cannot_be_read_whole_are_told_of_until_they_can() {
     story.at(MINUTE).listed(Fact::StoreRead(read(true))).listed(Fact::RuntimeRead(runtime(true)));
     let (told, _) = story.judge(2 * MINUTE);
     assert_eq!(told.lines().filter(|line| line.contains("closed")).count(), 2, "{told}");
+}
+
+#[test]
+fn a_file_that_hangs_is_a_blind_spot_until_it_is_read_again() {
+    let mut story = Story::new();
+    let hangs = |hangs| Fact::FileHangs {
+        path: "/proc/7/cmdline".to_owned(),
+        since: Timestamp(1_000_000_000),
+        hangs,
+    };
+    story.at(11 * SECOND).listed(hangs(true));
+    let (told, _) = story.judge(MINUTE);
+    check_lines(
+        &told,
+        "
+            11100 finding.opened blind_spot/file/:proc:7:cmdline Agent
+            11100 finding.confirmed blind_spot/file/:proc:7:cmdline Agent
+        ",
+    );
+    story.at(MINUTE).listed(hangs(false));
+    let (told, _) = story.judge(2 * MINUTE);
+    assert!(told.contains("finding.closed blind_spot/file/:proc:7:cmdline"), "{told}");
 }
 
 #[test]

@@ -12,6 +12,9 @@ impl World {
         rows.extend(self.timers.iter().map(|(name, due)| Row::Timer { name, due }));
         rows.extend(self.attached.values().cloned().map(Row::Attached));
         rows.extend(self.losses.clone().map(Row::Losses));
+        rows.extend(
+            self.hanging.iter().map(|(path, since)| Row::Hanging { path: path.clone(), since: *since }),
+        );
         rows.extend(self.releases.values().cloned().map(Row::Release));
         rows.push(Row::Recovery(Box::new(self.recovery().clone())));
         rows.extend(self.processes.values().cloned().map(Row::Process));
@@ -50,6 +53,9 @@ impl World {
                 self.attached.insert(row.signal, row);
             }
             Row::Losses(row) => self.losses = Some(row),
+            Row::Hanging { path, since } => {
+                self.hanging.insert(path, since);
+            }
             Row::Release(row) => {
                 self.releases.insert(row.plugin.clone(), row);
             }

@@ -289,6 +289,7 @@ impl<'a> Detail<'a> {
                     Blind::Store { path } => ("store", Some(path.as_str()), None),
                     Blind::Runtime { place } => ("runtime", place.as_deref(), None),
                     Blind::CniCache { path, count } => ("cni_cache", Some(path.as_str()), Some(Text(*count))),
+                    Blind::File { path } => ("file", Some(path.as_str()), None),
                 };
                 Self::BlindSpot {
                     what,

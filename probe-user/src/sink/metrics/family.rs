@@ -336,6 +336,23 @@ pub const UNREADABLE: Family = gauge(
     &[],
     "Files and folders of the node that were there and could not be read when they were last looked at; the log has which.",
 );
+pub const HANGING: Family = gauge(
+    "sandprobe_node_files_hanging",
+    &[],
+    "Files of the node at which reading hangs, as it does where a process is stuck in the kernel; the rest is read without \
+     them.",
+);
+pub const OLDEST_QUESTION: Family = gauge(
+    "sandprobe_oldest_question_age_seconds",
+    &[],
+    "How long the oldest question about the node's files has waited, or the look at the node that is under way.",
+)
+.unit("seconds");
+pub const DROPPED_QUESTIONS: Family = counter(
+    "sandprobe_questions_dropped_total",
+    &[],
+    "Questions about the node's files that found no room to wait: what they asked for is told without a name or a cause.",
+);
 pub const DROPPED: Family = counter(
     "sandprobe_stream_events_dropped_total",
     &[],
@@ -400,6 +417,9 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &QUEUE_CAPACITY,
             &REFUSED,
             &UNREADABLE,
+            &HANGING,
+            &OLDEST_QUESTION,
+            &DROPPED_QUESTIONS,
             &DROPPED,
             &FOLDED,
             &CPU,

@@ -48,6 +48,9 @@ pub(super) struct Now {
     unreadable: Series<GaugeVec>,
     refused: Series<CounterVec>,
     dropped: Series<CounterVec>,
+    hanging: Series<GaugeVec>,
+    oldest_question: Series<GaugeVec>,
+    dropped_questions: Series<CounterVec>,
     cpu: Series<CounterVec>,
     resident: Series<GaugeVec>,
     virtual_size: Series<GaugeVec>,
@@ -89,6 +92,9 @@ impl Now {
             unreadable: book.series(&f::UNREADABLE)?,
             refused: book.series(&f::REFUSED)?,
             dropped: book.series(&f::DROPPED)?,
+            hanging: book.series(&f::HANGING)?,
+            oldest_question: book.series(&f::OLDEST_QUESTION)?,
+            dropped_questions: book.series(&f::DROPPED_QUESTIONS)?,
             cpu: book.series(&f::CPU)?,
             resident: book.series(&f::RESIDENT)?,
             virtual_size: book.series(&f::VIRTUAL)?,
@@ -187,6 +193,9 @@ impl Now {
         self.unreadable.set_one(Some(real(own.unreadable)));
         self.refused.raise(&[], real(own.refused));
         self.dropped.raise(&[], real(own.dropped));
+        self.hanging.set_one(Some(real(own.hanging)));
+        self.oldest_question.set_one(Some(own.oldest_question.as_secs_f64()));
+        self.dropped_questions.raise(&[], real(own.dropped_questions));
         let Some(process) = &own.process else { return };
         self.cpu.raise(&[], process.cpu.as_secs_f64());
         self.resident.set_one(Some(real(process.resident)));

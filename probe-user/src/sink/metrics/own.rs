@@ -15,6 +15,12 @@ pub struct Own {
     pub refused: u64,
     /// Of the node's files, when they were last looked at.
     pub unreadable: u64,
+    /// Files of the node at which reading hangs.
+    pub hanging: u64,
+    /// How long the oldest question about the node's files has waited.
+    pub oldest_question: Duration,
+    /// Such questions that found no room.
+    pub dropped_questions: u64,
     /// Events that were not written to standard output.
     pub dropped: u64,
     pub process: Option<Process>,

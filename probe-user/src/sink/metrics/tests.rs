@@ -233,6 +233,9 @@ fn what_others_count_only_grows() {
         programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
         refused: 3,
         dropped: 7,
+        hanging: 2,
+        oldest_question: Duration::from_millis(1500),
+        dropped_questions: 4,
         unreadable: 4,
         ..Own::default()
     };
@@ -249,6 +252,9 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_program_runs_total{program=\"exec\"}"], 7.0);
     assert_eq!(found["sandprobe_system_calls_refused_total"], 3.0);
     assert_eq!(found["sandprobe_stream_events_dropped_total"], 7.0);
+    assert_eq!(found["sandprobe_node_files_hanging"], 2.0);
+    assert_eq!(found["sandprobe_oldest_question_age_seconds"], 1.5);
+    assert_eq!(found["sandprobe_questions_dropped_total"], 4.0);
     assert_eq!(found["sandprobe_node_files_unreadable"], 4.0);
     assert_eq!(found["sandprobe_hook_attached{mechanism=\"raw_tracepoint\",signal=\"netns_freed\"}"], 1.0);
     assert_eq!(

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::{fact::Signal, time::Timestamp},
-    sink::{metrics::own::Process, wall::Rfc3339, word},
+    sink::{metrics::own::Process, text::escaped, wall::Rfc3339, word},
 };
 
 /// Losses of the last minute are still felt.
@@ -52,10 +52,33 @@ fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
     if !known.it.has_listed {
         reasons.push("what was on the node at the start has not all been read yet".to_owned());
     }
+    for (path, since) in &known.it.hanging {
+        reasons.push(hanging(path, known.now.since(*since)));
+    }
     if house.ring.lost_at().is_some_and(|at| known.now < at + LATELY) {
         reasons.push("records were lost in the last minute".to_owned());
     }
     reasons
+}
+
+/// What a file that hangs means to who looks after pods.
+fn hanging(path: &str, time: Duration) -> String {
+    let process = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
+    let process = process.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()));
+    let what = process.map_or_else(
+        || "the disk or the file server below it may not answer".to_owned(),
+        |pid| {
+            format!(
+                "process {pid} may be stuck in the kernel (state D), as where a volume of its pod is gone; such a pod stays \
+                 Terminating"
+            )
+        },
+    );
+    format!(
+        "reading {} has hung for {} s, the rest is read without it: {what}",
+        escaped(path),
+        time.as_secs()
+    )
 }
 
 pub(super) fn response(readiness: &Readiness) -> Response<Reply> {
@@ -189,7 +212,18 @@ const NAMES: [&str; 41] = [
 
 #[cfg(test)]
 mod tests {
-    use super::capabilities;
+    use std::time::Duration;
+
+    use super::{capabilities, hanging};
+
+    #[test]
+    fn a_file_that_hangs_is_told_in_the_words_of_pods() {
+        let told = hanging("/proc/4711/cmdline", Duration::from_millis(12_900));
+        assert!(told.starts_with("reading /proc/4711/cmdline has hung for 12 s"), "{told}");
+        assert!(told.contains("process 4711 may be stuck in the kernel (state D)"), "{told}");
+        let told = hanging("/var/lib/cni/networks/x\n", Duration::ZERO);
+        assert!(told.contains("the disk or the file server") && !told.contains('\n'), "{told}");
+    }
 
     #[test]
     fn capabilities_have_names() {

@@ -69,6 +69,8 @@ pub(super) struct State {
 pub(super) struct Health {
     pub(super) counts: Counts,
     pub(super) has_listed: bool,
+    /// Files at which reading hangs, and since when.
+    pub(super) hanging: Vec<(String, Timestamp)>,
 }
 
 pub(super) struct House {
@@ -123,6 +125,7 @@ impl House {
             health: view(asker, |sight| Health {
                 counts: sight.engine.counts().clone(),
                 has_listed: sight.has_listed,
+                hanging: sight.engine.hanging(),
             }),
             process: View::new(asker, |sight| (sight.process)()),
             findings: view(asker, |sight| sight.engine.findings().cloned().collect()),

@@ -197,6 +197,12 @@ fn describe(
         return Ok(None);
     }
     let filename = folder.link("exe").unwrap_or_default();
+    let argv = match folder.head("cmdline", ARGUMENTS) {
+        Ok(cmdline) => proc::arguments(&cmdline),
+        // Its memory is locked. What runs in a container is known without; only a runtime's or shim's words mean something.
+        Err(Miss::Unanswered) if process.container.is_some() => Vec::new(),
+        Err(why) => return Err(why),
+    };
     Ok(Some(ProcessFound {
         task: Task {
             key: table.key(pid),
@@ -206,7 +212,7 @@ fn describe(
             cgroup: cgroups.key(&process.cgroup),
             netns: process.netns,
         },
-        argv: proc::arguments(&folder.head("cmdline", ARGUMENTS)?),
+        argv,
         cgroup_path: process.cgroup.clone(),
         ns_pid: proc::ns_pid(&folder.head("status", 1 << 16)?).unwrap_or(0),
         cni,

@@ -49,6 +49,11 @@ impl Later {
         self.0.push(Wanted { looks: wanted.looks + 1, ..wanted });
     }
 
+    /// They could not be looked for.
+    pub(super) fn put_back(&mut self, wanted: Vec<Wanted>) {
+        self.0.extend(wanted);
+    }
+
     /// How long until the next look.
     pub(super) fn wait(&self, now: Timestamp) -> Option<Duration> {
         self.0.iter().map(|wanted| wanted.due().since(now)).min()

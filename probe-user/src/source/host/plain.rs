@@ -45,6 +45,7 @@ impl HostRoot {
 impl Folder {
     /// A plain file in it; a link is none.
     pub fn plain(&self, name: &str) -> Result<File, Miss> {
+        self.enter(name)?;
         open(&self.fd, single(name)?).map(File::from)
     }
 }

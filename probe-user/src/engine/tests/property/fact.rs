@@ -12,6 +12,7 @@ use crate::engine::{
     },
     id::NetnsKey,
     tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
+    time::Timestamp,
 };
 
 const COMMS: [&str; 6] = ["containerd", "runc:[1:CHILD]", "pause", "sleep", "bridge", "pinns"];
@@ -157,6 +158,11 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             .prop_map(|what| Fact::Lost { what, count: 1 }),
         Just(Fact::Clock { boot_wall_ns: 1 }),
         Just(Fact::BootRead(Box::default())),
+        any::<bool>().prop_map(|hangs| Fact::FileHangs {
+            path: "/proc/7/cmdline".to_owned(),
+            since: Timestamp(1),
+            hangs
+        }),
         Just(Fact::Resumed { slept: Duration::from_secs(1) }),
         any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
             signal: Signal::NetnsDropped,

@@ -1,0 +1,367 @@
+//! Hands out what there is to read, and watches over who reads. A reader that stands at one file for too long is left to
+//! itself, and another goes on without that file: names, records and confirmations do not wait for it.
+//!
+//! **Invariant:** no more than [`Limits::spare`] readers are left to themselves, whatever hangs.
+
+use std::{
+    future,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::time;
+use tracing::warn;
+
+use super::{
+    later::Later,
+    queue::{self, Queue},
+    unread::Unread,
+    work::{Job, Read, Said, Worker},
+};
+use crate::{
+    engine::{
+        change::Question,
+        fact::{Fact, MessageFound, Observation, Origin},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    source::{
+        channel::{Asks, Batch, Closed, Feed, Stop},
+        clock,
+        host::{skipped::Skipped, watch::Avoided},
+    },
+};
+
+/// When a reader hangs, and how many may.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// So long at one file. The slowest disk answers sooner, or as good as never.
+    pub(super) hung: Duration,
+    pub(super) spare: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { hung: Duration::from_secs(10), spare: 4 }
+    }
+}
+
+/// How the reading goes on, for whoever looks on.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Since when the oldest question waits, boot time in ns; 0: none does.
+    oldest: AtomicU64,
+    waiting: AtomicU64,
+    dropped: AtomicU64,
+    hanging: AtomicU64,
+}
+
+impl Reading {
+    /// How long the oldest question has waited.
+    #[must_use]
+    pub fn oldest(&self, now: Timestamp) -> Duration {
+        match self.oldest.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => now.since(Timestamp(since)),
+        }
+    }
+
+    /// Questions that wait, of [`Self::CAPACITY`].
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Questions that found no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Files at which reading hangs.
+    #[must_use]
+    pub fn hanging(&self) -> u64 {
+        self.hanging.load(Ordering::Relaxed)
+    }
+
+    pub const CAPACITY: usize = queue::MOST;
+}
+
+/// A reader that was left to itself.
+#[derive(Debug)]
+struct Left {
+    path: PathBuf,
+    since: Timestamp,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+pub(super) struct Desk<R> {
+    read: Arc<R>,
+    limits: Limits,
+    avoided: Arc<Avoided>,
+    worker: Option<Worker>,
+    /// What it is at, and since when that has waited.
+    job: Option<(Job, Timestamp)>,
+    left: Vec<Left>,
+    /// The one at work hangs too, and none can be spared for it.
+    stands: Option<(PathBuf, Timestamp)>,
+    queue: Queue,
+    later: Later,
+    /// A pass goes before questions: the first ones, and after each batch of questions.
+    passes_first: bool,
+    present: Unread,
+    records: Unread,
+    answered: Skipped,
+    shown: Arc<Reading>,
+}
+
+impl<R: Read> Desk<R> {
+    /// One that lists the node first.
+    pub(super) fn new(read: R, limits: Limits, unreadable: &Arc<AtomicU64>, shown: Arc<Reading>) -> Self {
+        let mut queue = Queue::default();
+        queue.ask(Question::Relist, clock::now());
+        let [present, records] = [(); 2].map(|()| Unread::new(Arc::clone(unreadable)));
+        Self {
+            read: Arc::new(read),
+            limits,
+            avoided: Arc::default(),
+            worker: None,
+            job: None,
+            left: Vec::new(),
+            stands: None,
+            queue,
+            later: Later::default(),
+            passes_first: true,
+            present,
+            records,
+            answered: Skipped::default(),
+            shown,
+        }
+    }
+
+    /// Until it is told to end, or there will be no question. Who hangs then is not waited for.
+    pub(super) async fn run(mut self, feed: &Feed, mut asks: Asks, mut stop: Stop) -> Result<(), Closed> {
+        loop {
+            self.assign();
+            self.show();
+            let wait = self.wait();
+            tokio::select! {
+                biased;
+                () = stop.requested() => break,
+                said = said(&mut self.worker) => self.hear(said, feed).await?,
+                question = asks.next() => {
+                    let Some(question) = question else { break };
+                    let waiting = std::iter::from_fn(|| asks.try_next());
+                    let refused = std::iter::once(question).chain(waiting).filter_map(|it| self.ask(it));
+                    let refused = refused.collect();
+                    feed.send(refused).await?;
+                }
+                () = time::sleep(wait) => {}
+            }
+            let seen = self.look();
+            feed.send(seen).await?;
+        }
+        Unread::new(Arc::default()).tell(self.answered);
+        Ok(())
+    }
+
+    fn ask(&mut self, question: Question) -> Option<Observation> {
+        let at = clock::now();
+        match question {
+            // Another source's affair.
+            Question::Watch { .. } => None,
+            Question::Message { container, since } => {
+                let taken = self.later.ask(container.clone(), since, at);
+                (!taken).then(|| Observation { at, origin: Origin::Listed, fact: too_many(container) })
+            }
+            question => {
+                self.queue.ask(question, at);
+                None
+            }
+        }
+    }
+
+    /// Gives whoever reads the next job, if it has none.
+    fn assign(&mut self) {
+        if self.job.is_some() {
+            return;
+        }
+        let Some((job, at)) = self.next() else { return };
+        if self.worker.is_none() {
+            match Worker::start(&self.read, &self.avoided) {
+                Ok(worker) => self.worker = Some(worker),
+                Err(error) => {
+                    warn!(%error, "cannot start a thread to read the node's files");
+                    self.put_back(job, at);
+                    return;
+                }
+            }
+        }
+        if let Some(worker) = &self.worker {
+            worker.give(job.clone());
+            self.job = Some((job, at));
+        }
+    }
+
+    fn next(&mut self) -> Option<(Job, Timestamp)> {
+        let passes_first = std::mem::take(&mut self.passes_first);
+        if let Some(pass) = passes_first.then(|| self.next_pass()).flatten() {
+            // All of the first look goes before the first answer.
+            self.passes_first = self.queue.reread.is_some();
+            return Some(pass);
+        }
+        if let Some(oldest) = self.queue.oldest().filter(|_| !self.queue.is_empty()) {
+            self.passes_first = true;
+            return Some((Job::Questions(self.queue.take()), oldest));
+        }
+        let now = clock::now();
+        let due = self.later.due(now);
+        if !due.is_empty() {
+            return Some((Job::Messages(due), now));
+        }
+        self.next_pass()
+    }
+
+    fn next_pass(&mut self) -> Option<(Job, Timestamp)> {
+        if let Some(at) = self.queue.relist.take() {
+            // Records are read after what is there, also where that hangs.
+            self.queue.reread.get_or_insert(at);
+            return Some((Job::Present, at));
+        }
+        self.queue.reread.take().map(|at| (Job::Records, at))
+    }
+
+    fn put_back(&mut self, job: Job, at: Timestamp) {
+        match job {
+            Job::Present => _ = self.queue.relist.get_or_insert(at),
+            Job::Records => _ = self.queue.reread.get_or_insert(at),
+            Job::Questions(asked) => self.queue.put_back(asked),
+            Job::Messages(wanted) => self.later.put_back(wanted),
+        }
+    }
+
+    async fn hear(&mut self, said: Option<Said>, feed: &Feed) -> Result<(), Closed> {
+        match said {
+            Some(Said::Facts(facts)) => feed.send(facts).await,
+            Some(Said::Done { facts, skipped, early }) => {
+                match self.job.take() {
+                    Some((Job::Present, _)) => self.present.tell(skipped),
+                    Some((Job::Records, _)) => self.records.tell(skipped),
+                    Some((Job::Questions(_) | Job::Messages(_), _)) | None => self.answered.append(skipped),
+                }
+                early.into_iter().for_each(|wanted| self.later.again(wanted));
+                feed.send(facts).await
+            }
+            None => {
+                // It has ended by itself, which it does only where the process has no room left.
+                self.worker = None;
+                if let Some((job, at)) = self.job.take() {
+                    self.put_back(job, at);
+                }
+                time::sleep(Duration::from_secs(1)).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Who hangs now, and who no longer does.
+    fn look(&mut self) -> Batch {
+        let mut seen = Batch::new();
+        let mut tell = |path: &PathBuf, since, hangs| {
+            let fact = Fact::FileHangs { path: path.display().to_string(), since, hangs };
+            seen.push(Observation { at: clock::now(), origin: Origin::Agent, fact });
+        };
+        let (back, left) =
+            std::mem::take(&mut self.left).into_iter().partition(|it: &Left| it.thread.is_finished());
+        self.left = left;
+        for Left { path, since, .. } in back {
+            warn!(?path, "a file of the node that hung can be read again");
+            self.avoided.remove(&path);
+            tell(&path, since, false);
+            // What was read without it is read again with it.
+            self.queue.ask(Question::Relist, clock::now());
+        }
+        let at = self.worker.as_ref().and_then(|worker| worker.reader.at());
+        let hangs = at.filter(|(_, since)| since.elapsed() >= self.limits.hung);
+        if let Some((path, since)) =
+            self.stands.take_if(|(path, _)| hangs.as_ref().is_none_or(|it| it.0 != *path))
+        {
+            tell(&path, since, false);
+        }
+        if let Some((path, since)) = hangs {
+            let since = Timestamp(clock::now().0.saturating_sub(nanos(since.elapsed())));
+            if self.stands.is_none() {
+                warn!(
+                    ?path,
+                    seconds = self.limits.hung.as_secs(),
+                    "a file of the node hangs: going on without it"
+                );
+                tell(&path, since, true);
+            }
+            if self.left.len() < self.limits.spare {
+                self.stands = None;
+                self.leave(path, since);
+            } else {
+                self.stands.get_or_insert((path, since));
+            }
+        }
+        self.avoided.spare_memory(self.left.len() >= self.limits.spare);
+        seen
+    }
+
+    /// Leaves who is at work to itself: another goes on, without what it hangs at.
+    fn leave(&mut self, path: PathBuf, since: Timestamp) {
+        if let Some(worker) = self.worker.take() {
+            self.avoided.add(path.clone());
+            self.left.push(Left { path, since, thread: worker.leave() });
+        }
+        if let Some((job, at)) = self.job.take() {
+            self.put_back(job, at);
+            self.passes_first = false;
+        }
+    }
+
+    /// Until there is something to do, or to look at.
+    fn wait(&self) -> Duration {
+        let longest =
+            if self.job.is_some() || !self.left.is_empty() { self.limits.hung / 10 } else { Duration::MAX };
+        let due = if self.job.is_some() { None } else { self.later.wait(clock::now()) };
+        due.map_or(longest, |due| due.min(longest)).min(Duration::from_secs(3600))
+    }
+
+    fn show(&self) {
+        let Reading { oldest, waiting, dropped, hanging } = &*self.shown;
+        let since = self.job.as_ref().map(|(_, at)| *at).into_iter().chain(self.queue.oldest()).min();
+        oldest.store(since.map_or(0, |at| at.0), Ordering::Relaxed);
+        waiting.store(u64::try_from(self.queue.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        dropped.store(self.queue.dropped, Ordering::Relaxed);
+        let hang = self.left.len() + usize::from(self.stands.is_some());
+        hanging.store(u64::try_from(hang).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// What is said next; never, where nobody reads.
+async fn said(worker: &mut Option<Worker>) -> Option<Said> {
+    match worker {
+        Some(worker) => worker.said.recv().await,
+        None => future::pending().await,
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn too_many(container: ContainerId) -> Fact {
+    let source = "too many plugins failed at once to look for what each said".to_owned();
+    Fact::MessageFound(MessageFound { container, text: None, source })
+}
+
+#[cfg(test)]
+mod tests;

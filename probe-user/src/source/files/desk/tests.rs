@@ -1,0 +1,226 @@
+//! Readers that hang, as at a process that is stuck in the kernel with its memory map held.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    runtime,
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+
+use super::{Desk, Job, Limits, Question, Read, Reading, Said, clock};
+use crate::{
+    engine::{
+        fact::{Fact, List, Observation, Origin},
+        id::ContainerId,
+    },
+    source::{
+        channel::{self, Asker, Batch, Stopper},
+        files::queue::MOST,
+        host::{skipped::Skipped, watch::Reader},
+    },
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LIMITS: Limits = Limits { hung: Duration::from_millis(50), spare: 2 };
+
+/// Paths that hang until they are released.
+#[derive(Clone, Default)]
+struct Paths(Arc<(Mutex<BTreeSet<&'static str>>, Condvar)>);
+
+impl Paths {
+    fn of(paths: &[&'static str]) -> Self {
+        Self(Arc::new((Mutex::new(paths.iter().copied().collect()), Condvar::new())))
+    }
+
+    fn release(&self, path: &str) {
+        self.0.0.lock().expect("held well").remove(path);
+        self.0.1.notify_all();
+    }
+
+    fn read(&self, path: &str) {
+        let hanging = self.0.0.lock().expect("held well");
+        drop(self.0.1.wait_while(hanging, |paths| paths.contains(path)).expect("held well"));
+    }
+}
+
+/// The list of processes reads all of those paths, and that of what runtimes have on record the last one.
+struct Node {
+    all: Vec<&'static str>,
+    hanging: Paths,
+}
+
+impl Node {
+    fn read(&self, reader: &Reader, path: &'static str) -> bool {
+        let may = reader.enter(path.into()).is_ok();
+        if may {
+            self.hanging.read(path);
+        }
+        may
+    }
+
+    fn list(&self, reader: &Reader, list: List, paths: &[&'static str]) -> Batch {
+        let mut complete = true;
+        for path in paths {
+            complete &= self.read(reader, path);
+        }
+        vec![found(Fact::ListEnded { list, complete })]
+    }
+}
+
+fn found(fact: Fact) -> Observation {
+    Observation { at: clock::now(), origin: Origin::Listed, fact }
+}
+
+impl Read for Node {
+    fn work(&self, reader: &Arc<Reader>, jobs: &mut mpsc::Receiver<Job>, say: &mut dyn FnMut(Said) -> bool) {
+        while let Some(job) = jobs.blocking_recv() {
+            let facts = match job {
+                Job::Present => self.list(reader, List::Processes, &self.all),
+                Job::Records => self.list(reader, List::Runtimes, &[]),
+                Job::Questions(asked) => {
+                    let ids = asked.into_iter().filter_map(|it| match it.question {
+                        Question::Container { id } => Some(id),
+                        _ => None,
+                    });
+                    ids.map(|id| found(Fact::ContainerUnknown(id))).collect()
+                }
+                Job::Messages(_) => Batch::new(),
+            };
+            if !say(Said::Done { facts, skipped: Skipped::default(), early: Vec::new() }) {
+                return;
+            }
+        }
+    }
+}
+
+/// A desk at work.
+struct Work {
+    batches: mpsc::Receiver<Batch>,
+    facts: Vec<Fact>,
+    asker: Asker,
+    stopper: Stopper,
+    shown: Arc<Reading>,
+}
+
+impl Work {
+    fn start(node: Node) -> Self {
+        let (feed, batches) = channel::feed();
+        let (asker, asks) = channel::asks();
+        let (stopper, stop) = channel::stop();
+        let shown = Arc::new(Reading::default());
+        let desk = Desk::new(node, LIMITS, &Arc::default(), Arc::clone(&shown));
+        tokio::spawn(async move { desk.run(&feed, asks, stop).await });
+        Self { batches, facts: Vec::new(), asker, stopper, shown }
+    }
+
+    /// Until a fact comes that is one.
+    async fn until(&mut self, is_one: impl Fn(&Fact) -> bool) {
+        let wait = async {
+            loop {
+                if let Some(at) = self.facts.iter().position(&is_one) {
+                    self.facts.remove(at);
+                    return;
+                }
+                let batch = self.batches.recv().await.expect("it works");
+                self.facts.extend(batch.into_iter().map(|seen| seen.fact));
+            }
+        };
+        timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("it did not come"));
+    }
+
+    /// Until so many files are said to hang.
+    async fn shows(&self, count: u64) {
+        let wait = async {
+            while self.shown.hanging() != count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, wait).await.expect("it is shown");
+    }
+
+    async fn answered(&mut self, name: &str) {
+        let id = ContainerId::parse(name).expect("an id");
+        self.asker.ask(Question::Container { id: id.clone() });
+        self.until(|fact| *fact == Fact::ContainerUnknown(id.clone())).await;
+    }
+}
+
+fn block_on(future: impl Future<Output = ()>) {
+    runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(future);
+}
+
+fn hangs(path: &str, is: bool) -> impl Fn(&Fact) -> bool {
+    move |fact| matches!(fact, Fact::FileHangs { path: it, hangs, .. } if it == path && *hangs == is)
+}
+
+fn ended(wanted: List, is: bool) -> impl Fn(&Fact) -> bool {
+    move |fact| matches!(fact, Fact::ListEnded { list, complete } if *list == wanted && *complete == is)
+}
+
+#[test]
+fn a_file_that_hangs_is_told_of_and_the_rest_goes_on_without_it() {
+    const PATH: &str = "/proc/7/cmdline";
+    block_on(async {
+        let hanging = Paths::of(&[PATH]);
+        let mut work = Work::start(Node { all: vec!["/proc/6/cmdline", PATH], hanging: hanging.clone() });
+        work.until(hangs(PATH, true)).await;
+        work.shows(1).await;
+        work.answered("c1").await;
+        work.until(ended(List::Processes, false)).await;
+        work.until(ended(List::Runtimes, true)).await;
+        for _ in 0..3 {
+            work.asker.ask(Question::Relist);
+            work.until(ended(List::Processes, false)).await;
+            work.until(ended(List::Runtimes, true)).await;
+        }
+        assert_eq!(work.shown.hanging(), 1, "it is not tried again");
+        hanging.release(PATH);
+        work.until(hangs(PATH, false)).await;
+        work.until(ended(List::Processes, true)).await;
+        work.answered("c2").await;
+        work.shows(0).await;
+        work.stopper.stop();
+        timeout(PATIENCE, async { while work.batches.recv().await.is_some() {} }).await.expect("it ends");
+    });
+}
+
+/// Whatever hangs: so many threads, so many questions, and an end that waits for none of them.
+#[test]
+fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
+    const ALL: [&str; 3] = ["/var/a", "/var/b", "/var/c"];
+    block_on(async {
+        let hanging = Paths::of(&ALL);
+        let mut work = Work::start(Node { all: ALL.to_vec(), hanging: hanging.clone() });
+        for path in ALL {
+            work.until(hangs(path, true)).await;
+        }
+        // The third can not be spared: it is waited for.
+        for n in 0..MOST + 100 {
+            let id = ContainerId::parse(&format!("c{n}")).expect("an id");
+            work.asker.ask(Question::Container { id });
+        }
+        let full = async {
+            while work.shown.dropped() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, full).await.expect("it is bounded");
+        work.shows(3).await;
+        assert_eq!(work.shown.dropped(), 100);
+        assert!(work.shown.oldest(clock::now()) >= LIMITS.hung, "the first look has not ended");
+        let started = Instant::now();
+        hanging.release(ALL[2]);
+        work.until(hangs(ALL[2], false)).await;
+        work.until(ended(List::Processes, false)).await;
+        work.answered("late").await;
+        work.stopper.stop();
+        timeout(PATIENCE, async { while work.batches.recv().await.is_some() {} }).await.expect("it ends");
+        assert!(started.elapsed() < PATIENCE);
+        ALL.iter().for_each(|path| hanging.release(path));
+    });
+}

@@ -1,0 +1,134 @@
+//! Questions that wait for whoever reads the node's files.
+//!
+//! **Invariant:** no more than [`MOST`] wait: where there is no room the one that is worth least goes.
+
+use std::collections::VecDeque;
+
+use crate::engine::{change::Question, time::Timestamp};
+
+/// Every container and pod of a full node can be asked for at once.
+pub(super) const MOST: usize = 4096;
+/// So many are answered in one batch; the names of a burst of containers go together.
+pub(super) const TOGETHER: usize = 64;
+
+/// A question, and when it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) at: Timestamp,
+    pub(super) question: Question,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Asked>,
+    /// The node is to be listed, since then; or its records alone.
+    pub(super) relist: Option<Timestamp>,
+    pub(super) reread: Option<Timestamp>,
+    pub(super) dropped: u64,
+}
+
+impl Queue {
+    pub(super) fn ask(&mut self, question: Question, at: Timestamp) {
+        match question {
+            // However often it is asked, one look answers it.
+            Question::Relist => _ = self.relist.get_or_insert(at),
+            Question::Records => _ = self.reread.get_or_insert(at),
+            question => {
+                if self.waiting.iter().any(|it| it.question == question) {
+                    return;
+                }
+                self.waiting.push_back(Asked { at, question });
+                if self.waiting.len() > MOST {
+                    self.drop_one();
+                }
+            }
+        }
+    }
+
+    /// Those that are answered together, the oldest first.
+    pub(super) fn take(&mut self) -> Vec<Asked> {
+        self.waiting.drain(..self.waiting.len().min(TOGETHER)).collect()
+    }
+
+    /// They could not be answered: they come first again.
+    pub(super) fn put_back(&mut self, asked: Vec<Asked>) {
+        asked.into_iter().rev().for_each(|it| self.waiting.push_front(it));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + usize::from(self.relist.is_some()) + usize::from(self.reread.is_some())
+    }
+
+    /// Since when the oldest waits.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        self.waiting.front().map(|it| it.at).into_iter().chain(self.relist).chain(self.reread).min()
+    }
+
+    /// Of those that are worth least the newest.
+    fn drop_one(&mut self) {
+        let least = (0..self.waiting.len())
+            .rev()
+            .min_by_key(|at| self.waiting.get(*at).map(|it| worth(&it.question)));
+        if let Some(at) = least {
+            self.waiting.remove(at);
+            self.dropped += 1;
+        }
+    }
+}
+
+/// What is told without a container's name is of little use; how loaded the node was is a figure beside a verdict.
+fn worth(question: &Question) -> u8 {
+    match question {
+        Question::Pressure { .. } => 0,
+        Question::Program { .. } => 1,
+        Question::Message { .. } => 2,
+        Question::Pod { .. } | Question::Expected { .. } => 3,
+        Question::Container { .. } => 4,
+        Question::Relist | Question::Records | Question::Watch { .. } => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, Queue, TOGETHER};
+    use crate::engine::{change::Question, id::ContainerId, time::Timestamp};
+
+    fn container(n: usize) -> Question {
+        Question::Container { id: ContainerId::parse(&format!("c{n}")).expect("an id") }
+    }
+
+    fn program(n: usize) -> Question {
+        Question::Program { path: format!("/opt/cni/bin/{n}") }
+    }
+
+    #[test]
+    fn what_is_worth_least_goes_first_and_is_counted() {
+        let mut queue = Queue::default();
+        (0..10).for_each(|n| queue.ask(program(n), Timestamp(1)));
+        for n in 0..MOST {
+            queue.ask(container(n), Timestamp(2));
+        }
+        assert_eq!((queue.len(), queue.dropped, queue.oldest()), (MOST, 10, Some(Timestamp(2))));
+        queue.ask(container(MOST), Timestamp(3));
+        assert_eq!((queue.len(), queue.dropped), (MOST, 11));
+        assert_eq!(queue.take().first().map(|it| it.question.clone()), Some(container(0)), "the newest went");
+    }
+
+    #[test]
+    fn what_waits_already_is_asked_once_and_keeps_its_place() {
+        let mut queue = Queue::default();
+        for at in 1..=3 {
+            (0..100).for_each(|n| queue.ask(container(n), Timestamp(at)));
+            queue.ask(Question::Relist, Timestamp(at));
+        }
+        assert_eq!((queue.len(), queue.oldest()), (101, Some(Timestamp(1))));
+        let first = queue.take();
+        assert_eq!(first.len(), TOGETHER);
+        queue.put_back(first.clone());
+        assert_eq!((queue.take(), queue.len()), (first, 101 - TOGETHER));
+    }
+}

@@ -1,0 +1,125 @@
+//! What a reader of the node's files is at, for who watches over it. A file can hang for ever: `/proc/PID/cmdline` does
+//! while a thread of that process holds its memory map and waits for a disk, or a server of files, that is gone.
+//!
+//! **Invariant:** a path at which a reader hangs is not tried again until that reader is back.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::Miss;
+
+/// Files that the kernel reads out of a process's memory.
+const OF_MEMORY: [&str; 2] = ["cmdline", "environ"];
+
+/// The paths at which readers hang.
+#[derive(Debug, Default)]
+pub struct Avoided(Mutex<Paths>);
+
+#[derive(Debug, Default)]
+struct Paths {
+    paths: BTreeSet<PathBuf>,
+    /// No reader can be spared any more, so nothing is read of what hangs most often.
+    memory: bool,
+}
+
+impl Avoided {
+    pub fn add(&self, path: PathBuf) {
+        hold(&self.0).paths.insert(path);
+    }
+
+    pub fn remove(&self, path: &Path) {
+        hold(&self.0).paths.remove(path);
+    }
+
+    /// Whether processes' memory is left alone, too.
+    pub fn spare_memory(&self, spare: bool) {
+        hold(&self.0).memory = spare;
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        let Paths { paths, memory } = &*hold(&self.0);
+        let name = path.file_name();
+        let of_memory =
+            || path.starts_with("/proc") && OF_MEMORY.iter().any(|it| name == Some((*it).as_ref()));
+        paths.contains(path) || (*memory && of_memory())
+    }
+}
+
+/// One who reads, on a thread of its own.
+#[derive(Debug)]
+pub struct Reader {
+    avoided: Arc<Avoided>,
+    at: Mutex<Option<(PathBuf, Instant)>>,
+}
+
+impl Reader {
+    #[must_use]
+    pub fn new(avoided: Arc<Avoided>) -> Self {
+        Self { avoided, at: Mutex::new(None) }
+    }
+
+    /// It is about to open or read that, unless somebody hangs there.
+    pub(in crate::source) fn enter(&self, path: PathBuf) -> Result<(), Miss> {
+        if self.avoided.has(&path) {
+            return Err(Miss::Unanswered);
+        }
+        *hold(&self.at) = Some((path, Instant::now()));
+        Ok(())
+    }
+
+    /// It is at no file.
+    pub fn leave(&self) {
+        *hold(&self.at) = None;
+    }
+
+    /// At which file it is, and since when.
+    #[must_use]
+    pub fn at(&self) -> Option<(PathBuf, Instant)> {
+        hold(&self.at).clone()
+    }
+}
+
+fn hold<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds it panics.
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, sync::Arc};
+
+    use super::{Avoided, Miss, Reader};
+    use crate::source::host::HostRoot;
+
+    #[test]
+    fn a_path_at_which_somebody_hangs_is_not_tried() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(dir.path().join("proc/7")).expect("directories");
+        for name in ["cmdline", "stat"] {
+            fs::write(dir.path().join("proc/7").join(name), name).expect("a file");
+        }
+        let avoided = Arc::new(Avoided::default());
+        let reader = Arc::new(Reader::new(Arc::clone(&avoided)));
+        let root =
+            HostRoot::open(dir.path()).expect("the root").watched(Arc::clone(&reader)).expect("a handle");
+        let read = |name: &str| root.folder("/proc/7").and_then(|folder| folder.read(name, 9));
+        assert_eq!(read("cmdline").as_deref(), Ok(&b"cmdline"[..]));
+        let at = reader.at().map(|(path, _)| path);
+        assert_eq!(at.as_deref(), Some(Path::new("/proc/7/cmdline")));
+        reader.leave();
+        assert_eq!(reader.at(), None);
+        avoided.add("/proc/7/cmdline".into());
+        assert_eq!(read("cmdline"), Err(Miss::Unanswered));
+        assert_eq!(read("stat").as_deref(), Ok(&b"stat"[..]));
+        avoided.remove(Path::new("/proc/7/cmdline"));
+        avoided.spare_memory(true);
+        assert_eq!(read("cmdline"), Err(Miss::Unanswered));
+        assert_eq!(read("stat").as_deref(), Ok(&b"stat"[..]));
+        avoided.spare_memory(false);
+        assert_eq!(read("cmdline").as_deref(), Ok(&b"cmdline"[..]));
+    }
+}
