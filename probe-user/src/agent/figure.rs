@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use probe_common::tally;
@@ -34,6 +34,7 @@ pub struct Figures {
     unreadable: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
     reading: Arc<Reading>,
+    stale: Arc<AtomicBool>,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -48,6 +49,7 @@ impl Figures {
         unreadable: Arc<AtomicU64>,
         dropped: Arc<AtomicU64>,
         reading: Arc<Reading>,
+        stale: Arc<AtomicBool>,
     ) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         Self {
@@ -57,6 +59,7 @@ impl Figures {
             unreadable,
             dropped,
             reading,
+            stale,
             started: wall(),
         }
     }
@@ -87,6 +90,7 @@ impl Figures {
             refused: refusal::count(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
+            stale: self.stale.load(Ordering::Relaxed),
             process: self.process(),
         }
     }

@@ -14,6 +14,7 @@ mod health;
 pub mod house;
 mod page;
 mod query;
+pub mod reload;
 mod reply;
 pub mod ring;
 mod room;
@@ -31,7 +32,6 @@ use tokio::{
     sync::{oneshot, watch},
     time,
 };
-use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use self::{
@@ -40,7 +40,9 @@ use self::{
     door::Socket,
     guard::{Guard, Peer},
     house::{Given, House},
+    reload::Reload,
     seats::{Origin, Seat, Seats},
+    tls::Tls,
 };
 
 /// So many connections over the network at one time, and over the socket: neither can take the other's.
@@ -58,9 +60,11 @@ const LAST: Duration = Duration::from_secs(1);
 pub struct Doors {
     pub network: Option<TcpListener>,
     /// How those who come over the network are encrypted, if they are.
-    pub tls: Option<TlsAcceptor>,
+    pub tls: Option<Tls>,
     pub socket: Option<Socket>,
     pub guard: Guard,
+    /// Reads again what lies in files.
+    pub reload: Reload,
 }
 
 /// A server at work.
@@ -93,7 +97,7 @@ impl Server {
 }
 
 fn run(runtime: &Runtime, doors: Doors, given: Given, asker: &Asker, mut end: watch::Receiver<bool>) {
-    let Doors { network, tls, mut socket, guard } = doors;
+    let Doors { network, tls, mut socket, guard, reload: _ } = doors;
     let house = Arc::new(House::new(given, asker, end.clone()));
     let guard = Arc::new(guard);
     let (busy, mut idle) = watch::channel(());
@@ -126,7 +130,7 @@ fn taken<T>(listener: io::Result<T>) -> Option<T> {
     listener.map_err(|error| warn!(%error, "cannot listen")).ok()
 }
 
-async fn over_tcp(listener: net::TcpListener, tls: Option<TlsAcceptor>, seats: Arc<Seats>, each: Each) {
+async fn over_tcp(listener: net::TcpListener, tls: Option<Tls>, seats: Arc<Seats>, each: Each) {
     let accept = async move || {
         let (stream, peer) = listener.accept().await?;
         let origin = Origin::new(peer.ip(), stream.local_addr()?.ip());
@@ -138,12 +142,12 @@ async fn over_tcp(listener: net::TcpListener, tls: Option<TlsAcceptor>, seats: A
 }
 
 /// Each by itself: who is slow at shaking hands keeps nobody waiting.
-async fn over_network(stream: net::TcpStream, tls: Option<TlsAcceptor>, seat: Seat, each: Each) {
+async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, each: Each) {
     let Some(tls) = tls else {
         return each.connection(stream, seat, Peer::Network { has_certificate: false }).await;
     };
     // Who does not get so far is told nothing.
-    let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.current().accept(stream)).await else { return };
     let has_certificate = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
     each.connection(stream, seat, Peer::Network { has_certificate }).await;
 }

@@ -1,7 +1,7 @@
 //! Where `run` serves what it knows.
 
 use std::{
-    fs,
+    fs, mem,
     net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
     agent::{figure::Figures, served::Served},
@@ -30,8 +29,9 @@ use crate::{
             door::{self, DoorError, Socket},
             guard::{Guard, Token},
             house::Given,
+            reload::Reload,
             ring::Ring,
-            tls::{self, Files},
+            tls::{self, Paths, Tls},
         },
     },
     source::clock,
@@ -87,7 +87,8 @@ impl ServeArgs {
     /// What was asked for and cannot be had is an error; what is only the default is gone without.
     pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Doors, Metrics)> {
         let tls = self.tls(config)?;
-        let token = pick(&self.token_file, &config.token_file).map(token).transpose()?;
+        let token_file = pick(&self.token_file, &config.token_file);
+        let token = token_file.map(token).transpose()?;
         let by_certificate = tls.is_some() && pick(&self.tls_client_ca, &config.tls_client_ca).is_some();
         let is_guarded = token.is_some() || by_certificate;
         let listen = self.listen.or(config.listen);
@@ -115,7 +116,10 @@ impl ServeArgs {
         };
         let guard = Guard { own_names_only: is_local && !is_guarded, token, by_certificate };
         let metrics = Metrics::new(&self.labels(config)?);
-        Ok((Doors { network, tls, socket, guard }, metrics))
+        let token = token_file.map(Path::to_owned).zip(guard.token.clone());
+        let reload = Reload::new(tls.clone(), token);
+        let tls = tls.map(|(_, tls)| tls);
+        Ok((Doors { network, tls, socket, guard, reload }, metrics))
     }
 
     fn labels(&self, config: &Config) -> anyhow::Result<Vec<PodLabel>> {
@@ -128,13 +132,17 @@ impl ServeArgs {
         config.metric_labels.iter().map(parse).collect()
     }
 
-    fn tls(&self, config: &Config) -> anyhow::Result<Option<TlsAcceptor>> {
+    fn tls(&self, config: &Config) -> anyhow::Result<Option<(Paths, Tls)>> {
         let certificate = pick(&self.tls_cert, &config.tls_cert);
         let key = pick(&self.tls_key, &config.tls_key);
         let client_authority = pick(&self.tls_client_ca, &config.tls_client_ca);
         match (certificate, key) {
             (Some(certificate), Some(key)) => {
-                Ok(Some(tls::acceptor(Files { certificate, key, client_authority })?))
+                let [certificate, key] = [certificate, key].map(Path::to_owned);
+                let paths =
+                    Paths { certificate, key, client_authority: client_authority.map(Path::to_owned) };
+                let tls = Tls::new(tls::acceptor(paths.files())?);
+                Ok(Some((paths, tls)))
             }
             (None, None) if client_authority.is_none() => Ok(None),
             _ => Err(anyhow!("TLS needs both --tls-cert and --tls-key")),
@@ -185,6 +193,9 @@ pub(super) fn start(
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
     }
+    // Whoever can read the node's files can read these, too, also where the server's own thread cannot.
+    let reload = mem::take(&mut doors.reload);
+    confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
     let started = confinement.start(Role::Server, || Server::start(doors, given))?;
     let (server, asks) = started.context("cannot start the server")?;
     Ok(Served::by(server, asks, figures))

@@ -210,6 +210,7 @@ impl Start<'_> {
                     unreadable,
                     stream.dropped(),
                     reading,
+                    doors.0.reload.stale(),
                 );
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }

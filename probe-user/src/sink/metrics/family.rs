@@ -358,6 +358,13 @@ pub const DROPPED: Family = counter(
     &[],
     "Events that were not written to standard output, for nobody read it; the API has them all the same.",
 );
+pub const OUTDATED: Family = gauge(
+    "sandprobe_server_files_stale",
+    &[],
+    "Whether the server's certificate, key, client authority or token have changed in their files and cannot be used, so \
+     that those from before still are; the log says why.",
+)
+.unit("0 or 1");
 pub const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
 pub const QUEUE_CAPACITY: Family =
@@ -421,6 +428,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &OLDEST_QUESTION,
             &DROPPED_QUESTIONS,
             &DROPPED,
+            &OUTDATED,
             &FOLDED,
             &CPU,
             &RESIDENT,

@@ -51,6 +51,7 @@ pub(super) struct Now {
     hanging: Series<GaugeVec>,
     oldest_question: Series<GaugeVec>,
     dropped_questions: Series<CounterVec>,
+    outdated: Series<GaugeVec>,
     cpu: Series<CounterVec>,
     resident: Series<GaugeVec>,
     virtual_size: Series<GaugeVec>,
@@ -95,6 +96,7 @@ impl Now {
             hanging: book.series(&f::HANGING)?,
             oldest_question: book.series(&f::OLDEST_QUESTION)?,
             dropped_questions: book.series(&f::DROPPED_QUESTIONS)?,
+            outdated: book.series(&f::OUTDATED)?,
             cpu: book.series(&f::CPU)?,
             resident: book.series(&f::RESIDENT)?,
             virtual_size: book.series(&f::VIRTUAL)?,
@@ -196,6 +198,7 @@ impl Now {
         self.hanging.set_one(Some(real(own.hanging)));
         self.oldest_question.set_one(Some(own.oldest_question.as_secs_f64()));
         self.dropped_questions.raise(&[], real(own.dropped_questions));
+        self.outdated.set_one(Some(flag(own.stale)));
         let Some(process) = &own.process else { return };
         self.cpu.raise(&[], process.cpu.as_secs_f64());
         self.resident.set_one(Some(real(process.resident)));

@@ -23,6 +23,8 @@ pub struct Own {
     pub dropped_questions: u64,
     /// Events that were not written to standard output.
     pub dropped: u64,
+    /// The server's certificate, key or token in their files cannot be used; those from before are.
+    pub stale: bool,
     pub process: Option<Process>,
 }
 

@@ -236,6 +236,7 @@ fn what_others_count_only_grows() {
         hanging: 2,
         oldest_question: Duration::from_millis(1500),
         dropped_questions: 4,
+        stale: true,
         unreadable: 4,
         ..Own::default()
     };
@@ -255,6 +256,7 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_node_files_hanging"], 2.0);
     assert_eq!(found["sandprobe_oldest_question_age_seconds"], 1.5);
     assert_eq!(found["sandprobe_questions_dropped_total"], 4.0);
+    assert_eq!(found["sandprobe_server_files_stale"], 1.0);
     assert_eq!(found["sandprobe_node_files_unreadable"], 4.0);
     assert_eq!(found["sandprobe_hook_attached{mechanism=\"raw_tracepoint\",signal=\"netns_freed\"}"], 1.0);
     assert_eq!(

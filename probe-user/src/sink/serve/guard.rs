@@ -1,6 +1,11 @@
 //! Who may ask.
 
-use std::{net::IpAddr, str::FromStr as _};
+use std::{
+    fmt,
+    net::IpAddr,
+    str::FromStr as _,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use http::{HeaderMap, Uri, header, uri::Authority};
 
@@ -18,9 +23,15 @@ pub struct Guard {
     pub own_names_only: bool,
 }
 
-/// A secret, which is never shown.
+/// A secret, which is never shown; all copies are of the one that counts now.
 #[derive(Clone)]
-pub struct Token(Vec<u8>);
+pub struct Token(Arc<RwLock<Vec<u8>>>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").finish_non_exhaustive()
+    }
+}
 
 /// How a client came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +48,18 @@ const SHORTEST: usize = 16;
 impl Token {
     /// The file's contents; the error is what is wrong with them.
     pub fn new(text: &str) -> Result<Self, String> {
+        Self::parse(text).map(|token| Self(Arc::new(RwLock::new(token))))
+    }
+
+    /// From here on this one counts.
+    pub(super) fn replace(&self, text: &str) -> Result<(), String> {
+        let token = Self::parse(text)?;
+        // Nothing that holds it panics.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
+        Ok(())
+    }
+
+    fn parse(text: &str) -> Result<Vec<u8>, String> {
         let text = text.trim();
         if text.len() < SHORTEST {
             return Err(format!("a token has at least {SHORTEST} characters"));
@@ -44,14 +67,14 @@ impl Token {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token is one word of printable ASCII".to_owned());
         }
-        Ok(Self(text.as_bytes().to_vec()))
+        Ok(text.as_bytes().to_vec())
     }
 
     /// Takes as long whichever byte differs.
-    fn is(&self, given: &[u8]) -> bool {
-        let differs =
-            self.0.iter().zip(given.iter()).fold(0, |differs, (one, other)| differs | (one ^ other));
-        std::hint::black_box(differs) == 0 && self.0.len() == given.len()
+    pub(super) fn is(&self, given: &[u8]) -> bool {
+        let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let differs = token.iter().zip(given.iter()).fold(0, |differs, (one, other)| differs | (one ^ other));
+        std::hint::black_box(differs) == 0 && token.len() == given.len()
     }
 }
 

@@ -1,9 +1,9 @@
 //! TLS for those who come over the network, and certificates of theirs by which they are known.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use rustls::{
@@ -24,6 +24,54 @@ pub struct Files<'a> {
     pub client_authority: Option<&'a Path>,
 }
 
+/// The same, kept.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub client_authority: Option<PathBuf>,
+}
+
+impl Paths {
+    #[must_use]
+    pub fn files(&self) -> Files<'_> {
+        let Self { certificate, key, client_authority } = self;
+        Files { certificate, key, client_authority: client_authority.as_deref() }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
+        let Files { certificate, key, client_authority } = self.files();
+        [certificate, key].into_iter().chain(client_authority)
+    }
+}
+
+/// What shakes hands, until its files change.
+#[derive(Clone)]
+pub struct Tls(Arc<RwLock<TlsAcceptor>>);
+
+impl Tls {
+    #[must_use]
+    pub fn new(acceptor: TlsAcceptor) -> Self {
+        Self(Arc::new(RwLock::new(acceptor)))
+    }
+
+    pub(super) fn current(&self) -> TlsAcceptor {
+        // Nothing that holds it panics.
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who comes from here on meets this one.
+    pub(super) fn replace(&self, acceptor: TlsAcceptor) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot read {what} in {path}: {why}", path = path.display())]
@@ -32,7 +80,7 @@ pub enum TlsError {
     Unusable(String),
 }
 
-/// Reads the files once. Clients may come without a certificate: those whom a kubelet sends to `/healthz` have none.
+/// Reads the files. Clients may come without a certificate: those whom a kubelet sends to `/healthz` have none.
 pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
     let unusable = |why: &dyn std::error::Error| TlsError::Unusable(why.to_string());
     let provider = Arc::new(ring::default_provider());

@@ -105,7 +105,7 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let (busy, _idle) = watch::channel(());
         let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
         let seats = Seats::new(Limits { most: MOST, kept: 0, each: MOST });
-        tokio::spawn(over_tcp(listener, Some(acceptor), seats, Each { house, guard, busy }));
+        tokio::spawn(over_tcp(listener, Some(tls::Tls::new(acceptor)), seats, Each { house, guard, busy }));
         let started = Instant::now();
         let mut silent = Vec::new();
         for n in 0..MOST {

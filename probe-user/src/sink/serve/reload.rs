@@ -1,0 +1,204 @@
+//! The files by which the server and its clients are known are read again when they change: a certificate lasts for
+//! months, or hours, and an agent for longer. What cannot be used is told of, and the server goes on with what it has.
+//!
+//! A kubelet exchanges all files of a Secret at once, by a link to their folder; others write one after the other. Either
+//! way what counts is what is in them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tracing::{info, warn};
+
+use super::{
+    guard::Token,
+    tls::{self, Tls},
+};
+
+/// How often they are looked at. A kubelet itself takes a minute to hand over what is new.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// What was in each file.
+type Contents = Vec<Option<Vec<u8>>>;
+
+/// The files, and what is made of them.
+#[derive(Debug, Default)]
+pub struct Reload {
+    tls: Option<(tls::Paths, Tls)>,
+    token: Option<(PathBuf, Token)>,
+    used: Contents,
+    /// What is there now, if it cannot be used.
+    refused: Option<Contents>,
+    stale: Arc<AtomicBool>,
+}
+
+impl Reload {
+    /// They have just been read.
+    #[must_use]
+    pub fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
+        let mut it = Self { tls, token, ..Self::default() };
+        it.used = it.contents();
+        it
+    }
+
+    /// Whether what is there cannot be used.
+    #[must_use]
+    pub fn stale(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stale)
+    }
+
+    /// Looks at them from time to time, on a thread of its own; where there are none there is nothing to do.
+    pub fn start(mut self) -> std::io::Result<()> {
+        if self.used.is_empty() {
+            return Ok(());
+        }
+        thread::Builder::new().name("reload".to_owned()).spawn(move || {
+            loop {
+                thread::sleep(EVERY);
+                match self.look() {
+                    None => {}
+                    Some(Ok(())) => info!("the server's certificate, key or token was read again"),
+                    Some(Err(why)) => {
+                        warn!(%why, "the server goes on with the certificate, key or token that it has")
+                    }
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// `None`: nothing is new.
+    fn look(&mut self) -> Option<Result<(), String>> {
+        let found = self.contents();
+        if found == self.used {
+            self.refused = None;
+            self.stale.store(false, Ordering::Relaxed);
+            return None;
+        }
+        if self.refused.as_ref() == Some(&found) {
+            return None;
+        }
+        let done = self.take();
+        match &done {
+            Ok(()) => (self.used, self.refused) = (found, None),
+            Err(_) => self.refused = Some(found),
+        }
+        self.stale.store(done.is_err(), Ordering::Relaxed);
+        Some(done)
+    }
+
+    /// All of them or none.
+    fn take(&self) -> Result<(), String> {
+        let acceptor = self.tls.as_ref().map(|(paths, _)| tls::acceptor(paths.files()));
+        let acceptor = acceptor.transpose().map_err(|why| why.to_string())?;
+        if let Some((path, token)) = &self.token {
+            let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+            let text = fs::read_to_string(path).map_err(|why| named(&why))?;
+            token.replace(&text).map_err(|why| named(&why))?;
+        }
+        if let (Some(acceptor), Some((_, tls))) = (acceptor, &self.tls) {
+            tls.replace(acceptor);
+        }
+        Ok(())
+    }
+
+    fn contents(&self) -> Contents {
+        let tls = self.tls.iter().flat_map(|(paths, _)| paths.all());
+        let token = self.token.iter().map(|(path, _)| path.as_path());
+        tls.chain(token).map(|path: &Path| fs::read(path).ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::symlink,
+        path::{Path, PathBuf},
+        sync::atomic::Ordering,
+    };
+
+    use super::{Reload, Tls, Token, tls};
+
+    /// A Secret as a kubelet mounts it: each file is a link through `..data`, which is exchanged as a whole.
+    struct Secret(tempfile::TempDir);
+
+    impl Secret {
+        fn new(certificate: &str, key: &str, token: &str) -> Self {
+            let secret = Self(tempfile::tempdir().expect("a directory"));
+            secret.put("..1", certificate, key, token);
+            for name in ["tls.crt", "tls.key", "token"] {
+                symlink(Path::new("..data").join(name), secret.path(name)).expect("a link");
+            }
+            secret
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn put(&self, version: &str, certificate: &str, key: &str, token: &str) {
+            fs::create_dir(self.path(version)).expect("a directory");
+            for (name, from) in [("tls.crt", certificate), ("tls.key", key)] {
+                fs::copy(tls::tests::file(from), self.path(version).join(name)).expect("a copy");
+            }
+            fs::write(self.path(version).join("token"), token).expect("a file");
+            symlink(version, self.path("..new")).expect("a link");
+            fs::rename(self.path("..new"), self.path("..data")).expect("exchanged");
+        }
+
+        fn open(&self) -> (Reload, Tls, Token) {
+            let paths = tls::Paths {
+                certificate: self.path("tls.crt"),
+                key: self.path("tls.key"),
+                client_authority: None,
+            };
+            let tls = Tls::new(tls::acceptor(paths.files()).expect("good files"));
+            let text = fs::read_to_string(self.path("token")).expect("a file");
+            let token = Token::new(&text).expect("a token");
+            let reload = Reload::new(Some((paths, tls.clone())), Some((self.path("token"), token.clone())));
+            (reload, tls, token)
+        }
+    }
+
+    const OLD: &str = "0123456789abcdef";
+    const NEW: &str = "fedcba9876543210";
+
+    #[test]
+    fn what_a_kubelet_exchanges_is_taken_and_what_is_broken_is_not() {
+        let secret = Secret::new("server.pem", "server.key", OLD);
+        let (mut reload, tls, token) = secret.open();
+        let stale = reload.stale();
+        let is_stale = || stale.load(Ordering::Relaxed);
+        let first = tls.current();
+        let is_first = || std::ptr::eq(&**first.config(), &**tls.current().config());
+        assert_eq!(reload.look(), None);
+
+        // A key that is another's: the token goes with it.
+        secret.put("..2", "server.pem", "client.key", NEW);
+        let why = reload.look().expect("it is new").expect_err("they do not fit");
+        assert!(why.contains("TLS with these files does not work"), "{why}");
+        assert!(is_first() && is_stale() && token.is(OLD.as_bytes()));
+        assert_eq!(reload.look(), None, "told once");
+
+        secret.put("..3", "client.pem", "client.key", NEW);
+        assert_eq!(reload.look(), Some(Ok(())));
+        assert!(!is_first() && !is_stale() && token.is(NEW.as_bytes()) && !token.is(OLD.as_bytes()));
+
+        // Not there, as between two steps of who writes them by hand; then as they were.
+        fs::remove_file(secret.path("..3/tls.key")).expect("it was there");
+        assert!(reload.look().is_some_and(|it| it.is_err()) && is_stale());
+        fs::copy(tls::tests::file("client.key"), secret.path("..3/tls.key")).expect("a copy");
+        assert_eq!((reload.look(), is_stale()), (None, false));
+
+        secret.put("..4", "client.pem", "client.key", "short");
+        assert!(reload.look().is_some_and(|it| it.is_err()) && token.is(NEW.as_bytes()));
+    }
+}
