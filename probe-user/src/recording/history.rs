@@ -86,6 +86,10 @@ struct Beat {
     pods: Vec<boot::Pod>,
 }
 
+/// So many bytes of boots are kept, whatever their number; the last two in any case.
+const TOTAL: usize = 4 << 20;
+const LEAST: usize = 2;
+
 /// What is before the sum, between it and the body, and behind that.
 const HEAD: &str = "{\"sum\":\"";
 const NECK: &str = "\",\"boot\":";
@@ -174,7 +178,12 @@ pub fn compact(bytes: &[u8], keep: usize) -> Option<Vec<u8>> {
             Err(Why::Torn | Why::Damaged) => is_less = true,
         }
     }
-    let excess = kept.len().saturating_sub(keep);
+    let mut excess = kept.len().saturating_sub(keep);
+    let mut size: usize = kept.iter().skip(excess).map(|(_, line)| line.len() + 1).sum();
+    while size > TOTAL && kept.len() > excess + LEAST {
+        size -= kept.get(excess).map_or(0, |(_, line)| line.len() + 1);
+        excess += 1;
+    }
     if excess == 0 && !is_less {
         return None;
     }
@@ -250,7 +259,7 @@ fn sum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heartbeat, History, Record, Why, compact, heartbeat, line, read_heartbeat, sum};
+    use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat, sum};
     use crate::{
         engine::{
             boot::{BootRead, Recovery},
@@ -344,6 +353,23 @@ mod tests {
         let compacted = compact(&bytes, 50).expect("less");
         assert!(compacted.ends_with(newer.as_bytes()));
         assert_eq!(compact(&compacted, 50), None);
+    }
+
+    #[test]
+    fn boots_are_bounded_by_bytes_too() {
+        let large = |id: &str| {
+            let mut it = record(id, 1);
+            it.node = "n".repeat(TOTAL / 4);
+            it
+        };
+        let bytes = file(&["a", "b", "c", "d", "e", "f"].map(large));
+        let less = compact(&bytes, 50).expect("too many bytes");
+        assert!(less.len() <= TOTAL, "{}", less.len());
+        assert_eq!(less, file(&["d", "e", "f"].map(large)), "the last ones stay");
+        // However large they are, this boot and the one before stay.
+        let huge = |id: &str| Record { node: "n".repeat(TOTAL), ..record(id, 1) };
+        assert_eq!(compact(&file(&["a", "b", "c"].map(huge)), 50), Some(file(&["b", "c"].map(huge))));
+        assert_eq!(compact(&file(&["b", "c"].map(huge)), 50), None);
     }
 
     #[test]

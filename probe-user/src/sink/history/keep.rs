@@ -35,8 +35,9 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(1);
 /// How often the node shows that it is alive.
 const BEAT: Duration = Duration::from_secs(10);
-/// After so many lines the file is made shorter.
+/// After so many lines, or bytes, the file is made shorter. A line of a full node takes some 100 KiB.
 const LINES: usize = 500;
+const BYTES: usize = 2 << 20;
 /// Held as long as an agent lives.
 const LOCK: &str = ".boots.lock";
 
@@ -169,8 +170,9 @@ struct Place {
 
 struct Open {
     lines: Lines<File>,
-    /// Written since the file was made shorter.
+    /// Lines and bytes written since the file was made shorter.
     n: usize,
+    bytes: usize,
     lock: File,
 }
 
@@ -200,7 +202,7 @@ impl Place {
     }
 
     fn open(&mut self) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(|open| open.n < LINES) {
+        if self.open.as_ref().is_some_and(|open| open.n < LINES && open.bytes < BYTES) {
             return Ok(());
         }
         let lock = match self.open.take() {
@@ -224,13 +226,14 @@ impl Place {
         }
         let file = folder::own(File::options().append(true)).open(&path)?;
         let torn = bytes.last().is_some_and(|byte| *byte != b'\n');
-        self.open = Some(Open { lines: Lines::new(file, bytes.len() as u64, torn), n: 0, lock });
+        self.open = Some(Open { lines: Lines::new(file, bytes.len() as u64, torn), n: 0, bytes: 0, lock });
         Ok(())
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.n += 1;
+        open.bytes += line.len();
         open.lines.append(line)
     }
 }
@@ -300,6 +303,34 @@ mod tests {
         // The agent began anew within the boot.
         assert_eq!(past.before("e").boot_id.as_deref(), Some("d"));
         assert_eq!(past.before("e").pods, None);
+    }
+
+    /// A boot in which something is new each second, on a node with many pods.
+    #[test]
+    fn a_bad_boot_fills_no_disk() {
+        const MOST: u64 = 8 << 20;
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut known = recovery("a", 1);
+        let pods = (0..1000).map(|n| pod(&format!("{n}-{}", "x".repeat(100)))).collect();
+        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), pods });
+        let path = dir.path().join(BOOTS);
+        let (mut keeper, mut now, mut largest) = (open(dir.path(), "a"), Timestamp(1), 0);
+        // As they come, once a second: some 14 MiB of them.
+        for _ in 0..60 {
+            known.revision += 1;
+            now = now + Duration::from_secs(1);
+            keeper.keep(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: vec![] });
+            assert_eq!(keeper.kept, Some(known.revision));
+            while keeper.jobs.capacity() == 0 {
+                std::thread::yield_now();
+            }
+            largest = largest.max(fs::metadata(&path).map_or(0, |found| found.len()));
+        }
+        finish(keeper, &known, vec![]);
+        assert!((1 << 20..MOST).contains(&largest), "{largest}");
+        let past = read(dir.path());
+        assert_eq!((past.history.records.len(), past.troubles.len()), (1, 0));
+        assert_eq!(past.history.of("a").map(|it| it.recovery.revision), Some(known.revision));
     }
 
     #[test]
