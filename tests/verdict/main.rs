@@ -6,6 +6,7 @@ mod load;
 mod many;
 mod model;
 mod outage;
+mod page;
 mod script;
 mod sim;
 mod start;
