@@ -351,6 +351,7 @@ impl Engine {
                 | Row::Name(_)
                 | Row::Listing(_)
                 | Row::Gap(_)
+                | Row::Partial(_)
                 | Row::Attachment(_)
                 | Row::Attempt(_)
                 | Row::Record { .. }

@@ -3,6 +3,7 @@
 mod chart;
 mod object;
 mod operator;
+mod overlay;
 mod pod;
 mod render;
 mod secret;

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     change::Process,
-    fact::{MessageFound, PodName, ProgramFound, Signal, Store},
+    fact::{List, MessageFound, PodName, ProgramFound, Signal, Store},
     id::{ContainerId, NetnsKey, Subnet},
     time::Timestamp,
     world::attempt::Exhibit,
@@ -36,6 +36,8 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// The programs that had a part in it.
     pub programs: Vec<ProgramFound>,
+    /// The sockets on which the node's runtimes answered when it was opened: who can be asked before anything is done.
+    pub runtimes: Vec<String>,
 }
 
 /// One piece of evidence, and the sandbox that it is about.
@@ -217,6 +219,8 @@ pub enum Blind {
     CniCache { path: String, count: u64 },
     /// Reading a file hangs.
     File { path: String },
+    /// Things of a kind that are on the node could not be listed whole.
+    Listing { list: List },
 }
 
 /// A kind of finding that may be missed, or whose cause may be unknown.

@@ -72,6 +72,7 @@ pub enum Row {
     Name(hint::Name),
     Listing(list::Begun),
     Gap(list::Gap),
+    Partial(list::Begun),
     Attachment(attachment::Attachment),
     Attempt(attempt::Attempt),
     /// A record as it was read then.
@@ -135,6 +136,8 @@ pub struct World {
     pub(super) names: BTreeMap<PodUid, hint::Name>,
     pub(super) listings: BTreeMap<List, Timestamp>,
     pub(super) gaps: BTreeMap<(list::Doubt, List), Timestamp>,
+    /// Lists that could not be read whole when they were last read, and since when that is so.
+    pub(super) partial: BTreeMap<List, Timestamp>,
     pub(super) attachments: attachment::Table,
     pub(super) attempts: BTreeMap<ContainerId, attempt::Attempt>,
     pub(super) records: record::Records,

@@ -9,7 +9,7 @@ use super::{
         ledger::{MessageFound, ProgramFound, Store},
     },
     id::{Decimal, NetnsKey, Span, Text, Time},
-    kind::Signal,
+    kind::{List, Signal},
     mirror::mirror,
     row::attempt::Exhibit,
 };
@@ -33,6 +33,8 @@ mirror! {
         gapped: bool,
         evidence: Vec<Evidence>,
         programs: Vec<ProgramFound>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        runtimes: Vec<String>,
     }
 }
 
@@ -116,6 +118,7 @@ mirror! {
         Runtime { place: Option<String> },
         CniCache { path: String, count: Decimal },
         File { path: String },
+        Listing { list: List },
     }
 }
 

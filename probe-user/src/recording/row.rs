@@ -44,6 +44,7 @@ mirror! {
         Name(it: hint::Name),
         Listing(it: list::Begun),
         Gap(it: list::Gap),
+        Partial(it: list::Begun),
         Attachment(it: attachment::Attachment),
         Attempt(it: attempt::Attempt),
         Record { at: Time, record: record::Record },

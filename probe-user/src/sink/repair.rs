@@ -9,7 +9,7 @@
 mod quote;
 mod script;
 
-pub use script::{RELEASE, release, script};
+pub use script::{function, release, script};
 
 use crate::engine::{
     fact::StoreKind,
@@ -27,7 +27,7 @@ pub fn repair(finding: &Finding) -> Vec<String> {
             "# by one, each after a check of its own. Read it before it is run.",
             "sandprobe leaks --repair-script > free.sh",
         ]),
-        Kind::LeakedAddress(it) => leaked(it, finding.sandboxes.first()),
+        Kind::LeakedAddress(it) => leaked(it, finding),
         Kind::AbandonedStore { path, network, .. } => abandoned(path, network),
         Kind::UnverifiedRelease { .. } => said(&[
             "# Ask the plugin's own tool which addresses it holds for pods of this node, or declare its store",
@@ -38,7 +38,7 @@ pub fn repair(finding: &Finding) -> Vec<String> {
                 "# The kubelet removes the extra sandbox by itself. If it stays: see which is the pod's, and stop the",
                 "# other one. crictl refuses what still runs containers only if it is not forced: do not force.",
             ]);
-            lines.extend(finding.sandboxes.iter().map(|id| format!("crictl inspectp {id}")));
+            lines.extend(asked(finding, "inspectp", &finding.sandboxes));
             lines
         }
         Kind::TeardownOutOfOrder { .. } => said(&[
@@ -53,14 +53,18 @@ pub fn repair(finding: &Finding) -> Vec<String> {
             "grep -l cleanup_net /proc/[0-9]*/stack 2>/dev/null | while read -r it; do cat \"$it\"; done",
         ]),
         Kind::StuckCgroup { path, .. } => stuck(path),
-        Kind::OrphanSandbox { process } => vec![
-            "# See what it is before anything is done to it; a runtime that restarts may take it up again.".to_owned(),
-            format!("ps -o pid,ppid,lstart,cgroup,args -p {}", process.key.pid),
-            "crictl pods".to_owned(),
-        ],
+        Kind::OrphanSandbox { process } => {
+            let mut lines = vec![
+                "# See what it is before anything is done to it; a runtime that restarts may take it up again."
+                    .to_owned(),
+                format!("ps -o pid,ppid,lstart,cgroup,args -p {}", process.key.pid),
+            ];
+            lines.extend(crictl(&finding.runtimes).map(|crictl| format!("{crictl} pods")));
+            lines
+        }
         Kind::DuplicateContainer { containers, .. } => {
             let mut lines = said(&["# The kubelet knows the newer one; the older is left over."]);
-            lines.extend(containers.iter().map(|id| format!("crictl inspect {id}")));
+            lines.extend(asked(finding, "inspect", containers));
             lines
         }
         Kind::DuplicateAddress { address, .. } => vec![
@@ -103,8 +107,28 @@ fn said(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-fn leaked(it: &LeakedAddress, sandbox: Option<&ContainerId>) -> Vec<String> {
-    let Some(sandbox) = sandbox else { return Vec::new() };
+/// crictl as it asks each of the node's runtimes: its own default is none of them on k3s, for instance. Where no socket is
+/// known, crictl is to know.
+fn crictl(runtimes: &[String]) -> impl Iterator<Item = String> {
+    let at = |socket: &String| {
+        // What cannot be asked by name must not pass for an answer.
+        quoted(&format!("unix://{socket}"))
+            .map_or_else(|| "false".to_owned(), |socket| format!("crictl --runtime-endpoint {socket}"))
+    };
+    let default = runtimes.is_empty().then(|| "crictl".to_owned());
+    default.into_iter().chain(runtimes.iter().map(at).collect::<Vec<_>>())
+}
+
+/// Each of these asked for of each runtime.
+fn asked(finding: &Finding, verb: &str, ids: &[ContainerId]) -> Vec<String> {
+    let of = |id: &ContainerId| {
+        crictl(&finding.runtimes).map(|crictl| format!("{crictl} {verb} {id}")).collect::<Vec<_>>()
+    };
+    ids.iter().flat_map(of).collect()
+}
+
+fn leaked(it: &LeakedAddress, finding: &Finding) -> Vec<String> {
+    let Some(sandbox) = finding.sandboxes.first() else { return Vec::new() };
     if it.stores.is_empty() {
         return said(&[
             "# libcni's cache alone names it. Runtimes with GC of CNI 1.1 forget it by themselves; whether the IPAM",
@@ -115,7 +139,7 @@ fn leaked(it: &LeakedAddress, sandbox: Option<&ContainerId>) -> Vec<String> {
     for store in &it.stores {
         match store.kind {
             StoreKind::HostLocal => {
-                lines.extend(RELEASE.lines().map(str::to_owned));
+                lines.extend(function(&finding.runtimes));
                 lines.push(release(&store.path, it.address, sandbox));
             }
             StoreKind::AwsIpamd => lines.extend(restart_ipamd()),

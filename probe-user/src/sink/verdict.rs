@@ -84,6 +84,7 @@ pub fn summary(kind: &Kind) -> String {
                     format!("the runtime's records in {} cannot be read whole", escaped(place))
                 }
                 Blind::File { path } => format!("reading {} hangs", escaped(path)),
+                Blind::Listing { list } => format!("{} cannot be listed whole", word::list(*list)),
                 Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
                 Blind::CniCache { path, count: 1 } => {
                     format!("libcni's cache file {} cannot be read", escaped(path))

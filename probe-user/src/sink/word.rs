@@ -4,7 +4,7 @@ use probe_common::event::KINDS as KINDS_OF_RECORDS;
 
 use crate::engine::{
     change::StopReason,
-    fact::{Family, Loss, NameSource, Origin, StoreKind},
+    fact::{Family, List, Loss, NameSource, Origin, StoreKind},
     finding::{Cause, Duplicate, OutOfOrder, Severity, Stage, Weaker},
     phase::Kind,
 };
@@ -222,6 +222,22 @@ pub fn store_kind(kind: StoreKind) -> &'static str {
         StoreKind::HostLocal => "host-local",
         StoreKind::AwsIpamd => "aws-ipamd",
         StoreKind::Declared => "declared",
+    }
+}
+
+/// What is in a list, in the plural.
+#[must_use]
+pub fn list(list: List) -> &'static str {
+    match list {
+        List::Processes => "processes",
+        List::Netns => "network namespaces",
+        List::Addresses => "addresses",
+        List::Cgroups => "cgroups",
+        List::Containers => "containers",
+        List::Pods => "pods",
+        List::CniCache => "attachments in libcni's cache",
+        List::Ipam => "stores of addresses",
+        List::Runtimes => "runtimes' records",
     }
 }
 

@@ -24,7 +24,7 @@ mod runtime;
 mod shim;
 pub mod store;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{
     cgroup::Hierarchy,
@@ -127,6 +127,11 @@ pub fn has_container(root: &HostRoot, hierarchy: &Hierarchy) -> bool {
     let clock = || Timestamp::ZERO;
     let node = Node { root, hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
     !cgroupfs::list(node).1.is_empty()
+}
+
+/// The files to which daemons of the node write their output, if to any.
+pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
+    daemon::outputs(root)
 }
 
 /// One list in the making.

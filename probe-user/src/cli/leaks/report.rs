@@ -177,7 +177,8 @@ fn lines(stores: &BTreeMap<(StoreKind, &str), Vec<&Finding>>) -> Vec<String> {
         match kind {
             StoreKind::HostLocal => {
                 if !is_defined {
-                    lines.extend(repair::RELEASE.lines().map(str::to_owned));
+                    let runtimes = findings.first().map(|it| it.runtimes.as_slice()).unwrap_or_default();
+                    lines.extend(repair::function(runtimes));
                     is_defined = true;
                 }
                 lines.extend(own.map(|(address, sandbox)| repair::release(path, address, sandbox)));

@@ -1,6 +1,6 @@
 //! **Rule:** something is not seen that verdicts are made of: a signal that no mechanism tells of, records that were
 //! lost in the last ten minutes, a store or a runtime's records that could not be read whole, a file of libcni's cache,
-//! a file at which reading hangs.
+//! a file at which reading hangs, network namespaces that could not be listed whole.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best (`doctor` says what that costs); a signal of
 //! which nothing is said, as where there are no hooks at all (a scan); a store or a runtime that is not there; missing
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
-    fact::Signal,
+    fact::{List, Signal},
     finding::{Blind, Key, Kind, Severity, Weaker},
     time::Timestamp,
     world::{attachment::LATELY, record::Unread},
@@ -49,6 +49,12 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         found.push(sighting(&key, spot, &weaker, Severity::Info, row.read_at, Standing::Confirmed));
     }
     found.extend(cache(sight));
+    // Only there a rule is switched off by it: of what else cannot be listed whole, nothing is taken to be absent.
+    if let Some(at) = sight.world.partial.get(&List::Netns) {
+        let spot = Blind::Listing { list: List::Netns };
+        let weaker = [Weaker::OrphanNetns];
+        found.push(sighting(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
+    }
     if let Some(at) = unread_since(sight) {
         let spot = Blind::Runtime { place: None };
         found.push(sighting(&["runtime"], spot, &weaker, Severity::Info, at, sight.after(at, READ)));

@@ -186,6 +186,10 @@ impl Docket {
             // What was told of it is kept until there is more.
             evidence: known.as_mut().map(|known| mem::take(&mut known.evidence)).unwrap_or_default(),
             programs: known.as_mut().map(|known| mem::take(&mut known.programs)).unwrap_or_default(),
+            runtimes: match known.as_mut() {
+                Some(known) => mem::take(&mut known.runtimes),
+                None => world.records.sockets(),
+            },
             pod: it.pod,
             sandboxes: it.sandboxes,
             severity: it.severity,

@@ -37,10 +37,10 @@ pub(in crate::engine) fn survey(
     }
     let mut seen = BTreeSet::new();
     sighted.retain(|it| seen.insert(it.key.clone()));
-    sighted.into_iter().filter_map(|it| finding(it, limits, now)).collect()
+    sighted.into_iter().filter_map(|it| finding(it, world, limits, now)).collect()
 }
 
-fn finding(it: Sighting, limits: &Limits, now: Timestamp) -> Option<Finding> {
+fn finding(it: Sighting, world: &World, limits: &Limits, now: Timestamp) -> Option<Finding> {
     let stage = match it.standing {
         Standing::Confirmed | Standing::Passing { .. } => Stage::Confirmed,
         Standing::Candidate { .. } | Standing::Unverified | Standing::Unlisted => Stage::Candidate,
@@ -62,5 +62,6 @@ fn finding(it: Sighting, limits: &Limits, now: Timestamp) -> Option<Finding> {
         gapped: it.gapped,
         evidence: Vec::new(),
         programs: Vec::new(),
+        runtimes: world.records.sockets(),
     })
 }

@@ -36,6 +36,8 @@ fn absence_means_something_only_after_a_gap_and_in_a_complete_list() {
             400 finding.opened blind_spot/lost Agent
             400 finding.confirmed blind_spot/lost Agent
             600 gap LifecycleRing 3 Agent
+            600 finding.opened blind_spot/listing/netns Agent
+            600 finding.confirmed blind_spot/listing/netns Agent
             700 gap LifecycleRing 3 Agent
             ? relist
             6001 pod.started 100 ms [default/web-0 a] Agent
@@ -44,6 +46,7 @@ fn absence_means_something_only_after_a_gap_and_in_a_complete_list() {
             6003 address.removed 127.0.0.1/8 lo 4026532177 [default/web-0 a] Listed
             6003 address.removed 10.88.0.5/24 eth0 4026532177 [default/web-0 a] Listed
             6005 pod.gone 5985 ms [default/web-0] Listed
+            6100 finding.closed blind_spot/listing/netns Agent
         ",
         containerd::RAN,
     ));

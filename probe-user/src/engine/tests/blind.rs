@@ -7,7 +7,7 @@ use crate::engine::{
     fact::{
         Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
     },
-    finding::{Blind, Kind, Severity},
+    finding::{Blind, Kind, Severity, Weaker},
     time::Timestamp,
 };
 
@@ -46,6 +46,34 @@ fn lost_records_are_told_of_for_ten_minutes() {
     );
     let (told, _) = story.judge(30 * MINUTE);
     assert!(told.ends_with("1140000 finding.closed blind_spot/lost Agent"), "{told}");
+}
+
+/// The rule of `orphan_netns` waits for a listing that says that nobody is in a namespace: without one it is off.
+#[test]
+fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
+    let mut story = Story::new();
+    story.at(SECOND).list(List::Netns, false, |_| {});
+    // Of these nothing is taken to be absent, and no rule is off.
+    story.list(List::Addresses, false, |_| {});
+    let (told, engine) = story.judge(MINUTE);
+    check_lines(
+        &told,
+        "
+            1100 finding.opened blind_spot/listing/netns Agent
+            1100 finding.confirmed blind_spot/listing/netns Agent
+        ",
+    );
+    let kind = engine.findings().next().map(|it| it.kind.clone());
+    let Some(Kind::BlindSpot { spot: Blind::Listing { list: List::Netns }, weaker }) = kind else {
+        panic!("{kind:?}");
+    };
+    assert_eq!(weaker, [Weaker::OrphanNetns]);
+    // Again not: nothing new. Then whole.
+    story.at(2 * SECOND).list(List::Netns, false, |_| {});
+    story.at(3 * SECOND).list(List::Netns, true, |_| {});
+    let (told, _) = story.judge(MINUTE);
+    assert!(told.ends_with("3100 finding.closed blind_spot/listing/netns Agent"), "{told}");
+    assert_eq!(told.lines().count(), 3, "{told}");
 }
 
 fn read(complete: bool) -> StoreRead {

@@ -42,6 +42,7 @@ impl World {
             doubt: *doubt,
         };
         rows.extend(self.gaps.iter().map(gap).map(Row::Gap));
+        rows.extend(self.partial.iter().map(|(list, at)| Row::Partial(list::Begun { list: *list, at: *at })));
         rows
     }
 
@@ -84,6 +85,9 @@ impl World {
             }
             Row::Listing(list::Begun { list, at }) => {
                 self.listings.insert(list, at);
+            }
+            Row::Partial(list::Begun { list, at }) => {
+                self.partial.insert(list, at);
             }
             Row::Gap(list::Gap { list, at, doubt }) => {
                 self.gaps.insert((doubt, list), at);

@@ -82,8 +82,10 @@ impl World {
             if is_over(Doubt::Marked) && matches!(list, List::Processes | List::Netns) {
                 self.check(m.at);
             }
+            self.partial.entry(list).or_insert(m.at);
             return;
         }
+        self.partial.remove(&list);
         let over = [Doubt::Lost, Doubt::Excess, Doubt::Marked].map(|doubt| (doubt, is_over(doubt)));
         // Records tell of their own changes only by being read again.
         match list {

@@ -38,6 +38,13 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) asked_at: Option<Timestamp>,
 }
 
+impl Records {
+    /// Where runtimes answered when they were asked. The other places are folders.
+    pub(in crate::engine) fn sockets(&self) -> Vec<String> {
+        self.runtimes.keys().filter(|place| place.ends_with(".sock")).cloned().collect()
+    }
+}
+
 /// A runtime's sandboxes as they were last read.
 #[derive(Debug)]
 pub(in crate::engine) struct Runtime {

@@ -290,6 +290,7 @@ impl<'a> Detail<'a> {
                     Blind::Runtime { place } => ("runtime", place.as_deref(), None),
                     Blind::CniCache { path, count } => ("cni_cache", Some(path.as_str()), Some(Text(*count))),
                     Blind::File { path } => ("file", Some(path.as_str()), None),
+                    Blind::Listing { list } => ("listing", Some(word::list(*list)), None),
                 };
                 Self::BlindSpot {
                     what,

@@ -60,6 +60,7 @@ fn finding() -> Box<Finding> {
         gapped: false,
         evidence: Vec::new(),
         programs: Vec::new(),
+        runtimes: Vec::new(),
     })
 }
 

@@ -82,6 +82,7 @@ fn leak(name: &str) -> Box<Finding> {
         gapped: false,
         evidence: Vec::new(),
         programs: Vec::new(),
+        runtimes: Vec::new(),
     })
 }
 

@@ -2,22 +2,34 @@
 
 use std::net::IpAddr;
 
-use super::quote::{UNPRINTABLE, quoted};
+use super::{
+    crictl,
+    quote::{UNPRINTABLE, quoted},
+};
 use crate::engine::id::ContainerId;
 
 /// A function of the shell: `release DIR ADDRESS CONTAINER`.
 ///
 /// host-local locks `DIR/lock` with flock(2) for every ADD and DEL, and keeps a file for each address, with the
-/// container's id on the first line. What cannot be checked is kept. The runtime is asked before the lock is taken,
+/// container's id on the first line. What cannot be checked is kept. Each runtime is asked before the lock is taken,
 /// for an answer may take a while and pods must not wait for it: ids are never used again, so what it has forgotten
 /// by then stays forgotten.
-pub const RELEASE: &str = r#"release() {
-  known=$(crictl pods -q --no-trunc --id "$3") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
+const RELEASE: &str = r#"release() {
+  known=$(known "$3") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
   flock -w 10 -- "$1/lock" sh -c '
     [ "$(head -n 1 -- "$1/$2" | tr -d "\r")" = "$3" ] || { echo "$2 kept: it is not what it was"; exit 1; }
     rm -- "$1/$2" && echo "$2 released"' release "$1" "$2" "$3" || return 1
 }"#;
+
+/// The lines that define it, for a node whose runtimes answer on these sockets.
+#[must_use]
+pub fn function(runtimes: &[String]) -> Vec<String> {
+    let ask: Vec<String> =
+        crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
+    let known = format!("known() {{ {}; }}", ask.join(" && "));
+    [known].into_iter().chain(RELEASE.lines().map(str::to_owned)).collect()
+}
 
 /// The call of it; a comment if the directory's name cannot be printed.
 #[must_use]
@@ -47,18 +59,23 @@ pub fn script(lines: &[String]) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-    use super::{RELEASE, release, script};
+    use super::{function, release, script};
     use crate::engine::id::ContainerId;
 
     /// Runs the script with a `crictl` that answers so; gives back what it says.
     fn run(dir: &Path, id: &str, crictl: &str) -> String {
+        run_for(&[], dir, id, crictl)
+    }
+
+    fn run_for(runtimes: &[String], dir: &Path, id: &str, crictl: &str) -> String {
         let bin = tempfile::tempdir().expect("a folder");
         let tool = bin.path().join("crictl");
         fs::write(&tool, format!("#!/bin/sh\n{crictl}\n")).expect("a file");
         fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a program");
         let id = ContainerId::parse(id).expect("an id");
         let dir = dir.to_str().expect("a name");
-        let lines = [RELEASE.to_owned(), release(dir, [10, 88, 0, 5].into(), &id)];
+        let mut lines = function(runtimes);
+        lines.push(release(dir, [10, 88, 0, 5].into(), &id));
         let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").expect("a path"));
         let output = Command::new("sh").args(["-c", &script(&lines)]).env("PATH", path).output();
         String::from_utf8(output.expect("a shell").stdout).expect("text")
@@ -76,5 +93,29 @@ mod tests {
         assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 released\n");
         assert!(!file.exists());
         assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 kept: it is not what it was\n");
+    }
+
+    /// crictl's own default is another runtime's socket, or nobody's.
+    #[test]
+    fn each_runtime_of_the_node_is_asked_on_its_own_socket() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("10.88.0.5");
+        fs::write(&file, "e6f3\neth0").expect("a file");
+        let k3s = "/run/k3s/containerd/containerd.sock".to_owned();
+        let other = "/run/it's other.sock".to_owned();
+        let only = |socket: &str, answer: &str| {
+            format!("case \"$1 $2\" in '--runtime-endpoint unix://{socket}') {answer};; *) exit 1;; esac")
+        };
+        let knows = only(&k3s, "echo e6f3");
+        let told = run_for(std::slice::from_ref(&k3s), dir.path(), "e6f3", &knows);
+        assert_eq!(told, "10.88.0.5 kept: the runtime knows the sandbox\n");
+        // One of two does not answer: what it knows is not known.
+        let told = run_for(&[k3s.clone(), other.clone()], dir.path(), "e6f3", &only(&k3s, ":"));
+        assert_eq!(told, "10.88.0.5 kept: the runtime cannot be asked\n");
+        let told = run_for(&[other, k3s.clone()], dir.path(), "e6f3", "[ \"$1\" = --runtime-endpoint ]");
+        assert_eq!(told, "10.88.0.5 released\n");
+        fs::write(&file, "e6f3\neth0").expect("a file");
+        let told = run_for(&["/run/\u{1b}.sock".to_owned()], dir.path(), "e6f3", "exit 0");
+        assert_eq!(told, "10.88.0.5 kept: the runtime cannot be asked\n", "a socket that cannot be named");
     }
 }

@@ -10,7 +10,10 @@ mod docker;
 mod opened;
 mod settings;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::{cgroupfs, proc};
 use crate::{
@@ -113,6 +116,24 @@ pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result
         }
         read => read,
     }
+}
+
+/// The files to which daemons of the node write their output: where a unit or an init script sends it to one, or it is
+/// started by hand. Most write to the journal instead, by a socket.
+pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for (comm, process) in processes(root) {
+        let is_daemon = matches!(&*comm, b"containerd" | b"crio" | b"dockerd") || KUBELETS.contains(&&*comm);
+        if !is_daemon || in_container(&process).unwrap_or(true) {
+            continue;
+        }
+        let Ok(descriptors) = process.folder("fd") else { continue };
+        let links = ["1", "2"].iter().filter_map(|number| descriptors.link(number).ok());
+        // Others are `socket:[1]`, `pipe:[1]`, and terminals.
+        let files = links.filter(|link| link.starts_with('/') && !link.starts_with("/dev/"));
+        found.extend(files.map(PathBuf::from));
+    }
+    found
 }
 
 /// Every process with its name.

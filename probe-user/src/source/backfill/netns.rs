@@ -35,12 +35,14 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table) -> (Listing<'a>, BTreeSet<
     for (pid, process) in table.iter() {
         found.entry(process.netns).or_insert((process.at, BTreeSet::new()));
         occupied.insert(process.netns);
-        is_told &= process.hidden.is_none();
-        // Init's is the node's own, whatever it is.
+        // Init's is the node's own, whatever it is, and no pod's.
+        is_told &= process.hidden.is_none() || pid == 1;
         if let Some(why) = process.hidden.filter(|_| pid != 1) {
             list.skip(format!("/proc/{pid}/ns/net"), why);
         }
     }
+    // Of none is it known then that nobody is in it.
+    list.partial |= !is_told;
     for (at, inode, path) in mounted(node, table, &mut list).into_iter().chain(held(&mut list, node)) {
         found.entry(inode).or_insert((at, BTreeSet::new())).1.insert(path);
     }

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Best, Message, Unreadable, Wanted, extract, extract::Match, time};
-use crate::source::host::{HostRoot, Miss, lines};
+use crate::source::{
+    backfill::outputs,
+    host::{HostRoot, Miss, lines},
+};
 
 /// Where Debian, Ubuntu, Red Hat, SUSE, GKE, k3s, RKE2 and hand-made units have them.
 const FILES: [&str; 11] = [
@@ -25,26 +28,42 @@ const FILES: [&str; 11] = [
 ];
 /// Bytes read of each file's end.
 const END: u64 = 4 << 20;
+/// So many files beside those are read to which daemons write their output.
+const MORE: usize = 8;
 
 pub(super) fn search(root: &HostRoot, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
     for path in FILES {
-        let end = match root.plain(path).and_then(|file| end(file, END)) {
-            Ok(end) => end,
-            Err(why) => {
-                not.skipped.add(path, why);
-                continue;
-            }
-        };
-        for line in lines(&end) {
-            if let Some((quality, at, text)) = read(&line, wanted) {
-                best.offer(quality, at, Message { text, source: path.into() });
-            }
-        }
-        if best.is_exact() {
+        if look(root, Path::new(path), wanted, best, not) {
             return;
         }
-        not.looked.push(Path::new(path).to_owned());
     }
+    // Only then: to find these, each process is looked at.
+    let others = outputs(root).into_iter().filter(|path| FILES.iter().all(|it| path != Path::new(it)));
+    for path in others.take(MORE) {
+        if look(root, &path, wanted, best, not) {
+            return;
+        }
+    }
+}
+
+/// Looks in one; whether it had just what is wanted.
+fn look(root: &HostRoot, path: &Path, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) -> bool {
+    let end = match root.plain(path).and_then(|file| end(file, END)) {
+        Ok(end) => end,
+        Err(why) => {
+            not.skipped.add(path, why);
+            return false;
+        }
+    };
+    for line in lines(&end) {
+        if let Some((quality, at, text)) = read(&line, wanted) {
+            best.offer(quality, at, Message { text, source: path.to_owned() });
+        }
+    }
+    if !best.is_exact() {
+        not.looked.push(path.to_owned());
+    }
+    best.is_exact()
 }
 
 /// Without a time of its own a line counts only by the sandbox's id.

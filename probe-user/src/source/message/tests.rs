@@ -252,3 +252,29 @@ proptest! {
         prop_assert!(found.is_none_or(|text| text.len() <= TEXT && !text.contains(char::is_control)));
     }
 }
+
+/// Started by a unit with `StandardOutput=append:`, or by hand.
+#[test]
+fn the_file_to_which_a_daemon_writes_its_output_is_read() {
+    let root = tempfile::tempdir().expect("a directory");
+    let at = |path: &str| root.path().join(path);
+    let process = |pid: u32, comm: &str, cgroup: &str, output: &str| {
+        let folder = at(&format!("proc/{pid}"));
+        fs::create_dir_all(folder.join("fd")).expect("a directory");
+        fs::write(folder.join("comm"), format!("{comm}\n")).expect("a file");
+        fs::write(folder.join("cgroup"), format!("0::{cgroup}\n")).expect("a file");
+        symlink(output, folder.join("fd/2")).expect("a link");
+    };
+    fs::create_dir_all(at("srv")).expect("a directory");
+    fs::write(at("srv/runtime.out"), format!("{CONTAINERD_1_6}\n")).expect("a file");
+    let sandbox = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
+    let host = HostRoot::open(root.path()).expect("the root");
+    let found = |host: &HostRoot| find(host, wanted(sandbox)).map(|it| it.source);
+    let container = "/kubepods/burstable/pod11111111-2222-3333-4444-555555555555/".to_owned() + sandbox;
+    process(7, "bash", "/", "/srv/runtime.out");
+    process(8, "containerd", &container, "/srv/runtime.out");
+    process(9, "containerd", "/system.slice/containerd.service", "socket:[7]");
+    assert!(found(&host).is_err(), "of no daemon of the node");
+    process(10, "containerd", "/system.slice/containerd.service", "/srv/runtime.out");
+    assert_eq!(found(&host).expect("the words"), Path::new("/srv/runtime.out"));
+}

@@ -316,6 +316,7 @@ mod tests {
             gapped: true,
             evidence: evidence.to_vec(),
             programs: Vec::new(),
+            runtimes: Vec::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use super::Finding;
 use crate::{
     engine::{
         change::Process,
-        fact::{MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
+        fact::{List, MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
         finding::{
             self, Blind, Cause, CniFailing, Duplicate, Key, Kind, LeakedAddress, Many, OutOfOrder,
             PoolExhaustion, Severity, Stage, Weaker,
@@ -88,6 +88,7 @@ fn all() -> Vec<Kind> {
             spot: Blind::CniCache { path: "/c".to_owned(), count: 2 },
             weaker: vec![Weaker::LeakedAddress],
         },
+        Kind::BlindSpot { spot: Blind::Listing { list: List::Netns }, weaker: vec![Weaker::OrphanNetns] },
     ]
 }
 
@@ -110,6 +111,7 @@ fn written(kind: Kind) -> Value {
         gapped: true,
         evidence: Vec::new(),
         programs: vec![ProgramFound { path: "/usr/bin/containerd".to_owned(), version: None }],
+        runtimes: Vec::new(),
     };
     let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
     serde_json::to_value(Finding::of(&finding, &label)).expect("JSON")
