@@ -76,6 +76,27 @@ fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
     assert_eq!(told.lines().count(), 3, "{told}");
 }
 
+/// One that is written while it is read is whole at the next reading.
+#[test]
+fn a_torn_file_of_libcnis_cache_is_told_of_by_name_when_it_was_read_twice() {
+    let torn = |story: &mut Story| {
+        story.list(List::CniCache, true, |story| {
+            story.listed(Fact::CacheUnread { path: "/var/lib/cni/results/podnet-a-eth0".to_owned() });
+        });
+    };
+    let mut story = Story::new();
+    torn(story.at(SECOND));
+    assert!(!story.judge(8 * SECOND).0.contains("finding.confirmed"));
+    torn(story.at(20 * SECOND));
+    let (told, engine) = story.judge(MINUTE);
+    assert!(told.contains("finding.confirmed blind_spot/cni_cache"), "{told}");
+    let kind = engine.findings().next().map(|it| it.kind.clone());
+    let Some(Kind::BlindSpot { spot: Blind::CniCache { path, count: 1 }, .. }) = kind else {
+        panic!("{kind:?}");
+    };
+    assert_eq!(path, "/var/lib/cni/results/podnet-a-eth0");
+}
+
 fn read(complete: bool) -> StoreRead {
     StoreRead {
         store: Store {
