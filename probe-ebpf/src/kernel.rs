@@ -49,16 +49,17 @@ pub(crate) use {field, offset, switch};
 /// The value at `base + offset`; zeroes if that address is not mapped.
 #[inline(always)]
 pub(crate) fn read<T: FromBytes>(base: u64, offset: u32) -> T {
-    let mut value = T::new_zeroed();
-    // SAFETY: the helper writes only `value`, which may hold any bytes, and takes any address to read from.
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the helper writes all of `value`, which may hold any bytes: zeroes where it cannot read. It takes any
+    // address to read from. (Zeroed before, a value of many words is a call of `memset`, and that of a frame of the stack.)
     unsafe {
         bpf_probe_read_kernel(
-            (&raw mut value).cast::<c_void>(),
+            value.as_mut_ptr().cast::<c_void>(),
             const { size_of::<T>() as u32 },
             base.wrapping_add(offset as u64) as *const c_void,
         );
+        value.assume_init()
     }
-    value
 }
 
 /// Copies a string of at most `N` bytes with its NUL, and says how many bytes that were; less than 1 if the address

@@ -120,22 +120,30 @@ extern "C" fn container(cgroup: u64) -> u64 {
 /// is between a prefix and an id makes it something else (`crio-conmon-ID.scope`).
 #[inline(always)]
 fn is_container(name: u64) -> u64 {
-    let len = (str_len::<NAME>(name) - 1) as u64;
+    let len = name_len(name);
     let head: [u64; 2] = read(name, 0);
     let suffix: u64 = read(name.wrapping_add(len).wrapping_sub(SCOPE_LEN), 0);
     let scoped = is_zero((suffix ^ SCOPE) & SCOPE_MASK);
     // Of a name that is too short this is a huge number, which is no prefix's length.
     let start = len.wrapping_sub(ID as u64).wrapping_sub(scoped * SCOPE_LEN);
     let id: [u64; ID / 8] = read(name.wrapping_add(start), 0);
-    let before: [u64; 4] = read(name.wrapping_add(start).wrapping_sub(BEFORE), 0);
+    let before: [u64; 3] = read(name.wrapping_add(start).wrapping_sub(BEFORE), 0);
     (is_prefix(head, start) | is_colon_form(before, start)) & is_hex(&id)
 }
 
-/// Longest name looked at whole, the NUL included: a slice of a pod, a runtime's name and an id
-/// are 154 bytes at most.
-const NAME: usize = 160;
+/// The length of a name of at most 158 bytes, without its NUL: a pod's slice, a runtime's name and an id are 153 at most.
+/// In two parts: up to Linux 6.12 at least, the functions of a call chain have 512 bytes of stack together. Behind a name
+/// that ended in the first part, the second finds only its NUL.
+#[inline(always)]
+fn name_len(name: u64) -> u64 {
+    let first = (str_len::<PART>(name) - 1) as u64;
+    let second = (str_len::<PART>(name.wrapping_add(first)) - 1) as u64;
+    first.wrapping_add(second)
+}
+
+const PART: usize = 80;
 /// Bytes looked at in front of an id.
-const BEFORE: u64 = 32;
+const BEFORE: u64 = 24;
 
 const SCOPE: u64 = u64::from_ne_bytes(*b".scope\0\0");
 const SCOPE_MASK: u64 = u64::from_ne_bytes(*b"\xff\xff\xff\xff\xff\xff\0\0");
@@ -158,10 +166,10 @@ fn is_prefix(head: [u64; 2], len: u64) -> u64 {
     known
 }
 
-/// 1 if what stands in front of an id ends like `….slice:cri-containerd:`. `before` are its last 32 bytes, which begin
+/// 1 if what stands in front of an id ends like `….slice:cri-containerd:`. `before` are its last 24 bytes, which begin
 /// in front of the name if that is shorter: then they are whatever is there.
 #[inline(always)]
-fn is_colon_form(before: [u64; 4], len: u64) -> u64 {
+fn is_colon_form(before: [u64; 3], len: u64) -> u64 {
     let mut known = 0;
     let mut i = 0;
     while i < COLONS.len() {
@@ -170,8 +178,7 @@ fn is_colon_form(before: [u64; 4], len: u64) -> u64 {
             & is_zero(
                 (before[0] ^ end.text[0]) & end.mask[0]
                     | (before[1] ^ end.text[1]) & end.mask[1]
-                    | (before[2] ^ end.text[2]) & end.mask[2]
-                    | (before[3] ^ end.text[3]) & end.mask[3],
+                    | (before[2] ^ end.text[2]) & end.mask[2],
             );
         i += 1;
     }
@@ -181,8 +188,8 @@ fn is_colon_form(before: [u64; 4], len: u64) -> u64 {
 /// How the part in front of an id ends, of which the last byte is the last.
 struct End {
     len: u64,
-    text: [u64; 4],
-    mask: [u64; 4],
+    text: [u64; 3],
+    mask: [u64; 3],
 }
 
 impl End {
@@ -190,8 +197,8 @@ impl End {
     const fn new(prefix: &str) -> Self {
         let runtime = prefix.as_bytes();
         let len = SLICE.len() + 1 + runtime.len();
-        assert!(len <= BEFORE as usize, "an end is compared as four words");
-        let (mut bytes, mut mask) = ([[0; 8]; 4], [[0; 8]; 4]);
+        assert!(len <= BEFORE as usize, "an end is compared as three words");
+        let (mut bytes, mut mask) = ([[0; 8]; 3], [[0; 8]; 3]);
         let mut i = 0;
         while i < len {
             let at = BEFORE as usize - len + i;
@@ -211,8 +218,8 @@ impl End {
 
 const SLICE: &[u8] = b".slice";
 
-const fn words(bytes: [[u8; 8]; 4]) -> [u64; 4] {
-    let mut words = [0; 4];
+const fn words(bytes: [[u8; 8]; 3]) -> [u64; 3] {
+    let mut words = [0; 3];
     let mut i = 0;
     while i < words.len() {
         words[i] = u64::from_ne_bytes(bytes[i]);
