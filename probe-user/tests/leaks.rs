@@ -60,6 +60,12 @@ fn disk(known: impl Iterator<Item = usize>) -> TempDir {
     root
 }
 
+/// The leaks of a JSON report. It tells of blind spots too: a disk has no namespaces to list.
+fn leaked(report: &[u8]) -> Vec<serde_json::Value> {
+    let lines = text(report).lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    lines.filter(|it: &serde_json::Value| it["kind"] == "leaked_address").collect()
+}
+
 #[test]
 fn what_the_runtime_has_forgotten_is_leaked() {
     let root = disk([1].into_iter());
@@ -85,10 +91,12 @@ podnet   10.88.0.0/16  65533  2     1       65530  host-local /var/lib/cni/netwo
     assert!(text(&output.stderr).contains("the records alone"));
 
     let output = run(root.path(), &["-o", "json"]);
-    let lines: Vec<_> = text(&output.stdout).lines().collect();
-    assert_eq!(lines.len(), 1);
-    let it: serde_json::Value = serde_json::from_str(lines[0]).expect("JSON");
-    assert_eq!((&it["stage"], &it["detail"]["address"]), (&"confirmed".into(), &"10.88.0.3".into()));
+    let found = leaked(&output.stdout);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(
+        (&found[0]["stage"], &found[0]["detail"]["address"]),
+        (&"confirmed".into(), &"10.88.0.3".into())
+    );
 }
 
 #[test]
@@ -173,12 +181,9 @@ fn ten_thousand_records_are_looked_through() {
     // A second when optimized.
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    let mut found: Vec<_> = text(&output.stdout)
-        .lines()
-        .map(|line| {
-            let it: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            (it["sandboxes"][0].as_str().expect("an id").to_owned(), it["detail"]["address"].clone())
-        })
+    let mut found: Vec<_> = leaked(&output.stdout)
+        .iter()
+        .map(|it| (it["sandboxes"][0].as_str().expect("an id").to_owned(), it["detail"]["address"].clone()))
         .collect();
     found.sort_by_key(|(id, _)| id.clone());
     let expected = |n: usize| (id(n), format!("10.88.{}.{}", n / 250, n % 250 + 1).into());
