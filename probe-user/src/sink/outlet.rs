@@ -11,12 +11,19 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Bytes that may wait. A pipe holds 64 KiB by itself.
+/// Bytes that may wait while nothing is taken. A pipe holds 64 KiB by itself.
 const ROOM: usize = 4 << 20;
+/// So many times as much may wait while it is being taken: a burst is no reader that is gone.
+const BURST: usize = 8;
+/// Nothing is taken if nothing was for so long.
+const STALLED: Duration = Duration::from_secs(1);
+/// What is written at once: to be seen as progress.
+const PIECE: usize = 64 << 10;
 /// What a chunk that waits takes beside its bytes.
 const BESIDE: usize = 64;
 
@@ -30,13 +37,31 @@ pub struct Outlet {
 }
 
 /// What was taken and is not written yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     bytes: AtomicUsize,
     lines: AtomicU64,
+    begun: Instant,
+    /// When something was last taken, in milliseconds since it began.
+    taken_at: AtomicU64,
 }
 
 impl Waiting {
+    fn new() -> Self {
+        let (bytes, lines, taken_at) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { bytes, lines, begun: Instant::now(), taken_at }
+    }
+
+    fn taken(&self) {
+        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.taken_at.store(at, Ordering::Relaxed);
+    }
+
+    fn is_stalled(&self) -> bool {
+        let taken_at = Duration::from_millis(self.taken_at.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(taken_at) > STALLED
+    }
+
     fn add(&self, chunk: &[u8]) {
         self.bytes.fetch_add(chunk.len() + BESIDE, Ordering::Relaxed);
         self.lines.fetch_add(lines(chunk), Ordering::Relaxed);
@@ -63,12 +88,15 @@ impl Outlet {
     pub fn with_room(room: usize, name: &str, mut to: impl Write + Send + 'static) -> io::Result<Self> {
         let (chunks, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
         let (ended, end) = oneshot::channel();
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Waiting::new());
         let written = Arc::clone(&waiting);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut write = || {
                 while let Some(chunk) = queue.blocking_recv() {
-                    to.write_all(&chunk)?;
+                    for piece in chunk.chunks(PIECE) {
+                        to.write_all(piece)?;
+                        written.taken();
+                    }
                     if queue.is_empty() {
                         to.flush()?;
                     }
@@ -90,7 +118,12 @@ impl Outlet {
         }
         // What alone is larger than all the room finds it when nothing else waits.
         let waiting = self.waiting();
-        if waiting > 0 && waiting + chunk.len() > self.room {
+        if waiting == 0 {
+            // There was nothing to take.
+            self.waiting.taken();
+        }
+        let room = if self.waiting.is_stalled() { self.room } else { self.room.saturating_mul(BURST) };
+        if waiting > 0 && waiting + chunk.len() > room {
             return if self.chunks.is_closed() { Err(self.failed()) } else { Ok(false) };
         }
         self.waiting.add(chunk);
@@ -182,6 +215,18 @@ mod tests {
             }
         };
         assert_eq!(errors.map(|error| error.kind()), [io::ErrorKind::BrokenPipe; 3]);
+    }
+
+    #[test]
+    fn a_burst_waits_for_who_reads() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let mut outlet = Outlet::with_room(100_000, "test", writer).expect("a thread");
+        // More than the pipe and the room hold together.
+        for _ in 0..6 {
+            assert!(outlet.offer(&mut vec![b'x'; 100_000]).expect("it is not closed"), "nobody read yet");
+        }
+        reader.read_exact(&mut vec![0; 600_000]).expect("readable");
+        finish(outlet).expect("written");
     }
 
     #[test]

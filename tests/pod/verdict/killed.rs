@@ -1,7 +1,4 @@
 //! A runtime that is killed while it makes a sandbox.
-
-use std::fs;
-
 use anyhow::{Result, ensure};
 use tests::{
     keyed::Faults,
@@ -22,14 +19,7 @@ fn what_a_runtime_was_making_when_it_was_killed_is_leaked_unless_it_knows_of_it(
     let mut stage = Stage::new(&mut node)?;
     let cut = stage.killed_within_add(&service("cut"))?;
     let mut late = watch_store(store.as_deref())?;
-    let sees_all = fs::read_link("/proc/1/ns/net").is_ok();
-    let words = |cause: &'static str| -> Vec<&'static str> {
-        if cut.known {
-            Vec::new()
-        } else {
-            [cause].into_iter().chain(sees_all.then_some("orphan_netns")).collect()
-        }
-    };
+    let words = |cause: &'static str| if cut.known { Vec::new() } else { vec![cause, "orphan_netns"] };
     let (seen, found) = (words("leaked_address/runtime_ended"), words("leaked_address/stale_record"));
     let confirmed = until_confirmed(&mut stream, &seen).and_then(|()| until_confirmed(&mut late, &found));
     if cut.known {
