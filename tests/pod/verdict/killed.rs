@@ -1,4 +1,5 @@
 //! A runtime that is killed while it makes a sandbox.
+
 use anyhow::{Result, ensure};
 use tests::{
     keyed::Faults,
