@@ -14,5 +14,6 @@ pub mod event;
 pub mod id;
 pub mod knob;
 pub mod name;
+pub mod table;
 pub mod tally;
 pub mod text;

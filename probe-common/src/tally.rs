@@ -26,6 +26,8 @@ pub struct Tally {
     pub cni_status: u64,
     /// Environments of possible CNI calls that were longer than the scan's bound.
     pub env_truncated: u64,
+    /// What a table could not take in: see `crate::table`.
+    pub not_kept: u64,
 }
 
 impl Tally {
@@ -35,5 +37,6 @@ impl Tally {
         cni_version: 0,
         cni_status: 0,
         env_truncated: 0,
+        not_kept: 0,
     };
 }

@@ -3,7 +3,6 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    bindings::BPF_ANY,
     helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_boot_ns, bpf_ringbuf_output},
     maps::RingBuf,
 };
@@ -12,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     kernel::{cgroup::Container, net::Net, task::Task},
-    map::{BUDGETS, BULK, LIFECYCLE, TALLY},
+    map::{self, BUDGETS, BULK, LIFECYCLE, TALLY},
 };
 
 /// Records on the lifecycle ring in a second, about, that one container can cause, or one network namespace. What is
@@ -47,7 +46,7 @@ fn ring_within_budget(owner: u64) -> Ring {
     let second = now() >> SECOND;
     let Some(budget) = BUDGETS.get_ptr_mut(owner) else {
         // Without room for it the owner merely stays without a limit.
-        let _ = BUDGETS.insert(owner, Budget { second, spent: 1 }, u64::from(BPF_ANY));
+        map::keep(&BUDGETS, owner, Budget { second, spent: 1 });
         return Ring::Lifecycle;
     };
     // SAFETY: a map's value stays readable and writable while the program runs, even if its entry is reused.

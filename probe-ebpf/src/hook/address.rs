@@ -4,13 +4,16 @@
 //! told of is remembered by the struct's address.
 
 use aya_ebpf::{
-    bindings::BPF_ANY,
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
 use probe_common::event::{self, kind};
 
-use crate::{emit, kernel::address::IfAddress, map::ADDRESSES};
+use crate::{
+    emit,
+    kernel::address::IfAddress,
+    map::{self, ADDRESSES},
+};
 
 const RTM_NEWADDR: u32 = 20;
 const RTM_DELADDR: u32 = 21;
@@ -68,7 +71,7 @@ fn tell(event: u32, at: u64, seen: IfAddress) {
             return;
         }
         // Without room for it a change of the address would be told of as its coming.
-        let _ = ADDRESSES.insert(at, what, u64::from(BPF_ANY));
+        map::keep(&ADDRESSES, at, what);
     }
     let record = event::Address {
         header: emit::header::<event::Address>(kind, 0),

@@ -9,7 +9,7 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::{bindings::BPF_ANY, helpers::generated::bpf_probe_read_user};
+use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use probe_common::{
     event::{
         self,
@@ -27,7 +27,7 @@ use crate::{
     class::{self, Class},
     emit,
     kernel::{switch, task::Task},
-    map::{CNI_SCRATCH, CNI_TASKS},
+    map::{self, CNI_SCRATCH, CNI_TASKS},
 };
 
 /// How many ancestors may be between a plugin and the runtime: a plugin may call plugins.
@@ -81,7 +81,7 @@ pub(super) fn tell(task: Task, binprm: u64, class: Class) -> bool {
     }
     let ring = if host { Ring::Lifecycle } else { Ring::Bulk };
     // The exit is told of on the same ring; without room for it a plugin's end is not.
-    let _ = CNI_TASKS.insert(task.key(), ring as u32, u64::from(BPF_ANY));
+    map::keep(&CNI_TASKS, task.key(), ring as u32);
     let flags = if host { flag::HOST } else { 0 } | if truncated { flag::ENV_TRUNCATED } else { 0 };
     cni_send(ring as u64, u64::from(flags), caller, binprm);
     true

@@ -23,7 +23,7 @@ use crate::{
     class::Class,
     emit,
     kernel::{offset, read, switch, task::Task},
-    map::{EXEC_SCRATCH, TOPS},
+    map::{self, EXEC_SCRATCH, TOPS},
 };
 
 /// How many programs one container's top may begin on the lifecycle ring: `runc init` where it is born in the cgroup,
@@ -80,7 +80,7 @@ fn ring_for_top(task: Task, class: Class) -> Ring {
         },
         None => {
             // Without room for it the container's budget is the only limit.
-            let _ = TOPS.insert(key, 1, 0);
+            map::keep(&TOPS, key, 1);
             1
         }
     };

@@ -5,7 +5,6 @@
 //! `proc_free_inum` ends the teardown; it is told an inode number only, of namespaces of every type.
 
 use aya_ebpf::{
-    bindings::BPF_ANY,
     macros::{fentry, fexit, kprobe, kretprobe},
     programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
@@ -18,7 +17,7 @@ use probe_common::{
 use crate::{
     emit,
     kernel::{net::Net, task::Task},
-    map::NETNS,
+    map::{self, NETNS},
 };
 
 pub(super) const CLONE_NEWNET: u64 = 0x4000_0000;
@@ -122,11 +121,7 @@ pub(super) fn created(net: Net) {
     freed_as(netns.inode, flag::INFERRED_TIME);
     let ring = emit::ring_for_container(Task::current().cgroup().container());
     // Without room for it a container's excess may reach the lifecycle ring at its end.
-    let _ = NETNS.insert(
-        netns.inode,
-        Known { cookie: netns.cookie, dropped: 0, ring: ring as u32 },
-        u64::from(BPF_ANY),
-    );
+    map::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, dropped: 0, ring: ring as u32 });
     tell(ring, kind::NETNS_CREATED, 0, netns);
 }
 
@@ -144,11 +139,7 @@ fn dropped(netns: NetnsKey, flags: u16) {
         ring = ring_of(known);
     }
     // Without room for it the end of its teardown is not told of.
-    let _ = NETNS.insert(
-        netns.inode,
-        Known { cookie: netns.cookie, dropped: 1, ring: ring as u32 },
-        u64::from(BPF_ANY),
-    );
+    map::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, dropped: 1, ring: ring as u32 });
     tell(ring, kind::NETNS_DROPPED, flags, netns);
 }
 

@@ -7,7 +7,6 @@
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::BPF_ANY,
     helpers::bpf_get_current_pid_tgid,
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
@@ -18,7 +17,7 @@ use super::netns;
 use crate::{
     branchless::is_zero,
     kernel::{net::Net, offset, read, switch, task::Task},
-    map::{ENDING, NETS, TRACKED, UNSHARING},
+    map::{self, ENDING, NETS, TRACKED, UNSHARING},
 };
 
 /// How many can be known at a time.
@@ -75,7 +74,7 @@ fn syscall_value(ctx: &TracePointContext) -> u64 {
 pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
     if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 {
         // Without room for it the namespace is known only from its first fork or exit.
-        let _ = UNSHARING.insert(bpf_get_current_pid_tgid(), 1, u64::from(BPF_ANY));
+        map::keep(&UNSHARING, bpf_get_current_pid_tgid(), 1);
     }
     0
 }
@@ -218,7 +217,7 @@ fn track(net: Net) {
         if slot.net == 0 || slot.net == at {
             *slot = Slot { net: at, key, dropped: 0 };
             // Without room for it the slot is merely looked for again.
-            let _ = TRACKED.insert(at, key, u64::from(BPF_ANY));
+            map::keep(&TRACKED, at, key);
             return;
         }
     }

@@ -87,6 +87,7 @@ impl Figures {
             oldest_question: self.reading.oldest(clock::now()),
             dropped_questions: self.reading.dropped(),
             hanging: self.reading.hanging(),
+            not_kept: totals.not_kept(),
             refused: refusal::count(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),

@@ -324,6 +324,12 @@ pub const PROGRAM_MISSED: Family = counter(
     "Runs of an eBPF program that the kernel skipped, for it was running on that CPU already.",
 )
 .from("bpf_prog_info.recursion_misses");
+pub const NOT_KEPT: Family = counter(
+    "sandprobe_program_table_full_total",
+    &[],
+    "Entries that a table of the eBPF programs had no room for.",
+)
+.from("per-CPU counters of the eBPF programs");
 pub const REFUSED: Family = counter(
     "sandprobe_system_calls_refused_total",
     &[],
@@ -422,6 +428,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &PROGRAM_MISSED,
             &QUEUE,
             &QUEUE_CAPACITY,
+            &NOT_KEPT,
             &REFUSED,
             &UNREADABLE,
             &HANGING,

@@ -46,6 +46,7 @@ pub(super) struct Now {
     queue: Series<GaugeVec>,
     queue_capacity: Series<GaugeVec>,
     unreadable: Series<GaugeVec>,
+    not_kept: Series<CounterVec>,
     refused: Series<CounterVec>,
     dropped: Series<CounterVec>,
     hanging: Series<GaugeVec>,
@@ -91,6 +92,7 @@ impl Now {
             queue: book.series(&f::QUEUE)?,
             queue_capacity: book.series(&f::QUEUE_CAPACITY)?,
             unreadable: book.series(&f::UNREADABLE)?,
+            not_kept: book.series(&f::NOT_KEPT)?,
             refused: book.series(&f::REFUSED)?,
             dropped: book.series(&f::DROPPED)?,
             hanging: book.series(&f::HANGING)?,
@@ -193,6 +195,7 @@ impl Now {
         let bounded = own.queues.iter().filter_map(|it| Some((it.name, it.capacity?)));
         self.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
         self.unreadable.set_one(Some(real(own.unreadable)));
+        self.not_kept.raise(&[], real(own.not_kept));
         self.refused.raise(&[], real(own.refused));
         self.dropped.raise(&[], real(own.dropped));
         self.hanging.set_one(Some(real(own.hanging)));

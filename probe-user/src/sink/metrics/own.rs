@@ -11,6 +11,8 @@ pub struct Own {
     pub rings: Vec<Ring>,
     pub programs: Vec<Program>,
     pub queues: Vec<Queue>,
+    /// Entries that a table of the eBPF programs had no room for.
+    pub not_kept: u64,
     /// System calls that its confinement refused.
     pub refused: u64,
     /// Of the node's files, when they were last looked at.

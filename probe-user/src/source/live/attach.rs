@@ -19,9 +19,10 @@ use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
     maps::{MapData, PerCpuArray, RingBuf},
     sys::{Stats, enable_stats},
+    util::nr_cpus,
 };
 use aya_log::EbpfLogger;
-use probe_common::tally::Tally;
+use probe_common::{table, tally::Tally};
 use zerocopy::IntoBytes;
 
 use self::{
@@ -181,6 +182,10 @@ impl Probe {
             .map_max_entries("BULK", options.bulk)
             // Its verdict alone: with every step of a large program the log would be as long as its verification.
             .verifier_log_level(VerifierLogLevel::STATS);
+        let cpus = possible_cpus()?;
+        for (name, entries) in table::ALL {
+            loader.map_max_entries(name, table::size(entries, cpus));
+        }
         if !options.log {
             // It is there whether used or not; one page is the least.
             loader.map_max_entries("AYA_LOGS", support::page_size());
@@ -243,6 +248,12 @@ fn read_btf() -> Result<Btf, Error> {
         _ => Error::UnreadableBtf { source: error },
     })?;
     Btf::parse(bytes).map_err(|source| Error::BadBtf { source })
+}
+
+/// How many CPUs the kernel has set itself up for, which may be many more than there are.
+fn possible_cpus() -> Result<u32, Error> {
+    let cpus = nr_cpus().map_err(|(path, source)| Error::Cpus { path, source })?;
+    Ok(u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
 fn ring(ebpf: &mut Ebpf, name: &'static str) -> Result<RingBuf<MapData>, Error> {

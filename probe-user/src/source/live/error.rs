@@ -40,6 +40,8 @@ pub enum Error {
         "cannot tell which namespaces are the host's from {path}: {why}; give the host's pid namespace (hostPID) or --host-root"
     )]
     Namespaces { path: &'static str, why: String },
+    #[error("cannot tell how many CPUs this machine can have from {path}: {source}")]
+    Cpus { path: &'static str, source: io::Error },
     /// Of the object itself: it was built wrongly, or the kernel refuses its maps.
     #[error("cannot load the eBPF object: {0}")]
     Object(#[source] aya::EbpfError),

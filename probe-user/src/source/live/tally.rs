@@ -81,6 +81,12 @@ impl Totals {
         sum(self.cpus.iter().map(|cpu| &cpu.env_truncated))
     }
 
+    /// Entries that a table of the programs could not take in.
+    #[must_use]
+    pub fn not_kept(&self) -> u64 {
+        sum(self.cpus.iter().map(|cpu| &cpu.not_kept))
+    }
+
     /// What was lost since `before`.
     #[must_use]
     pub fn lost_since(&self, before: &Self) -> Vec<(Loss, u64)> {

@@ -258,11 +258,12 @@ proptest! {
 fn the_file_to_which_a_daemon_writes_its_output_is_read() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |path: &str| root.path().join(path);
-    let process = |pid: u32, comm: &str, cgroup: &str, output: &str| {
+    let process = |pid: u32, comm: &str, user: u32, cgroup: &str, output: &str| {
         let folder = at(&format!("proc/{pid}"));
         fs::create_dir_all(folder.join("fd")).expect("a directory");
         fs::write(folder.join("comm"), format!("{comm}\n")).expect("a file");
         fs::write(folder.join("cgroup"), format!("0::{cgroup}\n")).expect("a file");
+        fs::write(folder.join("status"), format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")).expect("a file");
         symlink(output, folder.join("fd/2")).expect("a link");
     };
     fs::create_dir_all(at("srv")).expect("a directory");
@@ -271,10 +272,11 @@ fn the_file_to_which_a_daemon_writes_its_output_is_read() {
     let host = HostRoot::open(root.path()).expect("the root");
     let found = |host: &HostRoot| find(host, wanted(sandbox)).map(|it| it.source);
     let container = "/kubepods/burstable/pod11111111-2222-3333-4444-555555555555/".to_owned() + sandbox;
-    process(7, "bash", "/", "/srv/runtime.out");
-    process(8, "containerd", &container, "/srv/runtime.out");
-    process(9, "containerd", "/system.slice/containerd.service", "socket:[7]");
+    process(7, "bash", 0, "/", "/srv/runtime.out");
+    process(8, "containerd", 0, &container, "/srv/runtime.out");
+    process(9, "containerd", 0, "/system.slice/containerd.service", "socket:[7]");
+    process(11, "containerd", 1000, "/user.slice/user-1000.slice", "/srv/runtime.out");
     assert!(found(&host).is_err(), "of no daemon of the node");
-    process(10, "containerd", "/system.slice/containerd.service", "/srv/runtime.out");
+    process(10, "containerd", 0, "/system.slice/containerd.service", "/srv/runtime.out");
     assert_eq!(found(&host).expect("the words"), Path::new("/srv/runtime.out"));
 }
