@@ -10,43 +10,135 @@ use probe_common::{event::Header, tally::Ring};
 use zerocopy::IntoBytes;
 
 use crate::{
+    hook::netns,
     kernel::{cgroup::Container, net::Net, task::Task},
     map::{self, BUDGETS, BULK, LIFECYCLE, TALLY},
 };
 
-/// Records on the lifecycle ring in a second, about, that one container can cause, or one network namespace. What is
-/// more goes to the bulk ring.
+/// Records on the lifecycle ring in a second, about, that one sender can cause. What is more goes to the bulk ring.
 const SECOND: u32 = 30;
 const LIMIT: u64 = 64;
 
-/// What a container has spent of its `LIMIT` in the current `SECOND` (2^30 ns).
+/// The same for what the kernel's workers do on behalf of nobody knows whom, all together: many a pod can end in a second.
+const SHARED_LIMIT: u64 = 1024;
+
+/// What a sender has spent of its limit in the current `SECOND` (2^30 ns).
 #[derive(Clone, Copy)]
 pub(crate) struct Budget {
     second: u64,
     spent: u64,
 }
 
-/// The ring for what was done by a task in `container`.
-#[inline(always)]
-pub(crate) fn ring_for_container(container: Container) -> Ring {
-    if container.is_some() { ring_within_budget(container.id()) } else { Ring::Lifecycle }
+/// Who pays for a record: the container that causes it, or the local users, or nobody for what the node's own programs do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner(u64);
+
+// Ids of cgroups are counted up from 1 and stay far below these bits.
+const NETNS: u64 = 1 << 63;
+const COMMON: u64 = 1 << 62;
+
+impl Owner {
+    pub(crate) const NODE: Self = Self(0);
+    /// All that is not in a container and not root's: one budget, for a user can have many numbers and cgroups.
+    const USERS: Self = Self(COMMON | 1);
+    /// Network namespaces of which nobody knows any more who made them.
+    const UNKNOWN_NETNS: Self = Self(COMMON | 2);
+    /// What happens to cgroups when nobody asks for it any more.
+    const CGROUPS: Self = Self(COMMON | 3);
+
+    #[inline(always)]
+    pub(crate) fn of(task: Task) -> Self {
+        let container = task.cgroup().container();
+        if container.is_some() {
+            Self(container.id())
+        } else if task.is_root() == 1 {
+            Self::NODE
+        } else {
+            Self::USERS
+        }
+    }
+
+    /// From the number that it went through a table or a function as.
+    #[inline(always)]
+    pub(crate) fn at(number: u64) -> Self {
+        Self(number)
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn ring(self) -> Ring {
+        if self == Self::NODE { Ring::Lifecycle } else { ring_within_budget(self, LIMIT) }
+    }
 }
 
-/// The ring for what was done to `net`. Not by its maker: addresses come and go in the context of workers too.
+/// The ring for what `task` does.
 #[inline(always)]
-pub(crate) fn ring_for_net(net: Net) -> Ring {
-    // Ids of cgroups are counted up from 1 and stay far below this bit.
-    const NETNS: u64 = 1 << 63;
-    if net.is_initial() { Ring::Lifecycle } else { ring_within_budget(NETNS | u64::from(net.inode())) }
+pub(crate) fn ring_for(task: Task) -> Ring {
+    Owner::of(task).ring()
+}
+
+/// The ring for what was done by a task in `container`, or by one of the node's own.
+#[inline(always)]
+pub(crate) fn ring_for_container(container: Container) -> Ring {
+    Owner(container.id()).ring()
+}
+
+/// The ring for the address of a network namespace that came or went.
+///
+/// Who does it pays. Where that is the node itself or a worker, the namespace's maker does, or the namespace itself if the
+/// node made it; all whose maker is not known have one budget together.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn address_ring(net: u64) -> u64 {
+    let net = Net::at(net);
+    let sender = Owner::of(Task::current());
+    let ring = if sender != Owner::NODE {
+        sender.ring()
+    } else if net.is_initial() {
+        Ring::Lifecycle
+    } else {
+        match netns::maker(net.key()) {
+            None => shared_ring(Owner::UNKNOWN_NETNS),
+            Some(Owner::NODE) => Owner(NETNS | u64::from(net.inode())).ring(),
+            Some(maker) => maker.ring(),
+        }
+    };
+    ring as u64
+}
+
+#[inline(always)]
+pub(crate) fn ring_for_address(net: Net) -> Ring {
+    ring(address_ring(net.address()))
+}
+
+/// The ring for the end of a network namespace whose beginning was not seen or is forgotten.
+#[inline(always)]
+pub(crate) fn ring_for_unknown_netns() -> Ring {
+    shared_ring(Owner::UNKNOWN_NETNS)
+}
+
+/// The ring for what becomes of a cgroup by itself: whoever made it so is not the current task.
+#[inline(always)]
+pub(crate) fn ring_for_idle_cgroup() -> Ring {
+    shared_ring(Owner::CGROUPS)
+}
+
+#[inline(always)]
+fn shared_ring(owner: Owner) -> Ring {
+    ring_within_budget(owner, SHARED_LIMIT)
 }
 
 /// Two CPUs may count at the same time and lose one of their counts, which a limit of this kind can bear.
 #[inline(always)]
-fn ring_within_budget(owner: u64) -> Ring {
+fn ring_within_budget(owner: Owner, limit: u64) -> Ring {
     let second = now() >> SECOND;
-    let Some(budget) = BUDGETS.get_ptr_mut(owner) else {
+    let Some(budget) = BUDGETS.get_ptr_mut(owner.0) else {
         // Without room for it the owner merely stays without a limit.
-        map::keep(&BUDGETS, owner, Budget { second, spent: 1 });
+        map::keep(&BUDGETS, owner.0, Budget { second, spent: 1 });
         return Ring::Lifecycle;
     };
     // SAFETY: a map's value stays readable and writable while the program runs, even if its entry is reused.
@@ -55,7 +147,7 @@ fn ring_within_budget(owner: u64) -> Ring {
         *budget = Budget { second, spent: 0 };
     }
     budget.spent += 1;
-    if budget.spent > LIMIT { Ring::Bulk } else { Ring::Lifecycle }
+    if budget.spent > limit { Ring::Bulk } else { Ring::Lifecycle }
 }
 
 #[inline(always)]

@@ -36,7 +36,7 @@ pub(crate) static BULK: RingBuf = RingBuf::with_byte_size(8 << 20, 0);
 #[map]
 pub(crate) static TALLY: PerCpuArray<Tally> = PerCpuArray::with_max_entries(1, 0);
 
-/// What each container or network namespace has lately put on the lifecycle ring.
+/// What each sender has lately put on the lifecycle ring.
 #[map]
 pub(crate) static BUDGETS: LruHashMap<u64, Budget> = LruHashMap::with_max_entries(table::BUDGETS, 0);
 

@@ -7,6 +7,7 @@ mod cgroup;
 mod cni;
 mod confine;
 mod container;
+mod flood;
 mod guard;
 mod killer;
 mod life;

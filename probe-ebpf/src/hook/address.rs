@@ -7,7 +7,11 @@ use aya_ebpf::{
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
-use probe_common::event::{self, kind};
+use probe_common::event::{
+    self,
+    address::{IPV4, IPV6},
+    kind,
+};
 
 use crate::{
     emit,
@@ -24,36 +28,35 @@ const IFA_F_TENTATIVE: u32 = 0x40;
 
 #[fentry(function = "rtmsg_ifa")]
 pub(crate) fn fe_rtmsg_ifa(ctx: FEntryContext) -> i32 {
-    tell(ctx.arg(0), ctx.arg(1), IfAddress::v4(ctx.arg(1)));
+    tell::<IPV4>(ctx.arg(0), ctx.arg(1));
     0
 }
 
 #[kprobe]
 pub(crate) fn kp_rtmsg_ifa(ctx: ProbeContext) -> u32 {
     if let (Some(event), Some(ifa)) = (ctx.arg(0), ctx.arg(1)) {
-        tell(event, ifa, IfAddress::v4(ifa));
+        tell::<IPV4>(event, ifa);
     }
     0
 }
 
 #[fentry(function = "__ipv6_ifa_notify")]
 pub(crate) fn fe_ifa6_notify(ctx: FEntryContext) -> i32 {
-    tell(ctx.arg(0), ctx.arg(1), IfAddress::v6(ctx.arg(1)));
+    tell::<IPV6>(ctx.arg(0), ctx.arg(1));
     0
 }
 
 #[kprobe]
 pub(crate) fn kp_ifa6_notify(ctx: ProbeContext) -> u32 {
     if let (Some(event), Some(ifp)) = (ctx.arg(0), ctx.arg(1)) {
-        tell(event, ifp, IfAddress::v6(ifp));
+        tell::<IPV6>(event, ifp);
     }
     0
 }
 
 #[inline(always)]
-fn tell(event: u32, at: u64, seen: IfAddress) {
-    let net = seen.device.net();
-    let netns = net.key();
+fn tell<const FAMILY: u8>(event: u32, at: u64) {
+    let seen = IfAddress::of::<FAMILY>(at);
     let kind = match event {
         RTM_DELADDR => {
             // Not there if it came before the hook.
@@ -64,7 +67,9 @@ fn tell(event: u32, at: u64, seen: IfAddress) {
         CHANGED if seen.flags & IFA_F_TENTATIVE != 0 => kind::ADDRESS_ADDED,
         _ => return,
     };
+    let net = seen.device.net();
     if kind == kind::ADDRESS_ADDED {
+        let netns = net.key();
         let what = fingerprint(&seen.address) ^ u64::from(netns.inode) ^ netns.cookie.rotate_left(32);
         // SAFETY: a map's value stays readable while the program runs.
         if unsafe { ADDRESSES.get(at) }.copied() == Some(what) {
@@ -73,19 +78,43 @@ fn tell(event: u32, at: u64, seen: IfAddress) {
         // Without room for it a change of the address would be told of as its coming.
         map::keep(&ADDRESSES, at, what);
     }
+    let ring = emit::ring_for_address(net);
+    match FAMILY {
+        IPV4 => address_send_v4(ring as u64, u64::from(kind), at),
+        _ => address_send_v6(ring as u64, u64::from(kind), at),
+    };
+}
+
+/// A function of its own, whose record is not on the stack while the ring is chosen: 512 bytes are for both.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn address_send_v4(ring: u64, kind: u64, at: u64) -> u64 {
+    send::<IPV4>(ring, kind as u16, at)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn address_send_v6(ring: u64, kind: u64, at: u64) -> u64 {
+    send::<IPV6>(ring, kind as u16, at)
+}
+
+#[inline(always)]
+fn send<const FAMILY: u8>(ring: u64, kind: u16, at: u64) -> u64 {
+    let seen = IfAddress::of::<FAMILY>(at);
     let record = event::Address {
         header: emit::header::<event::Address>(kind, 0),
-        netns,
+        netns: seen.device.net().key(),
         ifname: seen.device.name(),
         address: seen.address,
         ifindex: seen.device.index(),
         ifa_flags: seen.flags,
-        family: seen.family,
+        family: FAMILY,
         prefix: seen.prefix,
         scope: seen.scope,
         _pad: [0; 5],
     };
-    emit::fixed(emit::ring_for_net(net), kind, record);
+    emit::fixed(emit::ring(ring), kind, record);
+    0
 }
 
 /// The struct's memory may be another address's by now, without its end having been seen.

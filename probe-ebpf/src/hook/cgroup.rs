@@ -80,8 +80,13 @@ fn tell<const KIND: u16>(cgroup: u64, path: u64, member: TaskKey) -> i32 {
     let path_len = if len < 1 { 0 } else { (len - 1) as u64 & (PATH as u64 - 1) };
 
     let nested = cgroup.parent().container().is_some();
-    let ring =
-        if nested { Ring::Bulk } else { emit::ring_for_container(Task::current().cgroup().container()) };
+    let ring = if nested {
+        Ring::Bulk
+    } else if const { KIND == kind::CGROUP_RELEASED || KIND == kind::CGROUP_EMPTIED } {
+        emit::ring_for_idle_cgroup()
+    } else {
+        emit::ring_for(Task::current())
+    };
     let flags = if nested { flag::NESTED } else { 0 } | if len == PATH as i64 { flag::TRUNCATED } else { 0 };
     scratch.body = event::Cgroup {
         header: emit::header::<event::Cgroup>(KIND, flags),

@@ -15,7 +15,7 @@ use probe_common::{
 };
 
 use crate::{
-    emit,
+    emit::{self, Owner},
     kernel::{net::Net, task::Task},
     map::{self, NETNS},
 };
@@ -31,9 +31,21 @@ const MAX_ERRNO: u64 = 4095;
 #[repr(C)]
 pub(crate) struct Known {
     cookie: u64,
+    /// Who made it, as `emit::Owner`; if that was not seen, `UNKNOWN`.
+    maker: u64,
     dropped: u32,
     /// That of its creation: what a container makes beyond its budget stays off the lifecycle ring to its end.
     ring: u32,
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+/// Who made a network namespace, if that was seen and is still known.
+#[inline(always)]
+pub(crate) fn maker(netns: NetnsKey) -> Option<Owner> {
+    // SAFETY: as in `dropped`.
+    let known = unsafe { NETNS.get(netns.inode) }.copied()?;
+    if known.cookie == netns.cookie && known.maker != UNKNOWN { Some(Owner::at(known.maker)) } else { None }
 }
 
 #[fexit(function = "copy_net_ns")]
@@ -119,27 +131,30 @@ pub(super) fn created(net: Net) {
     let netns = net.key();
     // A number that is given anew is free: if the end of who had it before is not told of yet, it is now.
     freed_as(netns.inode, flag::INFERRED_TIME);
-    let ring = emit::ring_for_container(Task::current().cgroup().container());
+    let maker = Owner::of(Task::current());
+    let ring = maker.ring();
     // Without room for it a container's excess may reach the lifecycle ring at its end.
-    map::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, dropped: 0, ring: ring as u32 });
+    let known = Known { cookie: netns.cookie, maker: maker.number(), dropped: 0, ring: ring as u32 };
+    map::keep(&NETNS, netns.inode, known);
     tell(ring, kind::NETNS_CREATED, 0, netns);
 }
 
 /// Told of once, should a build of the kernel come by both functions for one drop.
 #[inline(always)]
 fn dropped(netns: NetnsKey, flags: u16) {
-    let mut ring = Ring::Lifecycle;
     // SAFETY: a map's value stays readable while the program runs; a torn copy could only misname the ring.
-    if let Some(known) = unsafe { NETNS.get(netns.inode) }.copied()
-        && known.cookie == netns.cookie
-    {
-        if known.dropped == 1 {
-            return;
+    let known = unsafe { NETNS.get(netns.inode) }.copied();
+    let (ring, maker) = match known {
+        Some(known) if known.cookie == netns.cookie => {
+            if known.dropped == 1 {
+                return;
+            }
+            (ring_of(known), known.maker)
         }
-        ring = ring_of(known);
-    }
+        _ => (emit::ring_for_unknown_netns(), UNKNOWN),
+    };
     // Without room for it the end of its teardown is not told of.
-    map::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, dropped: 1, ring: ring as u32 });
+    map::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, maker, dropped: 1, ring: ring as u32 });
     tell(ring, kind::NETNS_DROPPED, flags, netns);
 }
 
@@ -195,6 +210,15 @@ fn ring_of(known: Known) -> Ring {
 
 #[inline(always)]
 fn tell(ring: Ring, kind: u16, flags: u16, netns: NetnsKey) {
-    let header = emit::header::<event::Netns>(kind, flags);
-    emit::fixed(ring, kind, event::Netns { header, netns });
+    netns_send(ring as u64, u64::from(kind), u64::from(flags), u64::from(netns.inode), netns.cookie);
+}
+
+/// A function of its own, whose record is not on the stack while `container` is called: 512 bytes are for both.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn netns_send(ring: u64, kind: u64, flags: u64, inode: u64, cookie: u64) -> u64 {
+    let header = emit::header::<event::Netns>(kind as u16, flags as u16);
+    let netns = NetnsKey::new(inode as u32, cookie);
+    emit::fixed(emit::ring(ring), kind as u16, event::Netns { header, netns });
+    0
 }

@@ -2,10 +2,7 @@
 //! kernels, else only the pid: which process that is, user space finds out.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
-use probe_common::{
-    event::{self, kind},
-    tally::Ring,
-};
+use probe_common::event::{self, kind};
 
 use crate::{
     emit,
@@ -17,14 +14,27 @@ const SI_KERNEL: i32 = 0x80;
 
 #[raw_tracepoint(tracepoint = "mark_victim")]
 pub(crate) fn oom(ctx: RawTracePointContext) -> i32 {
+    let victim: u64 = ctx.arg(0);
+    let passes_task = switch!(oom_passes_task) == 1;
+    // A container can have its own programs killed all the time. Whose memory is short is the victim, or, if that is only
+    // a number, who asked for some.
+    let ring = emit::ring_for(if passes_task { Task::at(victim) } else { Task::current() });
+    oom_send(ring as u64, victim);
+    0
+}
+
+/// A function of its own, as in `signal`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn oom_send(ring: u64, victim: u64) -> u64 {
     let target = if switch!(oom_passes_task) == 1 {
-        Task::at(ctx.arg(0)).describe()
+        Task::at(victim).describe()
     } else {
-        let pid: u32 = ctx.arg(0);
+        let pid = victim as u32;
         event::Task { pid, tid: pid, ..event::Task::default() }
     };
     let header = emit::header::<event::Signal>(kind::OOM_KILL, 0);
     let record = event::Signal { header, target, signal: SIGKILL, code: SI_KERNEL };
-    emit::fixed(Ring::Lifecycle, kind::OOM_KILL, record);
+    emit::fixed(emit::ring(ring), kind::OOM_KILL, record);
     0
 }

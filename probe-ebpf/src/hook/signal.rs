@@ -1,10 +1,7 @@
 //! `signal_generate(sig, info, task, group, result)`: a signal was sent. Who sent it is the current task.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
-use probe_common::{
-    event::{self, kind},
-    tally::Ring,
-};
+use probe_common::event::{self, kind};
 
 use crate::{
     class::Class,
@@ -45,12 +42,9 @@ pub(crate) fn signal(ctx: RawTracePointContext) -> i32 {
     if !class.matters() {
         return 0;
     }
-    // A container may signal its own top as often as it likes; what comes from outside is always told of.
-    let ring = if class.is_top() && Task::current().cgroup().container().is_some() {
-        emit::ring_for_container(class.container)
-    } else {
-        Ring::Lifecycle
-    };
+    // Who sends pays. A container may signal its own top as often as it likes and, with the host's pid namespace, others'
+    // and the node's own; what the node itself sends is always told of.
+    let ring = emit::ring_for(Task::current());
     let code = match info {
         0 => 0,
         SEND_SIG_PRIV => SI_KERNEL,

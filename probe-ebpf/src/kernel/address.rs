@@ -1,9 +1,6 @@
 //! `struct in_ifaddr` and `struct inet6_ifaddr`: an address on a network device.
 
-use probe_common::{
-    event::address::{IPV4, IPV6},
-    text::IfName,
-};
+use probe_common::{event::address::IPV4, text::IfName};
 
 use super::{net::Net, offset, read, read_str};
 
@@ -13,15 +10,19 @@ pub(crate) struct IfAddress {
     pub(crate) device: Device,
     pub(crate) address: [u8; 16],
     pub(crate) flags: u32,
-    pub(crate) family: u8,
     pub(crate) prefix: u8,
     pub(crate) scope: u8,
 }
 
 impl IfAddress {
-    /// `ifa` is a `struct in_ifaddr *`.
+    /// `at` is a `struct in_ifaddr *` or a `struct inet6_ifaddr *`, by the family (`event::address`).
     #[inline(always)]
-    pub(crate) fn v4(ifa: u64) -> Self {
+    pub(crate) fn of<const FAMILY: u8>(at: u64) -> Self {
+        if FAMILY == IPV4 { Self::v4(at) } else { Self::v6(at) }
+    }
+
+    #[inline(always)]
+    fn v4(ifa: u64) -> Self {
         let local: [u8; 4] = read(ifa, offset!(in_ifaddr_local));
         let mut address = [0; 16];
         address[..4].copy_from_slice(&local);
@@ -29,23 +30,20 @@ impl IfAddress {
             device: Device(read(read(ifa, offset!(in_ifaddr_dev)), offset!(in_device_dev))),
             address,
             flags: read(ifa, offset!(in_ifaddr_flags)),
-            family: IPV4,
             prefix: read(ifa, offset!(in_ifaddr_prefixlen)),
             scope: read(ifa, offset!(in_ifaddr_scope)),
         }
     }
 
-    /// `ifp` is a `struct inet6_ifaddr *`. Its prefix length and scope are wider than their values, at whichever
-    /// end the low byte is.
+    /// Its prefix length and scope are wider than their values, at whichever end the low byte is.
     #[inline(always)]
-    pub(crate) fn v6(ifp: u64) -> Self {
+    fn v6(ifp: u64) -> Self {
         let prefix: u32 = read(ifp, offset!(inet6_ifaddr_prefix_len));
         let scope: u16 = read(ifp, offset!(inet6_ifaddr_scope));
         Self {
             device: Device(read(read(ifp, offset!(inet6_ifaddr_idev)), offset!(inet6_dev_dev))),
             address: read(ifp, offset!(inet6_ifaddr_addr)),
             flags: read(ifp, offset!(inet6_ifaddr_flags)),
-            family: IPV6,
             prefix: (prefix & 0xff) as u8,
             scope: (scope & 0xff) as u8,
         }

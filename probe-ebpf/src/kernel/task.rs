@@ -4,6 +4,7 @@ use aya_ebpf::helpers::generated::bpf_get_current_task;
 use probe_common::{event, id::TaskKey, text::Comm};
 
 use super::{cgroup::Cgroup, net::Net, offset, read, read_str};
+use crate::branchless::is_zero;
 
 /// A thread. What tells of the process reads its leader.
 #[derive(Clone, Copy)]
@@ -83,6 +84,13 @@ impl Task {
         Net::at(read(self.nsproxy(), offset!(nsproxy_net_ns)))
     }
 
+    /// 1 if it is root's in the initial user namespace: not the root of a user namespace of its own, and no program that
+    /// was only lent root's rights (setuid). Who starts such a one gives it the name that he likes, by a link.
+    #[inline(always)]
+    pub(crate) fn is_root(self) -> u64 {
+        task_is_root(self.0)
+    }
+
     /// Inode of its mount namespace.
     #[inline(always)]
     pub(crate) fn mnt_ns(self) -> u32 {
@@ -132,4 +140,15 @@ impl Task {
             comm: leader.comm(),
         }
     }
+}
+
+/// A function of its own, whose stack is not that of who calls `container` too: 512 bytes are for both.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn task_is_root(task: u64) -> u64 {
+    let cred: u64 = read(task, offset!(task_cred));
+    let uid: u32 = read(cred, offset!(cred_uid));
+    let euid: u32 = read(cred, offset!(cred_euid));
+    let level: u32 = read(read::<u64>(cred, offset!(cred_user_ns)), offset!(user_ns_level));
+    is_zero(u64::from(uid | euid | level))
 }

@@ -10,7 +10,7 @@ use std::{
     net::TcpListener,
     os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _, process::CommandExt as _},
     path::Path,
-    process::{self, Command, ExitCode},
+    process::{self, Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use nix::{
     libc,
     sched::{CloneFlags, clone, unshare},
     sys::memfd::{MFdFlags, memfd_create},
+    sys::signal::SigSet,
     sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType},
     sys::wait::{WaitStatus, waitpid},
     unistd::execve,
@@ -40,6 +41,10 @@ fn main() -> Result<ExitCode> {
         ("enter", [cgroups, command @ ..]) => enter(cgroups, command),
         ("listen", _) => listen(),
         ("unshare", [milliseconds]) => unshare_for(Duration::from_millis(number(milliseconds)?)),
+        ("as", [user, command @ ..]) => as_user(number(user)?, command),
+        ("deaf", _) => deaf(),
+        ("signal", [pid, times]) => signal(number(pid)?, number(times)?),
+        ("address", [netns, each]) => address(number(netns)?, number(each)?),
         ("eat", _) => Ok(eat()),
         ("eat-shared", _) => eat_shared(),
         ("leave-a-thread", [code]) => leave_a_thread(number(code)?),
@@ -144,6 +149,46 @@ fn unshare_for(time: Duration) -> Result<ExitCode> {
     let begun = Instant::now();
     while begun.elapsed() < time {
         unshare(CloneFlags::CLONE_NEWNET)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes another user for good and executes a program.
+fn as_user(user: u32, words: &[OsString]) -> Result<ExitCode> {
+    // With no other groups either.
+    Err(command(words)?.uid(user).gid(user).exec().into())
+}
+
+/// Waits for the end of its input, whatever signals come.
+fn deaf() -> Result<ExitCode> {
+    SigSet::all().thread_set_mask()?;
+    wait("ready")
+}
+
+/// Sends a process one signal after the other, of those that are queued and not merged.
+fn signal(pid: i32, times: u32) -> Result<ExitCode> {
+    let signal = libc::SIGRTMIN() + 5;
+    for _ in 0..times {
+        // SAFETY: only sends a signal.
+        if unsafe { libc::kill(pid, signal) } != 0 {
+            bail!("signal {pid}: {}", io::Error::last_os_error());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes network namespaces one after the other, and gives each so many addresses.
+fn address(netns: u32, each: u32) -> Result<ExitCode> {
+    let lines: String =
+        (0..each).map(|i| format!("address add 10.9.{}.{}/32 dev lo\n", i / 250, i % 250 + 1)).collect();
+    for _ in 0..netns {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        let mut ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn()?;
+        ip.stdin.take().context("ip has no input")?.write_all(lines.as_bytes())?;
+        let status = ip.wait()?;
+        if !status.success() {
+            bail!("ip ended with {status}");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,166 @@
+//! What a container sends in floods stays off the lifecycle ring but for its budget, whoever is at the other end; what the
+//! node itself does meanwhile is told there.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{sys::signal, unistd::Pid};
+use probe_common::tally::Ring;
+use probe_user::{
+    engine::{
+        decode::decode,
+        fact::{Fact, Mechanism, Observation, Signal},
+    },
+    source::live::attach::Rings,
+};
+use tests::{
+    live::{Setup, load},
+    machine, program,
+};
+
+use crate::container::{Container, actor};
+
+/// Of one sender in a second, more or less.
+const LIMIT: usize = 64;
+
+/// A process of the node that has the name of a runtime.
+struct Target {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Target {
+    fn start() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = program::alias("actor", folder.path(), "runc")?;
+        let mut child =
+            Command::new(path).arg("deaf").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+        ensure!(line == "ready\n", "the process did not begin");
+        Ok(Self { child, _folder: folder })
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What stands in both rings: the lifecycle's first.
+fn read(rings: &mut Rings) -> Result<[Vec<Observation>; 2]> {
+    let mut all = [Vec::new(), Vec::new()];
+    for (ring, seen) in [&mut rings.lifecycle, &mut rings.bulk].into_iter().zip(&mut all) {
+        while let Some(record) = ring.next() {
+            seen.push(decode(&record).context("a record is unreadable")?);
+        }
+    }
+    Ok(all)
+}
+
+/// The most that a sender can have had on the lifecycle ring in that time.
+fn most(took: Duration) -> usize {
+    LIMIT * (usize::try_from(took.as_secs()).unwrap_or(usize::MAX) + 2)
+}
+
+#[test]
+fn a_containers_signals_to_runtimes_are_paid_by_the_container() -> Result<()> {
+    const SIGNALS: usize = 1000;
+    let target = Target::start()?;
+    let pid = target.child.id();
+    let (mut probe, hierarchy) = load(Setup::default())?;
+    let mut rings = probe.take_rings().context("the rings are taken")?;
+    let container = Container::create(&hierarchy)?;
+    let begun = Instant::now();
+    let (who, times) = (pid.to_string(), SIGNALS.to_string());
+    let status = container.command(&[&actor()?, "signal", &who, &times])?.status()?;
+    ensure!(status.success(), "{status}");
+    let most = most(begun.elapsed());
+    signal::kill(Pid::from_raw(i32::try_from(pid)?), signal::Signal::SIGTERM)?;
+
+    let [lifecycle, bulk] = read(&mut rings)?;
+    let of_flood = |one: &&Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && it.sender.key.pid != std::process::id());
+    let on = |seen: &[Observation]| seen.iter().filter(of_flood).count();
+    ensure!(on(&lifecycle) <= most, "{} of {SIGNALS} signals on the lifecycle ring", on(&lifecycle));
+    ensure!(on(&lifecycle) + on(&bulk) == SIGNALS, "{} and {} told", on(&lifecycle), on(&bulk));
+    let own = |one: &Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && it.sender.key.pid == std::process::id());
+    ensure!(lifecycle.iter().any(own), "the node's own signal is not on the lifecycle ring");
+    ensure!(probe.totals()?.lost(Ring::Lifecycle).iter().sum::<u64>() == 0, "the lifecycle ring lost some");
+    Ok(())
+}
+
+/// However many namespaces it makes for that.
+#[test]
+fn a_containers_addresses_are_paid_by_the_container() -> Result<()> {
+    const EACH: u32 = 60;
+    let netns: u32 = if machine::is_emulated() { 6 } else { 20 };
+    let (mut probe, hierarchy) = load(Setup::default())?;
+    let by_hook = |report: &&probe_user::source::live::attach::HookReport| report.signal == Signal::AddressV4;
+    let mechanism: Option<Mechanism> = probe.reports().iter().find(by_hook).and_then(|it| it.mechanism);
+    let mut rings = probe.take_rings().context("the rings are taken")?;
+    let container = Container::create(&hierarchy)?;
+    let begun = Instant::now();
+    let status =
+        container.command(&[&actor()?, "address", &netns.to_string(), &EACH.to_string()])?.status()?;
+    ensure!(status.success(), "{status}");
+    let most = most(begun.elapsed());
+    let [lifecycle, bulk] = read(&mut rings)?;
+    let on = |seen: &[Observation]| {
+        let ours = |one: &&Observation| matches!(&one.fact, Fact::AddressAdded(it) if it.address.to_string().starts_with("10.9."));
+        seen.iter().filter(ours).count()
+    };
+    ensure!(
+        on(&lifecycle) <= most,
+        "{} addresses on the lifecycle ring, {} on the other",
+        on(&lifecycle),
+        on(&bulk)
+    );
+    // Where neither fentry nor kprobes see addresses, rtnetlink tells of them and no ring.
+    let told = if mechanism.is_some() { usize::try_from(netns * EACH)? } else { 0 };
+    ensure!(on(&lifecycle) + on(&bulk) == told, "{} and {} told", on(&lifecycle), on(&bulk));
+    Ok(())
+}
+
+/// A user of the node who is not root is no container, and can make as much noise.
+#[test]
+fn a_local_users_namespaces_are_paid_by_local_users() -> Result<()> {
+    const NOBODY: &str = "65534";
+    let count = machine::share_of(400);
+    let unshare = ["unshare", "--user", "--map-root-user", "--net", "true"];
+    let as_nobody = |times: &str| -> Result<Command> {
+        let mut command = Command::new(program::path("actor")?);
+        command.args(["as", NOBODY, &actor()?, "repeat", times]).args(unshare);
+        Ok(command)
+    };
+    // On a node where users may not have namespaces of their own they make no noise with them.
+    let allowed = Path::new("/proc/sys/kernel/unprivileged_userns_clone");
+    let allowed = !std::fs::read_to_string(allowed).is_ok_and(|text| text.trim() == "0");
+    let (mut probe, _) = load(Setup::default())?;
+    let mut rings = probe.take_rings().context("the rings are taken")?;
+    let begun = Instant::now();
+    let status = as_nobody(&count.to_string())?.status()?;
+    ensure!(status.success(), "{status}");
+    let most = most(begun.elapsed());
+    let [lifecycle, bulk] = read(&mut rings)?;
+    let on = |seen: &[Observation]| {
+        let ours =
+            |one: &&Observation| matches!(&one.fact, Fact::NetnsCreated { by, .. } if by.comm == "unshare");
+        seen.iter().filter(ours).count()
+    };
+    ensure!(
+        on(&lifecycle) <= most,
+        "{} namespaces on the lifecycle ring, {} on the other",
+        on(&lifecycle),
+        on(&bulk)
+    );
+    ensure!(!allowed || on(&lifecycle) + on(&bulk) >= count, "{} and {} told", on(&lifecycle), on(&bulk));
+    Ok(())
+}
