@@ -21,8 +21,8 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// A name counts only outside of containers, where only the node's owner gives names; a pause process has
-    /// nothing but its name to be known by, so inside it must also be the container's top.
+    /// A name counts only outside of containers and of a process that is root's: anybody else can name a program as he
+    /// likes. A pause process has nothing but its name to be known by, so inside it must also be the container's top.
     ///
     /// The top of a container is what has its parent outside of all containers: the shim, conmon, or the runtime
     /// itself. With the host's pid namespace an orphan in the container has such a parent too.
@@ -31,7 +31,7 @@ impl Class {
         let container = task.cgroup().container();
         let named = class_of_name(task.leader().comm());
         let bits = if !container.is_some() {
-            named
+            named * task.is_root() as u32
         } else if !task.parent().cgroup().container().is_some() {
             IN_CONTAINER | CONTAINER_TOP | named & PAUSE
         } else {
@@ -46,10 +46,12 @@ impl Class {
         self.bits & !IN_CONTAINER != 0
     }
 
-    /// Whether it may order a restart: a container that runs such a program restarts nothing but itself.
+    /// Whether it may order a restart: a container that runs such a program restarts nothing but itself, and who is not
+    /// root has to ask for it, which logind writes down.
     #[inline(always)]
     pub(crate) fn may_order(self, task: Task) -> bool {
-        self.bits & IN_CONTAINER == 0 && is_one_of(zerocopy::transmute!(task.leader().comm().0), &ORDERS) != 0
+        let ordering = is_one_of(zerocopy::transmute!(task.leader().comm().0), &ORDERS);
+        self.bits & IN_CONTAINER == 0 && ordering & task.is_root() != 0
     }
 
     #[inline(always)]
@@ -58,10 +60,11 @@ impl Class {
     }
 }
 
-/// Whether a process is one of the node's own that call CNI plugins: known by name, and not in a container.
+/// Whether a process is one of the node's own that call CNI plugins: known by name, root's, and not in a container.
 #[inline(always)]
 pub(crate) fn is_host_caller(leader: Task) -> bool {
-    class_of_name(leader.comm()) & CALLER != 0 && !leader.cgroup().container().is_some()
+    u64::from(class_of_name(leader.comm()) & CALLER) * leader.is_root() != 0
+        && !leader.cgroup().container().is_some()
 }
 
 /// Bits of `event::class`; a name is of one kind at most.

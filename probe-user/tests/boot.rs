@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use probe_common::event::class;
 use probe_user::{
     engine::{
         Settings,
@@ -40,13 +41,14 @@ fn at(seconds: u64) -> Timestamp {
 fn exec(seconds: u64, pid: u32, line: &str) -> Observation {
     let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let comm = argv.first().map(|program| program.trim_start_matches("/bin/").to_owned()).unwrap_or_default();
+    let class = if comm == "reboot" { class::ORDER } else { class::CALLER };
     let task = Task { key: TaskKey::new(pid, at(seconds).0), tid: pid, comm, ..Task::default() };
     let it = Executed {
         task,
         filename: String::new(),
         argv,
         argv_total: 0,
-        class: 0,
+        class,
         ns_pid: pid,
         pid_ns: 1,
         mnt_ns: 1,

@@ -77,8 +77,10 @@ fn an_empty_variable_is_not_an_absent_one() -> Result<()> {
 /// With the right name, arguments and environment.
 #[test]
 fn nothing_else_passes_for_a_runtimes_call() -> Result<()> {
-    let ids = [(); 5].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
-    let [plugin_inside, all_inside, no_runtime, mounts, pids] = &ids[..] else { unreachable!("five ids") };
+    let ids = [(); 7].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
+    let [plugin_inside, all_inside, no_runtime, mounts, pids, user, lent] = &ids[..] else {
+        unreachable!("seven ids")
+    };
     let seen = told_of(|live, runtime| {
         let container = Container::create(live.hierarchy())?;
         runtime.call(&Environment::of_add(plugin_inside), &container.enter()?)?;
@@ -86,9 +88,11 @@ fn nothing_else_passes_for_a_runtimes_call() -> Result<()> {
         Runtime::start_as("kubelet-not")?.call(&Environment::of_add(no_runtime), &[])?;
         runtime.call(&Environment::of_add(mounts), &["unshare", "--mount"].map(str::to_owned))?;
         runtime.call(&Environment::of_add(pids), &["unshare", "--pid", "--fork"].map(str::to_owned))?;
+        Runtime::start_by_user(false)?.call(&Environment::of_add(user), &[])?;
+        Runtime::start_by_user(true)?.call(&Environment::of_add(lent), &[])?;
         Ok(())
     })?;
-    for id in [plugin_inside, all_inside, no_runtime, mounts, pids] {
+    for id in [plugin_inside, all_inside, no_runtime, mounts, pids, user, lent] {
         let (origin, told) = call(&seen, id).context("a call is not told")?;
         ensure!(!told.host && origin == Origin::Delegated, "{told:?}");
     }

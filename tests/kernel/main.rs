@@ -8,6 +8,7 @@ mod cni;
 mod confine;
 mod container;
 mod flood;
+mod forge;
 mod guard;
 mod killer;
 mod life;

@@ -1,6 +1,11 @@
 //! A runtime and a plugin that are no such things, but for what the kernel can see.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
@@ -110,9 +115,24 @@ impl Runtime {
 
     pub(crate) fn start_as(name: &'static str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
+        // Others than root are to start it too.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         program::alias("actor", folder.path(), name)?;
         program::alias("actor", folder.path(), "bridge")?;
         Ok(Self { folder, by: Vec::new(), name })
+    }
+
+    /// Started by a user of the node who is not root; `lent`: its file lends him root's rights.
+    pub(crate) fn start_by_user(lent: bool) -> Result<Self> {
+        let by = [&*actor()?, "as", "65534"].map(str::to_owned);
+        let runtime = Self::start_by(&by)?;
+        if lent {
+            let path = runtime.folder.path().join(runtime.name);
+            fs::remove_file(&path)?;
+            fs::copy(program::path("actor")?, &path)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o4755))?;
+        }
+        Ok(runtime)
     }
 
     /// Executed by another command, whose last words it is.

@@ -35,6 +35,15 @@ pub fn read(filename: &str, argv: &[String]) -> Option<Said> {
     }
 }
 
+/// Whether an order, its arguments with spaces between, can be one for a later time: `shutdown` waits for a minute unless it
+/// is told otherwise.
+#[must_use]
+pub fn is_for_later(by: &str) -> bool {
+    let mut words = by.split(' ');
+    let program = words.next().unwrap_or_default();
+    program.rsplit('/').next() == Some("shutdown") || words.any(|word| word.starts_with("--when"))
+}
+
 /// `--when=` of systemctl(1), since systemd 254: a time to do it at, or what becomes of the one that was given before.
 fn scheduled(rest: &[String]) -> Option<Said> {
     let joined = rest.iter().find_map(|arg| arg.strip_prefix("--when="));
@@ -48,7 +57,7 @@ fn scheduled(rest: &[String]) -> Option<Said> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Said, read};
+    use super::{Said, is_for_later, read};
 
     #[test]
     fn an_order_is_known_by_its_arguments() {
@@ -89,5 +98,22 @@ mod tests {
             assert_eq!(said(other), None, "{other}");
         }
         assert_eq!(read("/sbin/reboot", &[]), Some(Said::Down));
+    }
+
+    #[test]
+    fn an_order_can_be_for_later() {
+        for later in [
+            "/sbin/shutdown -r +60",
+            "shutdown -r",
+            "systemctl reboot --when=23:00",
+            "systemctl --when 9pm reboot",
+        ] {
+            assert!(is_for_later(later), "{later}");
+        }
+        for now in
+            ["reboot", "/sbin/reboot -f", "systemctl reboot", "/usr/lib/systemd/systemd-shutdown reboot", ""]
+        {
+            assert!(!is_for_later(now), "{now}");
+        }
     }
 }

@@ -1,15 +1,15 @@
 //! Whose word counts: what a container or a local user says of others proves nothing, and a pid alone names nobody.
 
-use probe_common::id::CgroupKey;
+use probe_common::{event::class, id::CgroupKey};
 
 use super::{
     containerd::{PATH, TOP},
-    story::{CONTAINERD, Story, Who, call, key, leaf, run::pass},
+    story::{CONTAINERD, DAEMON, Story, Who, call, key, leaf, run::pass},
 };
 use crate::engine::{
     Engine, Settings,
     change::{Output, What},
-    fact::{Fact, Origin, Signaled, Task},
+    fact::{Fact, Origin, Role, Signaled, Task},
     id::TaskKey,
 };
 
@@ -135,4 +135,48 @@ fn a_pid_alone_is_not_the_next_process_of_that_pid() {
     story.at(8_000).kernel(Fact::OomKilled(it));
     story.at(9_500).exec(victim, TOP, "/bin/eater").exit(victim, TOP, 9);
     assert_eq!(end_of(&story, 900), (false, None));
+}
+
+/// A copy of a shell with a daemon's name: hooks say of no other's process than root's that it calls plugins.
+#[test]
+fn a_daemon_is_known_by_more_than_its_name() {
+    let mut story = Story::new();
+    story.at(10_000).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    let since = |story: &Story| story.judge(20_000).1.world.cleaners_since();
+    let before = since(&story);
+    assert!(before.is_some());
+    let shell = Who::new(800, 799, "containerd");
+    story.at(11_000).exec(shell, 0, "/home/user/containerd");
+    assert_eq!(since(&story), before, "its start is no runtime's");
+    // That of root is.
+    let again = Who::new(801, 1, "containerd");
+    story.at(12_000).exec(again, class::CALLER, "/usr/bin/containerd");
+    assert!(since(&story) > before);
+}
+
+/// What follows an order shows whether it was one.
+#[test]
+fn an_order_without_effect_is_taken_back() {
+    const AT: u64 = 60_000;
+    let order = |line: &str| {
+        let mut story = Story::new();
+        other_container(story.at(9_000));
+        story.at(10_000).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+        story.at(20_000).exec(Who::new(900, 899, "app").within(OTHER, 4_026_532_500), TOP, "/app");
+        story.container('f', Role::Container, 'e', "app");
+        story.at(AT).exec(Who::new(901, 1, "reboot"), class::ORDER, line);
+        story
+    };
+    let ordered = |story: &Story, until: u64| story.judge(until).1.recovery().order.is_some();
+    let story = order("/root/reboot");
+    assert!(ordered(&story, AT + 110_000), "it may still have one");
+    assert!(!ordered(&story, AT + 130_000), "all goes on as before");
+    assert!(ordered(&order("/sbin/shutdown -r +5"), AT + 130_000), "it is for later");
+    let mut story = order("/sbin/reboot");
+    story.at(AT + 30_000).exit(DAEMON, class::CALLER, 15);
+    assert!(ordered(&story, AT + 130_000), "the runtime was stopped");
+    // A kubelet that shuts down gracefully ends the pods first.
+    let mut story = order("/sbin/reboot");
+    story.at(AT + 30_000).exit(Who::new(900, 899, "app").within(OTHER, 4_026_532_500), TOP, 15);
+    assert!(ordered(&story, AT + 130_000), "a pod's container was stopped");
 }

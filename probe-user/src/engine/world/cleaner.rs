@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use probe_common::event::class;
+
 use crate::engine::{
     change::{Question, What},
     fact::{ProgramFound, RuntimeKind},
@@ -41,6 +43,11 @@ pub(super) fn is_kubelet(comm: &str) -> bool {
     KUBELETS.contains(&comm)
 }
 
+/// Whether hooks or `/proc` said that a process of a daemon's name is root's: anybody else can name a program as he likes.
+pub(super) fn is_trusted(class: u32) -> bool {
+    class & class::CALLER != 0
+}
+
 impl World {
     /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not. A
     /// runtime that is there and not used has nothing to clean up: whether it runs means nothing.
@@ -71,7 +78,8 @@ impl World {
     /// Whether CRI-O is a runtime of this node, be it that it restarts just now: then it has run a moment ago, or its
     /// sandboxes are on record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
-        let ran = |row: &Process| row.comm == "crio" && !self.in_container(row.cgroup);
+        let ran =
+            |row: &Process| row.comm == "crio" && is_trusted(row.class) && !self.in_container(row.cgroup);
         self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
             || self.processes.daemons().any(ran)
     }
@@ -98,7 +106,11 @@ impl World {
         let is_one = |row: &&Process| {
             row.state == State::Running
                 && names.contains(&row.comm.as_str())
-                && (!self.in_container(row.cgroup) || self.is_contained_kubelet(row))
+                && if self.in_container(row.cgroup) {
+                    self.is_contained_kubelet(row)
+                } else {
+                    is_trusted(row.class)
+                }
         };
         self.processes.daemons().filter(is_one)
     }

@@ -144,7 +144,7 @@ impl World {
     fn is_listable(&self, row: &process::Process) -> bool {
         row.found_at > row.executed_at
             || row.class & class::CONTAINER_TOP != 0
-            || process::class_of(&row.comm) != 0
+            || row.class & (class::CALLER | class::RUNTIME | class::PAUSE) != 0
             || self.calls.get(&row.key).is_some_and(|call| !call.call.delegated)
     }
 

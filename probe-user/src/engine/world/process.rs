@@ -101,9 +101,11 @@ impl World {
             return;
         }
         self.learn_host_netns(&it.task, it.class);
-        self.started_at(&it.task, Mark { at: m.at, source: Source::Hook });
+        self.started_at(&it.task, it.class, Mark { at: m.at, source: Source::Hook });
         let init = argv::is_init(&it.task.comm, &it.argv);
-        let about = argv::about(&it.argv).filter(|_| !self.in_container(it.task.cgroup));
+        // Arguments count of what the hooks know as a runtime's or a monitor's program of the node.
+        let of_node = it.class & class::RUNTIME != 0 && !self.in_container(it.task.cgroup);
+        let about = argv::about(&it.argv).filter(|_| of_node);
         // A runtime's init is not told for what; its parent was.
         let parent = self.processes.get(it.task.parent).filter(|_| init);
         let about = about.or_else(|| parent?.about.clone());
@@ -309,7 +311,7 @@ impl World {
         }
         self.cgroup_named(m, it.task.cgroup, &it.cgroup_path);
         if !was_seen {
-            self.started_at(&it.task, Mark { at: Timestamp(key.start), source: Source::ProcStart });
+            self.started_at(&it.task, class, Mark { at: Timestamp(key.start), source: Source::ProcStart });
         }
         if let Some(made) = argv::read(&it.argv)
             && !self.in_container(it.task.cgroup)

@@ -21,7 +21,7 @@ use crate::engine::{
         Moment, World,
         attempt::{Attempt, Ran},
         call::Call,
-        cleaner::{is_kubelet, is_runtime},
+        cleaner::{is_kubelet, is_runtime, is_trusted},
         container::State,
         process_of, sandbox,
     },
@@ -35,6 +35,8 @@ const PODS: usize = 1024;
 const TRIES: usize = 1024;
 /// A restart is ordered once: another order within this time is a part of the same.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
+/// What was ordered has begun within this time, unless it was ordered for later.
+const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
 /// A pod that went so shortly before the node did may have gone with it.
 const GONE_WITH: Duration = Duration::from_secs(30);
 
@@ -77,7 +79,7 @@ impl World {
     }
 
     /// A process is there since then: is it one of those that the node waits for?
-    pub(super) fn started_at(&mut self, task: &Task, mark: Mark) {
+    pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: Mark) {
         if self.in_container(task.cgroup) {
             return;
         }
@@ -85,10 +87,10 @@ impl World {
         if task.key.pid == 1 && mark.source == Source::ProcStart {
             Mark::offer(&mut self.recovery.init, mark);
         }
-        if is_runtime(&task.comm) {
+        if is_runtime(&task.comm) && is_trusted(class) {
             Mark::offer(&mut self.recovery.runtime, mark);
         }
-        if is_kubelet(&task.comm) {
+        if is_kubelet(&task.comm) && is_trusted(class) {
             Mark::offer(&mut self.recovery.kubelet, mark);
         }
         if before != [self.recovery.init, self.recovery.runtime, self.recovery.kubelet] {
@@ -127,6 +129,25 @@ impl World {
         }
         self.noted(m.at);
         true
+    }
+
+    /// A program with the name of one that restarts the node can do nothing of the kind, or be refused. It did if the runtime
+    /// and the kubelet run on, and no container has ended since.
+    fn take_back_order(&mut self, now: Timestamp) {
+        let Some(order) = self.recovery.order.as_ref().filter(|order| !order::is_for_later(&order.by)) else {
+            return;
+        };
+        let (at, due) = (order.at, order.at + WITHOUT_EFFECT);
+        if now < due {
+            self.timers.hurry(timer::Name::Recovery, due);
+            return;
+        }
+        let run_on = self.cleaners_since().is_some_and(|since| since <= at);
+        let mut ran = self.attempts.values().flat_map(|row| &row.containers);
+        if run_on && !ran.any(|ran| ran.ended.is_some_and(|ended| ended.at >= at)) {
+            self.recovery.order = None;
+            self.recovery.revision = self.recovery.revision.wrapping_add(1);
+        }
     }
 
     /// The runtime's call of a plugin with ADD is over.
@@ -187,6 +208,7 @@ impl World {
             self.is_back(back, first);
         }
         self.by_rules();
+        self.take_back_order(now);
         let study = Study::of(&self.recovery, now);
         self.recovery.closed = study.is_closed();
         self.recovery.seen_until = now;

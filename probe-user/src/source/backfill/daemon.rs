@@ -124,7 +124,7 @@ pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (comm, process) in processes(root) {
         let is_daemon = matches!(&*comm, b"containerd" | b"crio" | b"dockerd") || KUBELETS.contains(&&*comm);
-        if !is_daemon || in_container(&process).unwrap_or(true) {
+        if !is_daemon || !is_of_node(&process).unwrap_or(false) {
             continue;
         }
         let Ok(descriptors) = process.folder("fd") else { continue };
@@ -148,10 +148,12 @@ pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
     })
 }
 
-/// What runs in a container may call itself anything, and means other files by the same names.
-pub(super) fn in_container(process: &Folder) -> Result<bool, Miss> {
+/// Whether a process is root's and in no container. Others may call themselves anything, and what runs in a container means
+/// other files by the same names.
+pub(super) fn is_of_node(process: &Folder) -> Result<bool, Miss> {
     let cgroup = process.head("cgroup", 1 << 16)?;
-    Ok(lines(&cgroup).any(|line| cgroupfs::container(&line).is_some()))
+    let contained = lines(&cgroup).any(|line| cgroupfs::container(&line).is_some());
+    Ok(!contained && proc::is_root(&process.head("status", 1 << 16)?))
 }
 
 fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, Miss> {
@@ -162,7 +164,7 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
         comm if KUBELETS.contains(&comm) => Kind::Kubelet,
         _ => return Ok(None),
     };
-    if in_container(folder)? {
+    if !is_of_node(folder)? {
         return Ok(None);
     }
     let arguments = proc::arguments(&folder.head("cmdline", 4096)?);

@@ -35,6 +35,13 @@ pub(super) fn ns_pid(status: &[u8]) -> Option<u32> {
     lines(status).find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok())
 }
 
+/// Whether `/proc/PID/status` does not say that the process is another user's than root, or was only lent root's rights
+/// (setuid). Ids are told as this process's user namespace has them: the initial one, where hooks can be attached.
+pub(super) fn is_root(status: &[u8]) -> bool {
+    let ids = lines(status).find_map(|line| Some(line.strip_prefix("Uid:")?.to_owned()));
+    ids.is_none_or(|ids| ids.split_whitespace().take(2).eq(["0", "0"]))
+}
+
 /// The arguments of `/proc/PID/cmdline`, each with a NUL behind it; the last may be cut.
 pub(super) fn arguments(cmdline: &[u8]) -> Vec<String> {
     if cmdline.is_empty() {
@@ -84,7 +91,7 @@ pub(super) fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a 
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Stat, arguments, cni, namespace, ns_pid, option, stat};
+    use super::{Stat, arguments, cni, is_root, namespace, ns_pid, option, stat};
 
     #[test]
     fn a_name_may_hold_anything() {
@@ -100,6 +107,14 @@ mod tests {
         assert_eq!(ns_pid(b"Name:\tpause\nNSpid:\t19622\t7\t1\n"), Some(1));
         assert_eq!(ns_pid(b"Name:\tsh\nNSpid:\t300\n"), Some(300));
         assert_eq!(ns_pid(b"Name:\tsh\n"), None);
+    }
+
+    #[test]
+    fn root_is_who_was_not_only_lent_its_rights() {
+        assert!(is_root(b"Name:\tcontainerd\nUid:\t0\t0\t0\t0\nGid:\t5\t5\t5\t5\n"));
+        for other in ["65534\t65534\t65534\t65534", "1000\t0\t0\t0", "0\t1000\t0\t0", "", "0"] {
+            assert!(!is_root(format!("Name:\tcontainerd\nUid:\t{other}\n").as_bytes()), "{other:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The processes that matter: the tops of containers, the programs that make pods, and CNI plugins at work.
 //!
-//! They are chosen by the names by which the hooks choose (`probe_common::name`). Every other process is looked at
-//! only for its parent, its cgroup and its network namespace.
+//! They are chosen by the names by which the hooks choose (`probe_common::name`), which count only of processes that are
+//! root's: anybody else can name a program as he likes. Every other process is looked at only for its parent, its cgroup
+//! and its network namespace.
 
 use std::{
     cell::OnceCell,
@@ -51,6 +52,8 @@ pub(super) struct Process {
     /// Why its network namespace may not be read.
     pub(super) hidden: Option<Miss>,
     container: Option<String>,
+    /// It has a name that matters, and is not root's.
+    forged: bool,
 }
 
 impl Table {
@@ -105,17 +108,21 @@ impl Table {
 impl Process {
     /// A program of the node that makes pods: in a container a name proves nothing.
     fn is_caller(&self) -> bool {
-        self.container.is_none() && self.has_name_of(&name::CALLERS)
+        self.container.is_none() && !self.forged && self.has_name_of(&name::CALLERS)
     }
 
     /// One that may have mounts of its own, in which it holds namespaces.
     pub(super) fn is_runtime(&self) -> bool {
-        self.is_caller() || self.container.is_none() && self.has_name_of(&name::RUNTIMES)
+        self.is_caller() || self.container.is_none() && !self.forged && self.has_name_of(&name::RUNTIMES)
     }
 
     fn has_name_of(&self, names: &[[u8; 16]]) -> bool {
-        names.contains(&sixteen(&self.stat.comm))
+        has_name_of(&self.stat, names)
     }
+}
+
+fn has_name_of(stat: &proc::Stat, names: &[[u8; 16]]) -> bool {
+    names.contains(&sixteen(&stat.comm))
 }
 
 pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
@@ -164,8 +171,10 @@ fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, Miss>
         proc::namespace(kind, &link).ok_or(Miss::Malformed)
     };
     let (netns, mnt_ns) = (namespace("net"), namespace("mnt").unwrap_or(0));
+    let named = [&name::CALLERS[..], &name::RUNTIMES].iter().any(|names| has_name_of(&stat, names));
+    let forged = named && !proc::is_root(&folder.head("status", 1 << 16)?);
     let hidden = netns.err().filter(|why| *why != Miss::Absent);
-    Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container })
+    Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container, forged })
 }
 
 /// `None`: it does not matter, or is no longer the same process.
@@ -179,9 +188,9 @@ fn describe(
     // Init shows which network namespace is the node's own.
     let matters = pid == 1
         || table.is_top(process)
-        || [&name::CALLERS[..], &name::RUNTIMES, &name::PAUSES]
-            .iter()
-            .any(|names| process.has_name_of(names));
+        || process.has_name_of(&name::PAUSES)
+        || !process.forged
+            && [&name::CALLERS[..], &name::RUNTIMES].iter().any(|names| process.has_name_of(names));
     let mut cni = None;
     if !matters {
         if process.container.is_some() || !table.called(process) {
@@ -191,6 +200,10 @@ fn describe(
         if cni.is_none() {
             return Ok(None);
         }
+    }
+    let status = folder.head("status", 1 << 16)?;
+    if cni.is_some() && !proc::is_root(&status) {
+        return Ok(None);
     }
     let same = proc::stat(&folder.head("stat", 4096)?).is_some_and(|now| now.start == process.stat.start);
     if !same {
@@ -214,7 +227,7 @@ fn describe(
         },
         argv,
         cgroup_path: process.cgroup.clone(),
-        ns_pid: proc::ns_pid(&folder.head("status", 1 << 16)?).unwrap_or(0),
+        ns_pid: proc::ns_pid(&status).unwrap_or(0),
         cni,
         filename: filename.strip_suffix(" (deleted)").unwrap_or(&filename).to_owned(),
     }))

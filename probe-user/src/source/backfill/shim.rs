@@ -29,7 +29,7 @@ fn bundles(comm: &[u8], process: &Folder) -> Result<Option<Bundles>, Miss> {
         CONMON => of_conmon(&proc::arguments(&process.head("cmdline", 4096)?)),
         _ => return Ok(None),
     };
-    Ok(if daemon::in_container(process)? { None } else { found })
+    Ok(if daemon::is_of_node(process)? { found } else { None })
 }
 
 /// `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`
