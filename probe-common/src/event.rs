@@ -63,6 +63,8 @@ pub mod flag {
     pub const NESTED: u16 = 1 << 3;
     /// The time is that of the check that found it out, not of the thing itself.
     pub const INFERRED_TIME: u16 = 1 << 4;
+    /// A network namespace whose end no hook will see: more are there than can be looked at.
+    pub const END_UNSEEN: u16 = 1 << 5;
 }
 
 /// Bits of `Exec::class` and `Exit::class`: why it matters.

@@ -177,7 +177,14 @@ pub struct Switches {
     pub all_execs: u32,
     /// 1 = `mark_victim` passes a `task_struct *` (6.8 and later), 0 = a pid.
     pub oom_passes_task: u32,
+    /// How many network namespaces the tier without kprobes and fentry keeps an eye on: a power of two, at most
+    /// `NETS_MAX`.
+    pub nets: u32,
+    pub _pad: [u8; 4],
 }
+
+/// The most that `Switches::nets` can be.
+pub const NETS_MAX: u32 = 1024;
 
 impl Switches {
     /// Everything off, nothing known.
@@ -190,5 +197,7 @@ impl Switches {
         init_netns: 0,
         all_execs: 0,
         oom_passes_task: 0,
+        nets: NETS_MAX,
+        _pad: [0; 4],
     };
 }

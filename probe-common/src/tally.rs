@@ -26,6 +26,8 @@ pub struct Tally {
     pub cni_status: u64,
     /// Environments of possible CNI calls that were longer than the scan's bound.
     pub env_truncated: u64,
+    /// Network namespaces whose end no hook will see: `event::flag::END_UNSEEN`.
+    pub netns_untracked: u64,
     /// What a table could not take in: see `crate::table`.
     pub not_kept: u64,
 }
@@ -37,6 +39,7 @@ impl Tally {
         cni_version: 0,
         cni_status: 0,
         env_truncated: 0,
+        netns_untracked: 0,
         not_kept: 0,
     };
 }

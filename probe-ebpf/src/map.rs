@@ -11,6 +11,7 @@ use aya_ebpf::{
 };
 use probe_common::{
     id::{NetnsKey, TaskKey},
+    knob::NETS_MAX,
     table,
     tally::Tally,
 };
@@ -23,7 +24,7 @@ use crate::{
         environment::Environment,
         exec::Scratch as ExecScratch,
         netns::Known,
-        netns_scan::{Ending, NETS_MAX, Slot},
+        netns_scan::{Ending, Slot},
     },
 };
 

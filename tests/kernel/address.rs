@@ -81,7 +81,7 @@ fn prefixes(count: usize) -> Result<Vec<Prefix>> {
 
 fn created(seen: &[Observation], inode: u32) -> Option<(NetnsKey, Task)> {
     seen.iter().rev().find_map(|one| match &one.fact {
-        Fact::NetnsCreated { netns, by } if netns.inode == inode => Some((*netns, by.clone())),
+        Fact::NetnsCreated { netns, by, .. } if netns.inode == inode => Some((*netns, by.clone())),
         _ => None,
     })
 }

@@ -2,9 +2,16 @@
 
 use std::thread;
 
-use anyhow::{Result, anyhow, ensure};
-use probe_user::engine::fact::{Mechanism, Signal};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use probe_user::engine::{
+    fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
+    id::NetnsKey,
+};
 use tests::{
+    guard::{
+        address::{AddressGuard, Prefix},
+        netns::MountedNetns,
+    },
     live::{Live, Setup, Shared, is_whole},
     machine, skipped,
 };
@@ -30,6 +37,62 @@ fn each_is_told_of_once_by_kprobes() -> Result<()> {
 #[test]
 fn each_is_told_of_once_by_tracepoints() -> Result<()> {
     come_and_go_without(&[Mechanism::Fentry, Mechanism::Fexit, Mechanism::Kprobe, Mechanism::Kretprobe])
+}
+
+/// As with 1,024, but quicker to reach.
+#[test]
+fn the_ends_of_more_than_can_be_looked_at_are_told_by_rtnetlink() -> Result<()> {
+    const ROOM: u32 = 2;
+    const COUNT: usize = 12;
+    let refused = [Mechanism::Fentry, Mechanism::Fexit, Mechanism::Kprobe, Mechanism::Kretprobe];
+    let mut live = Live::start(Setup { refused: &refused, nets: Some(ROOM), ..Setup::default() })?;
+    let made = (0..COUNT).map(|_| MountedNetns::create()).collect::<Result<Vec<_>>>()?;
+    let begun = live.until("all beginnings", |seen| {
+        let begun: Vec<_> = made.iter().filter_map(|netns| created(seen, netns.inode())).collect();
+        (begun.len() == COUNT).then_some(begun)
+    })?;
+    let unseen: Vec<_> = begun.iter().filter(|(_, _, end_unseen)| *end_unseen).collect();
+    ensure!(unseen.len() >= COUNT - ROOM as usize, "only {} of {COUNT} are said to be beyond", unseen.len());
+    for (key, by, _) in &begun {
+        live.watch(*key, by);
+    }
+    // Told in order by one thread: with the last one's addresses all are watched.
+    let (last, _, _) = begun.last().context("none was made")?;
+    let guard = AddressGuard::add(
+        made.last().context("none was made")?,
+        "lo",
+        &[Prefix { address: "192.0.2.7".parse()?, length: 32 }],
+    )?;
+    live.until("the last one's address", |seen| {
+        let is_last = |one: &Observation| {
+            matches!(&one.fact, Fact::AddressAdded(it) | Fact::AddressFound(it) if it.netns == *last)
+        };
+        seen.iter().any(is_last).then_some(())
+    })?;
+    drop(guard);
+    made.into_iter().try_for_each(MountedNetns::end)?;
+    live.until("all ends", |seen| {
+        let is_told = |key: &NetnsKey, origin: Origin| {
+            let of = |one: &Observation| {
+                matches!(&one.fact, Fact::NetnsDropped { netns, .. } if netns == key) && one.origin == origin
+            };
+            seen.iter().any(of)
+        };
+        begun.iter().all(|(key, _, _)| is_told(key, Origin::Netlink)).then_some(())
+    })?;
+    let told = live.finish()?;
+    let counted = told.totals.netns_untracked();
+    ensure!(counted >= u64::try_from(unseen.len())?, "counted {counted} of {}", unseen.len());
+    Ok(())
+}
+
+fn created(seen: &[Observation], inode: u32) -> Option<(NetnsKey, Task, bool)> {
+    seen.iter().rev().find_map(|one| match &one.fact {
+        Fact::NetnsCreated { netns, by, end_unseen } if netns.inode == inode => {
+            Some((*netns, by.clone(), *end_unseen))
+        }
+        _ => None,
+    })
 }
 
 fn come_and_go_without(refused: &[Mechanism]) -> Result<()> {

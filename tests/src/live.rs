@@ -55,6 +55,8 @@ pub struct Setup<'a> {
     pub refused: &'a [Mechanism],
     /// Bytes of the bulk ring; the agent's own choice if `None`.
     pub bulk: Option<u32>,
+    /// How many network namespaces are kept an eye on by tracepoints; the agent's own choice if `None`.
+    pub nets: Option<u32>,
 }
 
 /// Attached hooks.
@@ -258,6 +260,7 @@ pub fn load(setup: Setup<'_>) -> Result<(Probe, Hierarchy)> {
     let mut options = Options::new(&root, chosen);
     options.all_execs = setup.all_execs;
     options.refused = setup.refused;
+    options.nets = setup.nets.unwrap_or(options.nets);
     options.bulk = setup.bulk.unwrap_or(options.bulk);
     let probe = Probe::load(&options)?;
     let own = cgroupfs::hierarchies()?;

@@ -54,7 +54,7 @@ pub(crate) fn fx_copy_net_ns(ctx: FExitContext) -> i32 {
     // Behind the three arguments; `ret` would need a helper of 5.17.
     let net: u64 = ctx.arg(3);
     if flags & CLONE_NEWNET != 0 && net <= u64::MAX - MAX_ERRNO {
-        created(Net::at(net));
+        created(Net::at(net), 0);
     }
     0
 }
@@ -64,7 +64,7 @@ pub(crate) fn fx_copy_net_ns(ctx: FExitContext) -> i32 {
 pub(crate) fn kr_copy_net_ns(ctx: RetProbeContext) -> u32 {
     let net: u64 = ctx.ret();
     if net <= u64::MAX - MAX_ERRNO && Net::at(net) != Task::current().net() {
-        created(Net::at(net));
+        created(Net::at(net), 0);
     }
     0
 }
@@ -127,7 +127,7 @@ pub(crate) fn kp_free_inum(ctx: ProbeContext) -> u32 {
 }
 
 #[inline(always)]
-pub(super) fn created(net: Net) {
+pub(super) fn created(net: Net, flags: u16) {
     let netns = net.key();
     // A number that is given anew is free: if the end of who had it before is not told of yet, it is now.
     freed_as(netns.inode, flag::INFERRED_TIME);
@@ -136,7 +136,7 @@ pub(super) fn created(net: Net) {
     // Without room for it a container's excess may reach the lifecycle ring at its end.
     let known = Known { cookie: netns.cookie, maker: maker.number(), dropped: 0, ring: ring as u32 };
     map::keep(&NETNS, netns.inode, known);
-    tell(ring, kind::NETNS_CREATED, 0, netns);
+    tell(ring, kind::NETNS_CREATED, flags, netns);
 }
 
 /// Told of once, should a build of the kernel come by both functions for one drop.

@@ -3,7 +3,8 @@
 //! Created: a fork whose child has another one than its parent, or an `unshare` with `CLONE_NEWNET` that succeeded
 //! (syscall tracepoints slow every syscall a little, so they are attached in this tier only). Ended: the worker that
 //! runs `cleanup_net` starts, and of those known some have no reference left. So each must be known, also those that
-//! are older than the hooks: forks and exits of the tasks in them make them known.
+//! are older than the hooks: forks and exits of the tasks in them make them known. There is room for so many; of one that
+//! finds none when it begins it is told that its end will not be seen (`flag::END_UNSEEN`), and it is counted.
 
 use aya_ebpf::{
     EbpfContext,
@@ -11,17 +12,15 @@ use aya_ebpf::{
     macros::{raw_tracepoint, tracepoint},
     programs::{RawTracePointContext, TracePointContext},
 };
-use probe_common::id::NetnsKey;
+use probe_common::{event::flag, id::NetnsKey, knob::NETS_MAX};
 
 use super::netns;
 use crate::{
     branchless::is_zero,
+    emit,
     kernel::{net::Net, offset, read, switch, task::Task},
     map::{self, ENDING, NETS, TRACKED, UNSHARING},
 };
-
-/// How many can be known at a time.
-pub(crate) const NETS_MAX: u32 = 1024;
 
 /// How many ends one look can find: all, since no other look may follow for long.
 const ENDING_MAX: usize = NETS_MAX as usize;
@@ -46,11 +45,20 @@ pub(crate) struct Ending {
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub(crate) fn netns_fork(ctx: RawTracePointContext) -> i32 {
     let net = Task::at(ctx.arg(1)).net();
+    let tracked = track(net);
     if net != Task::at(ctx.arg(0)).net() && net.inode() != 0 {
-        netns::created(net);
+        began(net, tracked);
     }
-    track(net);
     0
+}
+
+/// Tells of a new one.
+#[inline(always)]
+fn began(net: Net, tracked: bool) {
+    if !tracked {
+        emit::tally(|tally| tally.netns_untracked += 1);
+    }
+    netns::created(net, if tracked { 0 } else { flag::END_UNSEEN });
 }
 
 /// Beside `netns_work`: a namespace that is older than the hooks, before its last process leaves it.
@@ -83,8 +91,8 @@ pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
 pub(crate) fn netns_unshare(ctx: TracePointContext) -> u32 {
     if UNSHARING.remove(bpf_get_current_pid_tgid()).is_ok() && syscall_value(&ctx) == 0 {
         let net = Task::current().net();
-        netns::created(net);
-        track(net);
+        let tracked = track(net);
+        began(net, tracked);
     }
     0
 }
@@ -195,30 +203,36 @@ fn ending(i: u64) -> Option<&'static mut Slot> {
     Some(unsafe { &mut *slot })
 }
 
-/// Makes a network namespace known.
+/// Makes a network namespace known. False: there is no room for it.
 #[inline(always)]
-fn track(net: Net) {
+fn track(net: Net) -> bool {
     let at = net.address();
     let key = net.key();
     // What has no inode is no namespace: the task had given its own up.
     if key.inode == 0 || net.is_initial() {
-        return;
+        return true;
     }
     // SAFETY: a map's value stays readable while the program runs.
     if unsafe { TRACKED.get(at) }.copied() == Some(key) {
-        return;
+        return true;
     }
     // Spread by address, so that two CPUs seldom take the same slot.
     let start = (at >> 6) as u32;
+    let room = switch!(nets);
     for i in 0..NETS_MAX {
-        let Some(slot) = NETS.get_ptr_mut(start.wrapping_add(i) & (NETS_MAX - 1)) else { return };
+        if i >= room {
+            return false;
+        }
+        let at_slot = start.wrapping_add(i) & room.wrapping_sub(1);
+        let Some(slot) = NETS.get_ptr_mut(at_slot) else { return false };
         // SAFETY: an array's value.
         let slot = unsafe { &mut *slot };
         if slot.net == 0 || slot.net == at {
             *slot = Slot { net: at, key, dropped: 0 };
             // Without room for it the slot is merely looked for again.
             map::keep(&TRACKED, at, key);
-            return;
+            return true;
         }
     }
+    false
 }

@@ -87,6 +87,7 @@ impl Figures {
             oldest_question: self.reading.oldest(clock::now()),
             dropped_questions: self.reading.dropped(),
             hanging: self.reading.hanging(),
+            netns_untracked: totals.netns_untracked(),
             not_kept: totals.not_kept(),
             refused: refusal::count(),
             unreadable: self.unreadable.load(Ordering::Relaxed),

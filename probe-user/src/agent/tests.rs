@@ -73,9 +73,9 @@ fn story(start: Timestamp) -> Vec<Batch> {
         nested: false,
     };
     let facts = vec![
-        Fact::NetnsCreated { netns: netns(5), by: by.clone() },
+        Fact::NetnsCreated { netns: netns(5), by: by.clone(), end_unseen: false },
         Fact::CgroupCreated { cgroup: cgroup.clone(), by: by.clone() },
-        Fact::NetnsCreated { netns: netns(6), by: by.clone() },
+        Fact::NetnsCreated { netns: netns(6), by: by.clone(), end_unseen: false },
         Fact::Watermark,
         Fact::NetnsDropped { netns: netns(5), by: by.clone() },
         Fact::Lost { what: Loss::BulkRing, count: 3 },

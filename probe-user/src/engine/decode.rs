@@ -49,7 +49,10 @@ pub fn observation(event: &Event<'_>) -> Observation {
         Event::Exit(body) => Fact::Exited(Exited { task: by(), status: body.status, class: body.class }),
         Event::Signal(body) => Fact::Signaled(signaled(body)),
         Event::OomKill(body) => Fact::OomKilled(signaled(body)),
-        Event::NetnsCreated(body) => Fact::NetnsCreated { netns: body.netns, by: by() },
+        Event::NetnsCreated(body) => {
+            let end_unseen = header.flags & flag::END_UNSEEN != 0;
+            Fact::NetnsCreated { netns: body.netns, by: by(), end_unseen }
+        }
         Event::NetnsDropped(body) => Fact::NetnsDropped { netns: body.netns, by: by() },
         Event::NetnsFreed(body) => Fact::NetnsFreed { netns: body.netns },
         Event::AddressAdded(body) => Fact::AddressAdded(address(body)),

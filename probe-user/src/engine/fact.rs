@@ -60,6 +60,8 @@ pub enum Fact {
     NetnsCreated {
         netns: NetnsKey,
         by: Task,
+        /// More are there than the hooks can look at: they will not tell of its end.
+        end_unseen: bool,
     },
     /// The last reference is gone.
     NetnsDropped {

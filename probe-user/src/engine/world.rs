@@ -196,7 +196,7 @@ impl World {
             Fact::Exited(it) => self.exited(m, &it),
             Fact::Signaled(it) => self.signaled(m, it, false),
             Fact::OomKilled(it) => self.signaled(m, it, true),
-            Fact::NetnsCreated { netns, by } => self.netns_created(m, netns, by),
+            Fact::NetnsCreated { netns, by, end_unseen } => self.netns_created(m, netns, by, end_unseen),
             Fact::NetnsDropped { netns, by } => self.netns_dropped(m, netns, &by),
             Fact::NetnsFreed { netns } => self.netns_freed(m, netns),
             Fact::AddressAdded(it) => self.address_added(m, it),

@@ -27,7 +27,12 @@ mirror! {
         Exited(it: Exited),
         Signaled(it: Signaled),
         OomKilled(it: Signaled),
-        NetnsCreated { netns: NetnsKey, by: Task },
+        NetnsCreated {
+            netns: NetnsKey,
+            by: Task,
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            end_unseen: bool,
+        },
         NetnsDropped { netns: NetnsKey, by: Task },
         NetnsFreed { netns: NetnsKey },
         AddressAdded(it: Address),

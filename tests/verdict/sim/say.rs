@@ -138,7 +138,11 @@ impl Sim {
         let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
         let inode = 4_026_532_000 + number;
         let by = self.by_runtime();
-        self.kernel(Fact::NetnsCreated { netns: NetnsKey::new(inode, u64::from(number)), by });
+        self.kernel(Fact::NetnsCreated {
+            netns: NetnsKey::new(inode, u64::from(number)),
+            by,
+            end_unseen: false,
+        });
         let row = Sandbox {
             id,
             pod: pod.to_owned(),

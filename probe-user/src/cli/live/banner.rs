@@ -75,6 +75,10 @@ pub(super) fn end(summary: &Summary, totals: &Totals, ran: Duration) -> String {
         0 => {}
         n => text += &format!("  environments longer than is searched for CNI variables: {n}\n"),
     }
+    match totals.netns_untracked() {
+        0 => {}
+        n => text += &format!("  network namespaces whose end no hook could be told of: {n}\n"),
+    }
     match totals.not_kept() {
         0 => {}
         n => text += &format!("  entries that the programs' tables had no room for: {n}\n"),

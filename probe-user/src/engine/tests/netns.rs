@@ -246,7 +246,7 @@ fn no_number_of_namespaces_takes_more_room() {
                 fact,
             });
         };
-        say(0, Fact::NetnsCreated { netns, by: inside.task() });
+        say(0, Fact::NetnsCreated { netns, by: inside.task(), end_unseen: false });
         if round % 3 > 0 {
             say(10, Fact::NetnsDropped { netns, by: inside.task() });
         }

@@ -118,7 +118,11 @@ impl Story {
     }
 
     pub(super) fn netns(&mut self, who: Who, inode: u32, cookie: u64) -> &mut Self {
-        self.kernel(Fact::NetnsCreated { netns: NetnsKey::new(inode, cookie), by: who.task() })
+        self.kernel(Fact::NetnsCreated {
+            netns: NetnsKey::new(inode, cookie),
+            by: who.task(),
+            end_unseen: false,
+        })
     }
 
     pub(super) fn dropped(&mut self, inode: u32, cookie: u64) -> &mut Self {

@@ -9,8 +9,8 @@ use super::{
 use crate::engine::{
     Engine, Settings,
     change::{Output, What},
-    fact::{Fact, Origin, Role, Signaled, Task},
-    id::TaskKey,
+    fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
+    id::{NetnsKey, TaskKey},
 };
 
 /// Another container's cgroup, and a process in it.
@@ -135,6 +135,28 @@ fn a_pid_alone_is_not_the_next_process_of_that_pid() {
     story.at(8_000).kernel(Fact::OomKilled(it));
     story.at(9_500).exec(victim, TOP, "/bin/eater").exit(victim, TOP, 9);
     assert_eq!(end_of(&story, 900), (false, None));
+}
+
+/// The hooks of the tier without fentry and kprobes look at so many namespaces, and say so of the others.
+#[test]
+fn rtnetlink_speaks_for_the_namespaces_that_the_hooks_cannot_look_at() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
+    story.attached(Signal::NetnsFreed, Some(Mechanism::RawTracepoint));
+    let by = Who::new(CONTAINERD, 1, "containerd").task();
+    for (inode, end_unseen) in [(OWN_NETNS, false), (OWN_NETNS + 1, true)] {
+        let netns = NetnsKey::new(inode, u64::from(inode));
+        story.kernel(Fact::NetnsCreated { netns, by: by.clone(), end_unseen });
+    }
+    for inode in [OWN_NETNS, OWN_NETNS + 1] {
+        let netns = NetnsKey::new(inode, u64::from(inode));
+        story.say(Origin::Netlink, Fact::NetnsDropped { netns, by: Task::default() });
+    }
+    let ended: Vec<_> = story.run().into_iter().filter(|line| line.contains("netns.destroyed")).collect();
+    assert_eq!(ended, [format!("6 netns.destroyed {} Netlink", OWN_NETNS + 1)]);
+    // Of its teardown nobody tells: it is not waited for.
+    story.until(30 * 60 * 1000);
+    assert_eq!(story.judge(30 * 60 * 1000).0, "");
 }
 
 /// A copy of a shell with a daemon's name: hooks say of no other's process than root's that it calls plugins.

@@ -33,6 +33,8 @@ pub struct Netns {
     /// No hook told of its end, or of what followed: netlink did, or a listing without it, or the end of one that was
     /// behind it. How long the kernel took it apart is not known.
     pub end_inferred: bool,
+    /// The hooks said that they will not see its end: netlink speaks for it.
+    pub end_unseen: bool,
     /// Its end may have been among records that were lost.
     pub gapped: bool,
     /// Netlink was asked to watch it.
@@ -222,7 +224,7 @@ fn same(one: NetnsKey, other: NetnsKey) -> bool {
 }
 
 impl World {
-    pub(super) fn netns_created(&mut self, m: Moment, key: NetnsKey, by: Task) {
+    pub(super) fn netns_created(&mut self, m: Moment, key: NetnsKey, by: Task, end_unseen: bool) {
         let lives = || self.netns.lives(key.inode).filter(|row| same(row.key, key));
         let is_told = |row: &Netns| {
             row.created_at == Some(m.at)
@@ -248,6 +250,7 @@ impl World {
         if let Some(row) = self.netns.rows.get_mut(&life) {
             row.created_at = Some(m.at);
             row.creator = by.clone();
+            row.end_unseen = end_unseen;
         }
         self.attempt_netns(life);
         let subject = Subject { netns: Some(life), ..self.subject_of(&by) };
@@ -281,10 +284,16 @@ impl World {
             self.counts.stale = self.counts.stale.saturating_add(1);
             return;
         };
-        // Of one whose beginning a hook has seen, a hook sees the end too, and tells it in its order.
-        let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some());
+        // Of one whose beginning a hook has seen, a hook sees the end too, and tells it in its order; unless it said that
+        // it will not.
+        let end_unseen = self.netns.get(life).is_some_and(|row| row.end_unseen);
+        let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some() && !row.end_unseen);
         if !(seen && self.is_hooked(Signal::NetnsDropped)) {
             self.drop_life(m, life, None);
+        }
+        if end_unseen {
+            // Nobody will tell that its teardown is complete.
+            self.free_life(m, life);
         }
     }
 

@@ -27,6 +27,8 @@ mirror! {
         dropped_at: Option<Time>,
         #[serde(default)]
         end_inferred: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        end_unseen: bool,
         gapped: bool,
         #[serde(default)]
         watched: bool,

@@ -324,6 +324,13 @@ pub const PROGRAM_MISSED: Family = counter(
     "Runs of an eBPF program that the kernel skipped, for it was running on that CPU already.",
 )
 .from("bpf_prog_info.recursion_misses");
+pub const NETNS_UNTRACKED: Family = counter(
+    "sandprobe_netns_untracked_total",
+    &[],
+    "Network namespaces whose end no hook will see: without fentry and kprobes so many are looked at, and more were there. \
+     Their end is told by rtnetlink.",
+)
+.from("per-CPU counters of the eBPF programs");
 pub const NOT_KEPT: Family = counter(
     "sandprobe_program_table_full_total",
     &[],
@@ -428,6 +435,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &PROGRAM_MISSED,
             &QUEUE,
             &QUEUE_CAPACITY,
+            &NETNS_UNTRACKED,
             &NOT_KEPT,
             &REFUSED,
             &UNREADABLE,

@@ -46,6 +46,7 @@ pub(super) struct Now {
     queue: Series<GaugeVec>,
     queue_capacity: Series<GaugeVec>,
     unreadable: Series<GaugeVec>,
+    netns_untracked: Series<CounterVec>,
     not_kept: Series<CounterVec>,
     refused: Series<CounterVec>,
     dropped: Series<CounterVec>,
@@ -92,6 +93,7 @@ impl Now {
             queue: book.series(&f::QUEUE)?,
             queue_capacity: book.series(&f::QUEUE_CAPACITY)?,
             unreadable: book.series(&f::UNREADABLE)?,
+            netns_untracked: book.series(&f::NETNS_UNTRACKED)?,
             not_kept: book.series(&f::NOT_KEPT)?,
             refused: book.series(&f::REFUSED)?,
             dropped: book.series(&f::DROPPED)?,
@@ -195,6 +197,7 @@ impl Now {
         let bounded = own.queues.iter().filter_map(|it| Some((it.name, it.capacity?)));
         self.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
         self.unreadable.set_one(Some(real(own.unreadable)));
+        self.netns_untracked.raise(&[], real(own.netns_untracked));
         self.not_kept.raise(&[], real(own.not_kept));
         self.refused.raise(&[], real(own.refused));
         self.dropped.raise(&[], real(own.dropped));

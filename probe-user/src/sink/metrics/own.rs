@@ -11,6 +11,8 @@ pub struct Own {
     pub rings: Vec<Ring>,
     pub programs: Vec<Program>,
     pub queues: Vec<Queue>,
+    /// Network namespaces whose end no hook will see.
+    pub netns_untracked: u64,
     /// Entries that a table of the eBPF programs had no room for.
     pub not_kept: u64,
     /// System calls that its confinement refused.

@@ -232,6 +232,7 @@ fn what_others_count_only_grows() {
         hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
         programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
+        netns_untracked: 8,
         not_kept: 9,
         refused: 3,
         dropped: 7,
@@ -253,6 +254,7 @@ fn what_others_count_only_grows() {
     let found = scrape(&metrics);
     assert_eq!(found[lost], 6.0);
     assert_eq!(found["sandprobe_program_runs_total{program=\"exec\"}"], 7.0);
+    assert_eq!(found["sandprobe_netns_untracked_total"], 8.0);
     assert_eq!(found["sandprobe_program_table_full_total"], 9.0);
     assert_eq!(found["sandprobe_system_calls_refused_total"], 3.0);
     assert_eq!(found["sandprobe_stream_events_dropped_total"], 7.0);

@@ -22,7 +22,7 @@ use aya::{
     util::nr_cpus,
 };
 use aya_log::EbpfLogger;
-use probe_common::{table, tally::Tally};
+use probe_common::{knob::NETS_MAX, table, tally::Tally};
 use zerocopy::IntoBytes;
 
 use self::{
@@ -64,6 +64,8 @@ pub struct Options<'a> {
     pub bulk: u32,
     /// Have the kernel count runs of programs and their time, of all on the node, as long as the probe lives.
     pub stats: bool,
+    /// How many network namespaces are kept an eye on where neither fentry nor kprobes tell of their ends; a power of two.
+    pub nets: u32,
     /// Mechanisms not to be used, as if this kernel lacked them.
     pub refused: &'a [Mechanism],
 }
@@ -77,6 +79,7 @@ impl<'a> Options<'a> {
             all_execs: false,
             log: false,
             stats: false,
+            nets: NETS_MAX,
             lifecycle: 4 << 20,
             bulk: 8 << 20,
             refused: &[],
@@ -165,8 +168,8 @@ impl Probe {
         let offsets = knob::offsets(&btf)?;
         let cleanup_net = Symbol::find(CLEANUP_NET);
         let switches = {
-            let Options { root, hierarchy, all_execs, .. } = *options;
-            knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address())?
+            let Options { root, hierarchy, all_execs, nets, .. } = *options;
+            knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address(), nets)?
         };
 
         let log_level = if options.log { u8::MAX } else { 0 };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nix::errno::Errno;
-use probe_common::knob::{ABSENT, Offsets, Switches};
+use probe_common::knob::{ABSENT, NETS_MAX, Offsets, Switches};
 
 use super::{btf::Btf, error::Error};
 use crate::source::{
@@ -111,6 +111,7 @@ pub(super) fn switches(
     hierarchy: &Hierarchy,
     all_execs: bool,
     cleanup_net: u64,
+    nets: u32,
 ) -> Result<Switches, Error> {
     Ok(Switches {
         cleanup_net,
@@ -126,6 +127,8 @@ pub(super) fn switches(
         },
         all_execs: all_execs.into(),
         oom_passes_task: btf.tracepoint_passes_pointer("mark_victim", 0).unwrap_or(false).into(),
+        nets: nets.clamp(1, NETS_MAX).next_power_of_two(),
+        _pad: [0; 4],
     })
 }
 

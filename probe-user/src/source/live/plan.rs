@@ -150,7 +150,8 @@ pub const HOOKS: &[Hook] = &[
                     program("netns_work", "workqueue_execute_start"),
                 ],
                 note: "the time is that of the kernel's clean-up, usually within a millisecond; of namespaces older \
-                       than the hooks only those are seen in which a process has forked or ended since",
+                       than the hooks only those are seen in which a process has forked or ended since; of more than 1,024 \
+                       at a time rtnetlink tells",
             },
         ],
         netlink: true,

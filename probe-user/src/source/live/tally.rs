@@ -81,6 +81,12 @@ impl Totals {
         sum(self.cpus.iter().map(|cpu| &cpu.env_truncated))
     }
 
+    /// Network namespaces whose end no hook will see: more were there than can be looked at.
+    #[must_use]
+    pub fn netns_untracked(&self) -> u64 {
+        sum(self.cpus.iter().map(|cpu| &cpu.netns_untracked))
+    }
+
     /// Entries that a table of the programs could not take in.
     #[must_use]
     pub fn not_kept(&self) -> u64 {

@@ -71,7 +71,11 @@ pub(super) fn happened() -> impl Strategy<Value = Fact> {
         (who(), who()).prop_map(|(target, sender)| {
             Fact::Signaled(Signaled { target: target.task(), signal: 9, code: 0, sender: sender.task() })
         }),
-        (who(), netns()).prop_map(|(who, netns)| Fact::NetnsCreated { netns, by: who.task() }),
+        (who(), netns()).prop_map(|(who, netns)| Fact::NetnsCreated {
+            netns,
+            by: who.task(),
+            end_unseen: false
+        }),
         (who(), netns()).prop_map(|(who, netns)| Fact::NetnsDropped { netns, by: who.task() }),
         (40_u32..43).prop_map(|inode| Fact::NetnsFreed { netns: NetnsKey::new(inode, 0) }),
         addresses().prop_map(Fact::AddressAdded),

@@ -108,7 +108,10 @@ mod tests {
     }
 
     fn created(at: u64, cookie: u64) -> Observation {
-        seen(at, Fact::NetnsCreated { netns: NetnsKey::new(7, cookie), by: Task::default() })
+        seen(
+            at,
+            Fact::NetnsCreated { netns: NetnsKey::new(7, cookie), by: Task::default(), end_unseen: false },
+        )
     }
 
     fn dropped(at: u64, cookie: u64) -> Observation {
