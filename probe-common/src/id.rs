@@ -18,11 +18,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
     Immutable,
     KnownLayout,
 )]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct TaskKey {
     /// `task_struct.group_leader.start_boottime`, ns; 0 = not known.
+    #[cfg_attr(feature = "serde", serde(with = "serde_with::As::<serde_with::DisplayFromStr>"))]
     pub start: u64,
     pub pid: u32,
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub _pad: [u8; 4],
 }
 
@@ -42,12 +45,15 @@ pub struct TaskKey {
     Immutable,
     KnownLayout,
 )]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct NetnsKey {
     /// `net.net_cookie`; 0 = not given (before 5.14 it is made only when asked for).
+    #[cfg_attr(feature = "serde", serde(with = "serde_with::As::<serde_with::DisplayFromStr>"))]
     pub cookie: u64,
     /// `net.ns.inum`, the inode of `/proc/PID/ns/net`.
     pub inode: u32,
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub _pad: [u8; 4],
 }
 
@@ -67,12 +73,15 @@ pub struct NetnsKey {
     Immutable,
     KnownLayout,
 )]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct CgroupKey {
     /// `kernfs_node.id`, the inode of the directory.
+    #[cfg_attr(feature = "serde", serde(with = "serde_with::As::<serde_with::DisplayFromStr>"))]
     pub id: u64,
     /// `cgroup_root.hierarchy_id`; 0 = cgroup v2.
     pub hierarchy: u32,
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub _pad: [u8; 4],
 }
 

@@ -24,6 +24,9 @@ pub mod world;
 
 use std::{cell::OnceCell, collections::VecDeque, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use boot::Recovery;
 use change::{Output, What};
 use count::Counts;
@@ -33,19 +36,24 @@ use fact::{Fact, Observation, Origin};
 use finding::{Finding, Key, Revision};
 use outbox::Outbox;
 use phase::{Share, Start};
-use time::Timestamp;
+use time::{Nanoseconds, Timestamp};
 use timeline::{Placed, Timeline};
 use view::{PodView, PoolView};
 use world::{Clockwork, Row, World};
 
 /// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// How long a change of a pod that has no name yet is held back so that it can be told with its name.
+    #[serde(rename = "hold_ns")]
+    #[serde_as(as = "Nanoseconds")]
     pub hold: Duration,
     /// The first sequence number to give.
+    #[serde_as(as = "DisplayFromStr")]
     pub first_seq: u64,
     pub limits: Limits,
+    #[serde(default)]
     pub boot: boot::Rules,
 }
 

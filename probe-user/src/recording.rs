@@ -1,29 +1,18 @@
 //! The recording: every call into the engine, one line of JSON each, so that making the calls again gives the same
 //! outputs, byte for byte.
 //!
-//! First a header, then the calls in the order in which they were made, then an end mark with their number. What is
-//! in the file has its own types (`recording/*`), so a rename in the engine never changes the format. Numbers of 64
-//! bits are decimal strings, for many readers of JSON keep only 53 bits of a number.
+//! The first line is the header, then come the calls in the order in which they were made, and the last line says how
+//! many there were. The form of each fact is derived from the engine's type, so a renamed field or variant changes the
+//! format. Numbers of 64 bits are decimal strings, because many readers of JSON keep only 53 bits of a number.
 //!
 //! **Invariant:** a recording once made can be read for ever: a change of the format raises [`VERSION`] and adds to
-//! the table of fixups.
+//! the table of fixups. `tests/data/format-1.jsonl` is such a recording, and no test writes it anew.
 
-mod boot;
-mod change;
-mod fact;
-mod finding;
 mod fixup;
 mod header;
 pub mod history;
-mod id;
-mod kind;
 mod line;
-mod mirror;
-mod phase;
 mod reader;
-mod row;
-#[cfg(test)]
-mod sample;
 pub mod state;
 #[cfg(test)]
 mod tests;

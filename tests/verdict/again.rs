@@ -5,7 +5,7 @@ use probe_user::{
     engine::{Engine, Settings, change::Output},
     recording::{
         Call, Header, Reader, Writer,
-        state::{self, About, Known},
+        state::{self, About, Kept, Known},
     },
 };
 use proptest::prelude::*;
@@ -55,6 +55,9 @@ fn findings(engine: &Engine) -> String {
     let known =
         Known { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
     let bytes = state::write(&about, &known).expect("JSON");
+    let findings = known.findings.into_iter().cloned().collect();
+    let kept = Kept { findings, starts: known.starts, shares: known.shares };
+    assert_eq!(state::read(&bytes).expect("what was written"), (about, kept));
     String::from_utf8(bytes).expect("JSON is text")
 }
 

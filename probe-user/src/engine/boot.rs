@@ -15,26 +15,34 @@ mod tests;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use study::LONGEST_SHUTDOWN;
 
 use super::{
     id::{ContainerId, PodUid},
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp},
     world::listening::WITHIN,
 };
 
 /// What can be told otherwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Without another pod for so long, the last one was the last.
+    #[serde(rename = "quiet_ns")]
+    #[serde_as(as = "Nanoseconds")]
     pub quiet: Duration,
     /// Namespaces whose pods serve the node or the cluster: none of them is a service pod.
     pub system: Vec<String>,
+    #[serde(default)]
     pub recovered: Recovered,
 }
 
 /// When a pod counts as back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Recovered {
     /// The first of its own containers started.
     #[default]
@@ -52,23 +60,27 @@ impl Default for Rules {
 }
 
 /// What a boot is, and what is known of the one before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootRead {
     /// The kernel's random id of it.
     pub boot_id: String,
     /// The kernel's release.
     pub kernel: String,
     /// What the wall clock showed at its beginning, ns since the epoch; follows the clock when that is set.
+    #[serde_as(as = "DisplayFromStr")]
     pub boot_wall_ns: i64,
     pub before: Before,
 }
 
 /// The end of the boot before, as far as anything kept it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
     pub boot_id: Option<String>,
     pub ordered: Option<Ordered>,
     /// The last time at which an agent showed that the node was alive, ns since the epoch.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub alive_wall_ns: Option<i64>,
     /// The pods that were there at the order, or at that last time. `None`: nothing was kept.
     pub pods: Option<Vec<Pod>>,
@@ -77,11 +89,13 @@ pub struct Before {
 }
 
 /// Boots that no agent has kept anything of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unseen {
     /// At least so many.
     pub boots: u32,
     /// When the last of them began, ns since the epoch.
+    #[serde_as(as = "DisplayFromStr")]
     pub last_wall_ns: i64,
     /// What has kept a record of them.
     pub source: Source,
@@ -98,9 +112,11 @@ pub struct Last {
 }
 
 /// A restart was ordered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ordered {
     /// On the wall clock, ns since the epoch.
+    #[serde_as(as = "DisplayFromStr")]
     pub wall_ns: i64,
     /// What ordered it: a program and what it was told, or the record of it.
     pub by: String,
@@ -108,7 +124,8 @@ pub struct Ordered {
 }
 
 /// How a time is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The clock's own zero.
     Boot,
@@ -124,14 +141,15 @@ pub enum Source {
     Wtmp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     pub at: Timestamp,
     pub source: Source,
 }
 
 /// What a pod is to the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// From a manifest on the node: the kubelet gives it a UID of 32 hex digits, the manifest's hash.
     Static,
@@ -141,18 +159,19 @@ pub enum Kind {
     Service,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     pub namespace: Option<String>,
     pub name: Option<String>,
     pub uid: Option<PodUid>,
     pub kind: Kind,
     /// A socket of it was seen to listen.
+    #[serde(default)]
     pub listens: bool,
 }
 
 /// A pod that runs again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Back {
     pub pod: Pod,
     /// Its first container started that did not end well before another one's start (as init containers do).
@@ -162,7 +181,7 @@ pub struct Back {
 }
 
 /// The network of one sandbox was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Try {
     pub sandbox: ContainerId,
     pub began: Timestamp,
@@ -173,7 +192,7 @@ pub struct Try {
 }
 
 /// The order that ends this boot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub at: Timestamp,
     pub by: String,
@@ -182,13 +201,17 @@ pub struct Order {
 }
 
 /// What one boot left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
     pub boot: Option<BootRead>,
     /// The rules in force, for whoever reads it later.
+    #[serde_as(as = "Nanoseconds")]
     pub quiet: Duration,
+    #[serde(default)]
     pub recovered: Recovered,
     /// Sockets that listen were looked for.
+    #[serde(default)]
     pub hears: bool,
     /// When the agent began to look: what was before is known from files alone.
     pub watched_since: Option<Timestamp>,
@@ -205,6 +228,7 @@ pub struct Recovery {
     /// Until when it was looked at.
     pub seen_until: Timestamp,
     /// Another one whenever any of the above is, but for the last.
+    #[serde_as(as = "DisplayFromStr")]
     pub revision: u64,
 }
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use super::{
     fact::{Listener, Loss, NameSource, Origin, Task},
     finding::Finding,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::Start,
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp},
 };
 
 /// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
@@ -50,20 +53,22 @@ pub struct PodRef {
     pub source: Option<NameSource>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRef {
     pub id: ContainerId,
     pub name: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupRef {
     pub key: CgroupKey,
     pub path: String,
 }
 
 /// What happened. The names that users see are in `What::name`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum What {
     ProcessExec {
         process: Process,
@@ -81,6 +86,7 @@ pub enum What {
     CniFinished {
         call: CniCall,
         end: Option<End>,
+        #[serde_as(as = "Nanoseconds")]
         duration: Duration,
     },
     NetnsCreated {
@@ -91,6 +97,7 @@ pub enum What {
     },
     /// `teardown` = since the last reference was dropped.
     NetnsFreed {
+        #[serde_as(as = "Option<Nanoseconds>")]
         teardown: Option<Duration>,
     },
     CgroupCreated {
@@ -110,6 +117,7 @@ pub enum What {
     },
     SandboxCreated,
     SandboxReady {
+        #[serde_as(as = "Nanoseconds")]
         since_created: Duration,
     },
     SandboxStopped {
@@ -122,15 +130,18 @@ pub enum What {
     ContainerListening {
         process: Process,
         socket: Listener,
+        #[serde_as(as = "Nanoseconds")]
         since_started: Duration,
     },
     ContainerExited {
         process: Process,
         end: End,
+        #[serde_as(as = "Option<Nanoseconds>")]
         ran: Option<Duration>,
     },
     PodFirstSeen,
     PodGone {
+        #[serde_as(as = "Nanoseconds")]
         lived: Duration,
     },
     /// Its containers run, and it has been quiet since.
@@ -138,6 +149,7 @@ pub enum What {
     /// Something was lost; nothing may be concluded from absence before the next complete listing.
     Gap {
         what: Loss,
+        #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
     /// Something seems wrong.
@@ -148,7 +160,7 @@ pub enum What {
     FindingClosed(Box<Finding>),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub key: TaskKey,
     pub parent: TaskKey,
@@ -156,7 +168,7 @@ pub struct Process {
 }
 
 /// How a process ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// The exit code, or 128 + the signal's number as shells and runtimes count.
     pub code: u32,
@@ -167,7 +179,7 @@ pub struct End {
     pub oom: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniCall {
     pub command: String,
     /// The plugin's name: its file's.
@@ -182,7 +194,8 @@ pub struct CniCall {
     pub delegated: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// Its pause process ended.
     PauseExited,
@@ -198,7 +211,8 @@ pub enum StopReason {
 }
 
 /// What the engine wants to know; the answer comes as a fact, or never.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Question {
     /// What is this container? Answered by `ContainerFound` or `ContainerUnknown`.
     Container { id: ContainerId },

@@ -29,6 +29,9 @@ mod unverified_release;
 
 use std::{cell::OnceCell, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
 pub(super) use docket::Docket;
 pub(super) use leaked_address::Leak;
 pub(super) use pool::pools;
@@ -39,7 +42,7 @@ use super::{
     fact::PodName,
     finding::{Finding, Key, Kind, Severity, Stage},
     id::{ContainerId, PodUid},
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp},
     world::{
         World,
         attempt::Attempt,
@@ -56,14 +59,21 @@ const ANSWER: Duration = Duration::from_secs(60);
 const FRESH: Duration = Duration::from_secs(10 * 60);
 
 /// When something has been so for long enough to be called wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// How long an address may stay given out after its sandbox, while runtime and kubelet are up to free it. The same
     /// patience is had with namespaces, cgroups and sandboxes that outlive their pod.
+    #[serde(rename = "leak_grace_ns")]
+    #[serde_as(as = "Nanoseconds")]
     pub leak_grace: Duration,
     /// How long the kernel may take a namespace apart.
+    #[serde(rename = "stuck_after_ns")]
+    #[serde_as(as = "Nanoseconds")]
     pub stuck_after: Duration,
     /// How long one call of a plugin may take.
+    #[serde(rename = "cni_slow_ns")]
+    #[serde_as(as = "Nanoseconds")]
     pub cni_slow: Duration,
     /// So many plugins at once are a queue.
     pub cni_queue: u32,

@@ -10,10 +10,13 @@ mod pressure;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use super::{
     boot::BootRead,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp, on_the_clock},
     world::Row,
 };
 
@@ -25,15 +28,17 @@ pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
 
 /// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
+    #[serde(deserialize_with = "on_the_clock")]
     pub at: Timestamp,
     pub origin: Origin,
     pub fact: Fact,
 }
 
 /// Who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A hook, at the time of the event.
     Kernel,
@@ -49,7 +54,9 @@ pub enum Origin {
     Agent,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fact {
     // What happened: kernel and netlink.
     Executed(Executed),
@@ -61,6 +68,7 @@ pub enum Fact {
         netns: NetnsKey,
         by: Task,
         /// More are there than the hooks can look at: they will not tell of its end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         end_unseen: bool,
     },
     /// The last reference is gone.
@@ -156,6 +164,7 @@ pub enum Fact {
     /// Something was lost: until the next complete listing nothing may be concluded from absence.
     Lost {
         what: Loss,
+        #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
     /// Reading a file of the node hangs since then, or no longer does.
@@ -168,10 +177,12 @@ pub enum Fact {
     BootRead(Box<BootRead>),
     /// The wall clock's distance from boot time changed to this, nanoseconds since the epoch at boot.
     Clock {
+        #[serde_as(as = "DisplayFromStr")]
         boot_wall_ns: i64,
     },
     /// The node was suspended for that long, and runs again: boot time went on, and nothing else did.
     Resumed {
+        #[serde_as(as = "Nanoseconds")]
         slept: Duration,
     },
     /// A row of the world as it was before a restart.
@@ -179,7 +190,7 @@ pub enum Fact {
 }
 
 /// A process as a hook saw it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     pub key: TaskKey,
     pub tid: u32,
@@ -190,7 +201,7 @@ pub struct Task {
     pub netns: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
     pub task: Task,
     pub filename: String,
@@ -205,7 +216,7 @@ pub struct Executed {
 }
 
 /// A CNI plugin began to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniCalled {
     pub task: Task,
     pub filename: String,
@@ -216,14 +227,14 @@ pub struct CniCalled {
     pub env_truncated: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     pub key: TaskKey,
     pub comm: String,
 }
 
 /// The `CNI_*` variables; `None` = not set, which an empty text is not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniVariables {
     pub command: String,
     pub container_id: Option<String>,
@@ -233,7 +244,7 @@ pub struct CniVariables {
     pub path: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exited {
     pub task: Task,
     /// As `wait(2)` gives it.
@@ -242,7 +253,7 @@ pub struct Exited {
 }
 
 /// A fatal signal was sent, or the OOM killer chose its victim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signaled {
     pub target: Task,
     pub signal: u32,
@@ -250,7 +261,7 @@ pub struct Signaled {
     pub sender: Task,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     pub netns: NetnsKey,
     pub address: Subnet,
@@ -263,7 +274,7 @@ pub struct Address {
     pub by: Task,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub key: CgroupKey,
     /// From the hierarchy's root.
@@ -273,7 +284,8 @@ pub struct Cgroup {
     pub nested: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum List {
     Processes,
     Netns,
@@ -301,7 +313,7 @@ impl List {
     ];
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessFound {
     pub task: Task,
     pub argv: Vec<String>,
@@ -313,7 +325,7 @@ pub struct ProcessFound {
     pub filename: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerFound {
     pub id: ContainerId,
     pub role: Role,
@@ -327,14 +339,15 @@ pub struct ContainerFound {
     pub started: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     Sandbox,
     Container,
 }
 
 /// What is known of a pod's name; each part may be missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
     pub namespace: Option<String>,
     pub name: Option<String>,
@@ -351,7 +364,8 @@ impl PodName {
 }
 
 /// Where a name comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NameSource {
     CniArgs,
     CgroupPath,
@@ -362,7 +376,7 @@ pub enum NameSource {
     Cri,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheFound {
     pub network: String,
     pub container: ContainerId,
@@ -374,7 +388,7 @@ pub struct CacheFound {
 }
 
 /// How a signal is seen, and why not better.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
     pub signal: Signal,
     /// `None`: it is not seen at all.
@@ -385,7 +399,8 @@ pub struct Attached {
     pub missed: Vec<(Mechanism, String)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Signal {
     Exec,
     Exit,
@@ -404,7 +419,8 @@ pub enum Signal {
     Listening,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mechanism {
     Fentry,
     Fexit,
@@ -416,7 +432,8 @@ pub enum Mechanism {
 }
 
 /// Where something was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Loss {
     LifecycleRing,
     BulkRing,

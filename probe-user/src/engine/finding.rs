@@ -6,18 +6,22 @@
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr},
+    str::FromStr,
     time::Duration,
 };
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as};
 
 use super::{
     change::Process,
     fact::{List, MessageFound, PodName, ProgramFound, Signal, Store},
-    id::{ContainerId, NetnsKey, Subnet},
-    time::Timestamp,
+    id::{ContainerId, NetnsKey, NotThat, Subnet},
+    time::{Nanoseconds, Timestamp},
     world::attempt::Exhibit,
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub key: Key,
     pub kind: Kind,
@@ -37,22 +41,24 @@ pub struct Finding {
     /// The programs that had a part in it.
     pub programs: Vec<ProgramFound>,
     /// The sockets on which the node's runtimes answered when it was opened: who can be asked before anything is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtimes: Vec<String>,
 }
 
 /// One piece of evidence, and the sandbox that it is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     pub sandbox: ContainerId,
     pub exhibit: Exhibit,
 }
 
 /// `KIND/…`, of what never changes: names, addresses, ids.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Key(String);
 
 /// How far it is with a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// It may yet come right by itself.
     Candidate,
@@ -62,7 +68,8 @@ pub enum Stage {
 }
 
 /// What to do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// To be known.
     Info,
@@ -73,7 +80,9 @@ pub enum Severity {
 }
 
 /// What is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// An address is given out and nobody has it.
     LeakedAddress(LeakedAddress),
@@ -88,7 +97,12 @@ pub enum Kind {
     /// A sandbox's namespace that nothing uses is kept.
     OrphanNetns { netns: NetnsKey, mounts: Vec<String> },
     /// The kernel does not finish taking a namespace apart.
-    StuckNetnsTeardown { netns: NetnsKey, held: Duration, waiting: u32 },
+    StuckNetnsTeardown {
+        netns: NetnsKey,
+        #[serde_as(as = "Nanoseconds")]
+        held: Duration,
+        waiting: u32,
+    },
     /// A pod's cgroup stays though the pod is gone.
     StuckCgroup { path: String, populated: Option<bool> },
     /// A sandbox's process lives though no runtime has it on record.
@@ -100,16 +114,27 @@ pub enum Kind {
     /// ADD fails and is tried again.
     CniFailing(CniFailing),
     /// A call of a plugin takes, or took, long.
-    CniSlow { plugin: String, command: String, took: Duration, open: bool },
+    CniSlow {
+        plugin: String,
+        command: String,
+        #[serde_as(as = "Nanoseconds")]
+        took: Duration,
+        open: bool,
+    },
     /// Many plugins run at once, and the oldest for long.
-    CniQueue { waiting: u32, oldest: Duration, plugin: String },
+    CniQueue {
+        waiting: u32,
+        #[serde_as(as = "Nanoseconds")]
+        oldest: Duration,
+        plugin: String,
+    },
     /// A range of addresses is used up, or soon will be.
     PoolExhaustion(PoolExhaustion),
     /// Something cannot be seen, and verdicts are weaker for it.
     BlindSpot { spot: Blind, weaker: Vec<Weaker> },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeakedAddress {
     pub address: IpAddr,
     pub network: Option<String>,
@@ -122,11 +147,12 @@ pub struct LeakedAddress {
     /// Who still says that it is given out; none: libcni's cache alone.
     pub stores: Vec<Store>,
     /// It is the first of so many that they are one finding.
+    #[serde(default)]
     pub many: Option<Many>,
 }
 
 /// Addresses of one network that leaked for one cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Many {
     pub count: u32,
     /// The first of them, in order.
@@ -142,7 +168,8 @@ impl LeakedAddress {
 }
 
 /// Why an address was not given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// DEL was never called.
     DelMissing,
@@ -159,7 +186,8 @@ pub enum Cause {
     StaleRecord,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Duplicate {
     /// Two sandboxes of one pod live.
     Concurrent,
@@ -169,7 +197,8 @@ pub enum Duplicate {
     UnusedRebuild,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OutOfOrder {
     PauseKilled,
     /// By the kernel: the pod or the node was out of memory.
@@ -177,7 +206,8 @@ pub enum OutOfOrder {
     NetnsGone,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniFailing {
     pub plugin: String,
     /// ADDs that failed, of all sandboxes.
@@ -185,38 +215,54 @@ pub struct CniFailing {
     /// Pods that still wait for one to succeed.
     pub pods: u32,
     /// How long the failed calls ran, together.
+    #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
     pub code: Option<u32>,
     /// What the plugin said, or why that could not be read.
     pub message: Option<MessageFound>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolExhaustion {
     pub network: String,
     pub subnet: Subnet,
+    #[serde_as(as = "DisplayFromStr")]
     pub size: u64,
     /// By sandboxes that live or wait to be cleaned up.
+    #[serde_as(as = "DisplayFromStr")]
     pub used: u64,
+    #[serde_as(as = "DisplayFromStr")]
     pub leaked: u64,
+    #[serde_as(as = "DisplayFromStr")]
     pub free: u64,
     /// When nothing is free, at the rate at which addresses leak.
+    #[serde_as(as = "Option<Nanoseconds>")]
     pub runs_out_in: Option<Duration>,
 }
 
 /// What cannot be seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Blind {
     /// No mechanism could be attached.
     Signal { signal: Signal },
     /// Records were lost.
-    Lost { count: u64 },
+    Lost {
+        #[serde_as(as = "DisplayFromStr")]
+        count: u64,
+    },
     /// A store could not be read whole.
     Store { path: String },
     /// No runtime's records could be read whole.
     Runtime { place: Option<String> },
     /// So many files of libcni's cache could not be read, this one among them.
-    CniCache { path: String, count: u64 },
+    CniCache {
+        path: String,
+        #[serde_as(as = "DisplayFromStr")]
+        count: u64,
+    },
     /// Reading a file hangs.
     File { path: String },
     /// Things of a kind that are on the node could not be listed whole.
@@ -224,7 +270,8 @@ pub enum Blind {
 }
 
 /// A kind of finding that may be missed, or whose cause may be unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Weaker {
     LeakedAddress,
     DuplicateSandbox,
@@ -267,6 +314,14 @@ impl Key {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for Key {
+    type Err = NotThat;
+
+    fn from_str(text: &str) -> Result<Self, NotThat> {
+        Self::parse(text).ok_or(NotThat::KEY)
     }
 }
 

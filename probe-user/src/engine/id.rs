@@ -2,21 +2,23 @@
 //!
 //! Kernel things are keyed as in `probe_common::id`: (pid, start), (inode, cookie), (hierarchy, id).
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
+
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use probe_common::id::{CgroupKey, NetnsKey, TaskKey};
 
 /// A container's or a sandbox's id, as the runtime and `CNI_CONTAINERID` give it: 64 hex digits with every
 /// runtime met, but any text of the CNI specification's alphabet is taken.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ContainerId(Arc<str>);
 
 /// A pod's UID: a UUID with dashes, or 32 hex digits for static pods (the kubelet's hash of the manifest).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct PodUid(Arc<str>);
 
-/// An address with the length of its prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// An address with the length of its prefix: `10.0.0.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct Subnet {
     pub address: IpAddr,
     pub prefix: u8,
@@ -107,6 +109,43 @@ impl fmt::Debug for PodUid {
 impl fmt::Display for Subnet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// What a text is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not {0}")]
+pub struct NotThat(&'static str);
+
+impl NotThat {
+    pub(super) const KEY: Self = Self("the key of a finding");
+}
+
+impl FromStr for ContainerId {
+    type Err = NotThat;
+
+    fn from_str(text: &str) -> Result<Self, NotThat> {
+        Self::parse(text).ok_or(NotThat("the id of a container"))
+    }
+}
+
+impl FromStr for PodUid {
+    type Err = NotThat;
+
+    fn from_str(text: &str) -> Result<Self, NotThat> {
+        Self::parse(text).ok_or(NotThat("the UID of a pod"))
+    }
+}
+
+impl FromStr for Subnet {
+    type Err = NotThat;
+
+    fn from_str(text: &str) -> Result<Self, NotThat> {
+        let parse = || {
+            let (address, prefix) = text.split_once('/')?;
+            Some(Self { address: address.parse().ok()?, prefix: prefix.parse().ok()? })
+        };
+        parse().ok_or(NotThat("an address with the length of its prefix"))
     }
 }
 

@@ -7,6 +7,9 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use super::{
     change::{Change, Context, What},
     fact::{Origin, PodName, Role},
@@ -16,7 +19,7 @@ use super::{
 };
 
 /// A change that was not told yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     pub at: Timestamp,
     pub origin: Origin,
@@ -27,21 +30,25 @@ pub struct Held {
 }
 
 /// What a change is about; its context is looked up when it leaves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// `world::pod::Pod::id`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
     /// A name that came with the event itself (`CNI_ARGS`).
     pub named: Option<PodName>,
     pub sandbox: Option<ContainerId>,
     pub container: Option<ContainerId>,
     /// `world::netns::Netns::life`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub netns: Option<u64>,
     pub cgroup: Option<CgroupKey>,
 }
 
 /// What a change waits for, until its time is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Wait {
     Nothing,
     /// Its pod's name.

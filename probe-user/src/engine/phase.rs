@@ -11,13 +11,16 @@ mod share;
 
 use std::{cmp::Ordering, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
 pub use share::{Share, shares};
 
 use super::{
     change::ContainerRef,
     fact::{Listener, Origin, PodName, Pressure},
     id::ContainerId,
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp},
     world::{
         World,
         attempt::{Attempt, Ran},
@@ -41,7 +44,7 @@ pub const QUIET: Duration = Duration::from_secs(30);
 pub const LATE: Duration = Duration::from_secs(5 * 60);
 
 /// How a pod came to run in one of its sandboxes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     pub pod: PodName,
     pub sandbox: ContainerId,
@@ -50,13 +53,16 @@ pub struct Start {
     pub end: Timestamp,
     pub phases: Vec<Phase>,
     /// When its containers first listened, as far as they do by now: no part of the whole.
+    #[serde(default)]
     pub listening: Vec<Listening>,
     /// All containers that the pod is to have began; where these are not known, it has been quiet since for [`QUIET`], or
     /// the sandbox is over.
     pub complete: bool,
     /// Which containers the pod is to have is known.
+    #[serde(default)]
     pub containers_known: bool,
     /// Those of them that have not begun.
+    #[serde(default)]
     pub missing: Vec<String>,
     /// It was held to be complete before, and went on.
     pub revised: bool,
@@ -68,7 +74,7 @@ pub struct Start {
     pub suspended: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     pub kind: Kind,
     /// Whose part of the start it is; none of the sandbox's own.
@@ -81,7 +87,7 @@ pub struct Phase {
 }
 
 /// How long a container took from its program's beginning to the first of its sockets that listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     pub container: ContainerRef,
     pub begin: Timestamp,
@@ -94,7 +100,8 @@ pub struct Listening {
 }
 
 /// What the node was about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The pod's cgroup is there, and no sandbox yet.
     Prepare,
@@ -124,20 +131,24 @@ pub enum Kind {
 }
 
 /// What is known of why a phase took as long as it did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// Calls of ADD.
     pub adds: u32,
     pub failed: u32,
     /// How long the failed ones took, together.
+    #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
     /// Of a plugin, from exec to exit, also while the phase was another's.
+    #[serde_as(as = "Nanoseconds")]
     pub took: Duration,
     /// Sandboxes that came to nothing.
     pub sandboxes: u32,
     /// How often an init container ran.
     pub runs: u32,
     /// So much of it another network namespace was being taken apart.
+    #[serde_as(as = "Nanoseconds")]
     pub teardown: Duration,
     /// What the pod's cgroup counted.
     pub pressure: Pressure,

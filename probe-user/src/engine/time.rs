@@ -3,9 +3,13 @@
 
 use std::{ops::Add, time::Duration};
 
-/// A point in time since the node's boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(pub u64);
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_with::{DeserializeAs, DisplayFromStr, SerializeAs, serde_as};
+
+/// A point in time since the node's boot. As JSON a decimal string of nanoseconds.
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Timestamp(#[serde_as(as = "DisplayFromStr")] pub u64);
 
 impl Timestamp {
     pub const ZERO: Self = Self(0);
@@ -31,4 +35,33 @@ impl Add<Duration> for Timestamp {
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }
+}
+
+/// A length of time as JSON: a decimal string of nanoseconds. What is longer than 584 years is written as that.
+#[derive(Debug)]
+pub struct Nanoseconds;
+
+impl SerializeAs<Duration> for Nanoseconds {
+    fn serialize_as<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl<'de> DeserializeAs<'de, Duration> for Nanoseconds {
+    fn deserialize_as<D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        DisplayFromStr::deserialize_as(from).map(Duration::from_nanos)
+    }
+}
+
+/// Reads what the clock showed when a call was made. The engine goes by it, so a time that no clock can show is refused;
+/// a time that a fact tells of may be any.
+pub(crate) fn on_the_clock<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    let at = Timestamp::deserialize(from)?;
+    if at > Timestamp::LATEST {
+        let (Timestamp(at), Timestamp(latest)) = (at, Timestamp::LATEST);
+        return Err(de::Error::custom(format_args!(
+            "{at} is no time: a clock shows {latest} nanoseconds at most"
+        )));
+    }
+    Ok(at)
 }

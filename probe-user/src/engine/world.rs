@@ -27,6 +27,9 @@ pub mod pod;
 pub mod presence;
 pub mod process;
 mod reap;
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 pub(super) mod rebuild;
 pub mod record;
 mod recovery;
@@ -46,14 +49,15 @@ use super::{
     id::{CgroupKey, ContainerId, PodUid, TaskKey},
     outbox::{Held, Subject, Wait},
     phase::Start,
-    time::Timestamp,
+    time::{Timestamp, on_the_clock},
     timer::{self, Timers},
 };
 
 /// One row of the world, as it is dumped before a restart and taken back after it.
 ///
 /// Fed into a fresh engine in the order of the dump, rows make it go on as the dumped one would have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Row {
     Clockwork(Clockwork),
     Timer {
@@ -101,14 +105,20 @@ pub enum Row {
 }
 
 /// Where the engine is in time, and the next number of everything that it counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clockwork {
+    #[serde(deserialize_with = "on_the_clock")]
     pub now: Timestamp,
+    #[serde(deserialize_with = "on_the_clock")]
     pub watermark: Timestamp,
+    #[serde_as(as = "DisplayFromStr")]
     pub next_seq: u64,
     /// The latest time of anything that was told.
     pub told_at: Timestamp,
+    #[serde_as(as = "DisplayFromStr")]
     pub next_life: u64,
+    #[serde_as(as = "DisplayFromStr")]
     pub next_pod: u64,
     /// Inode of the node's own network namespace; 0 = not known yet.
     pub host_netns: u32,
@@ -119,6 +129,7 @@ pub struct Clockwork {
     /// When the world is to be looked at for what is wrong.
     pub judge_at: Option<Timestamp>,
     /// How much of what netlink may be asked for in a second it was asked for.
+    #[serde(default)]
     pub watches: watch::Budget,
 }
 

@@ -1,33 +1,30 @@
 //! The lines after the header.
 
 use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 
-use super::{
-    Call,
+use super::Call;
+use crate::engine::{
     fact::Observation,
-    id::{Clock, Decimal, Text},
-    mirror::Mirror,
+    time::{Timestamp, on_the_clock},
 };
 
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
+/// One line: with an observation of its own when it is read, with a borrowed one when it is written.
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line {
-    Observe(Observation),
-    Advance(Clock),
+pub(super) enum Line<O = Observation> {
+    Observe(O),
+    Advance(#[serde(deserialize_with = "on_the_clock")] Timestamp),
     /// The last line: so many calls were made.
-    End(Decimal),
+    End(#[serde_as(as = "DisplayFromStr")] u64),
 }
 
-impl Line {
-    pub(super) fn of(call: &Call) -> Self {
+impl<'a> Line<&'a Observation> {
+    pub(super) fn of(call: &'a Call) -> Self {
         match call {
-            Call::Observe(seen) => Self::Observe(Observation::of(seen)),
-            Call::Advance(now) => Self::Advance(Clock::of(now)),
+            Call::Observe(seen) => Self::Observe(seen),
+            Call::Advance(now) => Self::Advance(*now),
         }
-    }
-
-    pub(super) fn end(calls: u64) -> Self {
-        Self::End(Text(calls))
     }
 }

@@ -10,7 +10,6 @@ use super::{
     fixup::{FIXUPS, Fixup, upgrade},
     header::{self, Mark},
     line::Line,
-    mirror::Mirror,
 };
 
 /// Reads a recording from its beginning.
@@ -78,9 +77,18 @@ impl<R: BufRead> Reader<R> {
             newer if newer > newest => return Err(ReadError::Newer { version }),
             _ => {}
         }
-        let header: header::Line =
+        let header: header::Line<'_> =
             parse(&buffer, version, fixups).map_err(|why| ReadError::Line { line: 1, why })?;
-        Ok(Self { from, header: header.back(), version, fixups, buffer, number: 1, calls: 0, ended: false })
+        Ok(Self {
+            from,
+            header: header.header.into_owned(),
+            version,
+            fixups,
+            buffer,
+            number: 1,
+            calls: 0,
+            ended: false,
+        })
     }
 
     #[must_use]
@@ -105,18 +113,16 @@ impl<R: BufRead> Reader<R> {
             return Err(ReadError::CutOff { line: self.number });
         }
         self.number = line;
-        let parsed = match (parse(&self.buffer, self.version, self.fixups), piece) {
+        let parsed: Line = match (parse(&self.buffer, self.version, self.fixups), piece) {
             (Ok(parsed), _) => parsed,
             (Err(_), Piece::Part) => return Err(ReadError::CutOff { line: line - 1 }),
             (Err(why), _) => return Err(ReadError::Line { line, why }),
         };
         match parsed {
-            Line::Observe(seen) => self.given(Call::Observe(seen.back())),
-            Line::Advance(now) => self.given(Call::Advance(now.back())),
-            Line::End(said) => {
-                let (said, found) = (said.back(), self.calls);
-                if said == found { Ok(None) } else { Err(ReadError::Missing { line, said, found }) }
-            }
+            Line::Observe(seen) => self.given(Call::Observe(seen)),
+            Line::Advance(now) => self.given(Call::Advance(now)),
+            Line::End(said) if said == self.calls => Ok(None),
+            Line::End(said) => Err(ReadError::Missing { line, said, found: self.calls }),
         }
     }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Call, Header, LONGEST_LINE, header, line::Line};
+use crate::engine::fact::Observation;
 
 /// Makes the bytes of a recording; who owns the file takes them from time to time.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Writer {
 
     /// Says that nothing is missing, and gives the rest.
     pub fn end(mut self) -> Result<Vec<u8>, WriteError> {
-        self.put(&Line::end(self.calls))?;
+        self.put(&Line::<&Observation>::End(self.calls))?;
         Ok(self.bytes)
     }
 

@@ -15,6 +15,9 @@ const ARROW: &[(&str, &[&str])] = &[
     ("config", &["engine", "source"]),
     ("cli", &["engine", "recording", "telemetry", "source", "sink", "session", "config", "confine", "agent"]),
 ];
+/// What the engine may use besides the standard library: the kernel's records, and the derives of its types, from which
+/// recordings and state files have their form.
+const PURE: [&str; 4] = ["probe_common", "serde", "serde_with", "thiserror"];
 const AGENT: &str = "probe-user/src/";
 /// Roots of the crate: they name everything.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
@@ -84,7 +87,7 @@ fn first_name(path: &str) -> &str {
     &path[..path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len())]
 }
 
-/// The engine uses the standard library and the records, nothing else.
+/// The engine uses the standard library and [`PURE`], nothing else.
 fn foreign(source: &Source, banned: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (line, at) in code(&source.text).zip(1..) {
@@ -104,12 +107,12 @@ fn names(line: &str, name: &str) -> bool {
     })
 }
 
-/// The dependencies of a manifest as crate names, but for the records.
+/// The dependencies of a manifest as crate names, but for [`PURE`].
 fn dependencies(manifest: &str) -> Vec<String> {
     let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with('['));
     let names = lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
-    names.map(|(name, _)| name.replace('-', "_")).filter(|name| name != "probe_common").collect()
+    names.map(|(name, _)| name.replace('-', "_")).filter(|name| !PURE.contains(&name.as_str())).collect()
 }
 
 /// The lines up to the unit tests, comments emptied.
@@ -123,8 +126,7 @@ mod tests {
     use super::{Source, problems};
 
     fn check(path: &str, text: &str) -> Vec<String> {
-        let manifest =
-            "[package]\n\n[dependencies]\n# a note\nprobe-common = 1\nserde-json = 1\n\n[lints]\na = 1\n";
+        let manifest = "[package]\n\n[dependencies]\n# a note\nprobe-common = 1\nserde = 1\nserde-json = 1\n\n[lints]\na = 1\n";
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
         problems(&[source("probe-user/Cargo.toml", manifest), source(path, text)])
     }
@@ -151,8 +153,11 @@ mod tests {
     fn the_engine_takes_nothing_in() {
         assert_eq!(check("probe-user/src/engine/id.rs", "use serde_json::Value;").len(), 1);
         assert!(
-            check("probe-user/src/engine/id.rs", "use probe_common::id;\nuse std::fmt; my_serde_json::x")
-                .is_empty()
+            check(
+                "probe-user/src/engine/id.rs",
+                "use probe_common::id;\nuse serde::Serialize;\nuse std::fmt; my_serde_json::x"
+            )
+            .is_empty()
         );
         assert!(check("probe-user/src/recording.rs", "use serde_json::Value;").is_empty());
     }

@@ -5,6 +5,9 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use crate::engine::{
     fact::PodName,
     id::{ContainerId, Subnet},
@@ -12,7 +15,7 @@ use crate::engine::{
 };
 
 /// Everything that an IPAM store held.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreRead {
     pub store: Store,
     pub reservations: Vec<Reservation>,
@@ -21,7 +24,7 @@ pub struct StoreRead {
 }
 
 /// A place where an IPAM plugin writes down which addresses are given out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Store {
     pub kind: StoreKind,
     /// The directory with a file for each address, or the one file that holds all.
@@ -30,7 +33,8 @@ pub struct Store {
     pub network: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StoreKind {
     /// host-local's directory for one network.
     HostLocal,
@@ -41,7 +45,7 @@ pub enum StoreKind {
 }
 
 /// One address that a store says is given out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub address: IpAddr,
     /// `None`: the record could not be read.
@@ -50,7 +54,7 @@ pub struct Reservation {
     pub since: Timestamp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub container: ContainerId,
     /// Empty where the store does not keep it.
@@ -58,7 +62,7 @@ pub struct Holder {
 }
 
 /// The sandboxes that a container runtime keeps on record, the dead among them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeRead {
     /// Where they stand: a directory, or a socket.
     pub place: String,
@@ -69,7 +73,8 @@ pub struct RuntimeRead {
 }
 
 /// The runtimes of which the kubelet can be told to use one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RuntimeKind {
     Containerd,
     Crio,
@@ -77,7 +82,7 @@ pub enum RuntimeKind {
     Docker,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeSandbox {
     pub id: ContainerId,
     /// Where the record names it.
@@ -85,13 +90,13 @@ pub struct RuntimeSandbox {
 }
 
 /// The networks that pods are attached to, as the node is configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworksRead {
     pub networks: Vec<Network>,
     pub complete: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     pub name: String,
     /// The types of its plugins, in the order of ADD.
@@ -102,17 +107,19 @@ pub struct Network {
 }
 
 /// A range from which addresses are given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     pub subnet: Subnet,
     pub first: IpAddr,
     pub last: IpAddr,
     /// How many can be given to pods; the gateway's own is none of them.
+    #[serde_as(as = "DisplayFromStr")]
     pub size: u64,
 }
 
 /// What an executable on the node says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramFound {
     pub path: String,
     /// `None`: it does not say.
@@ -120,7 +127,7 @@ pub struct ProgramFound {
 }
 
 /// What a plugin said when an ADD failed, as the runtime wrote it down.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageFound {
     pub container: ContainerId,
     /// `None`: it could not be read, and `source` says why.

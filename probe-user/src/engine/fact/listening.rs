@@ -2,9 +2,10 @@
 
 use super::Task;
 use crate::engine::id::CgroupKey;
+use serde::{Deserialize, Serialize};
 
 /// A socket of a container began to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listened {
     pub task: Task,
     /// The container's own cgroup.
@@ -13,14 +14,15 @@ pub struct Listened {
 }
 
 /// At what a socket listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Listener {
     /// 0: it was bound to none, and the kernel chose one.
     pub port: u16,
     pub family: Family,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Family {
     Ipv4,
     /// Most such sockets take IPv4 too.

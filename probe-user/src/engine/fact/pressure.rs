@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use crate::engine::id::CgroupKey;
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
+use crate::engine::{id::CgroupKey, time::Nanoseconds};
 
 /// What a pod's cgroup had counted when it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PressureRead {
     pub cgroup: CgroupKey,
     pub pressure: Pressure,
@@ -13,7 +16,7 @@ pub struct PressureRead {
 
 /// Counters of a cgroup since it was made, or the difference of two readings. What the kernel does not count, or not
 /// here, is missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
     pub cpu: Option<CpuUse>,
     pub memory: Option<MemoryEvents>,
@@ -23,31 +26,42 @@ pub struct Pressure {
 }
 
 /// `cpu.stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuUse {
+    #[serde_as(as = "Nanoseconds")]
     pub used: Duration,
     /// Runnable, and held back by the limit; of each CPU's queue.
+    #[serde_as(as = "Nanoseconds")]
     pub throttled: Duration,
     /// Periods of the limit in which that was so.
+    #[serde_as(as = "DisplayFromStr")]
     pub periods: u64,
 }
 
 /// `memory.events`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryEvents {
     /// Tasks were slowed down beyond `memory.high`.
+    #[serde_as(as = "DisplayFromStr")]
     pub high: u64,
     /// `memory.max` was reached.
+    #[serde_as(as = "DisplayFromStr")]
     pub max: u64,
     /// And nothing could be reclaimed.
+    #[serde_as(as = "DisplayFromStr")]
     pub oom: u64,
 }
 
 /// Pressure stall information (`Documentation/accounting/psi.rst`): how long some, and how long all of the tasks that
 /// were not idle waited for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
+    #[serde_as(as = "Nanoseconds")]
     pub some: Duration,
+    #[serde_as(as = "Nanoseconds")]
     pub full: Duration,
 }
 

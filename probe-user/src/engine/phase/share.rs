@@ -2,16 +2,26 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::engine::phase::{Kind, Listening, Start};
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::engine::{
+    phase::{Kind, Listening, Start},
+    time::Nanoseconds,
+};
+
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// None: the whole start.
     pub kind: Option<Kind>,
     /// So many starts had it.
     pub starts: u32,
+    #[serde_as(as = "Nanoseconds")]
     pub p50: Duration,
+    #[serde_as(as = "Nanoseconds")]
     pub p90: Duration,
+    #[serde_as(as = "Nanoseconds")]
     pub p99: Duration,
 }
 

@@ -9,6 +9,9 @@ mod tries;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
 pub use lease::Lease;
 pub use tries::Earlier;
 
@@ -16,14 +19,14 @@ use crate::engine::{
     change::End,
     fact::{CacheFound, MessageFound, Network, Origin, PodName},
     id::ContainerId,
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp},
     world::{Moment, World, args::Args, call::Call},
 };
 
 /// By container and interface; the interface is empty where a store does not keep it.
 pub(in crate::engine) type Table = BTreeMap<(ContainerId, String), Attachment>;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     pub container: ContainerId,
     pub ifname: String,
@@ -50,7 +53,7 @@ pub struct Attachment {
 }
 
 /// One plugin's part in an attachment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plugin {
     pub name: String,
     /// Its executable.
@@ -61,13 +64,16 @@ pub struct Plugin {
     /// DEL with an empty or no `CNI_NETNS`: the namespace is gone, says the runtime.
     pub blind: Runs,
     /// When it was last asked what the plugin said as its ADD failed here.
+    #[serde(default)]
     pub asked_at: Option<Timestamp>,
     /// What failed for the same pod and interface in attachments that are no longer kept.
+    #[serde(default)]
     pub earlier: Option<Earlier>,
 }
 
 /// What became of a plugin's runs of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     pub begun: u32,
     pub succeeded: u32,
@@ -80,8 +86,10 @@ pub struct Runs {
     /// The exit code of the last that failed.
     pub code: Option<u32>,
     /// How long the failed ones took, together.
+    #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
     /// The longest of late, and when it ended.
+    #[serde_as(as = "Nanoseconds")]
     pub longest: Duration,
     pub longest_at: Timestamp,
 }

@@ -11,8 +11,9 @@ use crate::engine::{
     time::Timestamp,
     world::{Moment, World, argv, container::Hook, listening::Listening},
 };
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     pub id: ContainerId,
     pub pod: PodName,
@@ -36,17 +37,19 @@ pub struct Attempt {
     /// Since when no runtime has had it on record, all of them read whole.
     pub forgotten_at: Option<Timestamp>,
     /// Its runtime ended while it made it, and no runtime knows it.
+    #[serde(default)]
     pub abandoned: bool,
     pub containers: Vec<Ran>,
     /// A record was lost while it was there.
     pub gapped: bool,
     /// The same, but for ever: containers may have run in it that were not seen.
+    #[serde(default)]
     pub runs_unsure: bool,
     /// What was told of it, in order.
     pub exhibits: Vec<Exhibit>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
     pub at: Timestamp,
     pub end: End,
@@ -54,14 +57,14 @@ pub struct Death {
     pub by_runtime: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetnsGone {
     pub at: Timestamp,
     pub by: Option<change::Process>,
 }
 
 /// A container that started in a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     pub id: ContainerId,
     pub name: Option<String>,
@@ -73,21 +76,23 @@ pub struct Ran {
     pub listed: bool,
     pub listening: Option<Listening>,
     /// The first program that was executed into it right after its own began, as a postStart hook is.
+    #[serde(default)]
     pub hook: Option<Hook>,
     pub ended: Option<Ended>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub at: Timestamp,
     /// `None`: nobody saw how.
     pub code: Option<u32>,
     /// When its runtime told it to end, if it did.
+    #[serde(default)]
     pub stopped_at: Option<Timestamp>,
 }
 
 /// Something that was told of a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exhibit {
     pub at: Timestamp,
     pub origin: Origin,

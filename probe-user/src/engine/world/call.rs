@@ -4,6 +4,7 @@
 //! from one of `CNI_PATH`'s directories.
 
 use probe_common::event::class;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     change::{CniCall, End, StopReason, What},
@@ -21,7 +22,7 @@ use crate::engine::{
     },
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     pub call: CniCall,
     pub at: Timestamp,

@@ -8,8 +8,9 @@ use crate::engine::{
     time::Timestamp,
     world::{Moment, World, path::Place, process_of},
 };
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub key: CgroupKey,
     pub path: String,
@@ -27,7 +28,8 @@ pub struct Cgroup {
     pub state: State,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Live,

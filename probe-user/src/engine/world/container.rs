@@ -4,6 +4,9 @@ mod identity;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use probe_common::event::class;
 
 use crate::engine::{
@@ -15,7 +18,8 @@ use crate::engine::{
     world::{Moment, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     pub id: ContainerId,
     /// `None`: not known yet.
@@ -23,6 +27,7 @@ pub struct Container {
     pub name: Option<String>,
     pub sandbox: Option<ContainerId>,
     /// `world::pod::Pod::id`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
     pub cgroup: Option<CgroupKey>,
     /// The first evidence of it.
@@ -38,16 +43,18 @@ pub struct Container {
     /// The first of its sockets that listened.
     pub listening: Option<Listening>,
     /// The first program that was executed into it right after its own began.
+    #[serde(default)]
     pub hook: Option<Hook>,
     pub code: Option<u32>,
     /// When its runtime first told its program to end, with a fatal signal, if that was before the end.
+    #[serde(default)]
     pub stopped_at: Option<Timestamp>,
     /// When it ran, by a date that the runtime left: of one that was found running.
     pub dated: Option<Timestamp>,
     pub state: State,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
     pub at: Timestamp,
     /// It was found running then.
@@ -56,7 +63,7 @@ pub struct Began {
 
 /// A program that the runtime executed into a container: a postStart hook, most likely, for the kubelet runs that before
 /// it goes on with the pod, and has no container probed until then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     pub process: TaskKey,
     pub ended_at: Option<Timestamp>,
@@ -65,7 +72,8 @@ pub struct Hook {
 /// So long after its own program's start a container's hook is run at the latest.
 const HOOKED: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// Nothing of its own runs yet.
     #[default]

@@ -6,9 +6,10 @@ use crate::engine::{
     time::Timestamp,
     world::{Moment, World, args::Args, presence::Voucher},
 };
+use serde::{Deserialize, Serialize};
 
 /// What is known of a container's id that nothing alive has shown yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hint {
     pub id: ContainerId,
     pub at: Timestamp,
@@ -23,7 +24,7 @@ pub struct Hint {
 }
 
 /// A pod's name by its UID.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
     pub uid: PodUid,
     pub at: Timestamp,

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use probe_common::event::class;
 
 use crate::engine::{
@@ -18,22 +20,24 @@ use crate::engine::{
 };
 
 /// A listing that has begun and not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
     pub list: List,
     pub at: Timestamp,
 }
 
 /// Since when something about a kind of list is in doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     pub list: List,
     pub at: Timestamp,
+    #[serde(default)]
     pub doubt: Doubt,
 }
 
 /// What a complete listing that began after it ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Doubt {
     /// What verdicts rest on may be missing: absence means nothing.
     #[default]

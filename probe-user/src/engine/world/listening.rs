@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     change::What,
     fact::{Listened, Listener, Role},
@@ -16,7 +18,7 @@ use crate::engine::{
 pub const WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// The first time that a socket of a container listened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     pub at: Timestamp,
     pub socket: Listener,

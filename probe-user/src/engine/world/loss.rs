@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use crate::engine::{
     time::Timestamp,
     world::{World, attachment::LATELY},
 };
 
 /// Losses that follow each other within `LATELY`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
+    #[serde_as(as = "DisplayFromStr")]
     pub count: u64,
     pub since: Timestamp,
     pub last_at: Timestamp,

@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use crate::engine::{
     change::{Process, What},
     fact::{Origin, Signal, Task},
@@ -11,9 +14,11 @@ use crate::engine::{
     world::{Moment, World, process, process_of},
 };
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netns {
     /// Which life of the inode: counts up, never used again.
+    #[serde_as(as = "DisplayFromStr")]
     pub life: u64,
     pub key: NetnsKey,
     pub created_at: Option<Timestamp>,
@@ -32,17 +37,21 @@ pub struct Netns {
     pub dropped_at: Option<Timestamp>,
     /// No hook told of its end, or of what followed: netlink did, or a listing without it, or the end of one that was
     /// behind it. How long the kernel took it apart is not known.
+    #[serde(default)]
     pub end_inferred: bool,
     /// The hooks said that they will not see its end: netlink speaks for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub end_unseen: bool,
     /// Its end may have been among records that were lost.
     pub gapped: bool,
     /// Netlink was asked to watch it.
+    #[serde(default)]
     pub watched: bool,
     pub state: State,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Live,
@@ -59,7 +68,7 @@ enum Step {
     Free,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     pub address: Subnet,
     pub ifname: String,

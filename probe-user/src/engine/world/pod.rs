@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use crate::engine::{
     change::{Question, What},
     fact::{NameSource, Origin, PodName},
@@ -11,9 +14,11 @@ use crate::engine::{
     world::{Moment, World, start::Reading},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
     /// Counts up, never used again: a pod may be known by its name before its UID, or the other way round.
+    #[serde_as(as = "DisplayFromStr")]
     pub id: u64,
     pub uid: Option<PodUid>,
     pub namespace: Option<String>,
@@ -33,13 +38,15 @@ pub struct Pod {
     /// Its start was told of.
     pub is_started: bool,
     /// The names of the containers that it is to have; none: not known.
+    #[serde(default)]
     pub expected: Vec<String>,
     /// What its cgroup counted while it started.
     pub readings: Vec<Reading>,
     pub state: State,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Present,

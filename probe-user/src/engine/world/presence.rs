@@ -1,8 +1,10 @@
 //! Who vouches for a thing, and since when.
 
 use crate::engine::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Voucher {
     /// A hook saw it come, or its process lives.
     Kernel,
@@ -18,13 +20,13 @@ pub enum Voucher {
     Listing,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     /// In the order of the vouchers.
     pub vouched: Vec<Vouched>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vouched {
     pub by: Voucher,
     pub since: Timestamp,

@@ -7,6 +7,7 @@ use probe_common::{
     name::{CALLERS, PAUSES, RUNTIMES},
     text::until_nul,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     boot::{Mark, Source},
@@ -18,7 +19,7 @@ use crate::engine::{
     world::{Moment, World, argv, process_of},
 };
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub key: TaskKey,
     pub parent: TaskKey,
@@ -40,7 +41,8 @@ pub struct Process {
     pub state: State,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Running,
@@ -59,7 +61,7 @@ pub(super) struct Program<'a> {
 }
 
 /// A fatal signal on its way, or the OOM killer's choice. Kept apart from the process, which may not be known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal {
     pub target: TaskKey,
     pub at: Timestamp,

@@ -6,6 +6,8 @@ pub(in crate::engine) mod pods;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     change::Question,
     fact::{
@@ -63,7 +65,8 @@ pub struct Unread {
 }
 
 /// One of them, as it is dumped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Record {
     Store(StoreRead),
     Runtime(RuntimeRead),

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     fact::Network,
     time::Timestamp,
@@ -16,7 +18,7 @@ use crate::engine::{
 };
 
 /// A plugin, and how many of its releases nothing verifies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     pub plugin: String,
     pub count: u32,

@@ -12,15 +12,20 @@ use crate::engine::{
         presence::{Presence, Voucher},
     },
 };
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub id: ContainerId,
     /// `world::pod::Pod::id`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
     pub first_at: Timestamp,
     pub origin: Origin,
     /// `world::netns::Netns::life`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub netns: Option<u64>,
     /// As `CNI_NETNS` names it.
     pub netns_path: Option<String>,
@@ -34,7 +39,7 @@ pub struct Sandbox {
     pub state: State,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Add {
     pub ifname: String,
     pub plugin: String,
@@ -43,14 +48,16 @@ pub struct Add {
     pub at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Open,
     Succeeded,
     Failed,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Created,

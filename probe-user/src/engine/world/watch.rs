@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine::{
     change::Question,
     fact::{Mechanism, Signal},
@@ -17,7 +19,7 @@ use crate::engine::{
 };
 
 /// How many were asked for in the present second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     pub since: Timestamp,
     pub spent: u32,

@@ -5,6 +5,9 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
 use super::Attachment;
 use crate::engine::{
     fact::{self, StoreKind, StoreRead},
@@ -12,7 +15,8 @@ use crate::engine::{
     world::{Moment, World},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub address: IpAddr,
     /// When it was first known to be given; zero: before this boot.
@@ -20,6 +24,7 @@ pub struct Lease {
     /// The plugin that the runtime called for it, if that was seen.
     pub plugin: Option<String>,
     /// The life of the namespace (`world::netns::Netns::life`) that has it.
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub kernel: Option<u64>,
     /// libcni's cache names it.
     pub cached: bool,

@@ -9,12 +9,15 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
 use super::{Attachment, Plugin};
 use crate::engine::{
     change::Question,
     fact::PodName,
     id::ContainerId,
-    time::Timestamp,
+    time::{Nanoseconds, Timestamp},
     world::{Moment, World, call::Call},
 };
 
@@ -29,13 +32,15 @@ const SETTLED: usize = 8192;
 const ASK_EVERY: Duration = Duration::from_secs(30);
 
 /// What failed before, in attachments that are no longer kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
     /// How many ADDs failed.
     pub failed: u32,
     /// When the first of them began.
     pub first_at: Timestamp,
     /// How long they ran, together.
+    #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
 }
 
