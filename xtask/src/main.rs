@@ -11,6 +11,7 @@ mod build;
 mod demo;
 mod dist;
 mod helm;
+mod measure;
 mod mirrors;
 mod mounts;
 mod package;
@@ -54,6 +55,8 @@ enum Verb {
     Test(test::Args),
     /// Check what the compiler does not: who uses whom, and style
     Tidy,
+    /// Print figures on the source: lines, import cycles, public items, large types
+    Measure(measure::Args),
     #[command(hide = true)]
     InMounts(mounts::Args),
 }
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Demo(args) => demo::run(&args).map(done),
         Verb::Test(args) => test::run(&args),
         Verb::Tidy => tidy::run().map(done),
+        Verb::Measure(args) => measure::run(&args).map(done),
         Verb::InMounts(args) => mounts::run(&args).map(done),
     };
     result.unwrap_or_else(|error| {

@@ -1,0 +1,136 @@
+//! `cargo xtask measure`: figures on the size and the structure of the product's source.
+//!
+//! It reads syntax and does not compile: a name counts as what it looks like, whatever the types say. Unit tests,
+//! comments and documentation do not count, nor do `tests/` and `xtask/`.
+
+mod count;
+mod cycle;
+mod function;
+mod module;
+mod resolve;
+mod token;
+
+use crate::workspace;
+use anyhow::{Context as _, Result};
+use cycle::Cycle;
+use module::Module;
+use std::{fs, path::Path};
+
+/// The crates whose code an agent is made of.
+const CRATES: [&str; 3] = ["probe-common", "probe-ebpf", "probe-user"];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Also name each private function that is used once
+    #[arg(long)]
+    list: bool,
+}
+
+/// What was measured of one crate.
+struct Figures {
+    name: &'static str,
+    lines: usize,
+    public: usize,
+    features: usize,
+    private: usize,
+    /// Private functions with one use, as `module::function`.
+    single: Vec<String>,
+    /// Types with many fields: their name and how many.
+    large: Vec<(String, usize)>,
+    cycles: Vec<Cycle>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let crates = CRATES
+        .iter()
+        .map(|name| figures(name, &workspace::root().join(name).join("src")))
+        .collect::<Result<Vec<_>>>()?;
+    print_table(&crates);
+    for figures in &crates {
+        print_lists(figures, args.list);
+    }
+    Ok(())
+}
+
+fn figures(name: &'static str, source: &Path) -> Result<Figures> {
+    let read = |path: &Path| {
+        let path = source.join(path);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let roots = ["lib.rs", "main.rs"].into_iter().filter(|root| source.join(root).is_file());
+    let modules = module::load(roots, &read)?;
+    Ok(measure(name, &modules))
+}
+
+fn measure(name: &'static str, modules: &[Module]) -> Figures {
+    let functions = function::private(modules);
+    let sum = |count: fn(&Module) -> usize| modules.iter().map(count).sum();
+    Figures {
+        name,
+        lines: sum(|module| token::lines(&module.tokens)),
+        public: sum(count::public),
+        features: sum(|module| token::features(module.tokens.clone())),
+        private: functions.len(),
+        single: functions.into_iter().filter(|it| it.is_single_use).map(|it| it.name).collect(),
+        large: modules.iter().flat_map(count::large).collect(),
+        cycles: cycle::find(modules),
+    }
+}
+
+fn print_table(crates: &[Figures]) {
+    type Figure = fn(&Figures) -> usize;
+    let rows: [(&str, Figure); 7] = [
+        ("lines of code", |it| it.lines),
+        ("public items", |it| it.public),
+        ("cfg(feature) sites", |it| it.features),
+        ("private functions", |it| it.private),
+        ("  of those used once", |it| it.single.len()),
+        ("types with more than 12 fields", |it| it.large.len()),
+        ("import cycles", |it| it.cycles.len()),
+    ];
+    let names: String = crates.iter().map(|it| format!("{:>14}", it.name)).collect();
+    println!("{:<32}{names}{:>14}", "", "all");
+    for (title, figure) in rows {
+        let values: String = crates.iter().map(|it| format!("{:>14}", figure(it))).collect();
+        println!("{title:<32}{values}{:>14}", crates.iter().map(figure).sum::<usize>());
+    }
+}
+
+fn print_lists(figures: &Figures, with_functions: bool) {
+    let Figures { name, cycles, large, single, .. } = figures;
+    for Cycle { parent, members, files } in cycles {
+        println!("\n{name}: import cycle in {parent}, {files} files: {}", members.join(" "));
+    }
+    if !large.is_empty() {
+        let large: Vec<_> = large.iter().map(|(name, fields)| format!("{name} ({fields})")).collect();
+        println!("\n{name}: types with more than 12 fields: {}", large.join(", "));
+    }
+    if with_functions && !single.is_empty() {
+        println!("\n{name}: private functions used once:\n  {}", single.join("\n  "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CRATES, figures, module};
+    use crate::workspace;
+    use anyhow::Context as _;
+    use std::path::Path;
+
+    /// The modules of a crate that consists of these files.
+    pub(super) fn modules(files: &[(&str, &str)]) -> Vec<module::Module> {
+        let read = |path: &Path| {
+            let file = files.iter().find(|(name, _)| Path::new(name) == path);
+            file.map(|(_, text)| (*text).to_owned()).context("no such file")
+        };
+        module::load(["lib.rs"], &read).unwrap()
+    }
+
+    #[test]
+    fn this_repository_can_be_measured() {
+        for name in CRATES {
+            let figures = figures(name, &workspace::root().join(name).join("src")).unwrap();
+            assert!(figures.lines > 100 && figures.private > 0, "{name}");
+        }
+    }
+}
