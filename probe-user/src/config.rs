@@ -198,6 +198,8 @@ impl IpamStore {
 }
 
 /// `250ms`, `2s`, `2m` or `1h`.
+///
+/// Not by a library: the general parsers also take `1 hour ago`, and their errors do not name the four units.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];

@@ -172,7 +172,7 @@ mod live {
 
     #[test]
     fn usage_errors_of_live_commands_are_one_line() {
-        complains(&run(&["watch", "--hold", "1h"]), 2, &["--hold", "s or ms"]);
+        complains(&run(&["watch", "--hold", "1h"]), 2, &["--hold", "more than 60 s"]);
         complains(&run(&["watch", "-o", "yaml"]), 2, &["yaml"]);
         complains(&run(&["record"]), 2, &["FILE"]);
     }

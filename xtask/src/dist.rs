@@ -160,7 +160,8 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `2026-11-21T22:52:44Z`, by Howard Hinnant's `civil_from_days`.
+/// `2026-11-21T22:52:44Z`, by Howard Hinnant's `civil_from_days`. Not by a library: a fresh machine would build it
+/// before anything else.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -19,7 +19,7 @@ use super::{
     Done,
     args::{ConfigArgs, HostArgs, STATE_DIR, Shown, StateArgs},
 };
-use crate::confine::Mode;
+use crate::{config, confine::Mode};
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
@@ -96,16 +96,7 @@ pub(super) struct ProbeArgs {
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 fn hold(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = &text[digits.len()..];
-    let number: u64 = digits.parse().map_err(|error| format!("{digits:?}: {error}"))?;
-    let span = match unit {
-        "s" => Duration::from_secs(number),
-        "ms" => Duration::from_millis(number),
-        "" if number == 0 => Duration::ZERO,
-        "" => return Err("a unit is missing: s or ms".to_owned()),
-        other => return Err(format!("{other} is no unit: s or ms")),
-    };
+    let span = if text == "0" { Duration::ZERO } else { config::duration(text)? };
     if span > LONGEST_HOLD {
         return Err(format!("more than {} s", LONGEST_HOLD.as_secs()));
     }

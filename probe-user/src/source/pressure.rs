@@ -87,6 +87,8 @@ fn legacy_memory(folder: &Folder) -> Option<MemoryEvents> {
     Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0) })
 }
 
+/// Not by procfs-core: it needs the line of `full`, which `cpu.pressure` lacks before Linux 5.13.
+///
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`, in microseconds, and the same for `full`.
 fn stall(folder: &Folder, file: &str) -> Option<Stall> {
     let text = folder.read(file, FILE).ok()?;

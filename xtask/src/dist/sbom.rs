@@ -1,5 +1,8 @@
 //! The software bill of materials: what is in the program, as cargo resolves it for that program and that machine.
 //!
+//! Not by cargo-cyclonedx: it writes one list a crate, so that the eBPF object's would have to be merged in, knows neither
+//! musl nor the standard library, and costs a fresh machine minutes.
+//!
 //! Format: CycloneDX 1.5, JSON. Crates that only run while building (macros, build scripts) are not in it.
 
 use super::{Arch, Release, date};

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use caps::Capability;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
@@ -159,56 +160,15 @@ pub(super) fn doctor<'a>(
     }
 }
 
-/// Those in effect, by the names of capabilities(7); one that is too new for this list, by its number.
+/// The names in capabilities(7) of those in the mask; one that is newer than the library, by its number.
 fn capabilities(mask: u64) -> Vec<String> {
-    let name = |bit: usize| NAMES.get(bit).map_or_else(|| bit.to_string(), |name| (*name).to_owned());
+    let known: BTreeMap<u8, Capability> = caps::all().into_iter().map(|it| (it.index(), it)).collect();
+    let name = |bit: u8| match known.get(&bit) {
+        Some(capability) => capability.to_string().trim_start_matches("CAP_").to_ascii_lowercase(),
+        None => bit.to_string(),
+    };
     (0..64).filter(|bit| mask & (1 << bit) != 0).map(name).collect()
 }
-
-/// By number (`include/uapi/linux/capability.h`).
-const NAMES: [&str; 41] = [
-    "chown",
-    "dac_override",
-    "dac_read_search",
-    "fowner",
-    "fsetid",
-    "kill",
-    "setgid",
-    "setuid",
-    "setpcap",
-    "linux_immutable",
-    "net_bind_service",
-    "net_broadcast",
-    "net_admin",
-    "net_raw",
-    "ipc_lock",
-    "ipc_owner",
-    "sys_module",
-    "sys_rawio",
-    "sys_chroot",
-    "sys_ptrace",
-    "sys_pacct",
-    "sys_admin",
-    "sys_boot",
-    "sys_nice",
-    "sys_resource",
-    "sys_time",
-    "sys_tty_config",
-    "mknod",
-    "lease",
-    "audit_write",
-    "audit_control",
-    "setfcap",
-    "mac_override",
-    "mac_admin",
-    "syslog",
-    "wake_alarm",
-    "block_suspend",
-    "audit_read",
-    "perfmon",
-    "bpf",
-    "checkpoint_restore",
-];
 
 #[cfg(test)]
 mod tests {

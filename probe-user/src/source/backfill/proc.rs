@@ -1,4 +1,7 @@
 //! The files of `/proc/PID` (proc(5)).
+//!
+//! Not by procfs-core: a broken `stat` makes it panic, a `status` with a name that is not UTF-8 is an error to it, and it
+//! parses all fifty lines of that for the two that matter here.
 
 use std::iter;
 
