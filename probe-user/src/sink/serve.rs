@@ -6,18 +6,19 @@
 //! **Invariant:** everything that clients can take is bounded: connections, time, bytes, questions.
 
 mod api;
+pub mod app_state;
 pub mod ask;
 mod connection;
-pub mod door;
 pub mod guard;
+mod handler;
 mod health;
-pub mod house;
+pub mod listen;
 mod page;
 mod query;
 pub mod reload;
 mod reply;
+mod response_budget;
 pub mod ring;
-mod room;
 mod route;
 mod seats;
 mod stream;
@@ -35,11 +36,11 @@ use tokio::{
 use tracing::{debug, warn};
 
 use self::{
+    app_state::{AppState, ServerConfig},
     ask::{Asker, Asks},
     connection::Limits,
-    door::Socket,
     guard::{Guard, Peer},
-    house::{Given, House},
+    listen::Socket,
     reload::Reload,
     seats::{Origin, Seat, Seats},
     tls::Tls,
@@ -55,9 +56,9 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long connections may take to end.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Where to listen, and to whom.
+/// Where the server listens, and whom it answers.
 #[derive(Default)]
-pub struct Doors {
+pub struct Listeners {
     pub network: Option<TcpListener>,
     /// How those who come over the network are encrypted, if they are.
     pub tls: Option<Tls>,
@@ -76,13 +77,13 @@ pub struct Server {
 
 impl Server {
     /// Serves on a thread of its own. Gives what the agent's loop is to answer, too.
-    pub fn start(doors: Doors, given: Given) -> io::Result<(Self, Asks)> {
+    pub fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Asks)> {
         let (asker, asks) = ask::asks();
         let (end, ending) = watch::channel(false);
         let (done, ended) = oneshot::channel();
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("serve".to_owned()).spawn(move || {
-            run(&runtime, doors, given, &asker, ending);
+            run(&runtime, listeners, config, &asker, ending);
             runtime.shutdown_background();
             done.send(()).ok();
         })?;
@@ -96,25 +97,31 @@ impl Server {
     }
 }
 
-fn run(runtime: &Runtime, doors: Doors, given: Given, asker: &Asker, mut end: watch::Receiver<bool>) {
-    let Doors { network, tls, mut socket, guard, reload: _ } = doors;
-    let house = Arc::new(House::new(given, asker, end.clone()));
+fn run(
+    runtime: &Runtime,
+    listeners: Listeners,
+    config: ServerConfig,
+    asker: &Asker,
+    mut end: watch::Receiver<bool>,
+) {
+    let Listeners { network, tls, mut socket, guard, reload: _ } = listeners;
+    let app = Arc::new(AppState::new(config, asker, end.clone()));
     let guard = Arc::new(guard);
     let (busy, mut idle) = watch::channel(());
     runtime.block_on(async {
-        let each = Each { house, guard, busy };
+        let context = ConnectionContext { app, guard, busy };
         if let Some(listener) = network.and_then(|it| taken(net::TcpListener::from_std(it))) {
-            tokio::spawn(over_tcp(listener, tls, Seats::new(NETWORK), each.clone()));
+            tokio::spawn(over_tcp(listener, tls, Seats::new(NETWORK), context.clone()));
         }
         let listener = socket.as_mut().and_then(Socket::take);
         if let Some(listener) = listener.and_then(|it| taken(net::UnixListener::from_std(it))) {
             let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
-            let serve = |stream, seat, each: Each| -> Serving {
-                Box::pin(each.connection(stream, seat, Peer::Socket))
+            let serve = |stream, seat, context: ConnectionContext| -> Serving {
+                Box::pin(context.connection(stream, seat, Peer::Socket))
             };
-            tokio::spawn(each.clone().serve(accept, Seats::new(SOCKET), serve));
+            tokio::spawn(context.clone().serve(accept, Seats::new(SOCKET), serve));
         }
-        drop(each);
+        drop(context);
         over(&mut end).await;
         // Whoever still has a connection holds the other end of this.
         time::timeout(LAST, async { while idle.changed().await.is_ok() {} }).await.ok();
@@ -130,37 +137,43 @@ fn taken<T>(listener: io::Result<T>) -> Option<T> {
     listener.map_err(|error| warn!(%error, "cannot listen")).ok()
 }
 
-async fn over_tcp(listener: net::TcpListener, tls: Option<Tls>, seats: Arc<Seats>, each: Each) {
+async fn over_tcp(
+    listener: net::TcpListener,
+    tls: Option<Tls>,
+    seats: Arc<Seats>,
+    context: ConnectionContext,
+) {
     let accept = async move || {
         let (stream, peer) = listener.accept().await?;
         let origin = Origin::new(peer.ip(), stream.local_addr()?.ip());
         Ok((stream, origin))
     };
-    let serve =
-        move |stream, seat, each| -> Serving { Box::pin(over_network(stream, tls.clone(), seat, each)) };
-    each.serve(accept, seats, serve).await;
+    let serve = move |stream, seat, context| -> Serving {
+        Box::pin(over_network(stream, tls.clone(), seat, context))
+    };
+    context.serve(accept, seats, serve).await;
 }
 
 /// Each by itself: who is slow at shaking hands keeps nobody waiting.
-async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, each: Each) {
+async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, context: ConnectionContext) {
     let Some(tls) = tls else {
-        return each.connection(stream, seat, Peer::Network { has_certificate: false }).await;
+        return context.connection(stream, seat, Peer::Network { has_certificate: false }).await;
     };
     // Who does not get so far is told nothing.
     let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.current().accept(stream)).await else { return };
     let has_certificate = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-    each.connection(stream, seat, Peer::Network { has_certificate }).await;
+    context.connection(stream, seat, Peer::Network { has_certificate }).await;
 }
 
-/// What each connection is given.
+/// What every connection needs to be served.
 #[derive(Clone)]
-struct Each {
-    house: Arc<House>,
+struct ConnectionContext {
+    app: Arc<AppState>,
     guard: Arc<Guard>,
     busy: watch::Sender<()>,
 }
 
-impl Each {
+impl ConnectionContext {
     /// Accepts until the agent ends. For one too many another goes, which is closed at once.
     async fn serve<S: Send + 'static>(
         self,
@@ -168,7 +181,7 @@ impl Each {
         seats: Arc<Seats>,
         serve: impl Fn(S, Seat, Self) -> Serving,
     ) {
-        let mut end = self.house.end.clone();
+        let mut end = self.app.end.clone();
         loop {
             let accepted = tokio::select! {
                 accepted = accept() => accepted,
@@ -194,8 +207,8 @@ impl Each {
     }
 
     async fn connection(self, stream: impl AsyncRead + AsyncWrite + Unpin, seat: Seat, peer: Peer) {
-        let Self { house, guard, busy } = self;
-        connection::serve(stream, house, guard, (peer, seat), Limits::default()).await;
+        let Self { app, guard, busy } = self;
+        connection::serve(stream, app, guard, (peer, seat), Limits::default()).await;
         drop(busy);
     }
 }

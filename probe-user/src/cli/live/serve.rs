@@ -25,10 +25,10 @@ use crate::{
         doctor::Report,
         metrics::{Metrics, label::PodLabel},
         serve::{
-            Doors, Server,
-            door::{self, DoorError, Socket},
+            Listeners, Server,
+            app_state::ServerConfig,
             guard::{Guard, Token},
-            house::Given,
+            listen::{self, ListenError, Socket},
             reload::Reload,
             ring::Ring,
             tls::{self, Paths, Tls},
@@ -85,7 +85,7 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 
 impl ServeArgs {
     /// What was asked for and cannot be had is an error; what is only the default is gone without.
-    pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Doors, Metrics)> {
+    pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Listeners, Metrics)> {
         let tls = self.tls(config)?;
         let token_file = pick(&self.token_file, &config.token_file);
         let token = token_file.map(token).transpose()?;
@@ -106,8 +106,8 @@ impl ServeArgs {
         }
         let network = match listen {
             Some(Listen::Nowhere) => None,
-            Some(Listen::At(address)) => Some(door::address(address)?),
-            None => or_without(door::address(LISTEN)),
+            Some(Listen::At(address)) => Some(listen::address(address)?),
+            None => or_without(listen::address(LISTEN)),
         };
         let socket = match pick(&self.socket, &config.socket) {
             Some(path) if path.as_os_str() == "none" => None,
@@ -119,7 +119,7 @@ impl ServeArgs {
         let token = token_file.map(Path::to_owned).zip(guard.token.clone());
         let reload = Reload::new(tls.clone(), token);
         let tls = tls.map(|(_, tls)| tls);
-        Ok((Doors { network, tls, socket, guard, reload }, metrics))
+        Ok((Listeners { network, tls, socket, guard, reload }, metrics))
     }
 
     fn labels(&self, config: &Config) -> anyhow::Result<Vec<PodLabel>> {
@@ -165,12 +165,12 @@ fn token(path: &Path) -> anyhow::Result<Token> {
     Token::new(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
-fn or_without<T>(opened: Result<T, DoorError>) -> Option<T> {
+fn or_without<T>(opened: Result<T, ListenError>) -> Option<T> {
     opened.map_err(|error| say(&format!("{error}; going on without"))).ok()
 }
 
 /// Where a browser finds it; nothing if nowhere.
-pub(super) fn said(doors: &Doors) -> String {
+pub(super) fn said(doors: &Listeners) -> String {
     let address = doors.network.as_ref().and_then(|network| network.local_addr().ok());
     let scheme = if doors.tls.is_some() { "https" } else { "http" };
     address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
@@ -178,7 +178,7 @@ pub(super) fn said(doors: &Doors) -> String {
 
 /// Starts the server, which hears of every change from here on.
 pub(super) fn start(
-    (mut doors, metrics): (Doors, Metrics),
+    (mut doors, metrics): (Listeners, Metrics),
     session: &mut Session,
     header: &Header,
     past: History,
@@ -189,14 +189,14 @@ pub(super) fn start(
     let ring = Arc::new(Ring::default());
     session.listen(Box::new(Arc::clone(&ring)));
     session.measure(metrics.clone());
-    let given = Given { header: header.clone(), since: clock::now(), report, past, ring, metrics };
+    let config = ServerConfig { header: header.clone(), since: clock::now(), report, past, ring, metrics };
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
     }
     // Whoever can read the node's files can read these, too, also where the server's own thread cannot.
     let reload = mem::take(&mut doors.reload);
     confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
-    let started = confinement.start(Role::Server, || Server::start(doors, given))?;
+    let started = confinement.start(Role::Server, || Server::start(doors, config))?;
     let (server, asks) = started.context("cannot start the server")?;
     Ok(Served::by(server, asks, figures))
 }
@@ -207,7 +207,7 @@ mod tests {
 
     use clap::Parser as _;
 
-    use super::{Config, Doors, ServeArgs};
+    use super::{Config, Listeners, ServeArgs};
 
     #[derive(clap::Parser)]
     struct Typed {
@@ -215,7 +215,7 @@ mod tests {
         serve: ServeArgs,
     }
 
-    fn open(dir: &Path, arguments: &str, config: &str) -> anyhow::Result<Doors> {
+    fn open(dir: &Path, arguments: &str, config: &str) -> anyhow::Result<Listeners> {
         let socket = dir.join("agent.sock").display().to_string();
         let typed = ["x", "--socket", &socket].into_iter().chain(arguments.split_whitespace());
         let file = dir.join("config.toml");

@@ -23,7 +23,7 @@ use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place};
 use crate::{
     agent::figure::Figures,
     cli::doctor,
-    sink::{metrics::Metrics, serve::Doors},
+    sink::{metrics::Metrics, serve::Listeners},
 };
 use crate::{
     agent::{
@@ -315,7 +315,7 @@ struct Parts {
     file: Option<File>,
     boots: usize,
     #[cfg(feature = "serve")]
-    doors: Option<(Doors, Metrics)>,
+    doors: Option<(Listeners, Metrics)>,
 }
 
 /// What is left of a run.

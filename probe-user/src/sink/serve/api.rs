@@ -1,12 +1,12 @@
-//! What is known, as JSON: the objects are those of the commands (`-o json`), put together to one document.
+//! The documents of the API, as JSON. Their parts are the objects that the commands print with `-o json`.
 
 use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{
-    house::{House, Known, Pods, State},
+    app_state::{AppState, Pods, SavedState, Snapshot},
     query::Findings,
-    reply::{JSON, Refusal, Reply, json, whole},
+    reply::{ApiError, JSON, Reply, json, whole},
 };
 use crate::{
     engine::{
@@ -25,19 +25,19 @@ use crate::{
     },
 };
 
-/// What each document begins with.
+/// The members that each document begins with.
 #[derive(Serialize)]
 pub(super) struct Head<'a> {
     node: &'a str,
     boot_id: &'a str,
-    /// When it was so.
+    /// When the engine was in this state.
     at: String,
     boot_ns: String,
 }
 
 impl<'a> Head<'a> {
-    pub(super) fn of<T>(known: &'a Known<T>) -> Self {
-        let Known { label, now, .. } = known;
+    pub(super) fn of<T>(snapshot: &'a Snapshot<T>) -> Self {
+        let Snapshot { label, now, .. } = snapshot;
         Self {
             node: &label.node,
             boot_id: &label.boot_id,
@@ -55,23 +55,26 @@ struct List<'a, T> {
     findings: Vec<T>,
 }
 
-pub(super) fn findings<'a>(known: &'a Known<Vec<Finding>>, wanted: &Findings) -> impl Serialize + use<'a> {
-    let mut findings: Vec<&Finding> = known.it.iter().filter(|it| wanted.keeps(it)).collect();
+pub(super) fn findings<'a>(
+    snapshot: &'a Snapshot<Vec<Finding>>,
+    wanted: &Findings,
+) -> impl Serialize + use<'a> {
+    let mut findings: Vec<&Finding> = snapshot.value.iter().filter(|it| wanted.keeps(it)).collect();
     select::sort(&mut findings);
-    let findings = findings.into_iter().map(|it| jsonl::found(it, &known.label)).collect();
-    List { schema: SCHEMA, head: Head::of(known), findings }
+    let findings = findings.into_iter().map(|it| jsonl::found(it, &snapshot.label)).collect();
+    List { schema: SCHEMA, head: Head::of(snapshot), findings }
 }
 
-/// The one of that key, or the only one of which it is a part.
-pub(super) fn finding(known: &Known<Vec<Finding>>, key: &str) -> Result<Response<Reply>, Refusal> {
-    match select::matching(&known.it, key).as_slice() {
+/// The finding whose key this is, or the only one whose key contains it.
+pub(super) fn finding(snapshot: &Snapshot<Vec<Finding>>, key: &str) -> Result<Response<Reply>, ApiError> {
+    match select::matching(&snapshot.value, key).as_slice() {
         [it] => {
             let mut bytes = Vec::new();
-            jsonl::explained(it, &known.label, &mut bytes);
+            jsonl::explained(it, &snapshot.label, &mut bytes);
             Ok(whole(StatusCode::OK, JSON, bytes))
         }
-        [] => Err(Refusal::NoFinding(key.to_owned())),
-        many => Err(Refusal::Parameter(format!(
+        [] => Err(ApiError::NoFinding(key.to_owned())),
+        many => Err(ApiError::Parameter(format!(
             "{} findings have {key:?} in their key: give all of it",
             many.len()
         ))),
@@ -88,12 +91,12 @@ struct PodList<'a, P, S> {
     phases: Vec<S>,
 }
 
-pub(super) fn pods(known: &Known<Pods>) -> impl Serialize + '_ {
+pub(super) fn pods(snapshot: &Snapshot<Pods>) -> impl Serialize + '_ {
     PodList {
         schema: SCHEMA,
-        head: Head::of(known),
-        pods: known.it.pods.iter().map(jsonl::pod::object).collect(),
-        phases: known.it.shares.iter().map(jsonl::shared).collect(),
+        head: Head::of(snapshot),
+        pods: snapshot.value.pods.iter().map(jsonl::pod::object).collect(),
+        phases: snapshot.value.shares.iter().map(jsonl::shared).collect(),
     }
 }
 
@@ -117,8 +120,8 @@ struct Pool<'a> {
     free: u64,
 }
 
-pub(super) fn pools(known: &Known<Vec<PoolView>>) -> impl Serialize + '_ {
-    Pools { schema: SCHEMA, head: Head::of(known), pools: known.it.iter().map(Pool::of).collect() }
+pub(super) fn pools(snapshot: &Snapshot<Vec<PoolView>>) -> impl Serialize + '_ {
+    Pools { schema: SCHEMA, head: Head::of(snapshot), pools: snapshot.value.iter().map(Pool::of).collect() }
 }
 
 impl<'a> Pool<'a> {
@@ -146,22 +149,22 @@ struct Boots<'a, B, A> {
     average: A,
 }
 
-/// Those before, and this one.
-fn records(house: &House, known: &Known<Recovery>) -> Vec<Record> {
-    let before = house.past.records.iter().filter(|record| record.boot_id() != house.header.boot_id);
+/// The boots before this one, then this one.
+fn records(app: &AppState, snapshot: &Snapshot<Recovery>) -> Vec<Record> {
+    let before = app.past.records.iter().filter(|record| record.boot_id() != app.header.boot_id);
     let this = Record {
-        made_by: house.header.made_by.clone(),
-        node: house.header.node.clone(),
-        recovery: known.it.clone(),
+        made_by: app.header.made_by.clone(),
+        node: app.header.node.clone(),
+        recovery: snapshot.value.clone(),
     };
     before.cloned().chain([this]).collect()
 }
 
-pub(super) fn boot(house: &House, known: &Known<Recovery>) -> Response<Reply> {
-    let records = records(house, known);
+pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Reply> {
+    let records = records(app, snapshot);
     let study = |record: &Record| {
-        let is_this = record.boot_id() == house.header.boot_id;
-        let now = if is_this { known.now } else { record.recovery.seen_until };
+        let is_this = record.boot_id() == app.header.boot_id;
+        let now = if is_this { snapshot.now } else { record.recovery.seen_until };
         Study::of(&record.recovery, now.max(record.recovery.seen_until))
     };
     let studies: Vec<Study> = records.iter().map(study).collect();
@@ -172,32 +175,32 @@ pub(super) fn boot(house: &House, known: &Known<Recovery>) -> Response<Reply> {
         .collect();
     json(&Boots {
         schema: SCHEMA,
-        head: Head::of(known),
+        head: Head::of(snapshot),
         boots: told.iter().map(jsonl::boot::object).collect(),
         average: jsonl::boot::average_of(&told),
     })
 }
 
-/// As the state directory has it.
-pub(super) fn state(house: &House, known: &Known<State>) -> Response<Reply> {
+/// The same document as in the state directory.
+pub(super) fn state(app: &AppState, snapshot: &Snapshot<SavedState>) -> Response<Reply> {
     let about = About {
-        made_by: house.header.made_by.clone(),
-        node: house.header.node.clone(),
-        boot_id: house.header.boot_id.clone(),
-        boot_wall_ns: known.label.boot_wall_ns,
+        made_by: app.header.made_by.clone(),
+        node: app.header.node.clone(),
+        boot_id: app.header.boot_id.clone(),
+        boot_wall_ns: snapshot.label.boot_wall_ns,
         pid: std::process::id(),
-        written_at: known.now,
+        written_at: snapshot.now,
         ended: false,
     };
-    let State { findings, starts, shares } = &known.it;
+    let SavedState { findings, starts, shares } = &snapshot.value;
     let known =
         state::Known { findings: findings.iter().collect(), starts: starts.clone(), shares: shares.clone() };
     whole(StatusCode::OK, JSON, state::write(&about, &known).unwrap_or_default())
 }
 
-/// As the state directory has it, with what is not yet written there.
-pub(super) fn history(house: &House, known: &Known<Recovery>) -> Response<Reply> {
+/// The same lines as in the state directory, with this boot as it is now.
+pub(super) fn history(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Reply> {
     let lines =
-        records(house, known).iter().filter_map(|record| history::line(record).ok()).collect::<Vec<_>>();
+        records(app, snapshot).iter().filter_map(|record| history::line(record).ok()).collect::<Vec<_>>();
     whole(StatusCode::OK, "application/x-ndjson", lines.concat())
 }

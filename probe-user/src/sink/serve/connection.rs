@@ -22,10 +22,10 @@ use tokio::{
 };
 
 use super::{
+    app_state::AppState,
     guard::{Guard, Peer},
-    house::House,
-    over,
-    reply::{Refusal, Reply},
+    handler, over,
+    reply::{ApiError, Reply},
     route,
     seats::{Answering, Seat},
 };
@@ -59,17 +59,17 @@ impl Default for Limits {
 /// Serves until the client is done, a limit is passed, or the agent ends.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
-    house: Arc<House>,
+    app: Arc<AppState>,
     guard: Arc<Guard>,
     (peer, seat): (Peer, Seat),
     limits: Limits,
 ) {
-    let mut end = house.end.clone();
+    let mut end = app.end.clone();
     let seat = Arc::new(seat);
     let service = service_fn(|request: Request<Incoming>| {
-        let (house, guard, answering) = (Arc::clone(&house), Arc::clone(&guard), seat.answers());
+        let (app, guard, answering) = (Arc::clone(&app), Arc::clone(&guard), seat.answers());
         async move {
-            let response = respond(&house, &guard, peer, &request).await;
+            let response = respond(&app, &guard, peer, &request).await;
             Ok::<_, Infallible>(response.map(|reply| Held { reply, _answering: answering }))
         }
     });
@@ -78,7 +78,7 @@ pub(super) async fn serve(
         .header_read_timeout(limits.head)
         .max_buf_size(HEAD)
         .max_headers(HEADERS)
-        .serve_connection(TokioIo::new(Steady::new(io, Arc::clone(&seat), limits.stall)), service);
+        .serve_connection(TokioIo::new(WriteDeadline::new(io, Arc::clone(&seat), limits.stall)), service);
     let mut served = std::pin::pin!(served);
     tokio::select! {
         // What went wrong is the client's affair.
@@ -91,7 +91,7 @@ pub(super) async fn serve(
 }
 
 async fn respond(
-    house: &Arc<House>,
+    app: &Arc<AppState>,
     guard: &Guard,
     peer: Peer,
     request: &Request<Incoming>,
@@ -100,12 +100,12 @@ async fn respond(
         let path = request.uri().path();
         let route = route::check(request.method(), request.headers(), path)?;
         guard.admits(peer, route, request.uri(), request.headers())?;
-        let answer = time::timeout(ANSWER_TIME, route::answer(house, route, request)).await;
-        let answer = answer.unwrap_or(Err(Refusal::Slow))?;
+        let answer = time::timeout(ANSWER_TIME, handler::answer(app, route, request)).await;
+        let answer = answer.unwrap_or(Err(ApiError::Timeout))?;
         // What is the same for all is there once.
-        if route.is_fixed() { Ok(answer) } else { house.room(peer).hold(answer) }
+        if route.is_fixed() { Ok(answer) } else { app.budget(peer).hold(answer) }
     };
-    answered.await.unwrap_or_else(|refusal| refusal.response())
+    answered.await.unwrap_or_else(|error| error.response())
 }
 
 /// An answer: until all of it was taken, its connection is one that is answered.
@@ -134,8 +134,8 @@ impl Body for Held {
     }
 }
 
-/// A stream that fails when it has taken too little for too long.
-struct Steady<S> {
+/// A stream whose writes fail once its client has read too little for too long.
+struct WriteDeadline<S> {
     stream: S,
     /// Told what is taken.
     seat: Arc<Seat>,
@@ -147,7 +147,7 @@ struct Steady<S> {
     longest: Duration,
 }
 
-impl<S> Steady<S> {
+impl<S> WriteDeadline<S> {
     fn new(stream: S, seat: Arc<Seat>, longest: Duration) -> Self {
         Self { stream, seat, due: Box::pin(time::sleep(longest)), waits: false, taken: 0, longest }
     }
@@ -165,7 +165,7 @@ impl<S> Steady<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Steady<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -175,7 +175,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Steady<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Steady<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

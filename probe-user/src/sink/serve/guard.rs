@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Which clients may ask.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 
 use http::{HeaderMap, Uri, header, uri::Authority};
 
-use super::{reply::Refusal, route::Route};
+use super::{reply::ApiError, route::Route};
 
 /// What is asked of those who come over the network.
 #[derive(Clone, Default)]
@@ -85,10 +85,10 @@ impl Guard {
         route: Route,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let Peer::Network { has_certificate } = peer else { return Ok(()) };
         if self.own_names_only && !is_own_name(uri, headers) {
-            return Err(Refusal::Host);
+            return Err(ApiError::Host);
         }
         let is_asked = self.token.is_some() || self.by_certificate;
         let has_token =
@@ -96,7 +96,7 @@ impl Guard {
         if route.is_open() || !is_asked || (self.by_certificate && has_certificate) || has_token() {
             return Ok(());
         }
-        Err(Refusal::Stranger)
+        Err(ApiError::Unauthorized)
     }
 }
 
@@ -122,15 +122,15 @@ fn is_own_name(uri: &Uri, headers: &HeaderMap) -> bool {
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
-    use super::{Guard, Peer, Refusal, Route, Token};
+    use super::{ApiError, Guard, Peer, Route, Token};
 
-    const STRANGER: Peer = Peer::Network { has_certificate: false };
+    const ANONYMOUS: Peer = Peer::Network { has_certificate: false };
 
     fn headers(name: HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, HeaderValue::from_str(value).expect("a value"))])
     }
 
-    fn asked(guard: &Guard, peer: Peer, route: Route, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn asked(guard: &Guard, peer: Peer, route: Route, headers: &HeaderMap) -> Result<(), ApiError> {
         guard.admits(peer, route, &Uri::from_static("/"), headers)
     }
 
@@ -138,7 +138,7 @@ mod tests {
     fn a_token_lets_in_and_nothing_like_it_does() {
         let token = Some(Token::new(" 0123456789abcdef\n").expect("a token"));
         let guard = Guard { token, ..Guard::default() };
-        let ask = |value| asked(&guard, STRANGER, Route::Pods, &headers(header::AUTHORIZATION, value));
+        let ask = |value| asked(&guard, ANONYMOUS, Route::Pods, &headers(header::AUTHORIZATION, value));
         assert_eq!(ask("Bearer 0123456789abcdef"), Ok(()));
         assert_eq!(ask("bearer 0123456789abcdef"), Ok(()));
         for wrong in [
@@ -151,15 +151,19 @@ mod tests {
             "0123456789abcdef",
             "",
         ] {
-            assert_eq!(ask(wrong), Err(Refusal::Stranger), "{wrong:?}");
+            assert_eq!(ask(wrong), Err(ApiError::Unauthorized), "{wrong:?}");
         }
         let none = HeaderMap::new();
-        assert_eq!(asked(&guard, STRANGER, Route::Metrics, &none), Err(Refusal::Stranger));
-        assert_eq!(asked(&guard, STRANGER, Route::Healthz, &none), Ok(()));
-        assert_eq!(asked(&guard, STRANGER, Route::Readyz, &none), Ok(()));
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Metrics, &none), Err(ApiError::Unauthorized));
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Healthz, &none), Ok(()));
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Readyz, &none), Ok(()));
         assert_eq!(asked(&guard, Peer::Socket, Route::Metrics, &none), Ok(()));
         let certified = Peer::Network { has_certificate: true };
-        assert_eq!(asked(&guard, certified, Route::Pods, &none), Err(Refusal::Stranger), "nobody checked it");
+        assert_eq!(
+            asked(&guard, certified, Route::Pods, &none),
+            Err(ApiError::Unauthorized),
+            "nobody checked it"
+        );
     }
 
     #[test]
@@ -167,8 +171,8 @@ mod tests {
         let guard = Guard { by_certificate: true, ..Guard::default() };
         let none = HeaderMap::new();
         assert_eq!(asked(&guard, Peer::Network { has_certificate: true }, Route::Pods, &none), Ok(()));
-        assert_eq!(asked(&guard, STRANGER, Route::Pods, &none), Err(Refusal::Stranger));
-        assert_eq!(asked(&guard, STRANGER, Route::Healthz, &none), Ok(()));
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Pods, &none), Err(ApiError::Unauthorized));
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Healthz, &none), Ok(()));
     }
 
     #[test]
@@ -182,18 +186,18 @@ mod tests {
     #[test]
     fn only_own_names_reach_an_agent_that_asks_for_nothing() {
         let guard = Guard { own_names_only: true, ..Guard::default() };
-        let ask = |host| asked(&guard, STRANGER, Route::Pods, &headers(header::HOST, host));
+        let ask = |host| asked(&guard, ANONYMOUS, Route::Pods, &headers(header::HOST, host));
         for own in ["localhost", "LocalHost:9477", "127.0.0.1:9477", "[::1]:9477", "10.0.0.7"] {
             assert_eq!(ask(own), Ok(()), "{own}");
         }
         for other in
             ["evil.example", "localhost.evil.example:9477", "127.0.0.1.evil.example", "", "a b", "[::1"]
         {
-            assert_eq!(ask(other), Err(Refusal::Host), "{other:?}");
+            assert_eq!(ask(other), Err(ApiError::Host), "{other:?}");
         }
-        assert_eq!(asked(&guard, STRANGER, Route::Pods, &HeaderMap::new()), Ok(()));
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Pods, &HeaderMap::new()), Ok(()));
         let absolute = Uri::from_static("http://evil.example/v1/pods");
         let told = headers(header::HOST, "localhost");
-        assert_eq!(guard.admits(STRANGER, Route::Pods, &absolute, &told), Err(Refusal::Host));
+        assert_eq!(guard.admits(ANONYMOUS, Route::Pods, &absolute, &told), Err(ApiError::Host));
     }
 }

@@ -1,4 +1,4 @@
-//! How the agent does: whether it is ready, and what it says of itself.
+//! How the agent is doing: whether it is ready, and what it says of itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{
     api::Head,
+    app_state::{AppState, Health, Snapshot},
     ask::Unanswered,
-    house::{Health, House, Known},
     reply::{Reply, TEXT, whole},
 };
 use crate::{
@@ -17,29 +17,29 @@ use crate::{
     sink::{metrics::own::Process, text::escaped, wall::Rfc3339, word},
 };
 
-/// Losses of the last minute are still felt.
+/// How long the agent is not ready after a loss of records.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// By these nothing is found: without them some times are not known, and that is told of where they would be.
+/// No finding depends on these signals. Without them some times are not known, and that is said where they would be.
 const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
-/// Whether all is seen that is to be seen; if not, why, a line each.
+/// Whether the agent sees all that it is to see; if not, the reasons, one line each.
 pub(super) struct Readiness {
-    known: std::sync::Arc<Known<Health>>,
+    snapshot: std::sync::Arc<Snapshot<Health>>,
     pub(super) reasons: Vec<String>,
 }
 
-pub(super) async fn readiness(house: &House) -> Result<Readiness, Unanswered> {
-    let known = house.health.get().await?;
-    let reasons = reasons(house, &known);
-    Ok(Readiness { known, reasons })
+pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
+    let snapshot = app.health.get().await?;
+    let reasons = reasons(app, &snapshot);
+    Ok(Readiness { snapshot, reasons })
 }
 
-fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
+fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
     // Also one without which there is much to tell: what depends on it is not found.
-    for row in &house.report.signals {
+    for row in &app.report.signals {
         if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.word() == row.signal) {
             let lacks =
                 if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
@@ -48,21 +48,20 @@ fn reasons(house: &House, known: &Known<Health>) -> Vec<String> {
         }
     }
     // Once for all of them: one value of the chart has all that is lacking.
-    reasons
-        .extend(house.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")));
-    if !known.it.has_listed {
+    reasons.extend(app.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")));
+    if !snapshot.value.has_listed {
         reasons.push("what was on the node at the start has not all been read yet".to_owned());
     }
-    for (path, since) in &known.it.hanging {
-        reasons.push(hanging(path, known.now.since(*since)));
+    for (path, since) in &snapshot.value.hanging {
+        reasons.push(hanging(path, snapshot.now.since(*since)));
     }
-    if house.ring.lost_at().is_some_and(|at| known.now < at + LATELY) {
+    if app.ring.lost_at().is_some_and(|at| snapshot.now < at + LATELY) {
         reasons.push("records were lost in the last minute".to_owned());
     }
     reasons
 }
 
-/// What a file that hangs means to who looks after pods.
+/// A reason: reading this file hangs, in the words of somebody who looks after pods.
 fn hanging(path: &str, time: Duration) -> String {
     let process = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
     let process = process.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()));
@@ -129,25 +128,25 @@ struct Cost {
 }
 
 pub(super) fn doctor<'a>(
-    house: &'a House,
+    app: &'a AppState,
     readiness: &'a Readiness,
     process: Option<&Process>,
 ) -> impl Serialize + use<'a> {
-    let known = &*readiness.known;
-    let counts = &known.it.counts;
-    let wall = |at: Timestamp| Rfc3339(known.label.wall_ns(at)).to_string();
+    let snapshot = &*readiness.snapshot;
+    let counts = &snapshot.value.counts;
+    let wall = |at: Timestamp| Rfc3339(snapshot.label.wall_ns(at)).to_string();
     Doctor {
-        head: Head::of(known),
-        report: house.report.object(),
+        head: Head::of(snapshot),
+        report: app.report.object(),
         agent: Agent {
-            instance: &house.instance,
+            instance: &app.instance,
             pid: std::process::id(),
-            kernel: &house.header.kernel,
-            since: wall(house.since),
+            kernel: &app.header.kernel,
+            since: wall(app.since),
             ready: readiness.reasons.is_empty(),
             reasons: &readiness.reasons,
-            backfill_complete: known.it.has_listed,
-            seq: house.ring.newest(),
+            backfill_complete: snapshot.value.has_listed,
+            seq: app.ring.newest(),
             late: counts.late.to_string(),
             losses: counts.lost.iter().map(|(what, count)| (word::loss(*what), count.to_string())).collect(),
             capabilities: capabilities(process.map_or(0, |it| it.capabilities)),

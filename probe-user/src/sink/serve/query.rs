@@ -1,6 +1,6 @@
 //! What stands behind the question mark: each parameter by name, none that is not known.
 
-use super::reply::Refusal;
+use super::reply::ApiError;
 use crate::{
     engine::finding::{Finding, Stage},
     sink::{filter::Filter, select::is_of, word},
@@ -14,18 +14,18 @@ const MOST: usize = 64;
 
 impl Query {
     /// Any name but `known` is an error: a mistyped one would give something else than was asked for.
-    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Refusal> {
+    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         let pairs: Vec<(String, String)> = pairs.into_owned().take(MOST + 1).collect();
         if pairs.len() > MOST {
-            return Err(Refusal::Parameter(format!("there are more than {MOST} parameters")));
+            return Err(ApiError::Parameter(format!("there are more than {MOST} parameters")));
         }
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(Self(pairs)),
             Some((name, _)) if known.is_empty() => {
-                Err(Refusal::Parameter(format!("there is no parameter {name:?}: this takes none")))
+                Err(ApiError::Parameter(format!("there is no parameter {name:?}: this takes none")))
             }
-            Some((name, _)) => Err(Refusal::Parameter(format!(
+            Some((name, _)) => Err(ApiError::Parameter(format!(
                 "there is no parameter {name:?}: there are {}",
                 known.join(", ")
             ))),
@@ -36,16 +36,16 @@ impl Query {
         self.0.iter().filter(|(it, _)| it == name).map(|(_, value)| value.clone()).collect()
     }
 
-    pub(super) fn one(&self, name: &str) -> Result<Option<String>, Refusal> {
+    pub(super) fn one(&self, name: &str) -> Result<Option<String>, ApiError> {
         let mut all = self.all(name);
         match all.len() {
             0 | 1 => Ok(all.pop()),
-            _ => Err(Refusal::Parameter(format!("{name} is given more than once"))),
+            _ => Err(ApiError::Parameter(format!("{name} is given more than once"))),
         }
     }
 
     /// One of a few words; the first if it is not given.
-    fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, Refusal> {
+    fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.one(name)?;
         let found = match &given {
             Some(given) => words.iter().find(|word| *word == given),
@@ -54,13 +54,13 @@ impl Query {
         found.copied().ok_or_else(|| wrong(name, given.as_deref().unwrap_or_default(), words))
     }
 
-    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, Refusal> {
+    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, ApiError> {
         let words = if default { ["true", "false"] } else { ["false", "true"] };
         Ok(self.word(name, &words)? == "true")
     }
 
     /// Of the names that are known, all that are given.
-    fn words(&self, name: &str, words: &[&'static str]) -> Result<Vec<String>, Refusal> {
+    fn words(&self, name: &str, words: &[&'static str]) -> Result<Vec<String>, ApiError> {
         let given = self.all(name);
         match given.iter().find(|it| !words.contains(&it.as_str())) {
             None => Ok(given),
@@ -69,7 +69,7 @@ impl Query {
     }
 
     /// Which events are meant; the same as `sandprobe watch` has.
-    pub(super) fn filter(&self) -> Result<Filter, Refusal> {
+    pub(super) fn filter(&self) -> Result<Filter, ApiError> {
         Ok(Filter {
             namespaces: self.all("namespace"),
             pods: self.all("pod"),
@@ -79,8 +79,8 @@ impl Query {
     }
 }
 
-fn wrong(name: &str, given: &str, words: &[&str]) -> Refusal {
-    Refusal::Parameter(format!("{name} cannot be {given:?}: it is one of {}", words.join(", ")))
+fn wrong(name: &str, given: &str, words: &[&str]) -> ApiError {
+    ApiError::Parameter(format!("{name} cannot be {given:?}: it is one of {}", words.join(", ")))
 }
 
 /// Which findings are meant.
@@ -95,7 +95,7 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) const NAMES: [&str; 4] = ["state", "kind", "namespace", "pod"];
 
-    pub(super) fn of(query: &Query) -> Result<Self, Refusal> {
+    pub(super) fn of(query: &Query) -> Result<Self, ApiError> {
         Ok(Self {
             all: query.word("state", &["open", "all"])? == "all",
             kinds: query.words("kind", &word::KINDS)?,
@@ -119,15 +119,15 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
-    use super::{Findings, Query, Refusal};
+    use super::{ApiError, Findings, Query};
 
-    fn parse(text: &str) -> Result<Query, Refusal> {
+    fn parse(text: &str) -> Result<Query, ApiError> {
         Query::parse(Some(text), &["namespace", "pod", "container", "event", "state", "kind", "since"])
     }
 
-    fn why<T>(result: Result<T, Refusal>) -> String {
+    fn why<T>(result: Result<T, ApiError>) -> String {
         match result {
-            Err(Refusal::Parameter(why)) => why,
+            Err(ApiError::Parameter(why)) => why,
             Err(other) => format!("{other:?}"),
             Ok(_) => String::new(),
         }

@@ -101,24 +101,24 @@ impl Body for Reply {
     }
 }
 
-/// Why a request is not answered as it wishes.
+/// Why a request does not get what it asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// A parameter, and what is wrong with it.
+pub(super) enum ApiError {
+    /// What is wrong with a parameter.
     Parameter(String),
-    Nothing,
+    NotFound,
     NoFinding(String),
     Method,
     Body,
     Host,
-    Stranger,
-    Full,
-    NoRoom,
+    Unauthorized,
+    TooManyStreams,
+    Overloaded,
     Unanswered,
-    Slow,
+    Timeout,
 }
 
-impl From<Unanswered> for Refusal {
+impl From<Unanswered> for ApiError {
     fn from(_: Unanswered) -> Self {
         Self::Unanswered
     }
@@ -129,37 +129,39 @@ struct Error<'a> {
     error: &'a str,
 }
 
-impl Refusal {
+impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::Parameter(_) => StatusCode::BAD_REQUEST,
-            Self::Nothing | Self::NoFinding(_) => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::NoFinding(_) => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
-            Self::Stranger => StatusCode::UNAUTHORIZED,
-            Self::Full | Self::NoRoom | Self::Unanswered | Self::Slow => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::TooManyStreams | Self::Overloaded | Self::Unanswered | Self::Timeout => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
     fn text(&self) -> String {
         match self {
             Self::Parameter(why) => why.clone(),
-            Self::Nothing => "there is nothing at this path: see /v1/openapi.json".to_owned(),
+            Self::NotFound => "there is nothing at this path: see /v1/openapi.json".to_owned(),
             Self::NoFinding(key) => format!("no finding has the key {key:?}: see /v1/findings?state=all"),
             Self::Method => "only GET and HEAD are answered: nothing can be changed here".to_owned(),
             Self::Body => "a request has no body here".to_owned(),
             Self::Host => {
                 "asked for by a name that is not this machine's: use localhost or its address".to_owned()
             }
-            Self::Stranger => {
+            Self::Unauthorized => {
                 "this needs the token (Authorization: Bearer TOKEN) or a certificate of the client authority"
                     .to_owned()
             }
-            Self::Full => "too many follow the events already: end one of those".to_owned(),
-            Self::NoRoom => "too much waits for clients that do not take it: ask again".to_owned(),
+            Self::TooManyStreams => "too many follow the events already: end one of those".to_owned(),
+            Self::Overloaded => "too much waits for clients that do not take it: ask again".to_owned(),
             Self::Unanswered => Unanswered.to_string(),
-            Self::Slow => "this took too long: ask again".to_owned(),
+            Self::Timeout => "this took too long: ask again".to_owned(),
         }
     }
 
@@ -172,7 +174,7 @@ impl Refusal {
             Self::Method => {
                 headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             }
-            Self::Stranger => {
+            Self::Unauthorized => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             // What follows the head would be taken for the next request.

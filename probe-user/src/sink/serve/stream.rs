@@ -81,9 +81,9 @@ pub(super) struct Source {
     pub(super) boot_id: String,
 }
 
-/// One client's wishes.
+/// What one client asked to follow.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct Subscription {
     pub(super) since: Since,
     pub(super) filter: Filter,
     pub(super) form: Form,
@@ -99,39 +99,39 @@ const SLOW: &str = "slow";
 /// Sends chunks until the client is gone, or the server ends, or nothing more is wanted.
 pub(super) async fn run(
     source: Source,
-    wish: Wish,
+    subscription: Subscription,
     chunks: mpsc::Sender<Bytes>,
     mut end: watch::Receiver<bool>,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) {
     let mut news = source.ring.news();
     let newest = source.ring.newest();
     let mut chunk = Vec::new();
-    let (mut place, other) = match &wish.since {
+    let (mut place, other) = match &subscription.since {
         Since::Now => (newest, false),
         Since::Event { instance: Some(instance), .. } if *instance != source.instance => (0, true),
         // A number that was not given yet is of another run too.
         Since::Event { seq, .. } if *seq > newest => (0, true),
         Since::Event { seq, .. } => (*seq, false),
     };
-    source.say("stream.opened", place, None, wish.form, &mut chunk);
+    source.say("stream.opened", place, None, subscription.form, &mut chunk);
     if other {
-        source.say("stream.missed", place, Some((OTHER_RUN, None)), wish.form, &mut chunk);
+        source.say("stream.missed", place, Some((OTHER_RUN, None)), subscription.form, &mut chunk);
     }
     let mut why = LATE;
     let mut alive = Instant::now() + ALIVE;
     loop {
         news.mark_unchanged();
-        let Next { missed, events, place: next } = source.ring.after(place, &wish.filter, CHUNK);
+        let Next { missed, events, place: next } = source.ring.after(place, &subscription.filter, CHUNK);
         // Of another run it was said already that nobody knows how much is missing.
         if missed > 0 && !(other && place == 0) {
             let first = place + missed;
-            source.say("stream.missed", first, Some((why, Some(missed))), wish.form, &mut chunk);
+            source.say("stream.missed", first, Some((why, Some(missed))), subscription.form, &mut chunk);
         }
         let had_all = next == place;
         place = next;
         for event in &events {
-            source.write(event.seq, &event.line, wish.form, &mut chunk);
+            source.write(event.seq, &event.line, subscription.form, &mut chunk);
         }
         // From here on it is this client that did not keep up.
         why = SLOW;
@@ -147,14 +147,14 @@ pub(super) async fn run(
         if !had_all {
             continue;
         }
-        if !wish.follow {
+        if !subscription.follow {
             return;
         }
         tokio::select! {
             // What was told last goes out before the end.
             biased;
             _ = news.changed() => {}
-            () = sleep_until(alive) => source.say("stream.alive", place, None, wish.form, &mut chunk),
+            () = sleep_until(alive) => source.say("stream.alive", place, None, subscription.form, &mut chunk),
             () = chunks.closed() => return,
             () = over(&mut end) => return,
         }

@@ -14,10 +14,10 @@ use tokio::{
 };
 
 use super::{
+    app_state::{AppState, ServerConfig},
     ask::{Sight, asks},
     connection::{self, Limits},
     guard::{Guard, Peer, Token},
-    house::{Given, House},
     ring::{Ring, tests as rings},
     route::ROUTES,
     seats::{self, Seat, Seats},
@@ -42,9 +42,9 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server without a door.
+/// A server that does not listen.
 struct Bench {
-    house: Arc<House>,
+    app: Arc<AppState>,
     guard: Guard,
     limits: Limits,
     ring: Arc<Ring>,
@@ -139,7 +139,7 @@ impl Bench {
             lacks: if mechanism.is_some() { String::new() } else { "CAP_EXAMPLE".to_owned() },
             missed: Vec::new(),
         };
-        let given = Given {
+        let config = ServerConfig {
             header,
             since: Timestamp(0xabc),
             report: Report {
@@ -153,7 +153,7 @@ impl Bench {
         };
         let (asker, mut asks) = asks();
         let (end, ending) = watch::channel(false);
-        let house = Arc::new(House::new(given, &asker, ending));
+        let app = Arc::new(AppState::new(config, &asker, ending));
         tokio::spawn(async move {
             loop {
                 let ask = asks.next().await;
@@ -175,13 +175,13 @@ impl Bench {
                 });
             }
         });
-        Self { house, guard: Guard::default(), limits: Limits::default(), ring, end }
+        Self { app, guard: Guard::default(), limits: Limits::default(), ring, end }
     }
 
     fn connect(&self, peer: Peer) -> DuplexStream {
         let (client, server) = duplex(64 << 10);
-        let (house, guard) = (Arc::clone(&self.house), Arc::new(self.guard.clone()));
-        tokio::spawn(connection::serve(server, house, guard, (peer, seat()), self.limits));
+        let (app, guard) = (Arc::clone(&self.app), Arc::new(self.guard.clone()));
+        tokio::spawn(connection::serve(server, app, guard, (peer, seat()), self.limits));
         client
     }
 
@@ -368,7 +368,7 @@ fn findings_are_chosen_and_explained() {
 fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
     block_on(async {
         let mut bench = Bench::new();
-        let instance = bench.house.instance.clone();
+        let instance = bench.app.instance.clone();
         let newest = bench.ring.newest();
         let whole = bench.get("/v1/events?since=0&follow=false").await.lines();
         assert_eq!(whole[0]["event"], "stream.opened");
@@ -404,7 +404,7 @@ fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
 fn server_sent_events_have_the_place_as_their_id() {
     block_on(async {
         let bench = Bench::new();
-        let instance = &bench.house.instance;
+        let instance = &bench.app.instance;
         let newest = bench.ring.newest();
         // The place where a browser was goes before the one with which the page began.
         let request = format!(
@@ -489,7 +489,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
     block_on(async {
         let mut bench = Bench::new();
         assert_eq!(bench.get("/readyz").await.status, 200);
-        let now = bench.house.health.get().await.expect("an answer").now;
+        let now = bench.app.health.get().await.expect("an answer").now;
         let gap = What::Gap { what: Loss::LifecycleRing, count: 1 };
         bench.ring.hear(
             &crate::engine::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },

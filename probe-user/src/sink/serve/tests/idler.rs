@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{Bench, NETWORK, PATIENCE, block_on, seat};
 use crate::sink::serve::{
-    Each, HANDSHAKE, connection,
+    ConnectionContext, HANDSHAKE, connection,
     guard::{Guard, Peer},
     over_tcp,
     seats::{Limits, Seats},
@@ -25,8 +25,8 @@ fn who_takes_nothing_of_an_answer_is_left() {
         let mut bench = Bench::new();
         bench.limits.stall = Duration::from_millis(50);
         let (mut client, server) = duplex(64);
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        let served = tokio::spawn(connection::serve(server, house, guard, (NETWORK, seat()), bench.limits));
+        let (app, guard) = (Arc::clone(&bench.app), Arc::new(Guard::default()));
+        let served = tokio::spawn(connection::serve(server, app, guard, (NETWORK, seat()), bench.limits));
         client.write_all(b"GET /v1/events?since=0 HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it listens");
         timeout(PATIENCE, served).await.expect("it ends").expect("no panic");
         drop(client);
@@ -78,8 +78,8 @@ fn who_takes_a_byte_now_and_then_is_left() {
         let mut bench = Bench::new();
         bench.limits.stall = Duration::from_millis(200);
         let (mut client, server) = duplex(64);
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
-        let served = tokio::spawn(connection::serve(server, house, guard, (NETWORK, seat()), bench.limits));
+        let (app, guard) = (Arc::clone(&bench.app), Arc::new(Guard::default()));
+        let served = tokio::spawn(connection::serve(server, app, guard, (NETWORK, seat()), bench.limits));
         client.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("it listens");
         let trickle = async {
             while client.read_u8().await.is_ok() {
@@ -103,9 +103,14 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let listener = net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (busy, _idle) = watch::channel(());
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
+        let (app, guard) = (Arc::clone(&bench.app), Arc::new(Guard::default()));
         let seats = Seats::new(Limits { most: MOST, kept: 0, each: MOST });
-        tokio::spawn(over_tcp(listener, Some(tls::Tls::new(acceptor)), seats, Each { house, guard, busy }));
+        tokio::spawn(over_tcp(
+            listener,
+            Some(tls::Tls::new(acceptor)),
+            seats,
+            ConnectionContext { app, guard, busy },
+        ));
         let started = Instant::now();
         let mut silent = Vec::new();
         for n in 0..MOST {
@@ -161,12 +166,12 @@ fn connections_that_say_nothing_keep_no_probe_out() {
         let address = listener.local_addr().expect("an address");
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], address.port()));
         let (busy, _idle) = watch::channel(());
-        let (house, guard) = (Arc::clone(&bench.house), Arc::new(Guard::default()));
+        let (app, guard) = (Arc::clone(&bench.app), Arc::new(Guard::default()));
         tokio::spawn(over_tcp(
             listener,
             None,
             Seats::new(crate::sink::serve::NETWORK),
-            Each { house, guard, busy },
+            ConnectionContext { app, guard, busy },
         ));
         let mut silent = Vec::new();
         for n in 0..600_u16 {

@@ -1,4 +1,4 @@
-//! Where the server listens: an address, and a socket in the file system for the commands of this machine.
+//! Where the server listens: at an address, and at a socket in the file system for the commands of this machine.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -14,7 +14,7 @@ use std::{
 
 /// Why nothing can be listened to there.
 #[derive(Debug, thiserror::Error)]
-pub enum DoorError {
+pub enum ListenError {
     #[error("cannot listen on {address}: {why}; choose another with --listen")]
     Address { address: SocketAddr, why: io::Error },
     #[error("cannot listen on {path}: {why}; choose another with --socket", path = path.display())]
@@ -26,13 +26,13 @@ pub enum DoorError {
 }
 
 /// Binds an address.
-pub fn address(address: SocketAddr) -> Result<TcpListener, DoorError> {
+pub fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    bind().map_err(|why| DoorError::Address { address, why })
+    bind().map_err(|why| ListenError::Address { address, why })
 }
 
 /// A bound socket; its file goes with it.
@@ -46,17 +46,17 @@ pub struct Socket {
 
 impl Socket {
     /// Puts it at `path`, for its owner alone, in the place of one to which nobody listens any more.
-    pub fn bind(path: &Path) -> Result<Self, DoorError> {
-        let failed = |why| DoorError::Socket { path: path.to_owned(), why };
+    pub fn bind(path: &Path) -> Result<Self, ListenError> {
+        let failed = |why| ListenError::Socket { path: path.to_owned(), why };
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
         }
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(DoorError::Foreign { path: path.to_owned() });
+                return Err(ListenError::Foreign { path: path.to_owned() });
             }
             Ok(_) if UnixStream::connect(path).is_ok() => {
-                return Err(DoorError::Taken { path: path.to_owned() });
+                return Err(ListenError::Taken { path: path.to_owned() });
             }
             Ok(_) | Err(_) => {}
         }
@@ -120,7 +120,7 @@ mod tests {
         path::Path,
     };
 
-    use super::{DoorError, Socket};
+    use super::{ListenError, Socket};
 
     #[test]
     fn a_socket_is_its_owner_s_alone_and_goes_with_it() {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
         assert_eq!(fs::read_dir(path.parent().expect("a folder")).expect("a folder").count(), 1);
         let again = Socket::bind(&path).expect_err("taken");
-        assert!(matches!(again, DoorError::Taken { .. }), "{again}");
+        assert!(matches!(again, ListenError::Taken { .. }), "{again}");
         drop(socket);
         assert!(!path.exists());
         let mut socket = Socket::bind(&path).expect("free");
@@ -155,7 +155,7 @@ mod tests {
         drop(other);
         fs::remove_file(&path).expect("it is there");
         fs::write(&path, "precious").expect("a file");
-        assert!(matches!(Socket::bind(&path), Err(DoorError::Foreign { .. })));
+        assert!(matches!(Socket::bind(&path), Err(ListenError::Foreign { .. })));
         assert_eq!(fs::read(&path).expect("it is there"), b"precious");
     }
 }

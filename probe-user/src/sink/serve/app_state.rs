@@ -1,4 +1,4 @@
-//! What the server knows: what it was given at the start, and the views of what the agent knows.
+//! What all requests share: the server's configuration, and views of the state of the agent.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     ask::{Asker, Sight, View},
     guard::Peer,
+    response_budget::ResponseBudget,
     ring::Ring,
-    room::Room,
 };
 use crate::{
     engine::{
@@ -27,17 +27,17 @@ use crate::{
     },
 };
 
-/// So many may follow the events at one time.
+/// How many clients may follow the events at one time.
 const STREAMS: usize = 32;
-/// So many starts are told beside those of the pods that are here; as many as the agent keeps for its own percentiles.
+/// How many starts of pods that are gone the saved state has; the agent keeps as many for its own percentiles.
 const STARTS: usize = 1024;
 
-/// What is known at the start.
-pub struct Given {
+/// What the server is started with.
+pub struct ServerConfig {
     pub header: Header,
     /// When the agent began, in boot time.
     pub since: Timestamp,
-    /// What it can see.
+    /// Which signals the agent can see.
     pub report: Report,
     /// The boots before this one.
     pub past: History,
@@ -45,38 +45,38 @@ pub struct Given {
     pub metrics: Metrics,
 }
 
-/// When it was so, and what the times in it mean.
-pub(super) struct Known<T> {
+/// A part of the agent's state, with the time when it was copied and the label for the times in it.
+pub(super) struct Snapshot<T> {
     pub(super) label: Label,
     pub(super) now: Timestamp,
-    pub(super) it: T,
+    pub(super) value: T,
 }
 
-/// What is told of pods.
+/// The pods on the node, and how long the phases of a start take here.
 pub(super) struct Pods {
     pub(super) pods: Vec<PodView>,
     pub(super) shares: Vec<Share>,
 }
 
-/// What another command makes its own lists from.
-pub(super) struct State {
+/// What the state directory has too, for commands that make their own lists from it.
+pub(super) struct SavedState {
     pub(super) findings: Vec<Finding>,
     pub(super) starts: Vec<Start>,
     pub(super) shares: Vec<Share>,
 }
 
-/// How the agent does.
+/// How the agent itself is doing.
 pub(super) struct Health {
     pub(super) counts: Counts,
     pub(super) has_listed: bool,
-    /// Files at which reading hangs, and since when.
+    /// Files whose reading hangs, and since when.
     pub(super) hanging: Vec<(String, Timestamp)>,
 }
 
-pub(super) struct House {
+pub(super) struct AppState {
     pub(super) header: Header,
     pub(super) since: Timestamp,
-    /// Another one with each run.
+    /// Differs with each run of the agent.
     pub(super) instance: String,
     pub(super) report: Report,
     pub(super) past: History,
@@ -84,18 +84,18 @@ pub(super) struct House {
     pub(super) metrics: Metrics,
     pub(super) measured: View<()>,
     pub(super) alive: View<()>,
-    pub(super) health: View<Known<Health>>,
+    pub(super) health: View<Snapshot<Health>>,
     pub(super) process: View<Option<Process>>,
-    pub(super) findings: View<Known<Vec<Finding>>>,
-    pub(super) pods: View<Known<Pods>>,
-    pub(super) pools: View<Known<Vec<PoolView>>>,
-    pub(super) recovery: View<Known<Recovery>>,
-    pub(super) state: View<Known<State>>,
-    /// Room for those who follow the events.
+    pub(super) findings: View<Snapshot<Vec<Finding>>>,
+    pub(super) pods: View<Snapshot<Pods>>,
+    pub(super) pools: View<Snapshot<Vec<PoolView>>>,
+    pub(super) recovery: View<Snapshot<Recovery>>,
+    pub(super) saved: View<Snapshot<SavedState>>,
+    /// One permit for each client that may follow the events.
     pub(super) streams: Arc<Semaphore>,
-    /// For what waits to be taken over the network, and over the socket: neither can take the other's.
-    network: Room,
-    socket: Room,
+    /// For the answers that wait for clients of the network and of the socket: neither can use up the other's.
+    network: ResponseBudget,
+    socket: ResponseBudget,
     /// True once the agent ends.
     pub(super) end: watch::Receiver<bool>,
 }
@@ -103,13 +103,13 @@ pub(super) struct House {
 fn view<T: Send + Sync + 'static>(
     asker: &Asker,
     look: impl Fn(&Sight<'_>) -> T + Send + Sync + 'static,
-) -> View<Known<T>> {
-    View::new(asker, move |sight| Known { label: sight.label.clone(), now: sight.now, it: look(sight) })
+) -> View<Snapshot<T>> {
+    View::new(asker, move |sight| Snapshot { label: sight.label.clone(), now: sight.now, value: look(sight) })
 }
 
-impl House {
-    pub(super) fn new(given: Given, asker: &Asker, end: watch::Receiver<bool>) -> Self {
-        let Given { header, since, report, past, ring, metrics } = given;
+impl AppState {
+    pub(super) fn new(config: ServerConfig, asker: &Asker, end: watch::Receiver<bool>) -> Self {
+        let ServerConfig { header, since, report, past, ring, metrics } = config;
         // No two agents of one boot begin in the same nanosecond.
         let boot: String = header.boot_id.chars().take(8).collect();
         Self {
@@ -132,19 +132,19 @@ impl House {
             pods: view(asker, |sight| Pods { pods: sight.engine.pods(), shares: sight.engine.shares() }),
             pools: view(asker, |sight| sight.engine.pools()),
             recovery: view(asker, |sight| sight.engine.recovery().clone()),
-            state: view(asker, |sight| State {
+            saved: view(asker, |sight| SavedState {
                 findings: sight.engine.findings().cloned().collect(),
                 starts: sight.engine.late_starts(STARTS),
                 shares: sight.engine.shares(),
             }),
             streams: Arc::new(Semaphore::new(STREAMS)),
-            network: Room::default(),
-            socket: Room::default(),
+            network: ResponseBudget::default(),
+            socket: ResponseBudget::default(),
             end,
         }
     }
 
-    pub(super) fn room(&self, peer: Peer) -> &Room {
+    pub(super) fn budget(&self, peer: Peer) -> &ResponseBudget {
         match peer {
             Peer::Network { .. } => &self.network,
             Peer::Socket => &self.socket,

@@ -1,0 +1,109 @@
+//! Answers requests.
+//!
+//! **Invariant:** no request changes anything.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use hyper::body::Body;
+use tokio::sync::mpsc;
+
+use super::{
+    api,
+    app_state::AppState,
+    health::{self, readiness},
+    query::{Findings, Query},
+    reply::{ApiError, JSON, Reply, TEXT, json, stream, whole},
+    route::{FINDINGS, Route},
+    stream::{Form, Since, Source, Subscription, run},
+};
+use crate::sink::metrics::TEXT_FORMAT;
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// Answers a request of a client that may ask it.
+pub(super) async fn answer<B: Body>(
+    app: &Arc<AppState>,
+    route: Route,
+    request: &Request<B>,
+) -> Result<Response<Reply>, ApiError> {
+    let query = |known: &[&str]| Query::parse(request.uri().query(), known);
+    if route != Route::Findings && route != Route::Events {
+        query(&[])?;
+    }
+    Ok(match route {
+        Route::Page(it) => whole(StatusCode::OK, it.kind, it.bytes),
+        Route::Healthz => {
+            app.alive.get().await?;
+            whole(StatusCode::OK, TEXT, "ok\n")
+        }
+        Route::Readyz => health::response(&readiness(app).await?),
+        Route::Metrics => {
+            app.measured.get().await?;
+            app.metrics.ready(readiness(app).await?.reasons.is_empty());
+            // Fails only for a family without a name.
+            let text = app.metrics.text().unwrap_or_default();
+            whole(StatusCode::OK, TEXT_FORMAT, text)
+        }
+        Route::Findings => {
+            let wanted = Findings::of(&query(&Findings::NAMES)?)?;
+            json(&api::findings(&*app.findings.get().await?, &wanted))
+        }
+        Route::Finding => {
+            let key = request.uri().path().strip_prefix(FINDINGS).unwrap_or_default();
+            api::finding(&*app.findings.get().await?, &unescaped(key))?
+        }
+        Route::Pods => json(&api::pods(&*app.pods.get().await?)),
+        Route::Pools => json(&api::pools(&*app.pools.get().await?)),
+        Route::Boot => api::boot(app, &*app.recovery.get().await?),
+        Route::Doctor => {
+            let process = app.process.get().await?;
+            json(&health::doctor(app, &readiness(app).await?, process.as_ref().as_ref()))
+        }
+        Route::Events => events(app, request.headers(), &query(&EVENTS)?)?,
+        Route::State => api::state(app, &*app.saved.get().await?),
+        Route::History => api::history(app, &*app.recovery.get().await?),
+        Route::OpenApi => whole(StatusCode::OK, JSON, OPENAPI),
+    })
+}
+
+const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
+
+fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Response<Reply>, ApiError> {
+    let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let form = if asked(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/event-stream")) {
+        Form::SentEvents
+    } else {
+        Form::Lines
+    };
+    // Who comes back by itself says where it was; what it was first given as `since` is older.
+    let last = asked(header::HeaderName::from_static("last-event-id")).map(str::to_owned);
+    let since = match last.or(query.one("since")?) {
+        None => Since::Now,
+        Some(text) => Since::parse(&text).ok_or_else(|| {
+            ApiError::Parameter(format!("since cannot be {text:?}: it is an event's seq, or INSTANCE:SEQ"))
+        })?,
+    };
+    let subscription =
+        Subscription { since, filter: query.filter()?, form, follow: query.flag("follow", true)? };
+    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_full| ApiError::TooManyStreams)?;
+    let source = Source {
+        ring: Arc::clone(&app.ring),
+        instance: app.instance.clone(),
+        node: app.header.node.clone(),
+        boot_id: app.header.boot_id.clone(),
+    };
+    let (chunks, taken) = mpsc::channel(1);
+    tokio::spawn(run(source, subscription, chunks, app.end.clone(), permit));
+    Ok(match form {
+        Form::Lines => stream("application/x-ndjson", taken),
+        Form::SentEvents => stream("text/event-stream", taken),
+    })
+}
+
+/// `%XX` as the byte that it stands for (RFC 3986, section 2.1); what is none stays.
+fn unescaped(text: &str) -> String {
+    // As a name in a form: there a plus is a space.
+    let text = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
+    form_urlencoded::parse(text.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,59 @@
+//! How many bytes of answers may wait for their clients. Thousands of findings are an answer of many megabytes: a client
+//! that asks for it on every connection and reads none of it would use up the node's memory.
+//!
+//! **Invariant:** an answer that waits has its bytes in the budget, or is not larger than [`FREE`].
+
+use std::sync::Arc;
+
+use http::Response;
+use hyper::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::reply::{ApiError, Reply};
+
+/// Bytes for all clients of one listener. A larger answer is given if no other waits.
+const BUDGET: usize = 16 << 20;
+/// Smaller answers are free: the agent says how it is doing even when the budget is used up.
+const FREE: usize = 16 << 10;
+/// The budget is counted in units of this size, as a semaphore takes a number of 32 bits at once.
+const UNIT: usize = 1 << 10;
+
+/// The budget of one listener.
+#[derive(Debug)]
+pub(super) struct ResponseBudget(Arc<Semaphore>);
+
+impl Default for ResponseBudget {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(BUDGET / UNIT)))
+    }
+}
+
+/// An answer with its share of the budget, which is free again once the client has read all of it or has gone.
+struct Waiting {
+    bytes: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Waiting {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl ResponseBudget {
+    /// Takes an answer's bytes from the budget. If they are not there the answer is refused at once: an answer that
+    /// waited for them would take the same memory.
+    pub(super) fn hold(&self, response: Response<Reply>) -> Result<Response<Reply>, ApiError> {
+        let (head, body) = response.into_parts();
+        let body = match body {
+            Reply::Whole(whole) if whole.len() > FREE => {
+                let units = u32::try_from(whole.len().min(BUDGET) / UNIT).unwrap_or(u32::MAX);
+                let share = Arc::clone(&self.0).try_acquire_many_owned(units);
+                let share = share.map_err(|_full| ApiError::Overloaded)?;
+                Reply::whole(Bytes::from_owner(Waiting { bytes: whole.into_bytes(), _share: share }))
+            }
+            other => other,
+        };
+        Ok(Response::from_parts(head, body))
+    }
+}
