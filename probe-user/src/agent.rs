@@ -26,8 +26,8 @@ use crate::{
     recording::{Call, WriteError},
     session::Session,
     sink::{
-        history::keep::{Keeper, Seen},
-        shelf::Shelf,
+        findings_file::FindingsFile,
+        history::writer::{BootHistoryWriter, Seen},
         stream::{Stream, Unwritten},
     },
     source::{
@@ -58,10 +58,10 @@ pub struct Agent {
     pub stream: Stream,
     /// Where the recording goes, if one is made.
     pub recording: Option<Record>,
-    /// Where the findings are kept, if they are.
-    pub shelf: Option<Shelf>,
-    /// Where the history of boots is kept, if it is.
-    pub history: Option<Keeper>,
+    /// The file with the findings, if there is a state directory.
+    pub findings_file: Option<FindingsFile>,
+    /// The history of boots, if there is a state directory.
+    pub history: Option<BootHistoryWriter>,
     /// Who serves what is known, if anybody does.
     pub served: Served,
 }
@@ -104,9 +104,9 @@ impl Agent {
         }
         // A source that still sends learns that nobody takes it.
         self.batches.close();
-        if let Some(shelf) = self.shelf {
+        if let Some(findings_file) = self.findings_file {
             let known = self.session.known();
-            let kept = shelf.finish(clock::now(), &known);
+            let kept = findings_file.finish(clock::now(), &known);
             // Who keeps them has warned already.
             time::timeout(GRACE, kept).await.ok();
         }
@@ -126,7 +126,7 @@ impl Agent {
         loop {
             let due = until(self.session.deadline());
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
-            let kept = until(self.shelf.as_ref().map(|it| it.due(self.session.revision())));
+            let kept = until(self.findings_file.as_ref().map(|it| it.due(self.session.revision())));
             tokio::select! {
                 () = &mut end => return Ok(()),
                 batch = self.batches.recv() => match batch {
@@ -145,7 +145,7 @@ impl Agent {
                 () = self.served.answer(&self.session) => {}
             }
             let now = clock::now();
-            self.keep(now);
+            self.update_files(now);
             if now >= clock_due {
                 clock_due = now + CLOCK_PERIOD;
                 self.look_at_the_clock(now)?;
@@ -208,14 +208,14 @@ impl Agent {
         Ok(())
     }
 
-    fn keep(&mut self, now: Timestamp) {
-        if let Some(shelf) = &mut self.shelf {
+    fn update_files(&mut self, now: Timestamp) {
+        if let Some(findings_file) = &mut self.findings_file {
             let session = &self.session;
-            shelf.keep(now, session.boot_wall_ns(), session.revision(), || session.known());
+            findings_file.update(now, session.boot_wall_ns(), session.revision(), || session.known());
         }
         if let Some(history) = &mut self.history {
             let session = &self.session;
-            history.keep(now, session.recovery(), || seen(session));
+            history.update(now, session.recovery(), || seen(session));
         }
     }
 

@@ -103,13 +103,14 @@ Exit codes:
 
 /// How the program ends when it does not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    Whole,
-    /// Exit code 1; what is missing was said.
-    Part,
-    /// Exit code 2; why was said.
+enum ExitStatus {
+    /// Exit code 0.
+    Ok,
+    /// Exit code 1: something is missing, and a message has said what.
+    Incomplete,
+    /// Exit code 2: a message has said why.
     #[cfg(feature = "live")]
-    Nothing,
+    CannotRun,
 }
 
 const CANNOT: u8 = 2;
@@ -140,10 +141,10 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Man(man) => man.run(),
     };
     match done {
-        Ok(Done::Whole) => ExitCode::SUCCESS,
-        Ok(Done::Part) => ExitCode::from(1),
+        Ok(ExitStatus::Ok) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Incomplete) => ExitCode::from(1),
         #[cfg(feature = "live")]
-        Ok(Done::Nothing) => ExitCode::from(CANNOT),
+        Ok(ExitStatus::CannotRun) => ExitCode::from(CANNOT),
         Err(error) => {
             say(&format!("{error:#}"));
             ExitCode::from(CANNOT)

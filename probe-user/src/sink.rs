@@ -8,12 +8,14 @@
 pub mod chart;
 pub mod doctor;
 pub mod evidence;
+pub mod file;
 pub mod filter;
+#[cfg(feature = "live")]
+pub mod findings_file;
 #[cfg(feature = "live")]
 mod folder;
 pub mod history;
 pub mod jsonl;
-pub mod kept;
 pub mod meaning;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -27,8 +29,6 @@ pub mod repair;
 pub mod select;
 #[cfg(feature = "serve")]
 pub mod serve;
-#[cfg(feature = "live")]
-pub mod shelf;
 #[cfg(feature = "live")]
 pub mod stream;
 pub mod summary;

@@ -28,7 +28,7 @@ use crate::{
     sink::{
         Label, Listener,
         filter::Filter,
-        history::{keep::Keeper, read},
+        history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
         outlet::Outlet,
         stream::Stream,
@@ -130,7 +130,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             routes: Routes::default(),
             stream: stream_to(copy(&stream)),
             recording: Some(record_in(copy(&recording), true)),
-            shelf: None,
+            findings_file: None,
             history: None,
             served: Served::default(),
         };
@@ -181,8 +181,8 @@ fn the_history_has_the_order_that_ended_the_run() {
             routes: Routes::default(),
             stream: stream_to(io::sink()),
             recording: None,
-            shelf: None,
-            history: Some(Keeper::open(dir.path(), &header(), 9).expect("a thread")),
+            findings_file: None,
+            history: Some(BootHistoryWriter::open(dir.path(), &header(), 9).expect("a thread")),
             served: Served::default(),
         };
         let now = clock::now();
@@ -239,7 +239,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             routes: Routes::default(),
             stream: stream_to(io::sink()),
             recording: None,
-            shelf: None,
+            findings_file: None,
             history: None,
             served: Served::default(),
         };
@@ -276,7 +276,7 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
             routes,
             stream,
             recording,
-            shelf: None,
+            findings_file: None,
             history: None,
             served: Served::default(),
         };
@@ -327,7 +327,7 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
             routes,
             stream,
             recording,
-            shelf: None,
+            findings_file: None,
             history: None,
             served: Served::default(),
         };

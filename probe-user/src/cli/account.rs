@@ -32,7 +32,7 @@ use crate::{
         Call, ReadError, Reader,
         state::{self, About, Kept},
     },
-    sink::{Label, kept, text::span},
+    sink::{Label, file::read_bounded, text::span},
     source::replay::{Pace, ReplayError, replay},
 };
 
@@ -168,7 +168,7 @@ fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
 
 fn read_kept(dir: &Path) -> anyhow::Result<(About, Kept, SystemTime, Option<String>)> {
     let file = dir.join(FILE);
-    let bytes = match kept::bytes(&file) {
+    let bytes = match read_bounded(&file) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(NothingKept(dir.to_owned()).into());

@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::{
-    Done,
+    ExitStatus,
     args::{Form, StateArgs},
     output,
     picture::Pictures,
@@ -111,12 +111,12 @@ fn chart(rows: &[Row]) -> Chart {
 }
 
 impl Boot {
-    pub(super) fn run(&self, verbose: bool) -> anyhow::Result<Done> {
+    pub(super) fn run(&self, verbose: bool) -> anyhow::Result<ExitStatus> {
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.rules()?;
         let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
-        let done = if is_whole { Done::Whole } else { Done::Part };
+        let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
         if self.pictures.are_wanted() {
             self.pictures.draw(&chart(&rows))?;
             return Ok(done);

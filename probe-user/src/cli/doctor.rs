@@ -13,7 +13,7 @@ use clap::Args;
 use tokio::runtime;
 
 use super::{
-    Done,
+    ExitStatus,
     args::{Form, HostArgs},
     client::AgentArgs,
     live::{hooks::Hooks, place::Place},
@@ -43,7 +43,7 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let mut report = examine(&self.host.host_root);
         report.checks.push(agent::check(&self.agent));
         let mut text = match self.output {
@@ -52,9 +52,9 @@ impl Doctor {
         };
         output::write(&mut text)?;
         match report.grade() {
-            Grade::Full => Ok(Done::Whole),
-            Grade::Degraded => Ok(Done::Part),
-            Grade::Cannot => Ok(Done::Nothing),
+            Grade::Full => Ok(ExitStatus::Ok),
+            Grade::Degraded => Ok(ExitStatus::Incomplete),
+            Grade::Cannot => Ok(ExitStatus::CannotRun),
         }
     }
 }

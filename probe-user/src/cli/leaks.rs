@@ -8,7 +8,7 @@ mod report;
 use clap::Args;
 
 use super::{
-    Done,
+    ExitStatus,
     args::{ConfigArgs, Form, HostArgs},
     output, say,
 };
@@ -43,7 +43,7 @@ Exit codes:
   2  could not look, or not everywhere: nothing leaked was found, but it may be there";
 
 impl Leaks {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let (config, stores) = self.config.load()?;
         let sight = Look { root: &self.host.host_root, stores: &stores, limits: config.limits() }.look()?;
         for caveat in &sight.caveats {
@@ -53,10 +53,10 @@ impl Leaks {
         let is_found = leaked.iter().any(|it| it.stage == Stage::Confirmed);
         if !is_found && let Some(why) = sight.blind() {
             say(&why);
-            return Ok(Done::Nothing);
+            return Ok(ExitStatus::CannotRun);
         }
         output::write(&mut self.told(&sight, &leaked))?;
-        Ok(if is_found { Done::Part } else { Done::Whole })
+        Ok(if is_found { ExitStatus::Incomplete } else { ExitStatus::Ok })
     }
 
     fn told(&self, sight: &Sight, leaked: &[&Finding]) -> Vec<u8> {

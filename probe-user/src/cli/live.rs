@@ -16,7 +16,7 @@ use clap::Args;
 
 use self::start::Start;
 use super::{
-    Done,
+    ExitStatus,
     args::{ConfigArgs, HostArgs, STATE_DIR, Shown, StateArgs},
 };
 use crate::{config, confine::Mode};
@@ -111,7 +111,7 @@ impl ProbeArgs {
 }
 
 impl Run {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         Start {
             probe: &self.probe,
             shown: &self.shown,
@@ -128,7 +128,7 @@ impl Run {
 }
 
 impl Watch {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         Start {
             probe: &self.probe,
             shown: &self.shown,
@@ -145,7 +145,7 @@ impl Watch {
 }
 
 impl Record {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         Start {
             probe: &self.probe,
             shown: &self.shown,

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Cli, Done, output};
+use super::{Cli, ExitStatus, output};
 
 const NAME: &str = "sandprobe";
 
@@ -34,16 +34,16 @@ pub(super) struct Man {
 }
 
 impl Completions {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), NAME, &mut script);
         output::write(&mut script)?;
-        Ok(Done::Whole)
+        Ok(ExitStatus::Ok)
     }
 }
 
 impl Man {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let pages = pages();
         if let Some(dir) = &self.dir {
             fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -51,7 +51,7 @@ impl Man {
                 let path = dir.join(format!("{}.1", page.name));
                 fs::write(&path, page.roff()?).with_context(|| format!("cannot write {}", path.display()))?;
             }
-            return Ok(Done::Whole);
+            return Ok(ExitStatus::Ok);
         }
         let name =
             self.command.as_ref().map_or_else(|| NAME.to_owned(), |command| format!("{NAME}-{command}"));
@@ -59,7 +59,7 @@ impl Man {
             bail!("there is no page {name}; sandprobe man prints the one that lists all commands");
         };
         output::write(&mut page.roff()?)?;
-        Ok(Done::Whole)
+        Ok(ExitStatus::Ok)
     }
 }
 

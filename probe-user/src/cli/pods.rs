@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
 use super::{
-    Done,
+    ExitStatus,
     account::{Account, From},
     args::Form,
     output,
@@ -83,14 +83,14 @@ struct Seen {
     /// What an agent or a recording tells; of files alone, nothing.
     told: Option<Account>,
     now: Timestamp,
-    done: Done,
+    done: ExitStatus,
 }
 
 impl Pods {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         if self.phases {
             let account = self.account()?;
-            return self.write(share::write(&account.shares, self.output), Done::Whole);
+            return self.write(share::write(&account.shares, self.output), ExitStatus::Ok);
         }
         let Seen { mut pods, ages, told, now, done } = self.see()?;
         if self.pictures.are_wanted() {
@@ -128,7 +128,7 @@ impl Pods {
         chart
     }
 
-    fn write(&self, mut bytes: Vec<u8>, done: Done) -> anyhow::Result<Done> {
+    fn write(&self, mut bytes: Vec<u8>, done: ExitStatus) -> anyhow::Result<ExitStatus> {
         output::write(&mut bytes)?;
         Ok(done)
     }
@@ -145,7 +145,7 @@ impl Pods {
         if self.from.is_recording() {
             let mut account = self.account()?;
             let (pods, now) = (std::mem::take(&mut account.pods), account.now);
-            return Ok(Seen { pods, ages: Ages::new(), told: Some(account), now, done: Done::Whole });
+            return Ok(Seen { pods, ages: Ages::new(), told: Some(account), now, done: ExitStatus::Ok });
         }
         self.look()
     }

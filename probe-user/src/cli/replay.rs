@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::{
-    Done,
+    ExitStatus,
     args::Shown,
     output::{self, Reader as Audience},
     say,
@@ -44,7 +44,7 @@ enum Stopped {
 }
 
 impl Replay {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let mut reader = Reader::open(open(&self.file)?).map_err(|error| unreadable(&self.file, &error))?;
         let mut session = Session::new(reader.header(), self.shown.filter(), output::sink(self.shown.output));
         let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
@@ -54,21 +54,21 @@ impl Replay {
         });
         let cut_off = match ended {
             Ok(()) => None,
-            Err(ReplayError::Make(Stopped::AudienceGone)) => return Ok(Done::Whole),
+            Err(ReplayError::Make(Stopped::AudienceGone)) => return Ok(ExitStatus::Ok),
             Err(ReplayError::Make(Stopped::Failed(error))) => return Err(error),
             Err(ReplayError::Read(error)) => Some(error),
         };
         // What was whole is told before what was wrong.
         match write(session.told()) {
             Ok(()) => {}
-            Err(Stopped::AudienceGone) => return Ok(Done::Whole),
+            Err(Stopped::AudienceGone) => return Ok(ExitStatus::Ok),
             Err(Stopped::Failed(error)) => return Err(error),
         }
         match cut_off {
-            None => Ok(Done::Whole),
+            None => Ok(ExitStatus::Ok),
             Some(error @ ReadError::CutOff { .. }) => {
                 say(&unreadable(&self.file, &error).to_string());
-                Ok(Done::Part)
+                Ok(ExitStatus::Incomplete)
             }
             Some(error) => Err(unreadable(&self.file, &error)),
         }

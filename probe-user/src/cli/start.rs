@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::{
-    Done,
+    ExitStatus,
     account::{Account, From},
     args::Form,
     output, say,
@@ -31,7 +31,7 @@ pub(super) struct PodStart {
 }
 
 impl PodStart {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let account = self.from.read()?;
         for caveat in &account.caveats {
             say(caveat);
@@ -50,7 +50,7 @@ impl PodStart {
             }
         };
         output::write(&mut bytes)?;
-        Ok(Done::Whole)
+        Ok(ExitStatus::Ok)
     }
 }
 

@@ -6,11 +6,11 @@
 #[cfg(feature = "live")]
 mod append;
 #[cfg(feature = "live")]
-pub mod keep;
+pub mod writer;
 
 use std::{io, path::Path};
 
-use super::kept::bytes;
+use super::file::read_bounded;
 use crate::{
     engine::boot::{Alive, Before, Last},
     recording::history::{Heartbeat, History, read_heartbeat},
@@ -38,7 +38,7 @@ pub struct Past {
 pub fn read(dir: &Path) -> Past {
     let mut past = Past::default();
     let path = dir.join(BOOTS);
-    match bytes(&path) {
+    match read_bounded(&path) {
         Ok(bytes) => past.history = History::read(&bytes),
         Err(error) => past.troubled(&path, &error),
     }
@@ -49,7 +49,7 @@ pub fn read(dir: &Path) -> Past {
         past.troubles.push(format!("{}: {more} more lines are passed over", path.display()));
     }
     let path = dir.join(HEARTBEAT);
-    match bytes(&path) {
+    match read_bounded(&path) {
         Ok(bytes) if bytes.is_empty() => {}
         Ok(bytes) => {
             past.heartbeat = read_heartbeat(&bytes);

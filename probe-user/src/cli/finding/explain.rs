@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
 use crate::{
-    cli::{Done, account::From, args::Form, output, say, start::PodStart},
+    cli::{ExitStatus, account::From, args::Form, output, say, start::PodStart},
     engine::finding::Finding,
     sink::{jsonl, select, text::short_key},
 };
@@ -40,7 +40,7 @@ enum Other {
 const LISTED: usize = 10;
 
 impl Explain {
-    pub(in crate::cli) fn run(&self) -> anyhow::Result<Done> {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         if let Some(Other::Pod(pod)) = &self.other {
             return pod.run();
         }
@@ -66,7 +66,7 @@ impl Explain {
             }
         };
         output::write(&mut bytes)?;
-        Ok(Done::Whole)
+        Ok(ExitStatus::Ok)
     }
 }
 

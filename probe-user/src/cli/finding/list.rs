@@ -5,7 +5,7 @@ use clap::Args;
 use super::select::Select;
 use crate::{
     cli::{
-        Done,
+        ExitStatus,
         account::{Account, From},
         args::Form,
         output, say,
@@ -36,7 +36,7 @@ pub(in crate::cli) struct Findings {
 }
 
 impl Findings {
-    pub(in crate::cli) fn run(&self) -> anyhow::Result<Done> {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         let account = self.from.read()?;
         for caveat in &account.caveats {
             say(caveat);
@@ -53,7 +53,7 @@ impl Findings {
             }
         };
         output::write(&mut bytes)?;
-        Ok(Done::Whole)
+        Ok(ExitStatus::Ok)
     }
 }
 

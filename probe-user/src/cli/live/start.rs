@@ -32,7 +32,7 @@ use crate::{
         served::Served,
     },
     cli::{
-        Done,
+        ExitStatus,
         args::{Shown, warn_of_absent},
         complaint::{self, Complaint},
         output::{self, Reader},
@@ -46,9 +46,9 @@ use crate::{
     recording::{Call, Header},
     session::Session,
     sink::{
-        history::{self, Past, keep::Keeper},
+        findings_file::FindingsFile,
+        history::{self, Past, writer::BootHistoryWriter},
         outlet::Outlet,
-        shelf::Shelf,
         stream::Stream,
     },
     source::{
@@ -91,7 +91,7 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    pub(super) fn run(&self) -> anyhow::Result<Done> {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         complaint::hurry();
         let (config, stores) = self.probe.config.load()?;
         // Without it nothing else matters, and what is there already is left alone: an older recording, the socket.
@@ -246,20 +246,21 @@ impl Start<'_> {
             draining.send(totals).ok();
         });
 
-        let (shelf, history) = match self.state_dir {
+        let (findings_file, history) = match self.state_dir {
             Some(dir) => {
                 let start = || {
-                    let shelf = Shelf::open(dir, &header, process::id())?;
-                    Ok::<_, io::Error>((shelf, Keeper::open(dir, &header, boots)?))
+                    let findings_file = FindingsFile::open(dir, &header, process::id())?;
+                    Ok::<_, io::Error>((findings_file, BootHistoryWriter::open(dir, &header, boots)?))
                 };
-                let (shelf, history) = confinement.start(Role::Store, start)?.context(THREAD)?;
-                (Some(shelf), Some(history))
+                let (findings_file, history) = confinement.start(Role::Store, start)?.context(THREAD)?;
+                (Some(findings_file), Some(history))
             }
             None => (None, None),
         };
         // All that is to have more than the loop has been started.
         confinement.enter(Role::Agent)?;
-        let agent = Agent { session, batches, stopper, routes, stream, recording, shelf, history, served };
+        let agent =
+            Agent { session, batches, stopper, routes, stream, recording, findings_file, history, served };
         let mut blind = None;
         let (session, result) = agent
             .run(async {
@@ -276,16 +277,16 @@ impl Start<'_> {
         Ok(Ended { session, totals, result })
     }
 
-    fn ended(&self, result: Result<(), AgentError>) -> anyhow::Result<Done> {
+    fn ended(&self, result: Result<(), AgentError>) -> anyhow::Result<ExitStatus> {
         match result {
-            Ok(()) => Ok(Done::Whole),
+            Ok(()) => Ok(ExitStatus::Ok),
             Err(AgentError::Stream(error)) => match output::reader(Err(error))? {
-                Reader::There | Reader::Gone => Ok(Done::Whole),
+                Reader::There | Reader::Gone => Ok(ExitStatus::Ok),
             },
             Err(AgentError::Recording(error)) => {
                 let file = self.file.unwrap_or(Path::new("the recording"));
                 say(&format!("{}: {error}; what was written until then can be replayed", file.display()));
-                Ok(Done::Part)
+                Ok(ExitStatus::Incomplete)
             }
             Err(
                 error @ (AgentError::Unread(_)
@@ -294,7 +295,7 @@ impl Start<'_> {
                 | AgentError::Blind),
             ) => {
                 say(&error.to_string());
-                Ok(Done::Part)
+                Ok(ExitStatus::Incomplete)
             }
         }
     }

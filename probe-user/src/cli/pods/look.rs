@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use super::{Ages, Seen};
 use crate::{
     cli::{
-        Done,
+        ExitStatus,
         args::{ConfigArgs, HostArgs, warn_of_absent},
         live::{answer::answer, place::Place},
         say,
@@ -37,14 +37,14 @@ pub(super) fn look(host: &HostArgs, config: &ConfigArgs) -> anyhow::Result<Seen>
     .unwrap_or_default();
     skipped.append(answer(&mut engine, &place.root));
     let done = match skipped.first {
-        None => Done::Whole,
+        None => ExitStatus::Ok,
         Some((path, why)) => {
             say(&format!(
                 "{} of the node's files could not be read, the list may lack something: first {}: {why}",
                 skipped.count,
                 path.display()
             ));
-            Done::Part
+            ExitStatus::Incomplete
         }
     };
     let (pods, now) = (engine.pods(), clock::now());

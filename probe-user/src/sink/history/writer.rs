@@ -1,5 +1,5 @@
-//! Keeps the history: appends a line when there is something new about this boot, and shows from time to time that the
-//! node is alive. A thread of its own writes, since a disk may be slow.
+//! Writes the history of boots: a line is appended when there is something new about this boot, and a heartbeat says
+//! from time to time that the node is alive. A thread of its own writes, since a disk may be slow.
 //!
 //! **Invariant:** a directory that cannot be written costs a warning, never the agent.
 
@@ -31,50 +31,50 @@ use crate::{
     sink::folder,
 };
 
-/// Lines are not written more often, but for the order of a restart, which cannot wait.
+/// Lines are not written more often than this, except for the order of a restart, which cannot wait.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often the node shows that it is alive.
 const BEAT: Duration = Duration::from_secs(10);
-/// After so many lines, or bytes, the file is made shorter. A line of a full node takes some 100 KiB.
+/// The file is made shorter after so many lines or bytes. A line of a full node takes some 100 KiB.
 const LINES: usize = 500;
 const BYTES: usize = 2 << 20;
-/// Held as long as an agent lives.
+/// Locked as long as an agent lives.
 const LOCK: &str = ".boots.lock";
 
 #[derive(Debug)]
-pub struct Keeper {
+pub struct BootHistoryWriter {
     header: Header,
-    /// The revision of what lies there.
+    /// The revision that the file has.
     kept: Option<u64>,
-    /// An order lies there.
+    /// Whether the file has the order of a restart.
     ordered: bool,
     /// When the last job was given, and the last heartbeat.
     at: Option<Timestamp>,
     beat_at: Option<Timestamp>,
     jobs: mpsc::Sender<Job>,
-    /// What was to lie there does not.
+    /// Whether the last write failed.
     failed: Arc<AtomicBool>,
     ended: oneshot::Receiver<()>,
 }
 
 #[derive(Debug)]
 struct Job {
-    /// If there is something new.
+    /// `None` if nothing is new.
     line: Option<Vec<u8>>,
     beat: Vec<u8>,
 }
 
-/// What there is to keep.
+/// What the history has of this boot.
 pub struct Seen<'a> {
     pub recovery: &'a Recovery,
     pub boot_wall_ns: i64,
     pub standing: Vec<Pod>,
 }
 
-impl Keeper {
+impl BootHistoryWriter {
     /// Keeps `boots` boots in `dir`, which is made if it is not there.
     pub fn open(dir: &Path, header: &Header, boots: usize) -> io::Result<Self> {
-        // One at a time: what comes meanwhile is newer, and goes next.
+        // Room for one job: what changes meanwhile is in the next one.
         let (jobs, waiting) = mpsc::channel(1);
         let (end, ended) = oneshot::channel();
         let failed = Arc::new(AtomicBool::new(false));
@@ -88,7 +88,7 @@ impl Keeper {
         Ok(Self { header, kept: None, ordered: false, at: None, beat_at: None, jobs, failed, ended })
     }
 
-    /// When `keep` has something to do.
+    /// When [`Self::update`] has something to do.
     #[must_use]
     pub fn due(&self, recovery: &Recovery) -> Timestamp {
         let next = |at: Option<Timestamp>, wait| at.map_or(Timestamp::ZERO, |at| at + wait);
@@ -102,20 +102,20 @@ impl Keeper {
         next(self.at, EVERY).min(beat)
     }
 
-    /// Puts down what has changed, if it is time to.
-    pub fn keep<'a>(&mut self, now: Timestamp, recovery: &Recovery, seen: impl FnOnce() -> Seen<'a>) {
+    /// Has a line or a heartbeat written, if it is time to.
+    pub fn update<'a>(&mut self, now: Timestamp, recovery: &Recovery, seen: impl FnOnce() -> Seen<'a>) {
         if now < self.due(recovery) {
             return;
         }
         self.at = Some(now);
-        // No room: the thread is still busy with what was before, and this is tried again.
+        // Without room the thread is still busy with the job before, and the next call tries again.
         let Ok(room) = self.jobs.clone().try_reserve_owned() else { return };
         if let Some(job) = self.job(now, &seen(), false) {
             room.send(job);
         }
     }
 
-    /// Puts down the last of it; returns when it lies there, or cannot.
+    /// Writes for the last time; returns when that is done or has failed.
     pub async fn finish(mut self, now: Timestamp, seen: Seen<'_>) {
         if let Some(job) = self.job(now, &seen, true) {
             self.jobs.send(job).await.ok();
@@ -159,7 +159,7 @@ impl Keeper {
     }
 }
 
-/// The directory, as the thread has it.
+/// What the thread works on.
 struct Place {
     dir: PathBuf,
     boots: usize,
@@ -213,7 +213,7 @@ impl Place {
             }
         };
         let path = self.dir.join(BOOTS);
-        let mut bytes = match super::bytes(&path) {
+        let mut bytes = match super::read_bounded(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
@@ -244,7 +244,7 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{Keeper, Seen};
+    use super::{BootHistoryWriter, Seen};
     use crate::{
         engine::{
             Settings,
@@ -276,13 +276,13 @@ mod tests {
         Pod { namespace, name, uid: None, kind: Kind::Service, listens: false }
     }
 
-    fn finish(keeper: Keeper, recovery: &Recovery, standing: Vec<Pod>) {
+    fn finish(writer: BootHistoryWriter, recovery: &Recovery, standing: Vec<Pod>) {
         let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(keeper.finish(Timestamp(9), Seen { recovery, boot_wall_ns: 1, standing }));
+        runtime.block_on(writer.finish(Timestamp(9), Seen { recovery, boot_wall_ns: 1, standing }));
     }
 
-    fn open(dir: &Path, boot_id: &str) -> Keeper {
-        Keeper::open(dir, &header(boot_id), 3).expect("a thread")
+    fn open(dir: &Path, boot_id: &str) -> BootHistoryWriter {
+        BootHistoryWriter::open(dir, &header(boot_id), 3).expect("a thread")
     }
 
     #[test]
@@ -314,19 +314,19 @@ mod tests {
         let pods = (0..1000).map(|n| pod(&format!("{n}-{}", "x".repeat(100)))).collect();
         known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), pods });
         let path = dir.path().join(BOOTS);
-        let (mut keeper, mut now, mut largest) = (open(dir.path(), "a"), Timestamp(1), 0);
+        let (mut writer, mut now, mut largest) = (open(dir.path(), "a"), Timestamp(1), 0);
         // As they come, once a second: some 14 MiB of them.
         for _ in 0..60 {
             known.revision += 1;
             now = now + Duration::from_secs(1);
-            keeper.keep(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: vec![] });
-            assert_eq!(keeper.kept, Some(known.revision));
-            while keeper.jobs.capacity() == 0 {
+            writer.update(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: vec![] });
+            assert_eq!(writer.kept, Some(known.revision));
+            while writer.jobs.capacity() == 0 {
                 std::thread::yield_now();
             }
             largest = largest.max(fs::metadata(&path).map_or(0, |found| found.len()));
         }
-        finish(keeper, &known, vec![]);
+        finish(writer, &known, vec![]);
         assert!((1 << 20..MOST).contains(&largest), "{largest}");
         let past = read(dir.path());
         assert_eq!((past.history.records.len(), past.troubles.len()), (1, 0));
@@ -336,17 +336,17 @@ mod tests {
     #[test]
     fn an_order_is_put_down_at_once_with_the_pods_of_then() {
         let dir = tempfile::tempdir().expect("a folder");
-        let mut keeper = open(dir.path(), "a");
+        let mut writer = open(dir.path(), "a");
         let mut known = recovery("a", 1);
         let seen = |recovery| Seen { recovery, boot_wall_ns: 1, standing: vec![] };
-        assert_eq!(keeper.due(&known), Timestamp::ZERO);
-        keeper.keep(Timestamp(1), &known, || seen(&known));
-        assert_eq!(keeper.due(&known), Timestamp(1) + Duration::from_secs(10));
+        assert_eq!(writer.due(&known), Timestamp::ZERO);
+        writer.update(Timestamp(1), &known, || seen(&known));
+        assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(10));
         known.revision = 2;
-        assert_eq!(keeper.due(&known), Timestamp(1) + Duration::from_secs(1));
+        assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(1));
         known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), pods: vec![pod("web")] });
-        assert!(keeper.due(&known) <= Timestamp(1) + Duration::from_millis(10));
-        finish(keeper, &known, vec![]);
+        assert!(writer.due(&known) <= Timestamp(1) + Duration::from_millis(10));
+        finish(writer, &known, vec![]);
         let past = read(dir.path());
         assert_eq!(past.heartbeat.as_ref().map(|it| it.pods.clone()), Some(vec![pod("web")]));
         let before = past.before("b");

@@ -1,4 +1,4 @@
-//! Files that an agent keeps, read back.
+//! Reads files of the state directory, with a bound on their size.
 
 use std::{
     fs::{self, File},
@@ -6,11 +6,11 @@ use std::{
     path::Path,
 };
 
-/// Longest file taken, bytes: so many boots of so many pods, and so many findings, are far less.
+/// Longest file that is read, bytes: many boots of many pods, and many findings, are far less.
 const LONGEST: u64 = 256 << 20;
 
-/// All of a file. What is no plain file is not opened: a fifo would be waited for until somebody writes to it.
-pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a whole file. Only a plain file is opened: opening a fifo would wait until somebody writes to it.
+pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let about = fs::metadata(path)?;
     if !about.is_file() {
         return Err(io::Error::other("it is no plain file"));
@@ -28,7 +28,7 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 mod tests {
     use std::{fs::File, path::Path};
 
-    use super::bytes;
+    use super::read_bounded;
 
     #[test]
     fn what_has_no_end_is_not_read() {
@@ -40,7 +40,7 @@ mod tests {
             (dir.path(), "no plain file"),
             (&huge, "longer than 268435456 bytes"),
         ] {
-            let error = bytes(path).expect_err("it is none").to_string();
+            let error = read_bounded(path).expect_err("it is none").to_string();
             assert!(error.contains(why), "{error}");
         }
     }

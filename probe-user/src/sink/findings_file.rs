@@ -1,8 +1,8 @@
-//! Where the findings, and the starts of pods, lie for whoever asks: a file, replaced as a whole by a thread of its own
-//! when one changed.
+//! The file with the findings and the starts of pods, for commands that run while no agent answers. A thread of its own
+//! replaces the whole file when something changed.
 //!
-//! Who reads it learns two things beside it: the directory is locked (`flock(2)`) as long as an agent lives, in
-//! whatever namespace; and the file's time of modification is the last at which that agent was at work.
+//! A reader learns two more things: the directory is locked (`flock(2)`) as long as an agent lives, in whatever
+//! namespace; and the file's time of modification is the last time at which that agent was at work.
 //!
 //! **Invariant:** a directory that cannot be written costs a warning, never the agent.
 
@@ -33,31 +33,31 @@ use crate::{
 /// The file below the state directory.
 pub const FILE: &str = "findings.json";
 
-/// How soon after it was last written it is written again when a finding was opened, confirmed or closed: what an agent
-/// that is killed has found is lost for no longer.
+/// How long after a write the next one may be, when a finding was opened, confirmed or closed. An agent that is killed
+/// loses what it found within this time.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Each so many bytes of it put that off for as long again, but for no longer than [`EVERY`].
+/// The larger the file, the rarer it is written: [`SOON`] counts once more for each so many bytes, up to [`EVERY`].
 const BYTES: u64 = 1 << 20;
 
-/// How soon when a finding says something else, or a start is complete. Numbers that only go on counting are written
-/// with what comes next.
+/// How long after a write the next one may be, when the text of a finding changed or a start is complete. Numbers that
+/// only count on wait for another change.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// How often an agent that has nothing new shows that it is at work.
 const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub struct Shelf {
+pub struct FindingsFile {
     about: About,
-    /// The revision of what lies there.
+    /// The revision that the file has.
     kept: Option<Revision>,
-    /// When it was last given to be written, and how many bytes it had.
+    /// When the file was last given to the thread, and how many bytes it had.
     written: Option<(Timestamp, u64)>,
     /// When the last job was given.
     at: Option<Timestamp>,
     jobs: mpsc::Sender<Job>,
-    /// What was to lie there does not.
+    /// Whether the last write failed.
     failed: Arc<AtomicBool>,
     ended: oneshot::Receiver<()>,
 }
@@ -65,11 +65,11 @@ pub struct Shelf {
 #[derive(Debug)]
 enum Job {
     Put(Vec<u8>),
-    /// Nothing is new.
+    /// Only show that the agent is at work.
     Beat,
 }
 
-impl Shelf {
+impl FindingsFile {
     /// Keeps findings in `dir`, which is made if it is not there.
     pub fn open(dir: &Path, header: &Header, pid: u32) -> io::Result<Self> {
         let about = About {
@@ -81,7 +81,7 @@ impl Shelf {
             written_at: Timestamp::ZERO,
             ended: false,
         };
-        // One at a time: what comes meanwhile is newer, and goes next.
+        // Room for one job: what changes meanwhile is in the next one.
         let (jobs, waiting) = mpsc::channel(1);
         let (end, ended) = oneshot::channel();
         let failed = Arc::new(AtomicBool::new(false));
@@ -93,7 +93,7 @@ impl Shelf {
         Ok(Self { about, kept: None, written: None, at: None, jobs, failed, ended })
     }
 
-    /// When `keep` has something to do.
+    /// When [`Self::update`] has something to do.
     #[must_use]
     pub fn due(&self, revision: Revision) -> Timestamp {
         let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT);
@@ -108,8 +108,8 @@ impl Shelf {
         }
     }
 
-    /// Puts down what has changed, if it is time to.
-    pub fn keep<'a>(
+    /// Has the file written, if something changed and it is time to.
+    pub fn update<'a>(
         &mut self,
         now: Timestamp,
         boot_wall_ns: i64,
@@ -123,7 +123,7 @@ impl Shelf {
         self.about.written_at = now;
         let is_kept = self.kept == Some(revision) && !self.failed.swap(false, Ordering::Relaxed);
         self.at = Some(now);
-        // No room: the thread is still busy with what was before, and this is tried again.
+        // Without room the thread is still busy with the job before, and the next call tries again.
         let room = self.jobs.try_reserve();
         if is_kept {
             if let Ok(room) = room {
@@ -142,7 +142,7 @@ impl Shelf {
         self.written = Some((now, length));
     }
 
-    /// Puts down the last of it; returns when it lies there, or cannot.
+    /// Writes the file for the last time; returns when that is done or has failed.
     pub async fn finish(mut self, now: Timestamp, known: &Known<'_>) {
         self.about.written_at = now;
         self.about.ended = true;
@@ -155,7 +155,7 @@ impl Shelf {
     }
 }
 
-/// The directory, as the thread has it.
+/// What the thread works on.
 struct Place {
     dir: PathBuf,
     /// Held as long as the agent lives.
@@ -203,7 +203,7 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{FILE, Shelf};
+    use super::{FILE, FindingsFile};
     use crate::{
         engine::{Settings, finding::Revision, time::Timestamp},
         recording::{
@@ -223,24 +223,24 @@ mod tests {
         }
     }
 
-    fn finish(shelf: Shelf) {
+    fn finish(file: FindingsFile) {
         let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(shelf.finish(Timestamp(9), &Known::default()));
+        runtime.block_on(file.finish(Timestamp(9), &Known::default()));
     }
 
-    fn open(dir: &Path) -> Shelf {
-        Shelf::open(dir, &header(), 7).expect("a thread")
+    fn open(dir: &Path) -> FindingsFile {
+        FindingsFile::open(dir, &header(), 7).expect("a thread")
     }
 
     #[test]
     fn the_last_of_it_lies_there_at_the_end() {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("deep/er");
-        let mut shelf = open(&dir);
+        let mut file = open(&dir);
         let revision = Revision::default();
-        shelf.keep(Timestamp(1), 5, revision, Known::default);
-        assert_eq!(shelf.due(revision), Timestamp(1) + Duration::from_secs(15));
-        finish(shelf);
+        file.update(Timestamp(1), 5, revision, Known::default);
+        assert_eq!(file.due(revision), Timestamp(1) + Duration::from_secs(15));
+        finish(file);
         let (about, kept) = state::read(&fs::read(dir.join(FILE)).expect("a file")).expect("a state");
         assert!(about.ended && about.pid == 7 && about.boot_wall_ns == 5 && kept.findings.is_empty());
         assert_eq!(fs::read_dir(&dir).expect("a folder").count(), 1, "nothing else is left");
@@ -249,24 +249,24 @@ mod tests {
     #[test]
     fn a_turn_is_soon_written_what_it_means_now_and_then_and_nothing_else_at_all() {
         let dir = tempfile::tempdir().expect("a folder");
-        let mut shelf = open(dir.path());
+        let mut file = open(dir.path());
         let at = |seconds: u64| Timestamp(seconds * 1_000_000_000);
         let revision = |stages, meaning| Revision { stages, meaning };
-        assert_eq!(shelf.due(revision(0, 0)), Timestamp::ZERO);
-        shelf.keep(at(100), 5, revision(0, 0), Known::default);
-        assert_eq!(shelf.due(revision(0, 1)), at(110));
-        assert_eq!(shelf.due(revision(1, 1)), at(101));
+        assert_eq!(file.due(revision(0, 0)), Timestamp::ZERO);
+        file.update(at(100), 5, revision(0, 0), Known::default);
+        assert_eq!(file.due(revision(0, 1)), at(110));
+        assert_eq!(file.due(revision(1, 1)), at(101));
         // What shows that an agent is at work is no reason to wait for longer.
-        shelf.keep(at(115), 5, revision(0, 0), Known::default);
-        assert_eq!(shelf.due(revision(0, 0)), at(130));
-        assert_eq!(shelf.due(revision(0, 1)), at(110));
-        assert_eq!(shelf.due(revision(1, 1)), at(101));
+        file.update(at(115), 5, revision(0, 0), Known::default);
+        assert_eq!(file.due(revision(0, 0)), at(130));
+        assert_eq!(file.due(revision(0, 1)), at(110));
+        assert_eq!(file.due(revision(1, 1)), at(101));
         // The larger it is, the rarer it is written, but never more rarely than all else is.
-        shelf.written = Some((at(200), 3 << 20));
-        assert_eq!(shelf.due(revision(1, 1)), at(204));
-        shelf.written = Some((at(200), 300 << 20));
-        assert_eq!(shelf.due(revision(1, 1)), at(210));
-        finish(shelf);
+        file.written = Some((at(200), 3 << 20));
+        assert_eq!(file.due(revision(1, 1)), at(204));
+        file.written = Some((at(200), 300 << 20));
+        assert_eq!(file.due(revision(1, 1)), at(210));
+        finish(file);
     }
 
     #[test]
