@@ -178,9 +178,12 @@ fn where_a_capability_is_lacking_it_runs_and_says_which_and_how_to_give_it() -> 
     let doctor = agent.run(&["/sandprobe", "doctor"])?;
     ensure!(wanted(&doctor)? == wanted(&said)?, "{doctor}");
     agent.end()?;
-    // With just what it said, all is seen. Debian's kernels want one more for tracepoints, of which it does not say so.
-    let debian = machine::has_kprobes().then(|| "SYS_ADMIN".to_owned());
-    let capabilities = wanted(&said)?.into_iter().chain(debian).collect();
+    // Debian's kernels want it for the tracepoints of system calls.
+    let paranoid = machine::perf_event_paranoid()? > 2;
+    ensure!(wanted(&doctor)?.contains("SYS_ADMIN") == paranoid, "{doctor}");
+    ensure!(said.contains("netns created is not seen: ") == paranoid, "{said}");
+    // With just what it said, all is seen.
+    let capabilities = wanted(&doctor)?.into_iter().collect();
     let mut agent = Deployment::start(&node, Wish { capabilities, ..Wish::default() })?;
     agent.wait_ready()?;
     agent.end()?;

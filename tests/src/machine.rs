@@ -37,6 +37,13 @@ pub fn has_kprobes() -> bool {
     Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }
 
+/// How far the kernel keeps perf events to those with rights: Debian's and Ubuntu's know levels beyond 2.
+pub fn perf_event_paranoid() -> Result<i32> {
+    let path = "/proc/sys/kernel/perf_event_paranoid";
+    let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    text.trim().parse().with_context(|| format!("{path} is no number: {text}"))
+}
+
 /// Whether root may have `CAP_SYS_RESOURCE` here, and give it to others: containers that run machines are often without.
 pub fn has_sys_resource() -> Result<bool> {
     /// `include/uapi/linux/capability.h`

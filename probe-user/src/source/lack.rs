@@ -24,8 +24,9 @@ pub enum Lack {
     HiddenSymbols,
     /// To find the tracepoints of system calls.
     Tracefs,
-    /// To attach to them, on kernels of Debian and Ubuntu, whose `perf_event_paranoid` goes beyond 2.
-    SystemCalls,
+    /// To attach to them, on kernels of Debian and Ubuntu, whose `perf_event_paranoid` goes beyond 2, and where a runtime's
+    /// seccomp profile allows `perf_event_open` to nobody else.
+    PerfEvents,
     /// To be told by rtnetlink of other network namespaces: to give them an id, and to hear of them.
     Netlink,
 }
@@ -40,7 +41,7 @@ impl Lack {
             // Below 2, kernel.kptr_restrict shows them to whoever has it.
             Self::Symbols | Self::HiddenSymbols => &[Capability::CAP_SYSLOG],
             Self::Tracefs => &[],
-            Self::SystemCalls => &[Capability::CAP_SYS_ADMIN],
+            Self::PerfEvents => &[Capability::CAP_SYS_ADMIN],
             Self::Netlink => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BROADCAST],
         }
     }
@@ -61,7 +62,7 @@ impl Lack {
             | Self::Processes
             | Self::Files
             | Self::Symbols
-            | Self::SystemCalls
+            | Self::PerfEvents
             | Self::Netlink => None,
         }
     }
@@ -213,7 +214,7 @@ mod tests {
             Some("run it as root with CAP_NET_BROADCAST (in a systemd unit: CapabilityBoundingSet)")
         );
         let all = here(true, &[CAP_SYS_ADMIN]);
-        assert_eq!(all.cure(&BTreeSet::from([Lack::SystemCalls])), None);
+        assert_eq!(all.cure(&BTreeSet::from([Lack::PerfEvents])), None);
         assert!(all.may_load() && !node.may_load());
     }
 

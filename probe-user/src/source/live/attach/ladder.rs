@@ -1,6 +1,6 @@
 //! Tries a hook's mechanisms from the best downwards.
 
-use std::{collections::BTreeSet, io};
+use std::collections::BTreeSet;
 
 use aya::{
     Btf, Ebpf,
@@ -9,7 +9,6 @@ use aya::{
 
 use super::{
     HookReport,
-    reason::reason,
     support::{Support, Why},
 };
 use crate::source::live::plan::{Hook, Program, Try};
@@ -73,6 +72,7 @@ impl Ladder<'_> {
         let target = program.target;
         let loaded =
             self.ebpf.program_mut(program.name).ok_or_else(|| said("the eBPF object has no such program"))?;
+        let is_perf_event = matches!(loaded, Loaded::TracePoint(_) | Loaded::KProbe(_));
         let attached = match loaded {
             Loaded::RawTracePoint(own) => own.load().and_then(|()| own.attach(target).map(drop)),
             Loaded::FEntry(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
@@ -84,15 +84,7 @@ impl Ladder<'_> {
             }
             _ => return Err(said("the eBPF object has it as another kind of program")),
         };
-        attached.map_err(|error| match &error {
-            ProgramError::SyscallError(call)
-                if call.call == "perf_event_open"
-                    && call.io_error.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                self.support.forbidden_events(reason(&error))
-            }
-            _ => reason(&error).into(),
-        })
+        attached.map_err(|error| self.support.refused(&error, is_perf_event))
     }
 
     /// Detaches a program and gives its memory back.

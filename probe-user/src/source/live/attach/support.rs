@@ -1,10 +1,11 @@
 //! What this kernel and this process can do, asked before anything is loaded, so that a reason can be a sentence.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, io, path::Path};
 
+use aya::programs::ProgramError;
 use probe_common::knob::{ABSENT, Offsets};
 
-use super::symbol::Symbol;
+use super::{reason::reason, symbol::Symbol};
 use crate::{
     engine::fact::{Mechanism, Signal},
     source::{
@@ -126,17 +127,10 @@ impl<'a> Support<'a> {
         }
     }
 
-    /// What the kernel forbids by its setting for perf events, which a tracepoint of system calls is.
-    pub(super) fn forbidden_events(&self, why: String) -> Why {
-        let level = self.perf_event_paranoid.as_deref().and_then(|text| text.parse::<i32>().ok());
-        match level {
-            // Beyond what the kernel of kernel.org knows: there CAP_PERFMON is enough.
-            Some(level) if level > 2 => Why {
-                text: format!("{why}: kernel.perf_event_paranoid is {level}"),
-                lacks: BTreeSet::from([Lack::SystemCalls]),
-            },
-            Some(_) | None => why.into(),
-        }
+    /// Why a program was not attached.
+    pub(super) fn refused(&self, error: &ProgramError, is_perf_event: bool) -> Why {
+        let paranoid = self.perf_event_paranoid.as_deref().and_then(|text| text.parse().ok());
+        why(error, is_perf_event, paranoid)
     }
 
     /// A member that only this signal's programs read, and that the kernel does not have.
@@ -170,6 +164,24 @@ impl<'a> Support<'a> {
     }
 }
 
+/// Why a program was not attached; `paranoid` is `kernel.perf_event_paranoid`. A kprobe and a tracepoint that is not raw
+/// are perf events, each of which has a system call of its own to be made, and aya a name of its own for it.
+fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why {
+    let text = reason(error);
+    let ProgramError::SyscallError(call) = error else { return text.into() };
+    if !is_perf_event || call.io_error.kind() != io::ErrorKind::PermissionDenied {
+        return text.into();
+    }
+    let forbids = match (paranoid, call.io_error.raw_os_error()) {
+        // Beyond what the kernel of kernel.org knows: there CAP_PERFMON is enough.
+        (Some(level), _) if level > 2 => format!("kernel.perf_event_paranoid is {level}"),
+        // The kernel itself lets those do it that may load programs; profiles of runtimes refuse with EPERM.
+        (_, Some(libc::EPERM)) => "the seccomp profile of the container forbids it".to_owned(),
+        (_, _) => return text.into(),
+    };
+    Why { text: format!("{text}: {forbids}"), lacks: BTreeSet::from([Lack::PerfEvents]) }
+}
+
 /// Whether this process may load programs that read kernel memory.
 pub(super) fn permitted() -> Result<(), Error> {
     let here = Here::find();
@@ -186,4 +198,38 @@ pub(super) fn page_size() -> u32 {
     // SAFETY: `sysconf` only returns a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u32::try_from(size).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, io};
+
+    use aya::{programs::ProgramError, sys::SyscallError};
+
+    use super::{Lack, why};
+
+    #[test]
+    fn a_perf_event_that_is_refused_names_what_it_takes() {
+        let refused = |call: &'static str, number: i32| {
+            ProgramError::SyscallError(SyscallError { call, io_error: io::Error::from_raw_os_error(number) })
+        };
+        let perf_events = BTreeSet::from([Lack::PerfEvents]);
+        // Debian's and Ubuntu's kernels, by whatever name aya calls the system call.
+        for call in ["perf_event_open", "perf_event_open_trace_point", "perf_event_open_probe"] {
+            for paranoid in [3, 4] {
+                let why = why(&refused(call, libc::EACCES), true, Some(paranoid));
+                assert_eq!(why.lacks, perf_events, "{call}");
+                let setting = format!("kernel.perf_event_paranoid is {paranoid}");
+                assert!(why.text.ends_with(&setting) && why.text.starts_with(call), "{}", why.text);
+            }
+        }
+        let call = "perf_event_open_trace_point";
+        let by_profile = why(&refused(call, libc::EPERM), true, Some(2));
+        assert_eq!(by_profile.lacks, perf_events);
+        assert!(by_profile.text.ends_with("seccomp profile of the container forbids it"), "{}", by_profile.text);
+        // Of these nobody knows that a capability would help.
+        for (number, is_perf_event) in [(libc::EACCES, true), (libc::ENOENT, true), (libc::EPERM, false)] {
+            assert!(why(&refused(call, number), is_perf_event, Some(2)).lacks.is_empty(), "{number}");
+        }
+    }
 }
