@@ -38,7 +38,7 @@ use outbox::Outbox;
 use phase::{Share, Start};
 use time::{Nanoseconds, Timestamp};
 use timeline::{Placed, Timeline};
-use view::{PodView, PoolView};
+use view::{ManyView, PodView, PoolView};
 use world::{Clockwork, Row, World};
 
 /// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
@@ -175,6 +175,14 @@ impl Engine {
     pub fn pools(&self) -> Vec<PoolView> {
         let leaks = OnceCell::new();
         detect::pools(&Sight::of(&self.world, &self.settings.limits, self.now, &leaks))
+    }
+
+    /// The leaks that are told as one finding of many.
+    #[must_use]
+    pub fn many(&self) -> Vec<ManyView> {
+        let leaks = OnceCell::new();
+        let sight = Sight::of(&self.world, &self.settings.limits, self.now, &leaks);
+        detect::many(&sight.told(&self.docket))
     }
 
     /// What is wrong now, and what was a while ago; by key.

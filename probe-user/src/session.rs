@@ -235,6 +235,7 @@ impl Session {
             pods: &self.engine.pods(),
             pools: &self.engine.pools(),
             findings: &findings,
+            many: &self.engine.many(),
             recovery: self.engine.recovery(),
             unwatched: self.engine.unwatched(),
             stale: self.engine.counts().stale,

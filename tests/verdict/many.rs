@@ -1,6 +1,7 @@
 //! Leaks that are too many to be told one by one.
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
@@ -101,6 +102,17 @@ fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
     assert_eq!(summary(&drive.engine), (1, Some(105)));
     assert_eq!(drive.told.len(), opened, "nothing else was told: {:?}", drive.told);
 
+    // Each of those that are there is one of its own, and no other.
+    let members = |engine: &Engine| -> BTreeSet<u64> {
+        engine.many().iter().filter(|it| it.is_confirmed).map(|it| it.leak).collect()
+    };
+    let before = members(&drive.engine);
+    assert_eq!(before.len(), 105);
+    free(&mut drive, 200..240);
+    leak(&mut drive, 300..340);
+    assert_eq!(summary(&drive.engine), (1, Some(105)));
+    assert_eq!(members(&drive.engine).difference(&before).count(), 40);
+
     // As a restart from a dump has it; one that starts anew comes to the same key.
     let mut again = Engine::new(Settings::default());
     drive.engine.dump().into_iter().for_each(|seen| again.observe(seen));
@@ -110,7 +122,8 @@ fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
     pass(&mut drive);
     assert_eq!(summary(&drive.engine), (1, Some(105)));
 
-    free(&mut drive, 95..300);
+    free(&mut drive, 95..340);
+    assert!(drive.engine.many().is_empty());
     assert_eq!(summary(&drive.engine), (0, None));
     let finding = drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("it is remembered");
     assert_eq!(finding.stage, Stage::Closed);
@@ -123,6 +136,7 @@ fn what_was_told_one_by_one_stays_so_beside_what_comes_after_it() {
     assert_eq!(summary(&drive.engine), (60, None));
     leak(&mut drive, 60..80);
     assert_eq!(summary(&drive.engine), (61, Some(20)));
+    assert_eq!(drive.engine.many().len(), 20, "those that are told one by one are not among them");
     free(&mut drive, 0..70);
     assert_eq!(summary(&drive.engine), (1, Some(10)));
     free(&mut drive, 70..80);

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 pub(super) use docket::Docket;
-pub(super) use leaked_address::Leak;
+pub(super) use leaked_address::{Leak, many::members as many};
 pub(super) use pool::pools;
 pub use survey::Cleaners;
 pub(super) use survey::survey;
@@ -174,6 +174,11 @@ impl<'a> Sight<'a> {
         let up = world.cleaners_since().map(|at| at.max(world.woke_at));
         let unread = world.has_unread_runtime();
         Self { world, limits, now, up, unread, told: None, leaks }
+    }
+
+    /// With what was found before.
+    pub(super) fn told(self, docket: &'a Docket) -> Self {
+        Self { told: Some(docket), ..self }
     }
 
     /// Whether what is found goes into a docket: then it was looked before, and will be again.

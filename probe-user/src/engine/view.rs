@@ -2,6 +2,7 @@
 
 use super::{
     fact::{NameSource, Origin, PodName},
+    finding::Cause,
     id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::{self, Start},
     time::Timestamp,
@@ -73,6 +74,15 @@ pub struct PoolView {
     pub leak_candidate: u64,
     pub leaked: u64,
     pub free: u64,
+}
+
+/// One of the leaks that a finding of many stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManyView {
+    pub cause: Cause,
+    /// Of this leak alone, and the same as long as it lasts.
+    pub leak: u64,
+    pub is_confirmed: bool,
 }
 
 impl World {

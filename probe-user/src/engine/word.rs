@@ -1,6 +1,10 @@
-//! What signals and mechanisms are called, by whoever speaks of them to people.
+//! What signals, mechanisms, and the causes and forms that are part of a finding's key are called, by whoever speaks of
+//! them.
 
-use super::fact::{Mechanism, Signal};
+use super::{
+    fact::{Mechanism, Signal},
+    finding::{Cause, Duplicate},
+};
 
 impl Signal {
     #[must_use]
@@ -36,6 +40,31 @@ impl Mechanism {
             Self::RawTracepoint => "raw tracepoint",
             Self::Tracepoint => "tracepoint",
             Self::Netlink => "netlink",
+        }
+    }
+}
+
+impl Cause {
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::DelMissing => "del_missing",
+            Self::DelBlind => "del_blind",
+            Self::DelFailed => "del_failed",
+            Self::AddFailed => "add_failed",
+            Self::RuntimeEnded => "runtime_ended",
+            Self::StaleRecord => "stale_record",
+        }
+    }
+}
+
+impl Duplicate {
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Concurrent => "concurrent",
+            Self::AfterCompletion => "after_completion",
+            Self::UnusedRebuild => "unused_rebuild",
         }
     }
 }

@@ -37,7 +37,7 @@ use crate::engine::{
     change::Change,
     finding::Finding,
     time::Timestamp,
-    view::{PodView, PoolView},
+    view::{ManyView, PodView, PoolView},
 };
 
 pub use prometheus::TEXT_FORMAT;
@@ -62,6 +62,8 @@ pub struct Views<'a> {
     pub pods: &'a [PodView],
     pub pools: &'a [PoolView],
     pub findings: &'a [&'a Finding],
+    /// The leaks that are one finding of many.
+    pub many: &'a [ManyView],
     pub recovery: &'a Recovery,
     /// Network namespaces that netlink was not asked to watch yet.
     pub unwatched: usize,
@@ -104,7 +106,7 @@ impl Metrics {
     pub fn look(&self, views: &Views<'_>) {
         self.with(|tables| {
             tables.told.sweep(views.now);
-            tables.told.leaked(views.findings);
+            tables.told.leaked(views.many);
             for ring in &views.own.rings {
                 for (kind, lost) in word::RECORDS.iter().zip(&ring.lost) {
                     tables.told.lost(ring.name, kind, *lost);

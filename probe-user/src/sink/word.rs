@@ -5,7 +5,7 @@ use probe_common::event::KINDS as KINDS_OF_RECORDS;
 use crate::engine::{
     change::StopReason,
     fact::{Family, List, Loss, NameSource, Origin, StoreKind},
-    finding::{Cause, Duplicate, OutOfOrder, Severity, Stage, Weaker},
+    finding::{OutOfOrder, Severity, Stage, Weaker},
     phase::Kind,
 };
 
@@ -183,27 +183,6 @@ pub fn stage(stage: Stage) -> &'static str {
         Stage::Candidate => "candidate",
         Stage::Confirmed => "confirmed",
         Stage::Closed => "closed",
-    }
-}
-
-#[must_use]
-pub fn cause(cause: Cause) -> &'static str {
-    match cause {
-        Cause::DelMissing => "del_missing",
-        Cause::DelBlind => "del_blind",
-        Cause::DelFailed => "del_failed",
-        Cause::AddFailed => "add_failed",
-        Cause::RuntimeEnded => "runtime_ended",
-        Cause::StaleRecord => "stale_record",
-    }
-}
-
-#[must_use]
-pub fn duplicate(form: Duplicate) -> &'static str {
-    match form {
-        Duplicate::Concurrent => "concurrent",
-        Duplicate::AfterCompletion => "after_completion",
-        Duplicate::UnusedRebuild => "unused_rebuild",
     }
 }
 

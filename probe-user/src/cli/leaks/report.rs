@@ -99,7 +99,7 @@ fn addresses(sight: &Sight, leaked: &[&Finding]) -> String {
             word::stage(it.stage).to_owned(),
             leak.network.as_deref().map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
             leak.address.to_string(),
-            word::cause(leak.cause).to_owned(),
+            leak.cause.word().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             it.sandboxes.first().map_or("-", |id| id.short()).to_owned(),
             since(it.since, sight),

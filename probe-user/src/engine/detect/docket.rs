@@ -99,7 +99,7 @@ impl Docket {
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
         let leaks = OnceCell::new();
-        let sight = Sight { told: Some(self), ..Sight::of(world, limits, now, &leaks) };
+        let sight = Sight::of(world, limits, now, &leaks).told(self);
         let mut sighted = Vec::new();
         for detector in DETECTORS {
             detector(&sight, &mut sighted);

@@ -151,7 +151,7 @@ fn sighting(it: &Told<'_>, standing: Standing) -> (Duplicate, Sighting) {
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
     let kind = Kind::DuplicateSandbox { form: it.form, count: 1 };
     let sighting = Sighting {
-        key: Key::new(kind.name(), &[word(it.form), uid, it.named.id.as_str()]),
+        key: Key::new(kind.name(), &[it.form.word(), uid, it.named.id.as_str()]),
         kind,
         severity: Severity::Warning,
         since: it.since,
@@ -161,12 +161,4 @@ fn sighting(it: &Told<'_>, standing: Standing) -> (Duplicate, Sighting) {
         standing,
     };
     (it.form, sighting)
-}
-
-fn word(form: Duplicate) -> &'static str {
-    match form {
-        Duplicate::Concurrent => "concurrent",
-        Duplicate::AfterCompletion => "after_completion",
-        Duplicate::UnusedRebuild => "unused_rebuild",
-    }
 }

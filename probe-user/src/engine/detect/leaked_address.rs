@@ -10,7 +10,7 @@
 //!
 //! Where no store can be read, nothing says whether a blind DEL freed the address: that is `unverified_release`.
 
-mod many;
+pub(super) mod many;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -222,7 +222,7 @@ impl<'a> Detail<'a> {
     fn of(kind: &'a Kind) -> Self {
         match kind {
             Kind::LeakedAddress(it) => Self::LeakedAddress {
-                cause: word::cause(it.cause),
+                cause: it.cause.word(),
                 address: it.address,
                 network: it.network.as_deref(),
                 network_inferred: it.inferred,
@@ -237,7 +237,7 @@ impl<'a> Detail<'a> {
             }
             Kind::UnverifiedRelease { plugin, count } => Self::UnverifiedRelease { plugin, count: *count },
             Kind::DuplicateSandbox { form, count } => {
-                Self::DuplicateSandbox { form: word::duplicate(*form), count: *count }
+                Self::DuplicateSandbox { form: form.word(), count: *count }
             }
             Kind::TeardownOutOfOrder { how, killer, signal } => Self::TeardownOutOfOrder {
                 how: word::out_of_order(*how),

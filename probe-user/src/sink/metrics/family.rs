@@ -211,6 +211,12 @@ pub const POOL_FREE: Family =
         .unit("addresses");
 pub const LEAKS: Family =
     counter("sandprobe_ip_leaks_total", &["reason"], "Addresses confirmed to be leaked, by cause.").of_pods();
+pub const LEAKED: Family = gauge(
+    "sandprobe_ip_leaked_addresses",
+    &["reason"],
+    "Addresses that are confirmed to be leaked and not free yet, by cause, however many of them are one finding.",
+)
+.unit("addresses");
 
 pub const FINDINGS: Family =
     gauge("sandprobe_findings", &["kind", "severity", "stage"], "Findings that are open (docs/findings.md).");
@@ -416,7 +422,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
     ("Pod starts", &[&STARTS, &START, &PHASE, &LISTENING]),
     ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL]),
-    ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS]),
+    ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &OPENED, &CONFIRMED]),
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
     ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO]),

@@ -15,7 +15,7 @@ use crate::{
             Back,
             study::{Study, Zero},
         },
-        finding::Stage,
+        finding::{Kind, Stage},
         time::Timestamp,
         view::PoolView,
         world::sandbox::State,
@@ -30,6 +30,7 @@ pub(super) struct Now {
     pool_size: Series<GaugeVec>,
     pool_free: Series<GaugeVec>,
     findings: Series<GaugeVec>,
+    leaked: Series<GaugeVec>,
     milestone: Series<GaugeVec>,
     period: Series<GaugeVec>,
     cni_lost: Series<GaugeVec>,
@@ -77,6 +78,7 @@ impl Now {
             pool_size: book.series(&f::POOL_SIZE)?,
             pool_free: book.series(&f::POOL_FREE)?,
             findings: book.series(&f::FINDINGS)?,
+            leaked: book.series(&f::LEAKED)?,
             milestone: book.series(&f::MILESTONE)?,
             period: book.series(&f::PERIOD)?,
             cni_lost: book.series(&f::BOOT_CNI_LOST)?,
@@ -113,6 +115,7 @@ impl Now {
             now.records.at(&values, &[]);
         }
         now.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]));
+        now.leaked.set(zeros(&[&set::CAUSES]));
         now.sandboxes.set(zeros(&[&set::SANDBOX_STATES]));
         Ok(now)
     }
@@ -126,6 +129,12 @@ impl Now {
         let open =
             open.map(|it| row(&[it.kind.name(), word::severity(it.severity), word::stage(it.stage)], 1.0));
         self.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]).into_iter().chain(open));
+        let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
+        let leaked = leaked.filter_map(|it| match &it.kind {
+            Kind::LeakedAddress(leak) => Some(row(&[leak.cause.word()], f64::from(leak.count()))),
+            _ => None,
+        });
+        self.leaked.set(zeros(&[&set::CAUSES]).into_iter().chain(leaked));
         self.pools(views.pools);
         self.boots(views);
         self.stale.raise(&[], real(views.stale));

@@ -16,11 +16,11 @@ use crate::{
         boot::Recovery,
         change::{CgroupRef, Change, CniCall, Context, End, PodRef, Process, StopReason, What},
         fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Signal},
-        finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Severity, Stage},
+        finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
         phase::{self, Phase, Start},
         time::Timestamp,
-        view::PoolView,
+        view::{ManyView, PoolView},
     },
     sink::word,
 };
@@ -125,12 +125,24 @@ fn scrape(metrics: &Metrics) -> BTreeMap<String, f64> {
 }
 
 fn look(metrics: &Metrics, now: u64, own: &Own, pools: &[PoolView]) {
+    look_at(metrics, now, own, pools, &[], &[]);
+}
+
+fn look_at(
+    metrics: &Metrics,
+    now: u64,
+    own: &Own,
+    pools: &[PoolView],
+    findings: &[&Finding],
+    many: &[ManyView],
+) {
     let recovery = Recovery::default();
     metrics.look(&Views {
         now: Timestamp(now),
         pods: &[],
         pools,
-        findings: &[],
+        findings,
+        many,
         recovery: &recovery,
         unwatched: 0,
         stale: 0,
@@ -272,6 +284,50 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_ready"], 0.0);
 }
 
+fn many_leaks(count: u32) -> Finding {
+    let mut it = *leak("web");
+    if let Wrong::LeakedAddress(leak) = &mut it.kind {
+        leak.many = Some(Many { count, first: vec![leak.address] });
+    }
+    it
+}
+
+/// Whether they are told one by one or as one finding, and however their number moves.
+#[test]
+fn each_leaked_address_counts_once() {
+    let metrics = Metrics::new(&[]);
+    let at = |change| of(None, S, change);
+    let own = Own::default();
+    let counted = |findings: &[&Finding], members: std::ops::Range<u64>, confirmed: bool| {
+        let member = |leak| ManyView { cause: Cause::DelBlind, leak, is_confirmed: confirmed };
+        let members: Vec<ManyView> = members.map(member).collect();
+        look_at(&metrics, S, &own, &[], findings, &members);
+        let found = scrape(&metrics);
+        let of = |name: &str| found[&format!("{name}{{reason=\"del_blind\"}}")];
+        (of("sandprobe_ip_leaks_total"), of("sandprobe_ip_leaked_addresses"))
+    };
+    let single = *leak("web");
+    metrics.tell(&at(What::FindingConfirmed(Box::new(single.clone()))));
+    assert_eq!(counted(&[&single], 0..0, true), (1.0, 1.0));
+    // One by one until there are too many: the rest are one finding.
+    let many = |count| many_leaks(count);
+    metrics.tell(&at(What::FindingConfirmed(Box::new(many(70)))));
+    assert_eq!(counted(&[&single, &many(70)], 0..70, true), (71.0, 71.0));
+    // Forty are freed, and forty others leak.
+    assert_eq!(counted(&[&single, &many(30)], 40..70, true), (71.0, 31.0));
+    assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
+    // For a while nobody can be sure of them: they are the same afterwards.
+    assert_eq!(counted(&[&single, &many(70)], 40..110, false), (111.0, 71.0));
+    assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
+    // All are freed, and the next are told one by one again.
+    assert_eq!(counted(&[&single], 0..0, true), (111.0, 1.0));
+    metrics.tell(&at(What::FindingConfirmed(leak("db"))));
+    assert_eq!(counted(&[&single, &leak("db")], 0..0, true), (112.0, 2.0));
+    // What is told and not confirmed is none.
+    let candidate = Finding { stage: Stage::Candidate, ..many(70) };
+    assert_eq!(counted(&[&candidate], 0..70, false), (112.0, 0.0));
+}
+
 #[test]
 fn a_pool_that_is_gone_has_no_series() {
     let metrics = Metrics::new(&[]);
@@ -406,6 +462,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
     assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * word::RECORDS.len());
     assert_eq!(of("sandprobe_records_total"), 2 * word::RECORDS.len());
     assert_eq!(of("sandprobe_ip_leaks_total"), super::set::CAUSES.len());
+    assert_eq!(of("sandprobe_ip_leaked_addresses"), super::set::CAUSES.len());
     assert!(found.values().all(|value| *value == 0.0 || *value == 1.0), "{found:#?}");
 }
 
@@ -424,7 +481,7 @@ fn the_sets_have_every_word() {
     ];
     assert_eq!(reasons.map(word::stop_reason), set::STOP_REASONS);
     let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];
-    assert_eq!(forms.map(word::duplicate), set::DUPLICATES);
+    assert_eq!(forms.map(Duplicate::word), set::DUPLICATES);
     let causes = [
         Cause::DelMissing,
         Cause::DelBlind,
@@ -433,7 +490,7 @@ fn the_sets_have_every_word() {
         Cause::RuntimeEnded,
         Cause::StaleRecord,
     ];
-    assert_eq!(causes.map(word::cause), set::CAUSES);
+    assert_eq!(causes.map(Cause::word), set::CAUSES);
     assert_eq!([Severity::Info, Severity::Warning, Severity::Critical].map(word::severity), set::SEVERITIES);
     assert_eq!([Stage::Candidate, Stage::Confirmed].map(word::stage), set::STAGES);
     let rings = [Loss::LifecycleRing, Loss::BulkRing];

@@ -1,6 +1,9 @@
 //! What is counted of each change.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use prometheus::{CounterVec, HistogramVec};
 
@@ -14,10 +17,11 @@ use crate::{
     engine::{
         change::{Change, CniCall, End, What},
         fact::Origin,
-        finding::{Finding, Key, Kind, Stage},
+        finding::{Finding, Kind, LeakedAddress},
         id::CgroupKey,
         phase::Start,
         time::Timestamp,
+        view::ManyView,
     },
     sink::word,
 };
@@ -57,8 +61,8 @@ pub(super) struct Told {
     swept_at: Timestamp,
     /// Since when a cgroup has been empty.
     empty: BTreeMap<CgroupKey, Timestamp>,
-    /// How many addresses of one finding of many were counted.
-    many: BTreeMap<Key, u32>,
+    /// The leaks of findings of many that were counted and are not over.
+    many: BTreeSet<u64>,
     /// Times of events that were counted and not yet timed.
     waiting: Vec<Timestamp>,
 }
@@ -90,7 +94,7 @@ impl Told {
             owners: Owners::new(labels),
             swept_at: Timestamp::ZERO,
             empty: BTreeMap::new(),
-            many: BTreeMap::new(),
+            many: BTreeSet::new(),
             waiting: Vec::new(),
         };
         told.begin(&vec![String::new(); labels.len()]);
@@ -267,16 +271,15 @@ impl Told {
         let pod = self.pod_of(it, at);
         self.confirmed.add(&[it.kind.name(), word::severity(it.severity)], &pod, 1.0);
         match &it.kind {
-            Kind::LeakedAddress(leak) => {
-                self.leaks.add(&[word::cause(leak.cause)], &pod, f64::from(leak.count()));
-                if leak.many.is_some() {
-                    self.many.insert(it.key.clone(), leak.count());
-                }
+            // Those of a finding of many are counted one by one.
+            Kind::LeakedAddress(LeakedAddress { cause, many: None, .. }) => {
+                self.leaks.add(&[cause.word()], &pod, 1.0);
             }
             Kind::DuplicateSandbox { form, .. } => {
-                self.duplicates.add(&[word::duplicate(*form)], &pod, 1.0);
+                self.duplicates.add(&[form.word()], &pod, 1.0);
             }
-            Kind::AbandonedStore { .. }
+            Kind::LeakedAddress(_)
+            | Kind::AbandonedStore { .. }
             | Kind::UnverifiedRelease { .. }
             | Kind::TeardownOutOfOrder { .. }
             | Kind::OrphanNetns { .. }
@@ -293,24 +296,14 @@ impl Told {
         }
     }
 
-    /// One finding of many addresses counts those that came to it after it was told.
-    pub(super) fn leaked(&mut self, findings: &[&Finding]) {
-        let many: BTreeMap<&Key, u32> = findings
-            .iter()
-            .filter(|it| it.stage == Stage::Confirmed)
-            .filter_map(|it| match &it.kind {
-                Kind::LeakedAddress(leak) if leak.many.is_some() => Some((&it.key, leak)),
-                _ => None,
-            })
-            .map(|(key, leak)| {
-                let counted = self.many.get(key).copied().unwrap_or(0);
-                let nobody = self.owners.of(Pod::default(), self.swept_at);
-                let more = leak.count().saturating_sub(counted);
-                self.leaks.add(&[word::cause(leak.cause)], &nobody, f64::from(more));
-                (key, counted.max(leak.count()))
-            })
-            .collect();
-        self.many = many.into_iter().map(|(key, count)| (key.clone(), count)).collect();
+    /// Counts each leak of a finding of many once, however their number comes and goes, and as long as it lasts.
+    pub(super) fn leaked(&mut self, many: &[ManyView]) {
+        for leak in many.iter().filter(|it| it.is_confirmed && !self.many.contains(&it.leak)) {
+            let nobody = self.owners.of(Pod::default(), self.swept_at);
+            self.leaks.add(&[leak.cause.word()], &nobody, 1.0);
+        }
+        let counted = many.iter().filter(|it| it.is_confirmed || self.many.contains(&it.leak));
+        self.many = counted.map(|it| it.leak).collect();
     }
 
     fn emptied(&mut self, cgroup: CgroupKey, at: Timestamp) {

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher as _},
     net::IpAddr,
 };
 
@@ -15,6 +16,7 @@ use crate::engine::{
     finding::{Cause, Finding, Key, Kind, LeakedAddress, Many, Severity},
     id::ContainerId,
     time::Timestamp,
+    view::ManyView,
 };
 
 /// So many leaks of one network and cause are told one by one.
@@ -53,6 +55,31 @@ pub(super) fn gather(sight: &Sight<'_>, leaks: &[Leak<'_>], found: &mut Vec<Sigh
             found.extend(many(sight, reason, key, &[], &young));
         }
     }
+}
+
+/// The leaks that findings of many stand for.
+pub(in crate::engine) fn members(sight: &Sight<'_>) -> Vec<ManyView> {
+    let told = Told::of(sight);
+    // To find the leaks is much work, and seldom are there so many.
+    if told.many.is_empty() {
+        return Vec::new();
+    }
+    let mut reasons: BTreeMap<Reason<'_>, bool> = BTreeMap::new();
+    let mut is_many = |reason| *reasons.entry(reason).or_insert_with(|| told.many.contains(&key(reason)));
+    let leaks = sight.leaks().iter().filter(|leak| is_many((leak.network(), leak.cause)) && !told.has(leak));
+    let member = |leak: &Leak<'_>| ManyView {
+        cause: leak.cause,
+        leak: hash(&(leak.network(), leak.address(), &leak.row.container)),
+        is_confirmed: leak.is_confirmed(),
+    };
+    leaks.map(member).collect()
+}
+
+/// The same in each run: `DefaultHasher::new` has no seed.
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Leak<'_> {
@@ -95,15 +122,7 @@ impl<'a> Told<'a> {
 
 /// By its form no other one has it: that of a single leak has one part more.
 fn key((network, cause): Reason<'_>) -> Key {
-    let cause = match cause {
-        Cause::DelMissing => "del_missing",
-        Cause::DelBlind => "del_blind",
-        Cause::DelFailed => "del_failed",
-        Cause::AddFailed => "add_failed",
-        Cause::RuntimeEnded => "runtime_ended",
-        Cause::StaleRecord => "stale_record",
-    };
-    Key::new("leaked_address", &[network.unwrap_or(""), cause])
+    Key::new("leaked_address", &[network.unwrap_or(""), cause.word()])
 }
 
 /// One finding of them all. It counts those that are confirmed, as soon as any is.

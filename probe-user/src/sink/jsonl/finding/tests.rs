@@ -206,10 +206,10 @@ fn the_pages_have_every_word_of_closed_sets() {
         Cause::StaleRecord,
     ];
     let leaked = page("leaked_address");
-    assert!(causes.iter().all(|it| leaked.contains(&format!("\n| `{}` |", word::cause(*it)))));
+    assert!(causes.iter().all(|it| leaked.contains(&format!("\n| `{}` |", it.word()))));
     let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];
     let duplicate = page("duplicate_sandbox");
-    assert!(forms.iter().all(|it| duplicate.contains(&format!("\n| `{}` |", word::duplicate(*it)))));
+    assert!(forms.iter().all(|it| duplicate.contains(&format!("\n| `{}` |", it.word()))));
     let ways = [OutOfOrder::PauseKilled, OutOfOrder::PauseOutOfMemory, OutOfOrder::NetnsGone];
     let teardown = page("teardown_out_of_order");
     assert!(ways.iter().all(|it| teardown.contains(&format!("\n| `{}` |", word::out_of_order(*it)))));

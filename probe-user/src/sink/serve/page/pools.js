@@ -6,6 +6,8 @@ import { href } from "./findings.js";
 const PARTS = [["in_use", "in use", "ns"], ["pending_cleanup", "to be cleaned up", "be"],
   ["leak_candidate", "perhaps leaked", "cn"], ["leaked", "leaked", "lo"]];
 const words = (pool) => `${pool.network} ${pool.subnet}`.toLowerCase();
+/** One address; of many the first and how many more there are. */
+const leaked = ({ address, count }) => (count > 1 ? `${address} and ${count - 1} more` : address);
 const percent = (part, whole) => `${(whole ? (100 * part) / whole : 0).toFixed(2)}%`;
 
 export class Pools {
@@ -43,7 +45,7 @@ export class Pools {
   }
 
   #draw() {
-    const said = JSON.stringify([this.#pools, this.#filter, this.#pools.map((it) => this.leaks(it.network).map(({ key }) => key))]);
+    const said = JSON.stringify([this.#pools, this.#filter, this.#pools.map((it) => this.leaks(it.network).map(({ key, detail }) => [key, detail.count]))]);
     if (said === this.#said) return;
     this.#said = said;
     const shown = this.#pools.filter((pool) => words(pool).includes(this.#filter));
@@ -70,6 +72,6 @@ export class Pools {
           el("dt", null, kind ? svg("svg", { class: "key", "aria-hidden": "true" }, svg("rect", { class: kind, width: "100%", height: "100%" })) : null, name),
           el("dd", member === "leaked" && pool.leaked ? { class: "bad" } : null, pool[member])))),
       leaks.length ? el("p", null, "Leaked: ", leaks.map((it, n) =>
-        [n ? ", " : "", el("a", { href: href(it.key) }, it.detail.address)])) : null);
+        [n ? ", " : "", el("a", { href: href(it.key) }, leaked(it.detail))])) : null);
   }
 }

@@ -226,7 +226,11 @@ mod tests {
         let call = "perf_event_open_trace_point";
         let by_profile = why(&refused(call, libc::EPERM), true, Some(2));
         assert_eq!(by_profile.lacks, perf_events);
-        assert!(by_profile.text.ends_with("seccomp profile of the container forbids it"), "{}", by_profile.text);
+        assert!(
+            by_profile.text.ends_with("seccomp profile of the container forbids it"),
+            "{}",
+            by_profile.text
+        );
         // Of these nobody knows that a capability would help.
         for (number, is_perf_event) in [(libc::EACCES, true), (libc::ENOENT, true), (libc::EPERM, false)] {
             assert!(why(&refused(call, number), is_perf_event, Some(2)).lacks.is_empty(), "{number}");
