@@ -10,7 +10,7 @@ use super::{
     },
     host::{HostRoot, Miss, skipped::Skipped},
     message::{self, Message, Window},
-    release::{Release, Role},
+    release,
 };
 use crate::engine::{
     fact::{Fact, MessageFound, ProgramFound},
@@ -79,7 +79,7 @@ impl<'a> Answerer<'a> {
     /// What an executable says of itself: `ProgramFound`.
     #[must_use]
     pub fn program(&self, path: String) -> Fact {
-        let version = Release::read(self.root, Role::Plugin, Path::new(&path)).version().map(str::to_owned);
+        let version = release::version(self.root, Path::new(&path));
         Fact::ProgramFound(ProgramFound { path, version })
     }
 

@@ -1,5 +1,5 @@
-//! What a Go executable says of itself: the toolchain, the module and its version, the commit, the versions of what
-//! it is made of. Runtimes, the kubelet and most CNI plugins are written in Go, and nothing needs to be run to know.
+//! What a Go executable says of itself: the toolchain, the module and its version. Most CNI plugins are written in Go,
+//! and nothing needs to be run to know.
 //!
 //! Source of the layout: Go's `debug/buildinfo` and `runtime/debug.ParseBuildInfo`. Where the build had no version
 //! control or module (a distribution's), what is said is little, and no more is told than that.
@@ -23,11 +23,8 @@ pub struct GoBuild {
     /// The main package: `github.com/containerd/containerd/cmd/containerd`.
     pub package: Option<String>,
     pub module: Option<Module>,
-    pub revision: Option<Revision>,
     /// Strings set at link time (`-ldflags=-X NAME=VALUE`), which a build with `-trimpath` does not record.
     pub linked: BTreeMap<String, String>,
-    /// Modules with a version, the one that was really used where one was replaced.
-    pub dependencies: BTreeMap<String, String>,
 }
 
 /// The module of the main package.
@@ -36,16 +33,6 @@ pub struct Module {
     pub path: String,
     /// None for a build in a working tree without tags: Go says `(devel)`.
     pub version: Option<String>,
-}
-
-/// The commit that it was built from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revision {
-    pub id: String,
-    /// As Go writes it, RFC 3339.
-    pub time: Option<String>,
-    /// There were changes beside the commit.
-    pub modified: bool,
 }
 
 /// Why a file's build is not known.
@@ -77,11 +64,6 @@ impl GoBuild {
         let own = self.module.as_ref().map(|module| module.path.as_str()).or(self.package.as_deref());
         linked::version(&self.linked, own.unwrap_or_default())
             .or_else(|| self.module.as_ref()?.version.as_deref())
-    }
-
-    #[must_use]
-    pub fn dependency(&self, path: &str) -> Option<&str> {
-        self.dependencies.get(path).map(String::as_str)
     }
 }
 

@@ -6,14 +6,13 @@ use super::Source;
 const ARROW: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("recording", &["engine"]),
-    ("telemetry", &[]),
     ("confine", &[]),
-    ("source", &["engine", "recording", "telemetry"]),
-    ("sink", &["engine", "recording", "telemetry"]),
+    ("source", &["engine", "recording"]),
+    ("sink", &["engine", "recording"]),
     ("session", &["engine", "recording", "sink"]),
-    ("agent", &["engine", "recording", "telemetry", "source", "sink", "session", "confine"]),
+    ("agent", &["engine", "recording", "source", "sink", "session", "confine"]),
     ("config", &["engine", "source"]),
-    ("cli", &["engine", "recording", "telemetry", "source", "sink", "session", "config", "confine", "agent"]),
+    ("cli", &["engine", "recording", "source", "sink", "session", "config", "confine", "agent"]),
 ];
 /// What the engine may use besides the standard library: the kernel's records, and the derives of its types, from which
 /// recordings and state files have their form.

@@ -1,15 +1,14 @@
 //! The lines about modules: fields apart by tabs, the first saying what the line is.
 
-use super::{GoBuild, Module, Revision, linked};
+use super::{GoBuild, Module, linked};
 
-/// Longest version, path or commit that is one.
+/// Longest version or path.
 const WORD: usize = 256;
 
 pub(super) fn parse(lines: &str) -> GoBuild {
     let mut build = GoBuild::default();
-    let mut revision = (None, None, false);
-    // The module whose line was the last, for the line that replaces it.
-    let mut last = Last::None;
+    // Whether a line that replaces a module is about the main one.
+    let mut is_main = false;
     for line in lines.lines() {
         let mut fields = line.split('\t');
         let (kind, first) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -18,46 +17,24 @@ pub(super) fn parse(lines: &str) -> GoBuild {
             "path" => build.package = plain(first),
             "mod" => {
                 build.module = plain(first).map(|path| Module { path, version: given });
-                last = Last::Main;
+                is_main = true;
             }
-            "dep" => {
-                last = plain(first).map_or(Last::None, |path| {
-                    build.dependencies.extend(given.map(|version| (path.clone(), version)));
-                    Last::Dependency(path)
-                });
+            "dep" => is_main = false,
+            "=>" if is_main => {
+                if let Some(module) = &mut build.module {
+                    module.version = given;
+                }
             }
-            "=>" => match &last {
-                Last::None => {}
-                Last::Main => {
-                    if let Some(module) = &mut build.module {
-                        module.version = given;
-                    }
+            "build" => {
+                if let Some((_, value)) = setting(line).filter(|(key, _)| key == "-ldflags") {
+                    build.linked = linked::strings(&value);
                 }
-                Last::Dependency(path) => {
-                    build.dependencies.remove(path);
-                    build.dependencies.extend(given.map(|version| (path.clone(), version)));
-                }
-            },
-            "build" => match setting(line) {
-                Some((key, value)) if key == "-ldflags" => build.linked = linked::strings(&value),
-                Some((key, value)) if key == "vcs.revision" => revision.0 = plain(&value),
-                Some((key, value)) if key == "vcs.time" => revision.1 = plain(&value),
-                Some((key, value)) if key == "vcs.modified" => revision.2 = value == "true",
-                _ => {}
-            },
-            // What a later Go adds.
+            }
+            // Other modules, and what a later Go adds.
             _ => {}
         }
     }
-    let (id, time, modified) = revision;
-    build.revision = id.map(|id| Revision { id, time, modified });
     build
-}
-
-enum Last {
-    None,
-    Main,
-    Dependency(String),
 }
 
 /// Text to show to people: one line of plain characters, not too long.

@@ -27,14 +27,8 @@ const PACKAGES: [&str; 13] = [
 /// A desktop's 4,000 packages are 5 MB.
 const STATUS: usize = 32 << 20;
 
-/// A package as it is installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Package {
-    pub name: String,
-    pub version: String,
-}
-
-pub(super) fn owner(root: &HostRoot, path: &Path) -> Option<Package> {
+/// The version of the package that owns this file.
+pub(super) fn version(root: &HostRoot, path: &Path) -> Option<String> {
     let path = path.to_str()?;
     let dpkg = root.folder("/var/lib/dpkg").ok()?;
     let info = dpkg.folder("info").ok()?;
@@ -42,12 +36,11 @@ pub(super) fn owner(root: &HostRoot, path: &Path) -> Option<Package> {
         let list = info.read(&format!("{name}.list"), crate::source::host::FILE);
         list.is_ok_and(|list| lines(&list).any(|line| line == path))
     })?;
-    let version = version(&dpkg.read("status", STATUS).ok()?, name)?;
-    Some(Package { name: (*name).to_owned(), version })
+    installed(&dpkg.read("status", STATUS).ok()?, name)
 }
 
-/// The version that is installed of a package.
-fn version(status: &[u8], name: &str) -> Option<String> {
+/// The version of a package in dpkg's `status`, if the package is installed.
+fn installed(status: &[u8], name: &str) -> Option<String> {
     let mut is_it = false;
     let mut is_installed = false;
     for line in lines(status) {
@@ -69,17 +62,17 @@ fn version(status: &[u8], name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::version;
+    use super::installed;
 
     #[test]
     fn a_stanza_gives_the_version_that_is_installed() {
         let status = b"Package: runc\nStatus: install ok installed\nDepends: libc6\nVersion: 1.1.5+ds1-1\n\n\
             Package: kubelet\nStatus: deinstall ok config-files\nVersion: 1.27.1-00\n\n\
             Package: odd\nStatus: install ok installed\nVersion: 1 leaked\n";
-        assert_eq!(version(status, "runc").as_deref(), Some("1.1.5+ds1-1"));
+        assert_eq!(installed(status, "runc").as_deref(), Some("1.1.5+ds1-1"));
         for absent in ["kubelet", "run", "odd", "containerd"] {
-            assert_eq!(version(status, absent), None, "{absent}");
+            assert_eq!(installed(status, absent), None, "{absent}");
         }
-        assert_eq!(version(b"\xff\xfe\0Package: runc\n", "runc"), None);
+        assert_eq!(installed(b"\xff\xfe\0Package: runc\n", "runc"), None);
     }
 }
