@@ -29,7 +29,7 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
 
 use self::complaint::Complaint;
-use crate::sink::text::escaped;
+use crate::sink::escape::escaped;
 
 /// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of this
 /// node belongs to, as it happens.

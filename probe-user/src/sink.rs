@@ -7,6 +7,7 @@
 
 pub mod chart;
 pub mod doctor;
+pub mod escape;
 pub mod evidence;
 pub mod file;
 pub mod filter;
@@ -29,6 +30,7 @@ pub mod repair;
 pub mod select;
 #[cfg(feature = "serve")]
 pub mod serve;
+pub mod span;
 #[cfg(feature = "live")]
 pub mod stream;
 pub mod summary;

@@ -69,8 +69,8 @@ fn expected(chart: &Chart) -> Vec<Value> {
             let ts = (row.begin + bar.at).as_nanos();
             let took = bar.took.unwrap_or_default().as_nanos();
             let category = if bar.is_part { chart.noun } else { "beside" };
-            let names =
-                [&row.name, &bar.lane, &bar.name].map(|it| probe_user::sink::text::escaped(it).into_owned());
+            let names = [&row.name, &bar.lane, &bar.name]
+                .map(|it| probe_user::sink::escape::escaped(it).into_owned());
             slices.push((
                 ts,
                 json!([names[0], names[1], names[2], ts.to_string(), took.to_string(), category]),

@@ -32,7 +32,7 @@ use crate::{
         Call, ReadError, Reader,
         state::{self, About, Kept},
     },
-    sink::{Label, file::read_bounded, text::span},
+    sink::{Label, file::read_bounded, span::span},
     source::replay::{Pace, ReplayError, replay},
 };
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     chart::{Bar, Chart, Row},
-    text::escaped,
+    escape::escaped,
 };
 
 #[derive(Serialize)]

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    text::{escaped, span},
-    word,
-};
+use super::{escape::escaped, span::span, word};
 use crate::engine::{
     change::ContainerRef,
     fact::{Listener, PodName},

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::text::short_key;
+use super::escape::short_key;
 use crate::engine::finding::{Finding, Stage};
 
 /// `NAME` or `NAMESPACE/NAME`.

@@ -3,14 +3,14 @@
 //! **Invariant:** text from outside (names, arguments, paths) never reaches a terminal as control characters.
 
 mod detail;
-mod escape;
-mod span;
 
 pub use detail::detail;
-pub use escape::{brief, escaped, short_key};
-pub use span::span;
 
-use super::{Label, Sink, wall::TimeOfDay};
+use super::{
+    Label, Sink,
+    escape::{brief, escaped},
+    wall::TimeOfDay,
+};
 use crate::engine::change::{Change, PodRef, What};
 
 /// How the text is laid out.

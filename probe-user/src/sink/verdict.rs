@@ -2,10 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    text::{escaped, span},
-    word,
-};
+use super::{escape::escaped, span::span, word};
 use crate::engine::finding::{
     Blind, Cause, CniFailing, Duplicate, Kind, LeakedAddress, OutOfOrder, PoolExhaustion,
 };

@@ -21,7 +21,6 @@ mod network;
 mod proc;
 mod process;
 mod runtime;
-mod shim;
 pub mod store;
 
 use std::{collections::BTreeSet, path::PathBuf};

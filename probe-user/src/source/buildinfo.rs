@@ -15,6 +15,9 @@ use std::{
     io::{Read, Seek},
 };
 
+/// Longest version or path.
+const WORD: usize = 256;
+
 /// A Go executable's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoBuild {
@@ -54,7 +57,7 @@ impl GoBuild {
     pub fn read(executable: impl Read + Seek) -> Result<Self, Unknown> {
         let found = elf::read(executable)?;
         let mut build = module::parse(&found.modules);
-        build.go = module::plain(&found.go).ok_or(Unknown::Malformed("version is"))?;
+        build.go = plain(&found.go).ok_or(Unknown::Malformed("version is"))?;
         Ok(build)
     }
 
@@ -65,6 +68,13 @@ impl GoBuild {
         linked::version(&self.linked, own.unwrap_or_default())
             .or_else(|| self.module.as_ref()?.version.as_deref())
     }
+}
+
+/// A text that can be shown to people: one line of printable ASCII, not too long.
+fn plain(text: &str) -> Option<String> {
+    let is_plain =
+        !text.is_empty() && text.len() <= WORD && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    is_plain.then(|| text.to_owned())
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::{
         study::{COLUMNS, Study, Zero},
     },
     sink::{
+        escape::escaped,
         recovery::{self, Milestone},
-        text::escaped,
     },
 };
 

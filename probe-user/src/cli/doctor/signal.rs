@@ -4,7 +4,7 @@ use crate::{
     cli::live::hooks::Hooks,
     sink::{
         doctor::{Check, Grade, Missed, Row},
-        text::span,
+        span::span,
     },
     source::{
         lack::Here,

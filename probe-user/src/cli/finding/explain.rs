@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::{
     cli::{ExitStatus, account::From, args::Form, output, say, start::PodStart},
     engine::finding::Finding,
-    sink::{jsonl, select, text::short_key},
+    sink::{escape::short_key, jsonl, select},
 };
 
 #[derive(Debug, Args)]

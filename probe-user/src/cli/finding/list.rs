@@ -13,10 +13,11 @@ use crate::{
     },
     engine::{finding::Finding, time::Timestamp},
     sink::{
+        escape::{brief, short_key},
         jsonl,
         phase::pod,
         select,
-        text::{brief, short_key, span},
+        span::span,
         verdict::summary,
         word,
     },

@@ -12,8 +12,9 @@ use crate::{
     },
     sink::phase::pod,
     sink::{
+        escape::{brief, escaped, short_key},
         repair,
-        text::{brief, escaped, short_key, span},
+        span::span,
         verdict::summary,
         word,
     },

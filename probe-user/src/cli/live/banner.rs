@@ -8,7 +8,7 @@ use super::hooks::Hooks;
 use crate::{
     cli::doctor,
     recording::Header,
-    sink::{summary::Summary, text::span},
+    sink::{span::span, summary::Summary},
     source::{
         lack::Here,
         live::{attach::HookReport, tally::Totals},

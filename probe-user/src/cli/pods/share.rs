@@ -3,7 +3,7 @@
 use crate::{
     cli::{args::Form, table::aligned},
     engine::phase::Share,
-    sink::{jsonl, phase::name, text::span},
+    sink::{jsonl, phase::name, span::span},
 };
 
 pub(super) fn write(shares: &[Share], form: Form) -> Vec<u8> {

@@ -12,9 +12,10 @@ use crate::{
         world::container,
     },
     sink::{
+        escape::escaped,
         jsonl::{self, pod::state},
         phase,
-        text::{escaped, span},
+        span::span,
         word,
     },
 };

@@ -10,7 +10,8 @@ use crate::{
     sink::{
         Label,
         phase::{causes, listening, marks, pod, title, title_of},
-        text::{cut, span},
+        span::span,
+        text::cut,
         wall::Rfc3339,
     },
 };

@@ -12,7 +12,7 @@ use crate::{
     sink::{
         Label,
         phase::{causes, marks, name, pod, socket, title, title_of},
-        text::span,
+        span::span,
         wall::Rfc3339,
     },
 };

@@ -4,7 +4,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use crate::sink::text::escaped;
+use crate::sink::escape::escaped;
 
 #[derive(Debug, Default)]
 pub(super) struct Html(String);

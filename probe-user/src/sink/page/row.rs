@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::html::Html;
 use crate::sink::{
     chart::{Bar, Row, Tone},
-    text::span,
+    span::span,
 };
 
 /// Minutes that are round, and their quarters.

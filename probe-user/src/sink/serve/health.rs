@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     engine::{fact::Signal, time::Timestamp},
-    sink::{metrics::own::Process, text::escaped, wall::Rfc3339, word},
+    sink::{escape::escaped, metrics::own::Process, wall::Rfc3339, word},
 };
 
 /// How long the agent is not ready after a loss of records.

@@ -1,13 +1,12 @@
 //! The last column: what a change says beyond its name and its pod.
 
-use super::{escaped, span};
 use crate::{
     engine::{
         change::{Change, CniCall, ContainerRef, Context, End, Process, What},
         fact::Origin,
         id::ContainerId,
     },
-    sink::{phase, verdict::summary, word},
+    sink::{escape::escaped, phase, span::span, verdict::summary, word},
 };
 
 #[must_use]

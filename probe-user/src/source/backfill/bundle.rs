@@ -4,11 +4,12 @@
 //! is another for k3s, rke2, k0s and microk8s), CRI-O at `ROOT/overlay-containers/ID/userdata`; Docker's bundles say
 //! nothing of pods, so its own records at `/var/lib/docker/containers/ID` are read first.
 
+mod shim;
 mod spec;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use super::{Listing, Node, docker, runtime::storage, shim};
+use super::{Listing, Node, docker, runtime::storage};
 use crate::{
     engine::{
         fact::{ContainerFound, Fact, List},

@@ -25,6 +25,9 @@ const ENDINGS: [&str; 3] = [".conf", ".conflist", ".json"];
 /// Longest file taken, bytes, and most of them in a folder.
 const LONGEST: usize = 64 << 10;
 const MOST: usize = 64;
+/// Plugins of which the pools are known.
+const FLANNEL: &str = "flannel";
+const HOST_LOCAL: &str = "host-local";
 
 /// A network, and what only the readers of stores need of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -
             }
         }
     }
-    if found.iter().any(|it| it.network.plugins.iter().any(|kind| kind == conf::FLANNEL)) {
+    if found.iter().any(|it| it.network.plugins.iter().any(|kind| kind == FLANNEL)) {
         pool::flannel(node, list, &mut found);
     }
     // What could not be read may name another folder.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::module::plain;
+use super::plain;
 
 /// Names of variables that hold the version, case aside.
 const NAMES: [&str; 3] = ["version", "gitversion", "buildversion"];

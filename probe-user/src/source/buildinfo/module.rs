@@ -1,9 +1,6 @@
 //! The lines about modules: fields apart by tabs, the first saying what the line is.
 
-use super::{GoBuild, Module, linked};
-
-/// Longest version or path.
-const WORD: usize = 256;
+use super::{GoBuild, Module, linked, plain};
 
 pub(super) fn parse(lines: &str) -> GoBuild {
     let mut build = GoBuild::default();
@@ -35,13 +32,6 @@ pub(super) fn parse(lines: &str) -> GoBuild {
         }
     }
     build
-}
-
-/// Text to show to people: one line of plain characters, not too long.
-pub(super) fn plain(text: &str) -> Option<String> {
-    let is_plain =
-        !text.is_empty() && text.len() <= WORD && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    is_plain.then(|| text.to_owned())
 }
 
 /// A module in a working tree has none.

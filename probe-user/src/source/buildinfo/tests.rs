@@ -144,7 +144,8 @@ fn a_version_is_the_projects_own() {
     assert_eq!(version(BRIDGE).as_deref(), Some("v1.1.1"));
     assert_eq!(version("mod\texample.com/a/b/v2\tv2.1.0\th1:x=\n").as_deref(), Some("v2.1.0"));
     // A line that replaces a module is about the one before it.
-    let replaced = "mod\texample.com/a\tv1.0.0\n=>\texample.com/b\tv1.0.1\ndep\texample.com/c\tv3\n=>\tx\tv4\n";
+    let replaced =
+        "mod\texample.com/a\tv1.0.0\n=>\texample.com/b\tv1.0.1\ndep\texample.com/c\tv3\n=>\tx\tv4\n";
     assert_eq!(version(replaced).as_deref(), Some("v1.0.1"));
     let flags = |flags: &str| format!("mod\texample.com/a/b/v2\tv2.1.0\nbuild\t-ldflags=\"{flags}\"\n");
     // The release process knows best; a version of something else is none.

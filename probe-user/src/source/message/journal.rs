@@ -4,6 +4,7 @@ mod boots;
 mod data;
 mod entry;
 mod file;
+mod object;
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -11,10 +11,12 @@ use crate::{
         time::Timestamp,
     },
     sink::{
+        escape::{brief, escaped},
         evidence::changes,
         meaning,
         repair::repair,
-        text::{brief, cut, detail, escaped, span},
+        span::span,
+        text::{cut, detail},
         verdict::summary,
         wall::{Rfc3339, TimeOfDay},
         word,

@@ -5,11 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Configured, pool};
+use super::{Configured, FLANNEL, HOST_LOCAL, pool};
 use crate::engine::fact::{Network, Pool};
-
-pub(super) const FLANNEL: &str = "flannel";
-pub(super) const HOST_LOCAL: &str = "host-local";
 
 /// Of a list or of a plugin: which it is shows only in what it has.
 #[derive(Debug, Default, Deserialize)]

@@ -6,8 +6,7 @@ use serde::Deserialize;
 
 use super::{
     super::{Listing, Node},
-    Configured,
-    conf::{FLANNEL, HOST_LOCAL},
+    Configured, FLANNEL, HOST_LOCAL,
 };
 use crate::{
     engine::{fact::Pool, id::Subnet},

@@ -5,7 +5,8 @@
 
 use super::{
     data, entry,
-    file::{Journal, Object, long},
+    file::Journal,
+    object::{Object, long},
 };
 use crate::source::host::Miss;
 

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use ruzstd::decoding::StreamingDecoder;
 
-use super::file::Object;
+use super::object::Object;
 use crate::source::host::Miss;
 
 const DATA: u8 = 1;

@@ -1,6 +1,6 @@
 //! An entry: when it was written, and where its fields are.
 
-use super::file::{Object, long};
+use super::object::{Object, long};
 use crate::source::{host::Miss, message::Window};
 
 const ENTRY: u8 = 3;

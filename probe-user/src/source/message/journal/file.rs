@@ -8,6 +8,7 @@ use std::{cell::Cell, collections::BTreeMap, fs::File, os::unix::fs::FileExt as 
 use super::{
     data::{self, Datum},
     entry,
+    object::{Object, long},
 };
 use crate::source::{host::Miss, message::Window};
 
@@ -48,13 +49,6 @@ pub(super) struct Journal {
     head: u64,
     tail: u64,
     left: Cell<u32>,
-}
-
-/// One object: its kind, its flags, and all of it with its 16 bytes of header.
-pub(super) struct Object {
-    pub(super) kind: u8,
-    pub(super) flags: u8,
-    pub(super) bytes: Vec<u8>,
 }
 
 impl Journal {
@@ -196,8 +190,4 @@ impl Journal {
         }
         Ok(Object { kind: bytes[0], flags: bytes[1], bytes })
     }
-}
-
-pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }

@@ -8,10 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{bundle::Bundles, daemon, proc};
+use super::Bundles;
 use crate::{
     engine::id::ContainerId,
-    source::host::{Folder, HostRoot, Miss},
+    source::{
+        backfill::{daemon, proc},
+        host::{Folder, HostRoot, Miss},
+    },
 };
 
 /// As containerd and conmon name themselves, cut at 15 bytes.
