@@ -6,9 +6,10 @@
 //! **Invariant:** no family has more series than its cap, whatever the node does.
 
 mod bucket;
+mod counters;
 pub mod family;
+mod gauges;
 pub mod label;
-mod now;
 pub mod own;
 mod owner;
 pub mod page;
@@ -16,7 +17,6 @@ mod series;
 mod set;
 #[cfg(test)]
 mod tests;
-mod told;
 mod workload;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +24,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::{Registry, TextEncoder};
 
 use self::{
+    counters::Counters,
     family::FOLDED,
+    gauges::Gauges,
     label::PodLabel,
-    now::Now,
     own::Own,
-    series::{Book, Vector as _},
-    told::Told,
+    series::{Registrar, Vector as _},
 };
 use super::word;
 use crate::engine::{
@@ -52,11 +52,11 @@ struct Inner {
 }
 
 struct Tables {
-    told: Told,
-    now: Now,
+    counters: Counters,
+    gauges: Gauges,
 }
 
-/// What is so on the node, and of the agent.
+/// What the gauges are set from: the state of the node, and of the agent.
 pub struct Views<'a> {
     pub now: Timestamp,
     pub pods: &'a [PodView],
@@ -87,38 +87,38 @@ impl Metrics {
         let registry = Registry::new();
         let folded = prometheus::CounterVec::make(&FOLDED, FOLDED.labels)?;
         registry.register(Box::new(folded.clone()))?;
-        let book = Book { registry: &registry, labels: &labels, folded: &folded };
-        let (told, now) = (Told::new(book)?, Now::new(book)?);
-        Ok(Self(Arc::new(Inner { registry, tables: Mutex::new(Tables { told, now }) })))
+        let registrar = Registrar { registry: &registry, labels: &labels, folded: &folded };
+        let (counters, gauges) = (Counters::new(registrar)?, Gauges::new(registrar)?);
+        Ok(Self(Arc::new(Inner { registry, tables: Mutex::new(Tables { counters, gauges }) })))
     }
 
     /// Counts a change.
     pub fn tell(&self, change: &Change) {
-        self.with(|tables| tables.told.tell(change));
+        self.with(|tables| tables.counters.tell(change));
     }
 
-    /// All that was told before has now been told: so late it was.
+    /// Says that all changes counted so far have now been written, which gives their latency.
     pub fn timed(&self, now: Timestamp) {
-        self.with(|tables| tables.told.timed(now));
+        self.with(|tables| tables.counters.timed(now));
     }
 
-    /// Sets what is so now.
+    /// Sets the gauges.
     pub fn look(&self, views: &Views<'_>) {
         self.with(|tables| {
-            tables.told.sweep(views.now);
-            tables.told.leaked(views.many);
+            tables.counters.sweep(views.now);
+            tables.counters.leaked(views.many);
             for ring in &views.own.rings {
                 for (kind, lost) in word::RECORDS.iter().zip(&ring.lost) {
-                    tables.told.lost(ring.name, kind, *lost);
+                    tables.counters.lost(ring.name, kind, *lost);
                 }
             }
-            tables.now.look(views);
+            tables.gauges.look(views);
         });
     }
 
-    /// Says whether all of it can be relied on; until then nobody can tell.
+    /// Says whether the agent is ready.
     pub fn ready(&self, is_ready: bool) {
-        self.with(|tables| tables.now.ready(is_ready));
+        self.with(|tables| tables.gauges.ready(is_ready));
     }
 
     /// The text of a scrape, in [`TEXT_FORMAT`].

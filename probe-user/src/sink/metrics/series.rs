@@ -58,7 +58,7 @@ vector!(HistogramVec, Histogram, |family: &Family| {
 
 /// Where families are registered, and what all of them are given.
 #[derive(Clone, Copy)]
-pub(super) struct Book<'a> {
+pub(super) struct Registrar<'a> {
     pub(super) registry: &'a Registry,
     /// What tells pods apart.
     pub(super) labels: &'a [PodLabel],
@@ -66,7 +66,7 @@ pub(super) struct Book<'a> {
     pub(super) folded: &'a CounterVec,
 }
 
-impl Book<'_> {
+impl Registrar<'_> {
     pub(super) fn series<V: Vector>(self, family: &'static Family) -> prometheus::Result<Series<V>> {
         Series::new(self.registry, family, self.labels, self.folded)
     }

@@ -1,4 +1,4 @@
-//! What is counted of each change.
+//! Counters and histograms: what is counted of each change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use prometheus::{CounterVec, HistogramVec};
 use super::{
     family as f, label,
     owner::{Owners, Pod},
-    series::{Book, Series},
+    series::{Registrar, Series},
     set,
 };
 use crate::{
@@ -26,16 +26,16 @@ use crate::{
     sink::word,
 };
 
-/// So many cgroups are known to be empty and not yet removed; beyond it the oldest is forgotten.
+/// How many cgroups may be known as empty and not yet removed; beyond that the oldest is forgotten.
 const EMPTY: usize = 4096;
 
-/// So many changes wait to be timed; more come only where nobody asks for the time, as in a replay.
+/// How many changes may wait for their latency; more come only where nobody asks for it, as in a replay.
 const WAITING: usize = 8192;
 
-/// How often it is looked which pods' series are over.
+/// How often the series of pods that are gone are removed.
 const SWEEP: Duration = Duration::from_secs(10);
 
-pub(super) struct Told {
+pub(super) struct Counters {
     events: Series<CounterVec>,
     late: Series<CounterVec>,
     latency: Series<HistogramVec>,
@@ -67,38 +67,38 @@ pub(super) struct Told {
     waiting: Vec<Timestamp>,
 }
 
-impl Told {
-    pub(super) fn new(book: Book<'_>) -> prometheus::Result<Self> {
-        let labels = book.labels;
-        let mut told = Self {
-            events: book.series(&f::EVENTS)?,
-            late: book.series(&f::LATE)?,
-            latency: book.series(&f::LATENCY)?,
-            stopped: book.series(&f::STOPPED)?,
-            sandbox_ready: book.series(&f::SANDBOX_READY)?,
-            duplicates: book.series(&f::DUPLICATES)?,
-            exits: book.series(&f::EXITS)?,
-            starts: book.series(&f::STARTS)?,
-            start: book.series(&f::START)?,
-            phase: book.series(&f::PHASE)?,
-            listening: book.series(&f::LISTENING)?,
-            cni: book.series(&f::CNI)?,
-            cni_time: book.series(&f::CNI_TIME)?,
-            blind_del: book.series(&f::BLIND_DEL)?,
-            leaks: book.series(&f::LEAKS)?,
-            opened: book.series(&f::OPENED)?,
-            confirmed: book.series(&f::CONFIRMED)?,
-            netns_teardown: book.series(&f::NETNS_TEARDOWN)?,
-            cgroup_teardown: book.series(&f::CGROUP_TEARDOWN)?,
-            lost: book.series(&f::LOST)?,
+impl Counters {
+    pub(super) fn new(registrar: Registrar<'_>) -> prometheus::Result<Self> {
+        let labels = registrar.labels;
+        let mut counters = Self {
+            events: registrar.series(&f::EVENTS)?,
+            late: registrar.series(&f::LATE)?,
+            latency: registrar.series(&f::LATENCY)?,
+            stopped: registrar.series(&f::STOPPED)?,
+            sandbox_ready: registrar.series(&f::SANDBOX_READY)?,
+            duplicates: registrar.series(&f::DUPLICATES)?,
+            exits: registrar.series(&f::EXITS)?,
+            starts: registrar.series(&f::STARTS)?,
+            start: registrar.series(&f::START)?,
+            phase: registrar.series(&f::PHASE)?,
+            listening: registrar.series(&f::LISTENING)?,
+            cni: registrar.series(&f::CNI)?,
+            cni_time: registrar.series(&f::CNI_TIME)?,
+            blind_del: registrar.series(&f::BLIND_DEL)?,
+            leaks: registrar.series(&f::LEAKS)?,
+            opened: registrar.series(&f::OPENED)?,
+            confirmed: registrar.series(&f::CONFIRMED)?,
+            netns_teardown: registrar.series(&f::NETNS_TEARDOWN)?,
+            cgroup_teardown: registrar.series(&f::CGROUP_TEARDOWN)?,
+            lost: registrar.series(&f::LOST)?,
             owners: Owners::new(labels),
             swept_at: Timestamp::ZERO,
             empty: BTreeMap::new(),
             many: BTreeSet::new(),
             waiting: Vec::new(),
         };
-        told.begin(&vec![String::new(); labels.len()]);
-        Ok(told)
+        counters.begin(&vec![String::new(); labels.len()]);
+        Ok(counters)
     }
 
     /// Everything whose labels are known beforehand begins with zero, so that the first of it is seen as one more.

@@ -1,13 +1,14 @@
-//! What is so at the time of a scrape.
+//! Gauges: what is so at the time of a scrape.
 
 use prometheus::{CounterVec, GaugeVec};
 
 use super::{
-    Views, family as f, label,
+    Views,
+    counters::real,
+    family as f, label,
     own::Own,
-    series::{Book, Series},
+    series::{Registrar, Series},
     set,
-    told::real,
 };
 use crate::{
     engine::{
@@ -23,7 +24,7 @@ use crate::{
     sink::{recovery, word},
 };
 
-pub(super) struct Now {
+pub(super) struct Gauges {
     pods: Series<GaugeVec>,
     sandboxes: Series<GaugeVec>,
     allocations: Series<GaugeVec>,
@@ -67,49 +68,49 @@ pub(super) struct Now {
 /// Values of labels, and what is so of them.
 type Row = (Vec<String>, f64);
 
-impl Now {
-    pub(super) fn new(book: Book<'_>) -> prometheus::Result<Self> {
-        let mut build: Series<GaugeVec> = book.series(&f::BUILD)?;
+impl Gauges {
+    pub(super) fn new(registrar: Registrar<'_>) -> prometheus::Result<Self> {
+        let mut build: Series<GaugeVec> = registrar.series(&f::BUILD)?;
         build.set([row(&[env!("CARGO_PKG_VERSION")], 1.0)]);
         let mut now = Self {
-            pods: book.series(&f::PODS)?,
-            sandboxes: book.series(&f::SANDBOXES)?,
-            allocations: book.series(&f::ALLOCATIONS)?,
-            pool_size: book.series(&f::POOL_SIZE)?,
-            pool_free: book.series(&f::POOL_FREE)?,
-            findings: book.series(&f::FINDINGS)?,
-            leaked: book.series(&f::LEAKED)?,
-            milestone: book.series(&f::MILESTONE)?,
-            period: book.series(&f::PERIOD)?,
-            cni_lost: book.series(&f::BOOT_CNI_LOST)?,
-            closed: book.series(&f::BOOT_CLOSED)?,
-            boot: book.series(&f::BOOT_INFO)?,
-            ready: book.series(&f::READY)?,
-            hooks: book.series(&f::HOOKS)?,
-            records: book.series(&f::RECORDS)?,
-            stale: book.series(&f::STALE)?,
-            unwatched: book.series(&f::UNWATCHED)?,
-            program_time: book.series(&f::PROGRAM_TIME)?,
-            program_runs: book.series(&f::PROGRAM_RUNS)?,
-            program_missed: book.series(&f::PROGRAM_MISSED)?,
-            queue: book.series(&f::QUEUE)?,
-            queue_capacity: book.series(&f::QUEUE_CAPACITY)?,
-            unreadable: book.series(&f::UNREADABLE)?,
-            netns_untracked: book.series(&f::NETNS_UNTRACKED)?,
-            not_kept: book.series(&f::NOT_KEPT)?,
-            refused: book.series(&f::REFUSED)?,
-            dropped: book.series(&f::DROPPED)?,
-            hanging: book.series(&f::HANGING)?,
-            oldest_question: book.series(&f::OLDEST_QUESTION)?,
-            dropped_questions: book.series(&f::DROPPED_QUESTIONS)?,
-            outdated: book.series(&f::OUTDATED)?,
-            cpu: book.series(&f::CPU)?,
-            resident: book.series(&f::RESIDENT)?,
-            virtual_size: book.series(&f::VIRTUAL)?,
-            open_fds: book.series(&f::OPEN_FDS)?,
-            max_fds: book.series(&f::MAX_FDS)?,
-            threads: book.series(&f::THREADS)?,
-            started: book.series(&f::STARTED)?,
+            pods: registrar.series(&f::PODS)?,
+            sandboxes: registrar.series(&f::SANDBOXES)?,
+            allocations: registrar.series(&f::ALLOCATIONS)?,
+            pool_size: registrar.series(&f::POOL_SIZE)?,
+            pool_free: registrar.series(&f::POOL_FREE)?,
+            findings: registrar.series(&f::FINDINGS)?,
+            leaked: registrar.series(&f::LEAKED)?,
+            milestone: registrar.series(&f::MILESTONE)?,
+            period: registrar.series(&f::PERIOD)?,
+            cni_lost: registrar.series(&f::BOOT_CNI_LOST)?,
+            closed: registrar.series(&f::BOOT_CLOSED)?,
+            boot: registrar.series(&f::BOOT_INFO)?,
+            ready: registrar.series(&f::READY)?,
+            hooks: registrar.series(&f::HOOKS)?,
+            records: registrar.series(&f::RECORDS)?,
+            stale: registrar.series(&f::STALE)?,
+            unwatched: registrar.series(&f::UNWATCHED)?,
+            program_time: registrar.series(&f::PROGRAM_TIME)?,
+            program_runs: registrar.series(&f::PROGRAM_RUNS)?,
+            program_missed: registrar.series(&f::PROGRAM_MISSED)?,
+            queue: registrar.series(&f::QUEUE)?,
+            queue_capacity: registrar.series(&f::QUEUE_CAPACITY)?,
+            unreadable: registrar.series(&f::UNREADABLE)?,
+            netns_untracked: registrar.series(&f::NETNS_UNTRACKED)?,
+            not_kept: registrar.series(&f::NOT_KEPT)?,
+            refused: registrar.series(&f::REFUSED)?,
+            dropped: registrar.series(&f::DROPPED)?,
+            hanging: registrar.series(&f::HANGING)?,
+            oldest_question: registrar.series(&f::OLDEST_QUESTION)?,
+            dropped_questions: registrar.series(&f::DROPPED_QUESTIONS)?,
+            outdated: registrar.series(&f::OUTDATED)?,
+            cpu: registrar.series(&f::CPU)?,
+            resident: registrar.series(&f::RESIDENT)?,
+            virtual_size: registrar.series(&f::VIRTUAL)?,
+            open_fds: registrar.series(&f::OPEN_FDS)?,
+            max_fds: registrar.series(&f::MAX_FDS)?,
+            threads: registrar.series(&f::THREADS)?,
+            started: registrar.series(&f::STARTED)?,
         };
         for values in set::all(&[&set::RINGS, &word::RECORDS]) {
             now.records.at(&values, &[]);
