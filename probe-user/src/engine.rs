@@ -326,7 +326,7 @@ impl Engine {
             {
                 self.docket.complete(it, &self.world);
             }
-            *self.world.counts.told.entry(change.what.name()).or_default() += 1;
+            *self.world.counts.told.entry(change.what.into_str()).or_default() += 1;
             self.world.counts.late += u64::from(change.late);
             self.ready.push_back(Output::Change(change));
         }

@@ -69,7 +69,7 @@ fn the_demo_s_recording_has_the_findings_that_it_is_about() {
         assert_eq!(it.stage, Stage::Confirmed, "{it:#?}");
         let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
         assert_eq!(pod, Some("report"), "{it:#?}");
-        found.push(it.kind.name());
+        found.push(it.kind.into_str());
     }
     found.sort_unstable();
     assert_eq!(found, PLAYED);

@@ -242,7 +242,7 @@ fn line(it: &Finding, drive: &Drive) -> String {
     let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();
     let names: Vec<&str> = it.sandboxes.iter().filter_map(|id| drive.sim.name_of(id)).collect();
     let since = it.since.since(Timestamp(1_000_000_000)).as_secs();
-    let line = format!("{stage} {}{sub} {what} {pod} {} since {since}s", it.kind.name(), names.join(" "));
+    let line = format!("{stage} {}{sub} {what} {pod} {} since {since}s", it.kind.into_str(), names.join(" "));
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

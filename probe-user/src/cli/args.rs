@@ -8,16 +8,17 @@ use std::{
 };
 
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+use strum::VariantNames;
 
 #[cfg(feature = "live")]
 use super::say;
-use crate::sink::{filter::Filter, word};
 #[cfg(feature = "live")]
 use crate::{
     config::{Config, IpamStore, duration, recovered},
     engine::boot::Recovered,
     source::{backfill::store::Declared, host::HostRoot},
 };
+use crate::{engine::change::What, sink::filter::Filter};
 
 /// The form of what is written to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,7 +49,7 @@ pub(super) struct Shown {
     container: Vec<String>,
 
     /// Tell only events of this kind; may be repeated
-    #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(word::EVENTS))]
+    #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(What::VARIANTS))]
     event: Vec<String>,
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
+use strum::{IntoStaticStr, VariantNames};
 
 use super::{
     fact::{Listener, Loss, NameSource, Origin, Task},
@@ -65,98 +66,96 @@ pub struct CgroupRef {
     pub path: String,
 }
 
-/// What happened. The names that users see are in `What::name`.
+/// What happened. Each has the name by which users see it in the stream.
 #[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str)]
 pub enum What {
-    ProcessExec {
-        process: Process,
-        filename: String,
-        argv: Vec<String>,
-        argv_cut: bool,
-    },
-    ProcessExit {
-        process: Process,
-        end: End,
-    },
-    CniStarted {
-        call: CniCall,
-    },
+    #[strum(serialize = "process.exec")]
+    ProcessExec { process: Process, filename: String, argv: Vec<String>, argv_cut: bool },
+    #[strum(serialize = "process.exit")]
+    ProcessExit { process: Process, end: End },
+    #[strum(serialize = "cni.started")]
+    CniStarted { call: CniCall },
+    #[strum(serialize = "cni.finished")]
     CniFinished {
         call: CniCall,
         end: Option<End>,
         #[serde_as(as = "Nanoseconds")]
         duration: Duration,
     },
-    NetnsCreated {
-        by: Process,
-    },
-    NetnsDestroyed {
-        by: Option<Process>,
-    },
+    #[strum(serialize = "netns.created")]
+    NetnsCreated { by: Process },
+    #[strum(serialize = "netns.destroyed")]
+    NetnsDestroyed { by: Option<Process> },
     /// `teardown` = since the last reference was dropped.
+    #[strum(serialize = "netns.freed")]
     NetnsFreed {
         #[serde_as(as = "Option<Nanoseconds>")]
         teardown: Option<Duration>,
     },
-    CgroupCreated {
-        by: Process,
-    },
+    #[strum(serialize = "cgroup.created")]
+    CgroupCreated { by: Process },
+    #[strum(serialize = "cgroup.emptied")]
     CgroupEmptied,
-    CgroupRemoved {
-        by: Process,
-    },
-    AddressAdded {
-        address: Subnet,
-        ifname: String,
-    },
-    AddressRemoved {
-        address: Subnet,
-        ifname: String,
-    },
+    #[strum(serialize = "cgroup.removed")]
+    CgroupRemoved { by: Process },
+    #[strum(serialize = "address.added")]
+    AddressAdded { address: Subnet, ifname: String },
+    #[strum(serialize = "address.removed")]
+    AddressRemoved { address: Subnet, ifname: String },
+    #[strum(serialize = "sandbox.created")]
     SandboxCreated,
+    #[strum(serialize = "sandbox.ready")]
     SandboxReady {
         #[serde_as(as = "Nanoseconds")]
         since_created: Duration,
     },
-    SandboxStopped {
-        why: StopReason,
-    },
-    ContainerStarted {
-        process: Process,
-    },
+    #[strum(serialize = "sandbox.stopped")]
+    SandboxStopped { why: StopReason },
+    #[strum(serialize = "container.started")]
+    ContainerStarted { process: Process },
     /// A socket of it listens, the first since its program began.
+    #[strum(serialize = "container.listening")]
     ContainerListening {
         process: Process,
         socket: Listener,
         #[serde_as(as = "Nanoseconds")]
         since_started: Duration,
     },
+    #[strum(serialize = "container.exited")]
     ContainerExited {
         process: Process,
         end: End,
         #[serde_as(as = "Option<Nanoseconds>")]
         ran: Option<Duration>,
     },
+    #[strum(serialize = "pod.first_seen")]
     PodFirstSeen,
+    /// Its containers run, and it has been quiet since.
+    #[strum(serialize = "pod.started")]
+    PodStarted(Box<Start>),
+    #[strum(serialize = "pod.gone")]
     PodGone {
         #[serde_as(as = "Nanoseconds")]
         lived: Duration,
     },
-    /// Its containers run, and it has been quiet since.
-    PodStarted(Box<Start>),
     /// Something was lost; nothing may be concluded from absence before the next complete listing.
+    #[strum(serialize = "gap")]
     Gap {
         what: Loss,
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
     /// Something seems wrong.
+    #[strum(serialize = "finding.opened")]
     FindingOpened(Box<Finding>),
     /// It has stayed so for its time.
+    #[strum(serialize = "finding.confirmed")]
     FindingConfirmed(Box<Finding>),
     /// It is so no longer.
+    #[strum(serialize = "finding.closed")]
     FindingClosed(Box<Finding>),
 }
 
@@ -194,8 +193,22 @@ pub struct CniCall {
     pub delegated: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum StopReason {
     /// Its pause process ended.
     PauseExited,
@@ -232,38 +245,4 @@ pub enum Question {
     Message { container: ContainerId, since: Timestamp },
     /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
     Pressure { cgroup: CgroupKey, path: String },
-}
-
-impl What {
-    /// The event's name in the stream.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::ProcessExec { .. } => "process.exec",
-            Self::ProcessExit { .. } => "process.exit",
-            Self::CniStarted { .. } => "cni.started",
-            Self::CniFinished { .. } => "cni.finished",
-            Self::NetnsCreated { .. } => "netns.created",
-            Self::NetnsDestroyed { .. } => "netns.destroyed",
-            Self::NetnsFreed { .. } => "netns.freed",
-            Self::CgroupCreated { .. } => "cgroup.created",
-            Self::CgroupEmptied => "cgroup.emptied",
-            Self::CgroupRemoved { .. } => "cgroup.removed",
-            Self::AddressAdded { .. } => "address.added",
-            Self::AddressRemoved { .. } => "address.removed",
-            Self::SandboxCreated => "sandbox.created",
-            Self::SandboxReady { .. } => "sandbox.ready",
-            Self::SandboxStopped { .. } => "sandbox.stopped",
-            Self::ContainerStarted { .. } => "container.started",
-            Self::ContainerListening { .. } => "container.listening",
-            Self::ContainerExited { .. } => "container.exited",
-            Self::PodFirstSeen => "pod.first_seen",
-            Self::PodGone { .. } => "pod.gone",
-            Self::PodStarted(_) => "pod.started",
-            Self::Gap { .. } => "gap",
-            Self::FindingOpened(_) => "finding.opened",
-            Self::FindingConfirmed(_) => "finding.confirmed",
-            Self::FindingClosed(_) => "finding.closed",
-        }
-    }
 }

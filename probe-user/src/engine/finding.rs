@@ -12,6 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use super::{
     change::Process,
@@ -57,8 +58,22 @@ pub struct Evidence {
 pub struct Key(String);
 
 /// How far it is with a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Stage {
     /// It may yet come right by itself.
     Candidate,
@@ -68,8 +83,22 @@ pub enum Stage {
 }
 
 /// What to do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Severity {
     /// To be known.
     Info,
@@ -81,8 +110,18 @@ pub enum Severity {
 
 /// What is wrong.
 #[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames, EnumDiscriminants,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+#[strum_discriminants(
+    name(FindingKind),
+    doc = "A kind of finding, without what it says.",
+    derive(PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr),
+    serde(rename_all = "snake_case"),
+    strum(serialize_all = "snake_case", const_into_str)
+)]
 pub enum Kind {
     /// An address is given out and nobody has it.
     LeakedAddress(LeakedAddress),
@@ -131,7 +170,7 @@ pub enum Kind {
     /// A range of addresses is used up, or soon will be.
     PoolExhaustion(PoolExhaustion),
     /// Something cannot be seen, and verdicts are weaker for it.
-    BlindSpot { spot: Blind, weaker: Vec<Weaker> },
+    BlindSpot { spot: Blind, weaker: Vec<FindingKind> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,8 +207,22 @@ impl LeakedAddress {
 }
 
 /// Why an address was not given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Cause {
     /// DEL was never called.
     DelMissing,
@@ -186,8 +239,22 @@ pub enum Cause {
     StaleRecord,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Duplicate {
     /// Two sandboxes of one pod live.
     Concurrent,
@@ -197,8 +264,22 @@ pub enum Duplicate {
     UnusedRebuild,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum OutOfOrder {
     PauseKilled,
     /// By the kernel: the pod or the node was out of memory.
@@ -267,21 +348,6 @@ pub enum Blind {
     File { path: String },
     /// Things of a kind that are on the node could not be listed whole.
     Listing { list: List },
-}
-
-/// A kind of finding that may be missed, or whose cause may be unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Weaker {
-    LeakedAddress,
-    DuplicateSandbox,
-    TeardownOutOfOrder,
-    OrphanNetns,
-    StuckNetnsTeardown,
-    StuckCgroup,
-    OrphanSandbox,
-    CniFailing,
-    PoolExhaustion,
 }
 
 /// Numbers that are other ones when any finding is.
@@ -381,28 +447,5 @@ impl Kind {
     pub(super) fn shows_some(&self) -> bool {
         let is_many = matches!(self, Self::LeakedAddress(it) if it.many.is_some());
         is_many || matches!(self, Self::CniFailing(_) | Self::CniSlow { .. } | Self::CniQueue { .. })
-    }
-
-    /// The word by which users ask for it.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::LeakedAddress(_) => "leaked_address",
-            Self::AbandonedStore { .. } => "abandoned_store",
-            Self::UnverifiedRelease { .. } => "unverified_release",
-            Self::DuplicateSandbox { .. } => "duplicate_sandbox",
-            Self::TeardownOutOfOrder { .. } => "teardown_out_of_order",
-            Self::OrphanNetns { .. } => "orphan_netns",
-            Self::StuckNetnsTeardown { .. } => "stuck_netns_teardown",
-            Self::StuckCgroup { .. } => "stuck_cgroup",
-            Self::OrphanSandbox { .. } => "orphan_sandbox",
-            Self::DuplicateContainer { .. } => "duplicate_container",
-            Self::DuplicateAddress { .. } => "duplicate_address",
-            Self::CniFailing(_) => "cni_failing",
-            Self::CniSlow { .. } => "cni_slow",
-            Self::CniQueue { .. } => "cni_queue",
-            Self::PoolExhaustion(_) => "pool_exhaustion",
-            Self::BlindSpot { .. } => "blind_spot",
-        }
     }
 }

@@ -13,6 +13,7 @@ use std::{cmp::Ordering, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
+use strum::{IntoStaticStr, VariantNames};
 
 pub use share::{Share, shares};
 
@@ -100,8 +101,11 @@ pub struct Listening {
 }
 
 /// What the node was about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Kind {
     /// The pod's cgroup is there, and no sandbox yet.
     Prepare,

@@ -1,10 +1,6 @@
-//! What signals, mechanisms, and the causes and forms that are part of a finding's key are called, by whoever speaks of
-//! them.
+//! What signals and mechanisms are called, by whoever speaks of them to people.
 
-use super::{
-    fact::{Mechanism, Signal},
-    finding::{Cause, Duplicate},
-};
+use super::fact::{Mechanism, Signal};
 
 impl Signal {
     #[must_use]
@@ -40,31 +36,6 @@ impl Mechanism {
             Self::RawTracepoint => "raw tracepoint",
             Self::Tracepoint => "tracepoint",
             Self::Netlink => "netlink",
-        }
-    }
-}
-
-impl Cause {
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::DelMissing => "del_missing",
-            Self::DelBlind => "del_blind",
-            Self::DelFailed => "del_failed",
-            Self::AddFailed => "add_failed",
-            Self::RuntimeEnded => "runtime_ended",
-            Self::StaleRecord => "stale_record",
-        }
-    }
-}
-
-impl Duplicate {
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Concurrent => "concurrent",
-            Self::AfterCompletion => "after_completion",
-            Self::UnusedRebuild => "unused_rebuild",
         }
     }
 }

@@ -28,7 +28,7 @@ impl<'a> Marks<'a> {
         let pod = change.context.pod.as_ref();
         let part = |part: fn(&PodRef) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
         Self {
-            event: change.what.name(),
+            event: change.what.into_str(),
             is_everyone_s: is_everyone_s(&change.what),
             namespace: part(|pod| &pod.namespace),
             pod: part(|pod| &pod.name),

@@ -145,5 +145,5 @@ pub fn known(kind: &Kind) -> &'static [&'static str] {
 /// The page that says more.
 #[must_use]
 pub fn page(kind: &Kind) -> String {
-    format!("docs/findings/{}.md", kind.name())
+    format!("docs/findings/{}.md", kind.into_str())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{escape::escaped, span::span, word};
+use super::{escape::escaped, span::span};
 use crate::engine::{
     change::ContainerRef,
     fact::{Listener, PodName},
@@ -40,7 +40,7 @@ pub fn title_of(kind: &Kind, container: &ContainerRef) -> String {
 #[must_use]
 pub fn name(kind: &Kind) -> String {
     match kind {
-        Kind::Cni { plugin, .. } => format!("{} {}", word::phase(kind), escaped(plugin)),
+        Kind::Cni { plugin, .. } => format!("{} {}", kind.into_str(), escaped(plugin)),
         Kind::Prepare
         | Kind::Retry
         | Kind::Netns
@@ -51,7 +51,7 @@ pub fn name(kind: &Kind) -> String {
         | Kind::Cgroup
         | Kind::PostStart
         | Kind::Init
-        | Kind::Listening => word::phase(kind).to_owned(),
+        | Kind::Listening => kind.into_str().to_owned(),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn name(kind: &Kind) -> String {
 pub fn socket(socket: Listener) -> String {
     let Listener { port, family } = socket;
     let port = if port == 0 { "a port of the kernel's choice".to_owned() } else { format!("port {port}") };
-    format!("{port} ({})", word::family(family))
+    format!("{port} ({})", family.into_str())
 }
 
 /// What is known of a container's listening, a sentence each.

@@ -24,12 +24,12 @@ pub struct Summary {
 
 impl Summary {
     pub fn add(&mut self, change: &Change) {
-        *self.events.entry(change.what.name()).or_default() += 1;
+        *self.events.entry(change.what.into_str()).or_default() += 1;
         if let What::Gap { count, .. } = change.what {
             self.lost = self.lost.saturating_add(count);
         }
         if let What::FindingConfirmed(it) = &change.what {
-            *self.confirmed.entry(it.kind.name()).or_default() += 1;
+            *self.confirmed.entry(it.kind.into_str()).or_default() += 1;
         }
         let uid = change.context.pod.as_ref().and_then(|pod| pod.uid.as_ref());
         if let Some(uid) = uid

@@ -79,7 +79,7 @@ impl Sink for Text {
 
         self.put(out, DIM, &time);
         out.extend_from_slice(b"  ");
-        self.put(out, color(&change.what), &format!("{:EVENT_WIDTH$}", change.what.name()));
+        self.put(out, color(&change.what), &format!("{:EVENT_WIDTH$}", change.what.into_str()));
         out.extend_from_slice(b"  ");
         self.put(out, BOLD, &format!("{pod:pod_width$}"));
         out.extend_from_slice(b"  ");

@@ -90,7 +90,7 @@ pub fn summary(kind: &Kind) -> String {
                     format!("{count} files of libcni's cache cannot be read, as {}", escaped(path))
                 }
             };
-            let weaker: Vec<_> = weaker.iter().map(|it| word::weaker(*it)).collect();
+            let weaker: Vec<_> = weaker.iter().map(|it| it.into_str()).collect();
             format!("{what}; weaker: {}", weaker.join(", "))
         }
     }

@@ -16,7 +16,7 @@ const ARROW: &[(&str, &[&str])] = &[
 ];
 /// What the engine may use besides the standard library: the kernel's records, and the derives of its types, from which
 /// recordings and state files have their form.
-const PURE: [&str; 4] = ["probe_common", "serde", "serde_with", "thiserror"];
+const PURE: [&str; 5] = ["probe_common", "serde", "serde_with", "strum", "thiserror"];
 const AGENT: &str = "probe-user/src/";
 /// Roots of the crate: they name everything.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];

@@ -19,7 +19,6 @@ use crate::{
         select,
         span::span,
         verdict::summary,
-        word,
     },
 };
 
@@ -66,9 +65,9 @@ fn text(findings: &[&Finding], account: &Account) -> String {
     }
     let row = |it: &&Finding| {
         [
-            word::stage(it.stage).to_owned(),
-            word::severity(it.severity).to_owned(),
-            it.kind.name().to_owned(),
+            it.stage.into_str().to_owned(),
+            it.severity.into_str().to_owned(),
+            it.kind.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             match it.since {
                 Timestamp::ZERO => "before boot".to_owned(),

@@ -1,10 +1,11 @@
 //! Which findings are meant, and in which order they are told.
 
 use clap::{Args, builder::PossibleValuesParser};
+use strum::VariantNames;
 
 use crate::{
-    engine::finding::{Finding, Stage},
-    sink::{select::is_of, word},
+    engine::finding::{Finding, Kind, Stage},
+    sink::select::is_of,
 };
 
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub(super) struct Select {
     all: bool,
 
     /// List only findings of this kind; may be repeated
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(word::KINDS))]
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(Kind::VARIANTS))]
     kind: Vec<String>,
 
     /// List only findings of this pod (NAME or NAMESPACE/NAME); may be repeated
@@ -28,7 +29,7 @@ pub(super) struct Select {
 
 impl Select {
     pub(super) fn keeps(&self, finding: &Finding) -> bool {
-        let kind = finding.kind.name();
+        let kind = finding.kind.into_str();
         (self.all || finding.stage != Stage::Closed)
             && (self.kind.is_empty() || self.kind.iter().any(|name| name == kind))
             && (self.pod.is_empty() || self.pod.iter().any(|asked| is_of(finding, asked)))

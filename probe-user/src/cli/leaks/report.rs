@@ -16,7 +16,6 @@ use crate::{
         repair,
         span::span,
         verdict::summary,
-        word,
     },
 };
 
@@ -65,7 +64,7 @@ fn networks(sight: &Sight, leaked: &[&Finding]) -> String {
                 given.saturating_sub(leaked).to_string(),
                 leaked.to_string(),
                 number(free),
-                format!("{} {}", word::store_kind(store.store.kind), escaped(&store.store.path)),
+                format!("{} {}", store.store.kind.into_str(), escaped(&store.store.path)),
             ]);
         };
         for pool in pools {
@@ -97,10 +96,10 @@ fn addresses(sight: &Sight, leaked: &[&Finding]) -> String {
         let leak = leak(it)?;
         let stores: Vec<_> = leak.stores.iter().map(|store| escaped(&store.path)).collect();
         Some([
-            word::stage(it.stage).to_owned(),
+            it.stage.into_str().to_owned(),
             leak.network.as_deref().map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
             leak.address.to_string(),
-            leak.cause.word().to_owned(),
+            leak.cause.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             it.sandboxes.first().map_or("-", |id| id.short()).to_owned(),
             since(it.since, sight),
@@ -121,8 +120,8 @@ fn since(at: Timestamp, sight: &Sight) -> String {
 fn other(sight: &Sight, others: &[&Finding]) -> String {
     let row = |it: &&Finding| {
         [
-            word::stage(it.stage).to_owned(),
-            it.kind.name().to_owned(),
+            it.stage.into_str().to_owned(),
+            it.kind.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             since(it.since, sight),
             brief(&summary(&it.kind)),
@@ -173,7 +172,7 @@ fn lines(stores: &BTreeMap<(StoreKind, &str), Vec<&Finding>>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut is_defined = false;
     for ((kind, path), findings) in stores {
-        lines.push(format!("# {} {}: {} leaked", word::store_kind(*kind), escaped(path), findings.len()));
+        lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), findings.len()));
         let own = findings.iter().filter_map(|it| Some((leak(it)?.address, it.sandboxes.first()?)));
         match kind {
             StoreKind::HostLocal => {

@@ -16,7 +16,6 @@ use crate::{
         jsonl::{self, pod::state},
         phase,
         span::span,
-        word,
     },
 };
 
@@ -58,7 +57,7 @@ fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
         pod.start.as_ref().map_or_else(|| "-".to_owned(), took),
         pod.start.as_ref().and_then(slowest).unwrap_or_else(|| "-".to_owned()),
         pod.start.as_ref().and_then(listening).unwrap_or_else(|| "-".to_owned()),
-        word::name_source(pod.source).to_owned(),
+        pod.source.into_str().to_owned(),
     ]
 }
 

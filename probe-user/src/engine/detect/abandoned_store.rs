@@ -88,7 +88,7 @@ fn sighting(sight: &Sight<'_>, read_at: Timestamp, read: &StoreRead, is_sure: bo
     let count = u32::try_from(read.reservations.len()).unwrap_or(u32::MAX);
     let kind = Kind::AbandonedStore { path: read.store.path.clone(), network, count };
     Some(Sighting {
-        key: Key::new(kind.name(), &[&read.store.path]),
+        key: Key::new(kind.into_str(), &[&read.store.path]),
         kind,
         severity: Severity::Info,
         since,

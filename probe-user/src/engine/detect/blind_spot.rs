@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::{Sight, Sighting, Standing};
 use crate::engine::{
     fact::{List, Signal},
-    finding::{Blind, Key, Kind, Severity, Weaker},
+    finding::{Blind, FindingKind, Key, Kind, Severity},
     time::Timestamp,
     world::{attachment::LATELY, record::Unread},
 };
@@ -20,8 +20,12 @@ use crate::engine::{
 /// By then what is read in a row with the configuration has been read.
 const READ: Duration = Duration::from_secs(10);
 
-const OF_LOSS: [Weaker; 4] =
-    [Weaker::LeakedAddress, Weaker::DuplicateSandbox, Weaker::TeardownOutOfOrder, Weaker::CniFailing];
+const OF_LOSS: [FindingKind; 4] = [
+    FindingKind::LeakedAddress,
+    FindingKind::DuplicateSandbox,
+    FindingKind::TeardownOutOfOrder,
+    FindingKind::CniFailing,
+];
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     signals(sight, found);
@@ -33,16 +37,16 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     }));
     for (path, since) in &sight.world.hanging {
         let spot = Blind::File { path: path.clone() };
-        let weaker = [Weaker::LeakedAddress, Weaker::OrphanSandbox];
+        let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
         found.push(sighting(&["file", path], spot, &weaker, Severity::Warning, *since, Standing::Confirmed));
     }
     let records = &sight.world.records;
     for (path, (at, read)) in records.stores.iter().filter(|(_, (_, read))| !read.complete) {
         let spot = Blind::Store { path: read.store.path.clone() };
-        let weaker = [Weaker::LeakedAddress, Weaker::PoolExhaustion];
+        let weaker = [FindingKind::LeakedAddress, FindingKind::PoolExhaustion];
         found.push(sighting(&["store", path], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
     }
-    let weaker = [Weaker::LeakedAddress, Weaker::OrphanSandbox];
+    let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete) {
         let spot = Blind::Runtime { place: Some(place.clone()) };
         let key = ["runtime", place];
@@ -52,7 +56,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     // Only there a rule is switched off by it: of what else cannot be listed whole, nothing is taken to be absent.
     if let Some(at) = sight.world.partial.get(&List::Netns) {
         let spot = Blind::Listing { list: List::Netns };
-        let weaker = [Weaker::OrphanNetns];
+        let weaker = [FindingKind::OrphanNetns];
         found.push(sighting(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
     }
     if let Some(at) = unread_since(sight) {
@@ -80,7 +84,7 @@ fn cache(sight: &Sight<'_>) -> Option<Sighting> {
         Standing::Unverified
     };
     let spot = Blind::CniCache { path: path.clone(), count: u64::try_from(count).unwrap_or(u64::MAX) };
-    Some(sighting(&["cni_cache"], spot, &[Weaker::LeakedAddress], Severity::Info, since, standing))
+    Some(sighting(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, standing))
 }
 
 /// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes.
@@ -104,31 +108,36 @@ fn signals(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
 }
 
 /// What is judged by a signal.
-fn weaker(signal: Signal) -> &'static [Weaker] {
+fn weaker(signal: Signal) -> &'static [FindingKind] {
     match signal {
         Signal::Exec => &[
-            Weaker::LeakedAddress,
-            Weaker::DuplicateSandbox,
-            Weaker::TeardownOutOfOrder,
-            Weaker::OrphanSandbox,
-            Weaker::CniFailing,
+            FindingKind::LeakedAddress,
+            FindingKind::DuplicateSandbox,
+            FindingKind::TeardownOutOfOrder,
+            FindingKind::OrphanSandbox,
+            FindingKind::CniFailing,
         ],
-        Signal::Exit => {
-            &[Weaker::LeakedAddress, Weaker::DuplicateSandbox, Weaker::TeardownOutOfOrder, Weaker::CniFailing]
-        }
-        Signal::FatalSignal | Signal::OomKill => &[Weaker::TeardownOutOfOrder],
-        Signal::NetnsCreated => &[Weaker::OrphanNetns],
+        Signal::Exit => &[
+            FindingKind::LeakedAddress,
+            FindingKind::DuplicateSandbox,
+            FindingKind::TeardownOutOfOrder,
+            FindingKind::CniFailing,
+        ],
+        Signal::FatalSignal | Signal::OomKill => &[FindingKind::TeardownOutOfOrder],
+        Signal::NetnsCreated => &[FindingKind::OrphanNetns],
         Signal::NetnsDropped => &[
-            Weaker::LeakedAddress,
-            Weaker::TeardownOutOfOrder,
-            Weaker::OrphanNetns,
-            Weaker::StuckNetnsTeardown,
+            FindingKind::LeakedAddress,
+            FindingKind::TeardownOutOfOrder,
+            FindingKind::OrphanNetns,
+            FindingKind::StuckNetnsTeardown,
         ],
-        Signal::NetnsFreed => &[Weaker::StuckNetnsTeardown],
-        Signal::AddressV4 | Signal::AddressV6 => &[Weaker::LeakedAddress, Weaker::PoolExhaustion],
-        Signal::CgroupCreated | Signal::CgroupEntered => &[Weaker::DuplicateSandbox, Weaker::OrphanSandbox],
-        Signal::CgroupEmptied => &[Weaker::DuplicateSandbox, Weaker::StuckCgroup],
-        Signal::CgroupRemoved => &[Weaker::StuckCgroup],
+        Signal::NetnsFreed => &[FindingKind::StuckNetnsTeardown],
+        Signal::AddressV4 | Signal::AddressV6 => &[FindingKind::LeakedAddress, FindingKind::PoolExhaustion],
+        Signal::CgroupCreated | Signal::CgroupEntered => {
+            &[FindingKind::DuplicateSandbox, FindingKind::OrphanSandbox]
+        }
+        Signal::CgroupEmptied => &[FindingKind::DuplicateSandbox, FindingKind::StuckCgroup],
+        Signal::CgroupRemoved => &[FindingKind::StuckCgroup],
         // A cgroup that is removed and not yet released is a number, never a finding; and when somebody listens is a time.
         Signal::CgroupReleased | Signal::Listening => &[],
     }
@@ -137,14 +146,14 @@ fn weaker(signal: Signal) -> &'static [Weaker] {
 fn sighting(
     key: &[&str],
     spot: Blind,
-    weaker: &[Weaker],
+    weaker: &[FindingKind],
     severity: Severity,
     since: Timestamp,
     standing: Standing,
 ) -> Sighting {
     let kind = Kind::BlindSpot { spot, weaker: weaker.to_vec() };
     Sighting {
-        key: Key::new(kind.name(), key),
+        key: Key::new(kind.into_str(), key),
         kind,
         severity,
         since,

@@ -120,7 +120,7 @@ fn sighting(sight: &Sight<'_>, name: &str, waiting: &BTreeMap<&PodName, Pod<'_>>
     });
     let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
     Some(Sighting {
-        key: Key::new(kind.name(), &[name]),
+        key: Key::new(kind.into_str(), &[name]),
         kind,
         severity: if pods >= MANY { Severity::Critical } else { Severity::Warning },
         since,

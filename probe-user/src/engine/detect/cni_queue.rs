@@ -39,7 +39,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         plugin: oldest.call.plugin.clone(),
     };
     found.push(Sighting {
-        key: Key::new(kind.name(), &["node"]),
+        key: Key::new(kind.into_str(), &["node"]),
         kind,
         severity: Severity::Warning,
         since: oldest.at,

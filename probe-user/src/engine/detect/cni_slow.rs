@@ -120,7 +120,7 @@ fn sighting(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Sight
         None => Standing::Confirmed,
     };
     Some(Sighting {
-        key: Key::new(kind.name(), &[plugin, command]),
+        key: Key::new(kind.into_str(), &[plugin, command]),
         kind,
         severity: Severity::Warning,
         since: all.iter().map(|it| it.since).min()?,
@@ -136,7 +136,7 @@ fn watched(until: Timestamp) -> Sighting {
     let kind =
         Kind::CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
     Sighting {
-        key: Key::new(kind.name(), &[""]),
+        key: Key::new(kind.into_str(), &[""]),
         kind,
         severity: Severity::Info,
         since: until,

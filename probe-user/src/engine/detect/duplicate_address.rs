@@ -32,7 +32,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         let [_, (later, lease), ..] = holders.as_slice() else { continue };
         let kind = Kind::DuplicateAddress { network: Some(network.to_owned()), address };
         found.push(Sighting {
-            key: Key::new(kind.name(), &[network, &address.to_string()]),
+            key: Key::new(kind.into_str(), &[network, &address.to_string()]),
             kind,
             severity: Severity::Critical,
             since: lease.since,

@@ -33,7 +33,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
         let kind = Kind::DuplicateContainer { name: name.to_owned(), containers };
         found.push(Sighting {
-            key: Key::new(kind.name(), &[sandbox.as_str(), name]),
+            key: Key::new(kind.into_str(), &[sandbox.as_str(), name]),
             kind,
             severity: Severity::Warning,
             since,

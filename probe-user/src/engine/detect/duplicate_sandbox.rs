@@ -151,7 +151,7 @@ fn sighting(it: &Told<'_>, standing: Standing) -> (Duplicate, Sighting) {
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
     let kind = Kind::DuplicateSandbox { form: it.form, count: 1 };
     let sighting = Sighting {
-        key: Key::new(kind.name(), &[it.form.word(), uid, it.named.id.as_str()]),
+        key: Key::new(kind.into_str(), &[it.form.into_str(), uid, it.named.id.as_str()]),
         kind,
         severity: Severity::Warning,
         since: it.since,

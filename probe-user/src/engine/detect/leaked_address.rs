@@ -202,7 +202,7 @@ impl Leak<'_> {
             many: None,
         });
         Sighting {
-            key: Key::new(kind.name(), &[network, &lease.address.to_string(), row.container.as_str()]),
+            key: Key::new(kind.into_str(), &[network, &lease.address.to_string(), row.container.as_str()]),
             kind,
             severity: Severity::Warning,
             since,

@@ -156,7 +156,7 @@ fn sighting(sight: &Sight<'_>, row: &Netns, left: Left, standing: Standing) -> S
     let kind = Kind::OrphanNetns { netns: row.key, mounts: row.mounts.clone() };
     let name = pin(sight.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
     Sighting {
-        key: Key::new(kind.name(), &[name]),
+        key: Key::new(kind.into_str(), &[name]),
         kind,
         severity: Severity::Warning,
         since: left.since,

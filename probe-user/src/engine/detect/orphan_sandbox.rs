@@ -72,7 +72,7 @@ fn orphan<'a>(
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
     let kind = Kind::OrphanSandbox { process: it };
     Some(Sighting {
-        key: Key::new(kind.name(), &[row.id.as_str()]),
+        key: Key::new(kind.into_str(), &[row.id.as_str()]),
         kind,
         severity: Severity::Warning,
         since,

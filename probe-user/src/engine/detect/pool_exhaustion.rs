@@ -90,7 +90,7 @@ fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting
     });
     let range = format!("{}-{}", it.first, it.last);
     Some(Sighting {
-        key: Key::new(kind.name(), &[&view.network, &range]),
+        key: Key::new(kind.into_str(), &[&view.network, &range]),
         kind,
         severity,
         since,

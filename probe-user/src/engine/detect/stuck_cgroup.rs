@@ -51,7 +51,7 @@ fn stuck<'a>(sight: &Sight<'a>, pod: &Pod, pods: &OnceCell<PodsKept<'a>>) -> Opt
     let attempts = sight.world.attempts.values().filter(|row| row.pod.uid.as_ref() == Some(uid));
     let last = attempts.max_by_key(|row| row.first_at);
     Some(Sighting {
-        key: Key::new(kind.name(), &[uid.as_str()]),
+        key: Key::new(kind.into_str(), &[uid.as_str()]),
         kind,
         severity: Severity::Warning,
         since,

@@ -37,7 +37,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     };
     let cookie = row.key.cookie.to_string();
     found.push(Sighting {
-        key: Key::new(kind.name(), &[&row.key.inode.to_string(), &cookie]),
+        key: Key::new(kind.into_str(), &[&row.key.inode.to_string(), &cookie]),
         kind,
         severity: Severity::Warning,
         since: *since,

@@ -22,7 +22,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     for row in sight.world.attempts.values().filter(|row| !row.gapped) {
         let Some((since, kind)) = death(row).or_else(|| netns_gone(sight, row)) else { continue };
         found.push(Sighting {
-            key: Key::new(kind.name(), &[row.id.as_str()]),
+            key: Key::new(kind.into_str(), &[row.id.as_str()]),
             kind,
             severity: Severity::Warning,
             since,

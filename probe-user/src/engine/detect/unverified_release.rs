@@ -18,7 +18,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     found.extend(late.map(|row| {
         let kind = Kind::UnverifiedRelease { plugin: row.plugin.clone(), count: row.count };
         Sighting {
-            key: Key::new(kind.name(), &[&row.plugin]),
+            key: Key::new(kind.into_str(), &[&row.plugin]),
             kind,
             severity: Severity::Info,
             since: row.since,

@@ -7,7 +7,7 @@ use crate::engine::{
     fact::{
         Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
     },
-    finding::{Blind, Kind, Severity, Weaker},
+    finding::{Blind, FindingKind, Kind, Severity},
     time::Timestamp,
 };
 
@@ -67,7 +67,7 @@ fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
     let Some(Kind::BlindSpot { spot: Blind::Listing { list: List::Netns }, weaker }) = kind else {
         panic!("{kind:?}");
     };
-    assert_eq!(weaker, [Weaker::OrphanNetns]);
+    assert_eq!(weaker, [FindingKind::OrphanNetns]);
     // Again not: nothing new. Then whole.
     story.at(2 * SECOND).list(List::Netns, false, |_| {});
     story.at(3 * SECOND).list(List::Netns, true, |_| {});

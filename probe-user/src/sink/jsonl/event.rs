@@ -11,7 +11,7 @@ use crate::{
         fact::Listener,
         id::{CgroupKey, NetnsKey, TaskKey},
     },
-    sink::{Label, wall::Rfc3339, word},
+    sink::{Label, wall::Rfc3339},
 };
 
 #[derive(Serialize)]
@@ -211,8 +211,8 @@ impl<'a> Event<'a> {
             seq: change.seq,
             at: Text(Rfc3339(label.wall_ns(change.at))),
             boot_ns: Text(change.at.0),
-            event: change.what.name(),
-            origin: word::origin(change.origin),
+            event: change.what.into_str(),
+            origin: change.origin.into_str(),
             late: change.late,
             pod: context.pod.as_ref().map(Pod::of),
             sandbox: context
@@ -277,12 +277,12 @@ impl<'a> Event<'a> {
                 self.sandbox.get_or_insert_default().ready_after_ns = Some(nanos(*since_created));
             }
             What::SandboxStopped { why } => {
-                self.sandbox.get_or_insert_default().reason = Some(word::stop_reason(*why));
+                self.sandbox.get_or_insert_default().reason = Some(why.into_str());
             }
             What::PodStarted(start) => self.start = Some(Start::of(start)),
             What::PodGone { lived } => self.pod.get_or_insert_default().lived_ns = Some(nanos(*lived)),
             What::Gap { what, count } => {
-                self.gap = Some(Gap { what: word::loss(*what), count: Text(*count) });
+                self.gap = Some(Gap { what: what.into_str(), count: Text(*count) });
             }
             What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => {
                 self.finding = Some(Finding::of(it, label));
@@ -313,7 +313,7 @@ impl<'a> Pod<'a> {
             namespace: pod.namespace.as_deref(),
             name: pod.name.as_deref(),
             uid: pod.uid.as_ref().map(|uid| uid.as_str()),
-            source: pod.source.map(word::name_source),
+            source: pod.source.map(|it| it.into_str()),
             lived_ns: None,
         }
     }
@@ -345,7 +345,7 @@ impl<'a> Process<'a> {
 
 impl Socket {
     pub(super) fn of(socket: Listener) -> Self {
-        Self { port: socket.port, family: word::family(socket.family) }
+        Self { port: socket.port, family: socket.family.into_str() }
     }
 }
 

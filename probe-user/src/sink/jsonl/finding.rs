@@ -172,9 +172,9 @@ impl<'a> Finding<'a> {
         let wall = |at: Timestamp| Text(Rfc3339(label.wall_ns(at)));
         Self {
             key: it.key.as_str(),
-            kind: it.kind.name(),
-            severity: word::severity(it.severity),
-            stage: word::stage(it.stage),
+            kind: it.kind.into_str(),
+            severity: it.severity.into_str(),
+            stage: it.stage.into_str(),
             since: wall(it.since),
             since_boot_ns: Text(it.since.0),
             opened_at: wall(it.opened_at),
@@ -208,7 +208,7 @@ impl<'a> Program<'a> {
 
 impl<'a> StoreRef<'a> {
     fn of(store: &'a Store) -> Self {
-        Self { kind: word::store_kind(store.kind), path: &store.path }
+        Self { kind: store.kind.into_str(), path: &store.path }
     }
 }
 
@@ -222,7 +222,7 @@ impl<'a> Detail<'a> {
     fn of(kind: &'a Kind) -> Self {
         match kind {
             Kind::LeakedAddress(it) => Self::LeakedAddress {
-                cause: it.cause.word(),
+                cause: it.cause.into_str(),
                 address: it.address,
                 network: it.network.as_deref(),
                 network_inferred: it.inferred,
@@ -237,10 +237,10 @@ impl<'a> Detail<'a> {
             }
             Kind::UnverifiedRelease { plugin, count } => Self::UnverifiedRelease { plugin, count: *count },
             Kind::DuplicateSandbox { form, count } => {
-                Self::DuplicateSandbox { form: form.word(), count: *count }
+                Self::DuplicateSandbox { form: form.into_str(), count: *count }
             }
             Kind::TeardownOutOfOrder { how, killer, signal } => Self::TeardownOutOfOrder {
-                how: word::out_of_order(*how),
+                how: how.into_str(),
                 killer: killer.as_ref().map(Process::of),
                 signal: *signal,
             },
@@ -292,12 +292,7 @@ impl<'a> Detail<'a> {
                     Blind::File { path } => ("file", Some(path.as_str()), None),
                     Blind::Listing { list } => ("listing", Some(word::list(*list)), None),
                 };
-                Self::BlindSpot {
-                    what,
-                    name,
-                    count,
-                    weaker: weaker.iter().map(|it| word::weaker(*it)).collect(),
-                }
+                Self::BlindSpot { what, name, count, weaker: weaker.iter().map(|it| it.into_str()).collect() }
             }
         }
     }

@@ -3,12 +3,9 @@
 use serde::Serialize;
 
 use super::start::Start;
-use crate::{
-    engine::{
-        view::{PodView, SandboxView},
-        world::{container, sandbox},
-    },
-    sink::word,
+use crate::engine::{
+    view::{PodView, SandboxView},
+    world::{container, sandbox},
 };
 
 #[derive(Serialize)]
@@ -71,7 +68,7 @@ pub fn object(pod: &PodView) -> impl Serialize + '_ {
         namespace: pod.namespace.as_deref(),
         name: pod.name.as_deref(),
         uid: pod.uid.as_ref().map(|uid| uid.as_str()),
-        source: word::name_source(pod.source),
+        source: pod.source.into_str(),
         state: state(pod),
         start: pod.start.as_ref().map(Start::of),
         sandboxes: pod.sandboxes.iter().map(sandbox_object).collect(),

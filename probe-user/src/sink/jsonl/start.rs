@@ -14,7 +14,7 @@ use crate::{
         fact::{CpuUse, MemoryEvents, Pressure, Stall},
         phase::{self, Cause, Kind, Share},
     },
-    sink::{Label, wall::Rfc3339, word},
+    sink::{Label, wall::Rfc3339},
 };
 
 #[derive(Serialize)]
@@ -247,7 +247,7 @@ impl<'a> Name<'a> {
             Kind::Cni { plugin, ifname } => (Some(plugin.as_str()), Some(ifname.as_str())),
             _ => (None, None),
         };
-        Self { phase: word::phase(kind), plugin, ifname: ifname.filter(|name| !name.is_empty()) }
+        Self { phase: kind.into_str(), plugin, ifname: ifname.filter(|name| !name.is_empty()) }
     }
 }
 

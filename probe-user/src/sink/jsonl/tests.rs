@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
+use strum::VariantNames;
 
 use super::Jsonl;
 use crate::{
@@ -282,10 +283,10 @@ fn the_documentation_has_every_event_and_member_and_no_other() {
     let mut written = BTreeSet::new();
     let mut events = BTreeSet::new();
     for what in all() {
-        events.insert(what.name().to_owned());
+        events.insert(what.into_str().to_owned());
         members("", &serde_json::from_str(&line(&full(what))).expect("JSON"), &mut written);
     }
-    assert_eq!(events, word::EVENTS.map(str::to_owned).into());
+    assert_eq!(events, What::VARIANTS.iter().map(|&name| name.to_owned()).collect());
     assert_eq!(events, documented("Events"));
     // Those of a finding have a page of their own.
     written.retain(|path| !path.starts_with("finding."));
@@ -312,35 +313,8 @@ fn the_documentation_has_every_phase_and_every_member_of_one() {
 #[test]
 fn the_documentation_has_every_word_of_closed_sets() {
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
-    let origins =
-        [Origin::Kernel, Origin::Netlink, Origin::Listed, Origin::Delegated, Origin::Cri, Origin::Agent];
-    assert_eq!(words(&origins.map(word::origin)), documented("Origins"));
-    let sources = [
-        NameSource::CniArgs,
-        NameSource::CgroupPath,
-        NameSource::Bundle,
-        NameSource::LogFolder,
-        NameSource::Argv,
-        NameSource::CniCache,
-        NameSource::Cri,
-    ];
-    assert_eq!(words(&sources.map(word::name_source)), documented("Sources of a name"));
-    let reasons = [
-        StopReason::PauseExited,
-        StopReason::Emptied,
-        StopReason::NetworkRemoved,
-        StopReason::NetnsGone,
-        StopReason::NotListed,
-        StopReason::RuntimeEnded,
-    ];
-    assert_eq!(words(&reasons.map(word::stop_reason)), documented("Why a sandbox stopped"));
-    let losses = [
-        Loss::LifecycleRing,
-        Loss::BulkRing,
-        Loss::NetlinkSocket,
-        Loss::Record,
-        Loss::Channel,
-        Loss::SkippedRun,
-    ];
-    assert_eq!(words(&losses.map(word::loss)), documented("What a gap is in"));
+    assert_eq!(words(Origin::VARIANTS), documented("Origins"));
+    assert_eq!(words(NameSource::VARIANTS), documented("Sources of a name"));
+    assert_eq!(words(StopReason::VARIANTS), documented("Why a sandbox stopped"));
+    assert_eq!(words(Loss::VARIANTS), documented("What a gap is in"));
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use prometheus::{CounterVec, HistogramVec};
+use strum::VariantNames;
 
 use super::{
     family as f, label,
@@ -15,9 +16,9 @@ use super::{
 };
 use crate::{
     engine::{
-        change::{Change, CniCall, End, What},
+        change::{Change, CniCall, End, StopReason, What},
         fact::Origin,
-        finding::{Finding, Kind, LeakedAddress},
+        finding::{Cause, Duplicate, Finding, Kind, LeakedAddress, Severity},
         id::CgroupKey,
         phase::Start,
         time::Timestamp,
@@ -103,13 +104,13 @@ impl Counters {
 
     /// Everything whose labels are known beforehand begins with zero, so that the first of it is seen as one more.
     fn begin(&mut self, nobody: &[String]) {
-        for values in set::all(&[&word::EVENTS]) {
+        for values in set::all(&[What::VARIANTS]) {
             self.events.at(&values, &[]);
         }
-        for values in set::all(&[&set::STOP_REASONS]) {
+        for values in set::all(&[StopReason::VARIANTS]) {
             self.stopped.at(&values, nobody);
         }
-        for values in set::all(&[&set::DUPLICATES]) {
+        for values in set::all(&[Duplicate::VARIANTS]) {
             self.duplicates.at(&values, nobody);
         }
         for values in set::all(&[&set::EXITS]) {
@@ -121,13 +122,13 @@ impl Counters {
         for values in set::all(&[&set::KNOWN]) {
             self.start.at(&values, nobody);
         }
-        for values in set::all(&[&word::PHASES, &set::KNOWN]) {
+        for values in set::all(&[word::PHASES, &set::KNOWN]) {
             self.phase.at(&values, nobody);
         }
-        for values in set::all(&[&set::CAUSES]) {
+        for values in set::all(&[Cause::VARIANTS]) {
             self.leaks.at(&values, nobody);
         }
-        for values in set::all(&[&word::KINDS, &set::SEVERITIES]) {
+        for values in set::all(&[Kind::VARIANTS, Severity::VARIANTS]) {
             self.opened.at(&values, nobody);
             self.confirmed.at(&values, nobody);
         }
@@ -147,7 +148,7 @@ impl Counters {
     }
 
     pub(super) fn tell(&mut self, change: &Change) {
-        self.events.add(&[change.what.name()], &[], 1.0);
+        self.events.add(&[change.what.into_str()], &[], 1.0);
         if change.late {
             self.late.add(&[], &[], 1.0);
         }
@@ -176,7 +177,7 @@ impl Counters {
             }
             What::SandboxStopped { why } => {
                 let pod = self.pod(change);
-                self.stopped.add(&[word::stop_reason(*why)], &pod, 1.0);
+                self.stopped.add(&[why.into_str()], &pod, 1.0);
             }
             What::ContainerExited { end, .. } => {
                 let pod = self.pod(change);
@@ -222,7 +223,7 @@ impl Counters {
             }
             What::FindingOpened(it) => {
                 let pod = self.pod_of(it, change.at);
-                self.opened.add(&[it.kind.name(), word::severity(it.severity)], &pod, 1.0);
+                self.opened.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
             }
             What::FindingConfirmed(it) => self.confirmed(it, change.at),
             What::PodFirstSeen => drop(self.pod(change)),
@@ -260,7 +261,7 @@ impl Counters {
         self.start.observe(&[known], &pod, start.total().as_secs_f64());
         let mut phases: BTreeMap<&str, Duration> = BTreeMap::new();
         for phase in &start.phases {
-            *phases.entry(word::phase(&phase.kind)).or_default() += phase.took();
+            *phases.entry(phase.kind.into_str()).or_default() += phase.took();
         }
         for (phase, took) in phases {
             self.phase.observe(&[phase, known], &pod, took.as_secs_f64());
@@ -269,14 +270,14 @@ impl Counters {
 
     fn confirmed(&mut self, it: &Finding, at: Timestamp) {
         let pod = self.pod_of(it, at);
-        self.confirmed.add(&[it.kind.name(), word::severity(it.severity)], &pod, 1.0);
+        self.confirmed.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
         match &it.kind {
             // Those of a finding of many are counted one by one.
             Kind::LeakedAddress(LeakedAddress { cause, many: None, .. }) => {
-                self.leaks.add(&[cause.word()], &pod, 1.0);
+                self.leaks.add(&[cause.into_str()], &pod, 1.0);
             }
             Kind::DuplicateSandbox { form, .. } => {
-                self.duplicates.add(&[form.word()], &pod, 1.0);
+                self.duplicates.add(&[form.into_str()], &pod, 1.0);
             }
             Kind::LeakedAddress(_)
             | Kind::AbandonedStore { .. }
@@ -300,7 +301,7 @@ impl Counters {
     pub(super) fn leaked(&mut self, many: &[ManyView]) {
         for leak in many.iter().filter(|it| it.is_confirmed && !self.many.contains(&it.leak)) {
             let nobody = self.owners.of(Pod::default(), self.swept_at);
-            self.leaks.add(&[leak.cause.word()], &nobody, 1.0);
+            self.leaks.add(&[leak.cause.into_str()], &nobody, 1.0);
         }
         let counted = many.iter().filter(|it| it.is_confirmed || self.many.contains(&it.leak));
         self.many = counted.map(|it| it.leak).collect();

@@ -1,6 +1,7 @@
 //! Gauges: what is so at the time of a scrape.
 
 use prometheus::{CounterVec, GaugeVec};
+use strum::VariantNames;
 
 use super::{
     Views,
@@ -16,7 +17,7 @@ use crate::{
             Back,
             study::{Study, Zero},
         },
-        finding::{Kind, Stage},
+        finding::{Cause, Kind, Severity, Stage},
         time::Timestamp,
         view::PoolView,
         world::sandbox::State,
@@ -115,8 +116,8 @@ impl Gauges {
         for values in set::all(&[&set::RINGS, &word::RECORDS]) {
             now.records.at(&values, &[]);
         }
-        now.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]));
-        now.leaked.set(zeros(&[&set::CAUSES]));
+        now.findings.set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]));
+        now.leaked.set(zeros(&[Cause::VARIANTS]));
         now.sandboxes.set(zeros(&[&set::SANDBOX_STATES]));
         Ok(now)
     }
@@ -128,14 +129,14 @@ impl Gauges {
         self.sandboxes.set(zeros(&[&set::SANDBOX_STATES]).into_iter().chain(states));
         let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
         let open =
-            open.map(|it| row(&[it.kind.name(), word::severity(it.severity), word::stage(it.stage)], 1.0));
-        self.findings.set(zeros(&[&word::KINDS, &set::SEVERITIES, &set::STAGES]).into_iter().chain(open));
+            open.map(|it| row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str()], 1.0));
+        self.findings.set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]).into_iter().chain(open));
         let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
         let leaked = leaked.filter_map(|it| match &it.kind {
-            Kind::LeakedAddress(leak) => Some(row(&[leak.cause.word()], f64::from(leak.count()))),
+            Kind::LeakedAddress(leak) => Some(row(&[leak.cause.into_str()], f64::from(leak.count()))),
             _ => None,
         });
-        self.leaked.set(zeros(&[&set::CAUSES]).into_iter().chain(leaked));
+        self.leaked.set(zeros(&[Cause::VARIANTS]).into_iter().chain(leaked));
         self.pools(views.pools);
         self.boots(views);
         self.stale.raise(&[], real(views.stale));

@@ -1,17 +1,14 @@
 //! The closed sets of labels' values.
 
-use crate::{engine::fact::Loss, sink::word};
+use strum::VariantNames;
+
+use crate::engine::{fact::Loss, finding::Stage};
 
 /// For what is not told.
 pub(super) const UNKNOWN: &str = "unknown";
 
-pub(super) const STOP_REASONS: [&str; 6] =
-    ["pause_exited", "emptied", "network_removed", "netns_gone", "not_listed", "runtime_ended"];
-pub(super) const DUPLICATES: [&str; 3] = ["concurrent", "after_completion", "unused_rebuild"];
-pub(super) const CAUSES: [&str; 6] =
-    ["del_missing", "del_blind", "del_failed", "add_failed", "runtime_ended", "stale_record"];
-pub(super) const SEVERITIES: [&str; 3] = ["info", "warning", "critical"];
-pub(super) const STAGES: [&str; 2] = ["candidate", "confirmed"];
+/// A finding that is closed is in no series of those that are open.
+pub(super) const STAGES: &[&str] = Stage::VARIANTS.split_last().expect("there are stages").1;
 pub(super) const EXITS: [&str; 4] = ["success", "error", "signal", "oom"];
 pub(super) const COMPARABLE: [&str; 2] = ["true", "false"];
 pub(super) const KNOWN: [&str; 2] = ["true", "false"];
@@ -47,7 +44,7 @@ pub(super) fn lost_in(what: Loss) -> &'static str {
     match what {
         Loss::LifecycleRing => "lifecycle",
         Loss::BulkRing => "bulk",
-        Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::SkippedRun => word::loss(what),
+        Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::SkippedRun => what.into_str(),
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     engine::{fact::Signal, time::Timestamp},
-    sink::{escape::escaped, metrics::own::Process, wall::Rfc3339, word},
+    sink::{escape::escaped, metrics::own::Process, wall::Rfc3339},
 };
 
 /// How long the agent is not ready after a loss of records.
@@ -148,7 +148,7 @@ pub(super) fn doctor<'a>(
             backfill_complete: snapshot.value.has_listed,
             seq: app.ring.newest(),
             late: counts.late.to_string(),
-            losses: counts.lost.iter().map(|(what, count)| (word::loss(*what), count.to_string())).collect(),
+            losses: counts.lost.iter().map(|(what, count)| (what.into_str(), count.to_string())).collect(),
             capabilities: capabilities(process.map_or(0, |it| it.capabilities)),
             cost: Cost {
                 cpu_ns: process.map(|it| it.cpu.as_nanos().to_string()),

@@ -1,9 +1,14 @@
 //! What stands behind the question mark: each parameter by name, none that is not known.
 
+use strum::VariantNames;
+
 use super::reply::ApiError;
 use crate::{
-    engine::finding::{Finding, Stage},
-    sink::{filter::Filter, select::is_of, word},
+    engine::{
+        change::What,
+        finding::{Finding, Kind, Stage},
+    },
+    sink::{filter::Filter, select::is_of},
 };
 
 /// The names and values of a query, in their order.
@@ -74,7 +79,7 @@ impl Query {
             namespaces: self.all("namespace"),
             pods: self.all("pod"),
             containers: self.all("container"),
-            events: self.words("event", &word::EVENTS)?,
+            events: self.words("event", What::VARIANTS)?,
         })
     }
 }
@@ -98,14 +103,14 @@ impl Findings {
     pub(super) fn of(query: &Query) -> Result<Self, ApiError> {
         Ok(Self {
             all: query.word("state", &["open", "all"])? == "all",
-            kinds: query.words("kind", &word::KINDS)?,
+            kinds: query.words("kind", Kind::VARIANTS)?,
             namespaces: query.all("namespace"),
             pods: query.all("pod"),
         })
     }
 
     pub(super) fn keeps(&self, finding: &Finding) -> bool {
-        let kind = finding.kind.name();
+        let kind = finding.kind.into_str();
         let namespace = finding.pod.as_ref().and_then(|pod| pod.namespace.as_deref());
         let has = |names: &[String], name: Option<&str>| {
             names.is_empty() || name.is_some_and(|name| names.iter().any(|it| it == name))

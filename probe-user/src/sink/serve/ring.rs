@@ -73,7 +73,7 @@ impl Event {
         Self {
             seq: change.seq,
             line,
-            event: change.what.name(),
+            event: change.what.into_str(),
             is_everyone_s: marks.is_everyone_s,
             namespace: marks.namespace.map(Box::from),
             pod: marks.pod.map(Box::from),

@@ -17,7 +17,7 @@ pub fn detail(change: &Change) -> String {
     }
     match change.origin {
         Origin::Kernel | Origin::Agent => {}
-        other => text += &format!(" [{}]", word::origin(other)),
+        other => text += &format!(" [{}]", other.into_str()),
     }
     text
 }
@@ -58,7 +58,7 @@ fn said(what: &What, context: &Context) -> String {
             format!("{} after {}", sandbox(context), span(*since_created))
         }
         What::SandboxStopped { why } => {
-            format!("{} {}", sandbox(context), word::stop_reason(*why).replace('_', " "))
+            format!("{} {}", sandbox(context), why.into_str().replace('_', " "))
         }
         What::ContainerStarted { process } => format!("{} {}", container(context), named(process)),
         What::ContainerListening { process, socket, since_started } => {
@@ -82,7 +82,7 @@ fn said(what: &What, context: &Context) -> String {
             format!("{} ({})", summary(&it.kind), it.key)
         }
         What::Gap { what, count } => {
-            format!("{count} lost: {}", word::loss(*what).replace('_', " "))
+            format!("{count} lost: {}", what.into_str().replace('_', " "))
         }
     }
 }

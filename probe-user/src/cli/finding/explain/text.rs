@@ -63,8 +63,8 @@ fn head(it: &Finding, account: &Account, text: &mut String) {
         let wall = Rfc3339(account.label.wall_ns(at)).to_string();
         format!("{wall} ({} ago)", span(account.now.since(at)))
     };
-    line("kind", it.kind.name());
-    line("stage", &format!("{}, severity {}", word::stage(it.stage), word::severity(it.severity)));
+    line("kind", it.kind.into_str());
+    line("stage", &format!("{}, severity {}", it.stage.into_str(), it.severity.into_str()));
     if let Some(of) = &it.pod {
         let uid = of.uid.as_ref().map(|uid| format!(" (uid {uid})")).unwrap_or_default();
         line("pod", &format!("{}{uid}", pod(of)));
@@ -113,13 +113,13 @@ fn timeline(evidence: &[Change], account: &Account, text: &mut String) {
     let several = evidence.iter().any(|it| it.context.sandbox != first.context.sandbox);
     let rows: Vec<_> = evidence.iter().map(|it| (offset(it.at, first.at), it)).collect();
     let width = rows.iter().map(|(offset, _)| offset.chars().count()).max().unwrap_or(0);
-    let names = rows.iter().map(|(_, it)| it.what.name().len()).max().unwrap_or(0);
+    let names = rows.iter().map(|(_, it)| it.what.into_str().len()).max().unwrap_or(0);
     for (offset, it) in rows {
         let whose = it.context.sandbox.as_ref().filter(|_| several).map(|id| format!("{}  ", id.short()));
         let line = format!(
             "  {offset:>width$}  {}{:names$}  {}",
             whose.unwrap_or_default(),
-            it.what.name(),
+            it.what.into_str(),
             cut(&brief(&detail(it)), DETAIL_WIDTH)
         );
         *text += line.trim_end();

@@ -122,7 +122,7 @@ impl<'a> Told<'a> {
 
 /// By its form no other one has it: that of a single leak has one part more.
 fn key((network, cause): Reason<'_>) -> Key {
-    Key::new("leaked_address", &[network.unwrap_or(""), cause.word()])
+    Key::new("leaked_address", &[network.unwrap_or(""), cause.into_str()])
 }
 
 /// One finding of them all. It counts those that are confirmed, as soon as any is.

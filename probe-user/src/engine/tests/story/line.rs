@@ -29,7 +29,7 @@ pub(super) fn line(output: &Output) -> String {
 
 fn line_of(change: &Change) -> String {
     let at = change.at.0 / 1_000_000;
-    let mut text = format!("{at} {}", change.what.name());
+    let mut text = format!("{at} {}", change.what.into_str());
     let netns = change.context.netns.map_or(0, |netns| netns.inode);
     let path =
         change.context.cgroup.as_ref().map_or("", |cgroup| cgroup.path.rsplit('/').next().unwrap_or(""));

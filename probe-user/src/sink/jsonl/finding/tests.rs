@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fs, net::IpAddr, path::Path, time::Duration};
 
 use serde_json::Value;
+use strum::VariantNames;
 
 use super::Finding;
 use crate::{
@@ -10,13 +11,13 @@ use crate::{
         change::Process,
         fact::{List, MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
         finding::{
-            self, Blind, Cause, CniFailing, Duplicate, Key, Kind, LeakedAddress, Many, OutOfOrder,
-            PoolExhaustion, Severity, Stage, Weaker,
+            self, Blind, Cause, CniFailing, Duplicate, FindingKind, Key, Kind, LeakedAddress, Many,
+            OutOfOrder, PoolExhaustion, Severity, Stage,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
     },
-    sink::{Label, word},
+    sink::Label,
 };
 
 const INDEX: &str = include_str!("../../../../../docs/findings.md");
@@ -82,13 +83,19 @@ fn all() -> Vec<Kind> {
             free: 1,
             runs_out_in: Some(second),
         }),
-        Kind::BlindSpot { spot: Blind::Signal { signal: Signal::Exec }, weaker: vec![Weaker::OrphanNetns] },
-        Kind::BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![Weaker::OrphanNetns] },
+        Kind::BlindSpot {
+            spot: Blind::Signal { signal: Signal::Exec },
+            weaker: vec![FindingKind::OrphanNetns],
+        },
+        Kind::BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![FindingKind::OrphanNetns] },
         Kind::BlindSpot {
             spot: Blind::CniCache { path: "/c".to_owned(), count: 2 },
-            weaker: vec![Weaker::LeakedAddress],
+            weaker: vec![FindingKind::LeakedAddress],
         },
-        Kind::BlindSpot { spot: Blind::Listing { list: List::Netns }, weaker: vec![Weaker::OrphanNetns] },
+        Kind::BlindSpot {
+            spot: Blind::Listing { list: List::Netns },
+            weaker: vec![FindingKind::OrphanNetns],
+        },
     ]
 }
 
@@ -135,7 +142,8 @@ fn first(row: &'static str) -> &'static str {
 
 #[test]
 fn every_kind_has_its_row_and_its_page() {
-    let kinds: BTreeSet<&str> = all().iter().map(Kind::name).collect();
+    let kinds: BTreeSet<&str> = all().iter().map(Kind::into_str).collect();
+    assert_eq!(kinds, Kind::VARIANTS.iter().copied().collect(), "one of each kind");
     assert_eq!(kinds, rows("# Findings\n").map(first).collect());
     assert_eq!(kinds, rows("\n## Details\n").map(first).collect());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/findings");
@@ -177,7 +185,7 @@ fn the_documentation_has_every_member_and_no_other() {
 #[test]
 fn the_documentation_has_every_detail() {
     for kind in all() {
-        let name = kind.name();
+        let name = kind.into_str();
         let row = rows("\n## Details\n").find(|row| first(row) == name).expect("the kind's row");
         let value = written(kind);
         for (key, value) in value["detail"].as_object().expect("an object") {
@@ -197,20 +205,8 @@ fn the_pages_have_every_word_of_closed_sets() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/findings/{name}.md"));
         fs::read_to_string(path).expect("the page")
     };
-    let causes = [
-        Cause::DelMissing,
-        Cause::DelBlind,
-        Cause::DelFailed,
-        Cause::AddFailed,
-        Cause::RuntimeEnded,
-        Cause::StaleRecord,
-    ];
-    let leaked = page("leaked_address");
-    assert!(causes.iter().all(|it| leaked.contains(&format!("\n| `{}` |", it.word()))));
-    let forms = [Duplicate::Concurrent, Duplicate::AfterCompletion, Duplicate::UnusedRebuild];
-    let duplicate = page("duplicate_sandbox");
-    assert!(forms.iter().all(|it| duplicate.contains(&format!("\n| `{}` |", it.word()))));
-    let ways = [OutOfOrder::PauseKilled, OutOfOrder::PauseOutOfMemory, OutOfOrder::NetnsGone];
-    let teardown = page("teardown_out_of_order");
-    assert!(ways.iter().all(|it| teardown.contains(&format!("\n| `{}` |", word::out_of_order(*it)))));
+    let has_all = |page: &str, words: &[&str]| words.iter().all(|it| page.contains(&format!("\n| `{it}` |")));
+    assert!(has_all(&page("leaked_address"), Cause::VARIANTS));
+    assert!(has_all(&page("duplicate_sandbox"), Duplicate::VARIANTS));
+    assert!(has_all(&page("teardown_out_of_order"), OutOfOrder::VARIANTS));
 }
