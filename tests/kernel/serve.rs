@@ -2,6 +2,8 @@
 //! broken or greedy, costs an event or the node's memory.
 
 mod client;
+mod hangup;
+mod hung;
 mod outage;
 
 use std::{

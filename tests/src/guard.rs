@@ -5,6 +5,8 @@
 
 pub mod address;
 pub mod cgroup;
+#[cfg(feature = "kernel")]
+pub mod hang;
 pub mod netns;
 
 use std::sync::atomic::{AtomicU32, Ordering};

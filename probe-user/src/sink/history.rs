@@ -25,7 +25,7 @@ pub const HEARTBEAT: &str = "heartbeat.json";
 const NAMED: usize = 10;
 
 /// All that is kept.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Past {
     pub history: History,
     pub heartbeat: Option<Heartbeat>,

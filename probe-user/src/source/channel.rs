@@ -1,5 +1,10 @@
 //! The channels between the sources and the agent.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use tokio::sync::{mpsc, watch};
 
 use crate::engine::{change::Question, fact::Observation};
@@ -65,43 +70,60 @@ impl Gauge {
     pub const CAPACITY: usize = DEPTH;
 }
 
+/// Questions that may wait for a source: more than a full node has pods, containers and namespaces.
+const QUESTIONS: usize = 16_384;
+
 /// The agent's way to one answering source.
 #[derive(Clone, Debug)]
-pub struct Asker(mpsc::UnboundedSender<Question>);
+pub struct Asker {
+    questions: mpsc::Sender<Question>,
+    refused: Arc<AtomicU64>,
+}
 
 /// The questions to one answering source.
 #[derive(Debug)]
-pub struct Asks(mpsc::UnboundedReceiver<Question>);
+pub struct Asks {
+    questions: mpsc::Receiver<Question>,
+    refused: Arc<AtomicU64>,
+}
 
-/// Not bounded, for the agent must never wait for one who may be waiting for it; the engine asks once about each
-/// thing that it knows, so there are never more questions than things on the node.
+/// The agent must never wait for a source that may be waiting for the agent. A question for which there is no room is
+/// refused and counted, and the source learns of it.
 #[must_use]
 pub fn asks() -> (Asker, Asks) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (Asker(sender), Asks(receiver))
+    let (sender, receiver) = mpsc::channel(QUESTIONS);
+    let refused = Arc::new(AtomicU64::new(0));
+    (Asker { questions: sender, refused: Arc::clone(&refused) }, Asks { questions: receiver, refused })
 }
 
 impl Asker {
     /// A source that has ended answers nothing, which is an answer that the engine can live with.
     pub fn ask(&self, question: Question) {
-        self.0.send(question).ok();
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.questions.try_send(question) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
 impl Asks {
     /// The next question; `None` when no more will come.
     pub async fn next(&mut self) -> Option<Question> {
-        self.0.recv().await
+        self.questions.recv().await
     }
 
     /// The same from a thread of its own.
     pub fn next_blocking(&mut self) -> Option<Question> {
-        self.0.blocking_recv()
+        self.questions.blocking_recv()
     }
 
     /// Another one that is waiting already, if any: for answering several from one look at the node.
     pub fn try_next(&mut self) -> Option<Question> {
-        self.0.try_recv().ok()
+        self.questions.try_recv().ok()
+    }
+
+    /// How many questions found no room since this was last asked.
+    pub fn refused(&self) -> u64 {
+        self.refused.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -141,11 +163,22 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use super::feed;
+    use super::{QUESTIONS, asks, feed};
     use crate::engine::{
+        change::Question,
         fact::{Fact, Observation, Origin},
         time::Timestamp,
     };
+
+    #[test]
+    fn questions_that_find_no_room_are_counted_and_keep_nobody_waiting() {
+        let (asker, mut asks) = asks();
+        (0..QUESTIONS + 3).for_each(|_| asker.ask(Question::Relist));
+        assert_eq!((asks.refused(), asks.refused()), (3, 0));
+        assert_eq!(std::iter::from_fn(|| asks.try_next()).count(), QUESTIONS);
+        asker.ask(Question::Relist);
+        assert_eq!((asks.try_next(), asks.refused()), (Some(Question::Relist), 0));
+    }
 
     #[test]
     fn a_gauge_sees_what_waits_and_holds_nothing_open() {

@@ -123,6 +123,7 @@ impl Netlink {
                                 watch.ask(netns, by);
                             }
                         }
+                        watch.refused(asks.refused());
                     }
                     None => break,
                 },

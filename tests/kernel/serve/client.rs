@@ -30,20 +30,26 @@ pub(super) struct Agent {
 impl Agent {
     /// Until it has attached its hooks and is ready.
     pub(super) fn start() -> Result<Self> {
-        Self::start_with("none", Stdio::null())
+        Self::start_with("none", &[], Stdio::null(), "/readyz")
+    }
+
+    /// With more arguments; it is alive, and not all of the node has been read yet.
+    pub(super) fn alive(arguments: &[&str]) -> Result<Self> {
+        Self::start_with("none", arguments, Stdio::null(), "/healthz")
     }
 
     /// The same with the stream of events going there.
     pub(super) fn with_output(output: Stdio) -> Result<Self> {
-        Self::start_with("none", output)
+        Self::start_with("none", &[], output, "/readyz")
     }
 
     /// One that keeps what it has found below `state`.
     pub(super) fn with_state(state: &str) -> Result<Self> {
-        Self::start_with(state, Stdio::null())
+        Self::start_with(state, &[], Stdio::null(), "/readyz")
     }
 
-    fn start_with(state: &str, output: Stdio) -> Result<Self> {
+    /// Until it answers that path with 200.
+    fn start_with(state: &str, arguments: &[&str], output: Stdio, path: &str) -> Result<Self> {
         let place = tempfile::tempdir()?;
         // One that is free now.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -51,6 +57,7 @@ impl Agent {
             .args(["run", "--output", "json", "--state-dir", state, "--listen", &address.to_string()])
             .arg("--socket")
             .arg(place.path().join("agent.sock"))
+            .args(arguments)
             .stdout(output)
             .stderr(Stdio::piped())
             .spawn()
@@ -61,7 +68,7 @@ impl Agent {
             words.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
         });
         let agent = Self { address, child, said: Some(said), place };
-        clock::poll("the agent is ready", machine::patience(), || Ok(get(address, "/readyz").ok()))?;
+        clock::poll("the agent is ready", machine::patience(), || Ok(get(address, path).ok()))?;
         Ok(agent)
     }
 
@@ -74,6 +81,11 @@ impl Agent {
         http::get(UnixStream::connect(self.place.path().join("agent.sock"))?, path, &[])?.ok()
     }
 
+    /// Sends it a signal.
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(signal::kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?)
+    }
+
     /// Ends it in order; streams end with it, and its socket is gone.
     pub(super) fn end(self) -> Result<()> {
         let (ended, said) = self.ended()?;
@@ -83,7 +95,7 @@ impl Agent {
 
     /// Ends it in order, whatever it was that it could not do. Gives its exit status, and what it said.
     pub(super) fn ended(mut self) -> Result<(ExitStatus, String)> {
-        signal::kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGTERM)?;
+        self.signal(Signal::SIGTERM)?;
         let ended = self.child.wait()?;
         let said = self.said.take().context("it has ended before")?;
         let said = said.join().map_err(|_panic| anyhow!("the reader panicked"))?;

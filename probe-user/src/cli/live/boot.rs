@@ -1,24 +1,77 @@
 //! What the agent is told of the boot at its start: which one this is, and how the one before ended.
 
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use tracing::warn;
+
 use crate::{
-    engine::{boot::BootRead, fact::Fact, world::Row},
+    engine::{
+        boot::{Before, BootRead},
+        fact::Fact,
+        world::Row,
+    },
     recording::Header,
-    sink::history::Past,
+    sink::history::{self, Past},
     source::{
         boot::{self, unseen::unseen},
-        host::HostRoot,
+        host::{HostRoot, watch::Reader},
     },
 };
 
-/// First what an agent of this boot had seen already, if there was one.
+/// The history, and then the node's journals, are waited for so long each: nobody is served before.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is kept of boots in the directory `past`, and what is told of this boot. A file that hangs is left to a thread of
+/// its own: the agent begins without what it would have told.
+pub(super) fn look(header: &Header, root: &HostRoot, past: Option<&Path>) -> io::Result<(Past, Vec<Fact>)> {
+    let reader = Arc::new(Reader::new(Arc::default()));
+    let root = root.watched(Arc::clone(&reader)).map_err(io::Error::other)?;
+    let (past_says, past_said) = mpsc::channel();
+    let (before_says, before_said) = mpsc::channel();
+    let (own, dir) = (header.clone(), past.map(Path::to_owned));
+    thread::Builder::new().name("past".to_owned()).spawn(move || {
+        let past = dir.as_deref().map(history::read).unwrap_or_default();
+        past_says.send(past.clone()).ok();
+        before_says.send(before(&own, &root, &past)).ok();
+    })?;
+    let seconds = PATIENCE.as_secs();
+    let Ok(past) = past_said.recv_timeout(PATIENCE) else {
+        warn!(dir = ?past, seconds, "reading the history of boots hangs: going on without it and without the journal");
+        return Ok((Past::default(), told(header, &Past::default(), Before::default())));
+    };
+    let before = before_said.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let path = reader.at().map(|(path, _)| path);
+        warn!(?path, seconds, "reading how the last boot ended hangs: going on with what is kept of it");
+        past.before(&header.boot_id)
+    });
+    let facts = told(header, &past, before);
+    Ok((past, facts))
+}
+
+/// The same for whoever can wait.
 pub(in crate::cli) fn facts(header: &Header, root: &HostRoot, past: &Past) -> Vec<Fact> {
-    let known = past.history.of(&header.boot_id).map(|record| record.recovery.clone());
-    let known_before = known.as_ref().and_then(|it| it.boot.as_ref()).map(|it| it.before.clone());
-    let before = known_before.unwrap_or_else(|| {
+    told(header, past, before(header, root, past))
+}
+
+/// How the boot before this one ended, by the history and by the node's journals.
+fn before(header: &Header, root: &HostRoot, past: &Past) -> Before {
+    let known = past.history.of(&header.boot_id).and_then(|record| record.recovery.boot.as_ref());
+    let before = known.map(|it| it.before.clone()).unwrap_or_else(|| {
         let others = past.last(&header.boot_id).and_then(|last| unseen(root, &last, header.boot_wall_ns));
         past.before(&header.boot_id).followed_by(others)
     });
-    let before = before.or_ordered(|| boot::ordered(root, header.boot_wall_ns));
+    before.or_ordered(|| boot::ordered(root, header.boot_wall_ns))
+}
+
+/// First what an agent of this boot had seen already, if there was one.
+fn told(header: &Header, past: &Past, before: Before) -> Vec<Fact> {
+    let known = past.history.of(&header.boot_id).map(|record| record.recovery.clone());
     let boot = BootRead {
         boot_id: header.boot_id.clone(),
         kernel: header.kernel.clone(),

@@ -155,7 +155,11 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
         let name = pid.to_string();
         let found =
             proc.folder(&name).and_then(|folder| describe(&table, pid, process, &folder, &mut cgroups));
-        if let Some(Some(found)) = list.take(proc.path().join(name), found) {
+        let path = proc.path().join(name);
+        if let Some(Some((found, unread))) = list.take(&path, found) {
+            if let Some(why) = unread {
+                list.skip(path.join("cmdline"), why);
+            }
             list.found(process.at, Fact::ProcessFound(found));
         }
     }
@@ -177,14 +181,14 @@ fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, Miss>
     Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container, forged })
 }
 
-/// `None`: it does not matter, or is no longer the same process.
+/// `None`: it does not matter, or is no longer the same process. Beside it is why its arguments could not be read.
 fn describe(
     table: &Table,
     pid: u32,
     process: &Process,
     folder: &Folder,
     cgroups: &mut Cgroups<'_>,
-) -> Result<Option<ProcessFound>, Miss> {
+) -> Result<Option<(ProcessFound, Option<Miss>)>, Miss> {
     // Init shows which network namespace is the node's own.
     let matters = pid == 1
         || table.is_top(process)
@@ -210,13 +214,19 @@ fn describe(
         return Ok(None);
     }
     let filename = folder.link("exe").unwrap_or_default();
-    let argv = match folder.head("cmdline", ARGUMENTS) {
-        Ok(cmdline) => proc::arguments(&cmdline),
-        // Its memory is locked. What runs in a container is known without; only a runtime's or shim's words mean something.
-        Err(Miss::Unanswered) if process.container.is_some() => Vec::new(),
-        Err(why) => return Err(why),
+    // The kernel reads them out of the process's memory, which hangs where the process does. Those of the programs that pods
+    // run mean nothing here, so they are left alone.
+    let (argv, unread) = if process.container.is_some() && !is_of_runtime(&filename) {
+        (Vec::new(), None)
+    } else {
+        match folder.head("cmdline", ARGUMENTS) {
+            Ok(cmdline) => (proc::arguments(&cmdline), None),
+            // Where a hook saw it begin, they are known without.
+            Err(why @ Miss::Unanswered) => (Vec::new(), Some(why)),
+            Err(why) => return Err(why),
+        }
     };
-    Ok(Some(ProcessFound {
+    let found = ProcessFound {
         task: Task {
             key: table.key(pid),
             tid: pid,
@@ -230,7 +240,15 @@ fn describe(
         ns_pid: proc::ns_pid(&status).unwrap_or(0),
         cni,
         filename: filename.strip_suffix(" (deleted)").unwrap_or(&filename).to_owned(),
-    }))
+    };
+    Ok(Some((found, unread)))
+}
+
+/// Whether a program in a container can be an OCI runtime's that is about to become the container's. runc executes a copy
+/// of itself from memory, which is named `/memfd:runc_cloned:/proc/self/exe`.
+fn is_of_runtime(filename: &str) -> bool {
+    let name = filename.strip_suffix(" (deleted)").unwrap_or(filename).rsplit('/').next();
+    name.is_some_and(|name| matches!(name, "runc" | "crun" | "youki" | "exe"))
 }
 
 /// Keys of cgroups by their paths; zero of one that is gone.
@@ -257,7 +275,7 @@ pub(super) fn netns_key(inode: u32) -> NetnsKey {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, path::Path};
+    use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
 
     use super::{Node, list};
     use crate::{
@@ -267,7 +285,13 @@ mod tests {
             fact::{Exited, Fact, Observation, Origin, ProcessFound},
             time::Timestamp,
         },
-        source::{cgroup::Hierarchy, host::HostRoot},
+        source::{
+            cgroup::Hierarchy,
+            host::{
+                HostRoot,
+                watch::{Avoided, Reader},
+            },
+        },
     };
 
     const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -292,15 +316,56 @@ mod tests {
 
     /// Processes of the list, in its order.
     fn found(root: &Path) -> Vec<Observation> {
-        let root = HostRoot::open(root).expect("the root");
+        found_in(&HostRoot::open(root).expect("the root"))
+    }
+
+    fn found_in(root: &HostRoot) -> Vec<Observation> {
         let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
         let clock = || Timestamp(1_000_000_000_000);
-        let node = Node { root: &root, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+        let node = Node { root, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
         list(node).0.end().0
     }
 
     fn it(seen: &Observation) -> Option<&ProcessFound> {
         if let Fact::ProcessFound(it) = &seen.fact { Some(it) } else { None }
+    }
+
+    /// The memory of what pods run is left alone, unless it is the runtime's own program. A shim whose memory hangs is
+    /// told without its arguments, and the list says that something is missing.
+    #[test]
+    fn no_memory_is_read_of_what_runs_in_a_container() {
+        let root = tempfile::tempdir().expect("a directory");
+        let leaf = |id: &str| format!("/kubepods/besteffort/pod{UID}/{}", id.repeat(64));
+        process(root.path(), SHIM, 1, "containerd-shim", (400, SHIM), "/runtime.slice");
+        process(root.path(), MAIN, SHIM, "main", (500, 1), &leaf("c"));
+        process(root.path(), PROBE, SHIM, "runc", (600, 1), &leaf("d"));
+        for (pid, file) in [(MAIN, "/main"), (PROBE, "/memfd:runc_cloned:/proc/self/exe (deleted)")] {
+            symlink(file, root.path().join(format!("proc/{pid}/exe"))).expect("a link");
+        }
+        let avoided = Arc::new(Avoided::default());
+        avoided.add(format!("/proc/{SHIM}/cmdline").into());
+        avoided.add(format!("/proc/{MAIN}/cmdline").into());
+        let host = HostRoot::open(root.path()).expect("the root");
+        let host = host.watched(Arc::new(Reader::new(Arc::clone(&avoided)))).expect("a handle");
+        let arguments = |facts: &[Observation], pid| {
+            let mut all = facts.iter().filter_map(it);
+            all.find(|it| it.task.key.pid == pid).map(|it| it.argv.clone())
+        };
+        let is_whole = |facts: &[Observation]| {
+            facts.iter().any(|seen| matches!(seen.fact, Fact::ListEnded { complete: true, .. }))
+        };
+        let facts = found_in(&host);
+        assert_eq!(arguments(&facts, SHIM), Some(Vec::new()));
+        assert_eq!(arguments(&facts, PROBE), Some(vec!["/runc".to_owned()]));
+        assert!(!is_whole(&facts), "{facts:?}");
+        avoided.remove(format!("/proc/{SHIM}/cmdline").as_ref());
+        let facts = found_in(&host);
+        assert_eq!(arguments(&facts, SHIM), Some(vec!["/containerd-shim".to_owned()]));
+        assert_eq!(arguments(&facts, MAIN), Some(Vec::new()));
+        assert!(is_whole(&facts), "{facts:?}");
+        // Nobody hangs any more: it is left alone all the same.
+        avoided.remove(format!("/proc/{MAIN}/cmdline").as_ref());
+        assert_eq!(arguments(&found_in(&host), MAIN), Some(Vec::new()));
     }
 
     /// Pids had wrapped around by the time of the probe: its own is the lower one.

@@ -51,6 +51,9 @@ impl Default for Limits {
     }
 }
 
+/// How soon it is tried again where the process has no room for a thread or a file more.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// How the reading goes on, for whoever looks on.
 #[derive(Debug, Default)]
 pub struct Reading {
@@ -160,6 +163,7 @@ impl<R: Read> Desk<R> {
                     let waiting = std::iter::from_fn(|| asks.try_next());
                     let refused = std::iter::once(question).chain(waiting).filter_map(|it| self.ask(it));
                     let refused = refused.collect();
+                    self.missed(asks.refused());
                     feed.send(refused).await?;
                 }
                 () = time::sleep(wait) => {}
@@ -184,6 +188,15 @@ impl<R: Read> Desk<R> {
                 self.queue.ask(question, at);
                 None
             }
+        }
+    }
+
+    /// So many questions found no room on their way here: a look at the whole node answers most of them.
+    fn missed(&mut self, count: u64) {
+        if count > 0 {
+            warn!(count, "too many questions about the node's files at once: listing the node again instead");
+            self.queue.dropped += count;
+            self.queue.ask(Question::Relist, clock::now());
         }
     }
 
@@ -264,7 +277,7 @@ impl<R: Read> Desk<R> {
                 if let Some((job, at)) = self.job.take() {
                     self.put_back(job, at);
                 }
-                time::sleep(Duration::from_secs(1)).await;
+                time::sleep(AGAIN).await;
                 Ok(())
             }
         }
@@ -329,8 +342,14 @@ impl<R: Read> Desk<R> {
 
     /// Until there is something to do, or to look at.
     fn wait(&self) -> Duration {
-        let longest =
-            if self.job.is_some() || !self.left.is_empty() { self.limits.hung / 10 } else { Duration::MAX };
+        let longest = if self.job.is_none() && self.queue.len() > 0 {
+            // There is something to read and nobody could be started for it.
+            AGAIN
+        } else if self.job.is_some() || !self.left.is_empty() {
+            self.limits.hung / 10
+        } else {
+            Duration::MAX
+        };
         let due = if self.job.is_some() { None } else { self.later.wait(clock::now()) };
         due.map_or(longest, |due| due.min(longest)).min(Duration::from_secs(3600))
     }

@@ -96,6 +96,14 @@ impl Watch {
         }
     }
 
+    /// So many namespaces were to be watched and found no room on their way here.
+    pub(super) fn refused(&mut self, count: u64) {
+        if count > 0 {
+            let fact = Fact::Lost { what: Loss::NetlinkSocket, count };
+            self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
+        }
+    }
+
     /// Reads what was notified; false if a turn was not enough.
     ///
     /// It is told with the earliest time at which it can have happened, so that what is read late is not taken for the
