@@ -11,7 +11,10 @@ use tokio::sync::watch;
 use crate::{
     confine::refusal,
     engine::fact::{Mechanism, Signal},
-    sink::metrics::own::{Own, Process, Program, Queue, Ring},
+    sink::{
+        metrics::own::{Own, Process, Program, Queue, Ring},
+        serve::{reload::Reload, tls::Expiry},
+    },
     source::{
         channel::Gauge,
         clock,
@@ -35,6 +38,7 @@ pub struct Figures {
     dropped: Arc<AtomicU64>,
     reading: Arc<Reading>,
     stale: Arc<AtomicBool>,
+    expiry: Option<Expiry>,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -49,7 +53,7 @@ impl Figures {
         unreadable: Arc<AtomicU64>,
         dropped: Arc<AtomicU64>,
         reading: Arc<Reading>,
-        stale: Arc<AtomicBool>,
+        reload: &Reload,
     ) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         Self {
@@ -59,7 +63,8 @@ impl Figures {
             unreadable,
             dropped,
             reading,
-            stale,
+            stale: reload.stale(),
+            expiry: reload.expiry(),
             started: wall(),
         }
     }
@@ -93,6 +98,7 @@ impl Figures {
             unreadable: self.unreadable.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             stale: self.stale.load(Ordering::Relaxed),
+            certificate_expires: self.expiry.as_ref().and_then(Expiry::at),
             process: self.process(),
         }
     }

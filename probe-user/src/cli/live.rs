@@ -8,6 +8,7 @@ pub(super) mod identity;
 pub(super) mod place;
 #[cfg(feature = "serve")]
 mod serve;
+mod signals;
 mod start;
 
 use std::{path::PathBuf, time::Duration};
@@ -122,6 +123,7 @@ impl Run {
             serve: Some(&self.serve),
             banner: true,
             ends_with_recording: false,
+            outlives_terminal: true,
         }
         .run()
     }
@@ -139,6 +141,7 @@ impl Watch {
             serve: None,
             banner: false,
             ends_with_recording: false,
+            outlives_terminal: false,
         }
         .run()
     }
@@ -156,6 +159,7 @@ impl Record {
             serve: None,
             banner: false,
             ends_with_recording: true,
+            outlives_terminal: false,
         }
         .run()
     }

@@ -17,12 +17,25 @@ use tracing::warn;
 
 use super::outlet::{Outlet, lines};
 
+/// What is written to a terminal that is gone fails so (`asm-generic/errno-base.h`).
+const EIO: i32 = 5;
+
 #[derive(Debug)]
 pub struct Stream {
     outlet: Outlet,
     /// Events that were dropped since the last that was taken.
     missed: u64,
     dropped: Arc<AtomicU64>,
+    terminal: Terminal,
+}
+
+/// Whether it goes to a terminal that may be closed while the run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Terminal {
+    None,
+    There,
+    /// Nobody will read it any more.
+    Gone,
 }
 
 /// What was not written in the end.
@@ -32,7 +45,13 @@ pub struct Unwritten(pub u64);
 impl Stream {
     #[must_use]
     pub fn new(outlet: Outlet) -> Self {
-        Self { outlet, missed: 0, dropped: Arc::default() }
+        Self { outlet, missed: 0, dropped: Arc::default(), terminal: Terminal::None }
+    }
+
+    /// It goes to a terminal: when that is closed, events are dropped and counted, and nothing ends.
+    #[must_use]
+    pub fn to_terminal(self) -> Self {
+        Self { terminal: Terminal::There, ..self }
     }
 
     /// How many events were dropped, for whoever looks on.
@@ -49,18 +68,22 @@ impl Stream {
         let count = lines(told);
         // Who has begun to drop goes on until half is free: not a word of it between every two events.
         let is_full = self.missed > 0 && self.outlet.waiting() > self.outlet.room() / 2;
-        if !is_full {
+        if !is_full && self.terminal != Terminal::Gone {
             if self.missed > 0 {
                 let mut all = say(self.missed);
                 all.append(told);
                 *told = all;
             }
-            if self.outlet.offer(told)? {
-                self.missed = 0;
-                return Ok(());
+            match self.outlet.offer(told) {
+                Ok(true) => {
+                    self.missed = 0;
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(error) => self.failed(error)?,
             }
         }
-        if self.missed == 0 {
+        if self.missed == 0 && self.terminal != Terminal::Gone {
             warn!("standard output is not read: events are dropped until it is");
         }
         told.clear();
@@ -69,16 +92,36 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether a failure ends the run: not that of a terminal that is gone.
+    fn failed(&mut self, error: io::Error) -> io::Result<()> {
+        if !is_hangup(self.terminal, &error) {
+            return Err(error);
+        }
+        warn!("the terminal is gone: events are dropped from here on, and the agent runs on");
+        self.terminal = Terminal::Gone;
+        Ok(())
+    }
+
     /// Returns when all is written, or cannot be, or `grace` is over.
     pub async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
         let waiting = self.outlet.lines_waiting();
         match time::timeout(grace, self.outlet.finish()).await {
-            Ok(written) => written?,
+            Ok(Err(error)) if !is_hangup(self.terminal, &error) => return Err(error),
+            Ok(_) => {}
             Err(_late) => {
                 self.dropped.fetch_add(waiting(), Ordering::Relaxed);
             }
         }
         Ok(Unwritten(self.dropped.load(Ordering::Relaxed)))
+    }
+}
+
+/// Whether it is how writing fails to a terminal that is gone, or has failed before.
+fn is_hangup(to: Terminal, error: &io::Error) -> bool {
+    match to {
+        Terminal::None => false,
+        Terminal::There => error.raw_os_error() == Some(EIO),
+        Terminal::Gone => true,
     }
 }
 
@@ -142,6 +185,39 @@ mod tests {
     /// Of so many that were sent, when that was read.
     fn dropped_before((next, missed): (u64, u64), sent: u64) -> u64 {
         sent - (next - missed)
+    }
+
+    /// A terminal that was closed.
+    struct Closed;
+
+    impl io::Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(super::EIO))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_is_gone_ends_nothing() {
+        let outlet = || Outlet::spawn("test", Closed).expect("a thread");
+        let fails = |stream: &mut Stream| {
+            let begun = std::time::Instant::now();
+            loop {
+                let offered = stream.offer(&mut b"x\n".to_vec(), say);
+                if offered.is_err() || stream.missed > 2 || begun.elapsed() > Duration::from_secs(20) {
+                    return offered.is_err();
+                }
+            }
+        };
+        let mut stream = Stream::new(outlet()).to_terminal();
+        assert!(!fails(&mut stream));
+        let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
+        assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
+        // A file that cannot be written is another matter.
+        assert!(fails(&mut Stream::new(outlet())));
     }
 
     #[test]

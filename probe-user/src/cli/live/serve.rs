@@ -141,7 +141,7 @@ impl ServeArgs {
                 let [certificate, key] = [certificate, key].map(Path::to_owned);
                 let paths =
                     Paths { certificate, key, client_authority: client_authority.map(Path::to_owned) };
-                let tls = Tls::new(tls::acceptor(paths.files())?);
+                let tls = Tls::new(tls::load(paths.files())?);
                 Ok(Some((paths, tls)))
             }
             (None, None) if client_authority.is_none() => Ok(None),

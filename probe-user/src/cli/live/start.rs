@@ -2,28 +2,31 @@
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
     process,
     sync::Arc,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use tokio::{
     runtime,
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{Signal, SignalKind},
     sync::oneshot,
 };
 
 #[cfg(feature = "serve")]
 use super::serve::{self, ServeArgs};
-use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place};
+use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place, signals};
 #[cfg(feature = "serve")]
 use crate::{
     agent::figure::Figures,
     cli::doctor,
-    sink::{metrics::Metrics, serve::Listeners},
+    sink::{
+        metrics::Metrics,
+        serve::{Listeners, reload::Bell},
+    },
 };
 use crate::{
     agent::{
@@ -47,7 +50,7 @@ use crate::{
     session::Session,
     sink::{
         findings_file::FindingsFile,
-        history::{self, Past, writer::BootHistoryWriter},
+        history::{Past, writer::BootHistoryWriter},
         outlet::Outlet,
         stream::Stream,
     },
@@ -88,6 +91,8 @@ pub(super) struct Start<'a> {
     pub(super) banner: bool,
     /// Whether there is nothing to run for once the recording has ended.
     pub(super) ends_with_recording: bool,
+    /// Whether it runs on when its terminal is gone: SIGHUP then only has it read its server's files again.
+    pub(super) outlives_terminal: bool,
 }
 
 impl Start<'_> {
@@ -144,7 +149,7 @@ impl Start<'_> {
     /// Within the runtime: starts every source, then works until it is told to end.
     async fn agent(&self, parts: Parts) -> anyhow::Result<Ended> {
         let Parts { place, stores, header, probe, file, boots, .. } = parts;
-        let end = told_to_end()?;
+        let (end, hangup) = signals::to_end(self.outlives_terminal)?;
         let host_root = &self.probe.host.host_root;
         let hooks = Hooks::prove(probe, host_root, &place.hierarchy).await?;
         #[cfg(feature = "serve")]
@@ -187,18 +192,20 @@ impl Start<'_> {
         };
         attached(&mut session, &hooks.reports)?;
         // Journals are read for it.
-        let (past, facts) = confinement.start(Role::Files, || {
-            let past = self.past.map(history::read).unwrap_or_default();
-            let facts = boot::facts(&header, &place.root, &past);
-            (past, facts)
-        })?;
+        let looked = confinement.start(Role::Files, || boot::look(&header, &place.root, self.past))?;
+        let (past, facts) = looked.context(THREAD)?;
         recover(&mut session, &past, facts)?;
         let (feed, batches) = feed();
         let (unreadable, reading) = (Arc::default(), Arc::default());
         // Standard output itself, without the buffer by lines that std keeps for it.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
         let start = || Outlet::spawn("stream", File::from(stdout));
-        let stream = Stream::new(confinement.start(Role::Writer, start)?.context(THREAD)?);
+        let mut stream = Stream::new(confinement.start(Role::Writer, start)?.context(THREAD)?);
+        if self.outlives_terminal && io::stdout().is_terminal() {
+            stream = stream.to_terminal();
+        }
+        #[cfg(feature = "serve")]
+        let bell = parts.doors.as_ref().map(|(doors, _)| doors.reload.bell());
         #[cfg(feature = "serve")]
         let served = match parts.doors {
             Some(doors) => {
@@ -210,7 +217,7 @@ impl Start<'_> {
                     unreadable,
                     stream.dropped(),
                     reading,
-                    doors.0.reload.stale(),
+                    &doors.0.reload,
                 );
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }
@@ -221,7 +228,14 @@ impl Start<'_> {
 
         let (stopper, stop) = stop();
         if self.probe.confine == Mode::Full {
-            tokio::spawn(refusals(hear(SignalKind::from_raw(refusal::SIGNAL))?, stop.clone()));
+            tokio::spawn(refusals(signals::hear(SignalKind::from_raw(refusal::SIGNAL))?, stop.clone()));
+        }
+        if let Some(hangup) = hangup {
+            #[cfg(feature = "serve")]
+            let reload = move || bell.iter().for_each(Bell::ring);
+            #[cfg(not(feature = "serve"))]
+            let reload = || ();
+            tokio::spawn(signals::hangups(hangup, reload, stop.clone()));
         }
         let mut routes = Routes::default();
         if let Some(netlink) = hooks.netlink {
@@ -344,23 +358,6 @@ fn recover(session: &mut Session, past: &Past, facts: Vec<Fact>) -> anyhow::Resu
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
     }
     Ok(())
-}
-
-/// Completes at ctrl-C, SIGTERM, or when the terminal is closed.
-fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
-    let mut hangup = hear(SignalKind::hangup())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    })
-}
-
-fn hear(kind: SignalKind) -> anyhow::Result<Signal> {
-    signal(kind).map_err(|error| anyhow!("cannot hear signals: {error}"))
 }
 
 /// What is refused to a thread, into our own log.

@@ -384,6 +384,12 @@ pub const OUTDATED: Family = gauge(
      that those from before still are; the log says why.",
 )
 .unit("0 or 1");
+pub const CERTIFICATE_EXPIRES: Family = gauge(
+    "sandprobe_tls_certificate_expiration_timestamp_seconds",
+    &[],
+    "When the certificate that the server shows, or the first of its chain to do so, expires; only where it serves by TLS.",
+)
+.unit("seconds since the epoch");
 pub const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
 pub const QUEUE_CAPACITY: Family =
@@ -450,6 +456,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &DROPPED_QUESTIONS,
             &DROPPED,
             &OUTDATED,
+            &CERTIFICATE_EXPIRES,
             &FOLDED,
             &CPU,
             &RESIDENT,

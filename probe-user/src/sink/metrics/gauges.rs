@@ -57,6 +57,7 @@ pub(super) struct Gauges {
     oldest_question: Series<GaugeVec>,
     dropped_questions: Series<CounterVec>,
     outdated: Series<GaugeVec>,
+    certificate_expires: Series<GaugeVec>,
     cpu: Series<CounterVec>,
     resident: Series<GaugeVec>,
     virtual_size: Series<GaugeVec>,
@@ -105,6 +106,7 @@ impl Gauges {
             oldest_question: registrar.series(&f::OLDEST_QUESTION)?,
             dropped_questions: registrar.series(&f::DROPPED_QUESTIONS)?,
             outdated: registrar.series(&f::OUTDATED)?,
+            certificate_expires: registrar.series(&f::CERTIFICATE_EXPIRES)?,
             cpu: registrar.series(&f::CPU)?,
             resident: registrar.series(&f::RESIDENT)?,
             virtual_size: registrar.series(&f::VIRTUAL)?,
@@ -216,6 +218,7 @@ impl Gauges {
         self.oldest_question.set_one(Some(own.oldest_question.as_secs_f64()));
         self.dropped_questions.raise(&[], real(own.dropped_questions));
         self.outdated.set_one(Some(flag(own.stale)));
+        self.certificate_expires.set_one(own.certificate_expires.map(instant));
         let Some(process) = &own.process else { return };
         self.cpu.raise(&[], process.cpu.as_secs_f64());
         self.resident.set_one(Some(real(process.resident)));
@@ -259,6 +262,15 @@ fn flag(is_so: bool) -> f64 {
 
 fn length(count: usize) -> f64 {
     real(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// Seconds since the epoch.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a double has seconds for longer than any certificate is good"
+)]
+fn instant(at: i64) -> f64 {
+    at as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a double has microseconds for centuries")]

@@ -29,6 +29,8 @@ pub struct Own {
     pub dropped: u64,
     /// The server's certificate, key or token in their files cannot be used; those from before are.
     pub stale: bool,
+    /// When its certificate is no longer good, seconds since the epoch; none if it serves without TLS.
+    pub certificate_expires: Option<i64>,
     pub process: Option<Process>,
 }
 

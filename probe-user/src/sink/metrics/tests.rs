@@ -253,6 +253,7 @@ fn what_others_count_only_grows() {
         oldest_question: Duration::from_millis(1500),
         dropped_questions: 4,
         stale: true,
+        certificate_expires: Some(4_948_905_001),
         unreadable: 4,
         ..Own::default()
     };
@@ -275,6 +276,7 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_oldest_question_age_seconds"], 1.5);
     assert_eq!(found["sandprobe_questions_dropped_total"], 4.0);
     assert_eq!(found["sandprobe_server_files_stale"], 1.0);
+    assert_eq!(found["sandprobe_tls_certificate_expiration_timestamp_seconds"], 4_948_905_001.0);
     assert_eq!(found["sandprobe_node_files_unreadable"], 4.0);
     assert_eq!(found["sandprobe_hook_attached{mechanism=\"raw_tracepoint\",signal=\"netns_freed\"}"], 1.0);
     assert_eq!(

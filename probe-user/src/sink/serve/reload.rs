@@ -10,6 +10,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, SyncSender},
     },
     thread,
     time::Duration,
@@ -19,7 +20,7 @@ use tracing::{info, warn};
 
 use super::{
     guard::Token,
-    tls::{self, Tls},
+    tls::{self, Expiry, Tls},
 };
 
 /// How often they are looked at. A kubelet itself takes a minute to hand over what is new.
@@ -28,8 +29,19 @@ const EVERY: Duration = Duration::from_secs(10);
 /// What was in each file.
 type Contents = Vec<Option<Vec<u8>>>;
 
+/// Has them looked at now.
+#[derive(Clone, Debug)]
+pub struct Bell(SyncSender<()>);
+
+impl Bell {
+    pub fn ring(&self) {
+        // One that was rung and not heard yet is enough.
+        self.0.try_send(()).ok();
+    }
+}
+
 /// The files, and what is made of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reload {
     tls: Option<(tls::Paths, Tls)>,
     token: Option<(PathBuf, Token)>,
@@ -37,15 +49,37 @@ pub struct Reload {
     /// What is there now, if it cannot be used.
     refused: Option<Contents>,
     stale: Arc<AtomicBool>,
+    bell: (Bell, Receiver<()>),
+}
+
+impl Default for Reload {
+    /// Of no files.
+    fn default() -> Self {
+        Self::new(None, None)
+    }
 }
 
 impl Reload {
     /// They have just been read.
     #[must_use]
     pub fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
-        let mut it = Self { tls, token, ..Self::default() };
+        let (ring, rung) = mpsc::sync_channel(1);
+        let (used, bell) = (Contents::new(), (Bell(ring), rung));
+        let mut it = Self { tls, token, used, refused: None, stale: Arc::default(), bell };
         it.used = it.contents();
         it
+    }
+
+    /// With which to have them looked at at once.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.bell.0.clone()
+    }
+
+    /// When the certificate in use is no longer good, if there is one.
+    #[must_use]
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.tls.as_ref().map(|(_, tls)| tls.expiry())
     }
 
     /// Whether what is there cannot be used.
@@ -54,14 +88,15 @@ impl Reload {
         Arc::clone(&self.stale)
     }
 
-    /// Looks at them from time to time, on a thread of its own; where there are none there is nothing to do.
+    /// Looks at them from time to time and when the bell is rung, on a thread of its own; where there are none there is nothing to do.
     pub fn start(mut self) -> std::io::Result<()> {
         if self.used.is_empty() {
             return Ok(());
         }
         thread::Builder::new().name("reload".to_owned()).spawn(move || {
             loop {
-                thread::sleep(EVERY);
+                // Neither it nor the time being over is a failure.
+                self.bell.1.recv_timeout(EVERY).ok();
                 match self.look() {
                     None => {}
                     Some(Ok(())) => info!("the server's certificate, key or token was read again"),
@@ -96,15 +131,15 @@ impl Reload {
 
     /// All of them or none.
     fn take(&self) -> Result<(), String> {
-        let acceptor = self.tls.as_ref().map(|(paths, _)| tls::acceptor(paths.files()));
-        let acceptor = acceptor.transpose().map_err(|why| why.to_string())?;
+        let fresh = self.tls.as_ref().map(|(paths, _)| tls::load(paths.files()));
+        let fresh = fresh.transpose().map_err(|why| why.to_string())?;
         if let Some((path, token)) = &self.token {
             let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
             let text = fs::read_to_string(path).map_err(|why| named(&why))?;
             token.replace(&text).map_err(|why| named(&why))?;
         }
-        if let (Some(acceptor), Some((_, tls))) = (acceptor, &self.tls) {
-            tls.replace(acceptor);
+        if let (Some(fresh), Some((_, tls))) = (fresh, &self.tls) {
+            tls.replace(fresh);
         }
         Ok(())
     }
@@ -123,9 +158,11 @@ mod tests {
         os::unix::fs::symlink,
         path::{Path, PathBuf},
         sync::atomic::Ordering,
+        thread,
+        time::{Duration, Instant},
     };
 
-    use super::{Reload, Tls, Token, tls};
+    use super::{EVERY, Reload, Tls, Token, tls};
 
     /// A Secret as a kubelet mounts it: each file is a link through `..data`, which is exchanged as a whole.
     struct Secret(tempfile::TempDir);
@@ -160,7 +197,7 @@ mod tests {
                 key: self.path("tls.key"),
                 client_authority: None,
             };
-            let tls = Tls::new(tls::acceptor(paths.files()).expect("good files"));
+            let tls = Tls::new(tls::load(paths.files()).expect("good files"));
             let text = fs::read_to_string(self.path("token")).expect("a file");
             let token = Token::new(&text).expect("a token");
             let reload = Reload::new(Some((paths, tls.clone())), Some((self.path("token"), token.clone())));
@@ -177,7 +214,8 @@ mod tests {
         let (mut reload, tls, token) = secret.open();
         let stale = reload.stale();
         let is_stale = || stale.load(Ordering::Relaxed);
-        let first = tls.current();
+        let (first, expires) = (tls.current(), reload.expiry().expect("a certificate"));
+        let before = expires.at();
         let is_first = || std::ptr::eq(&**first.config(), &**tls.current().config());
         assert_eq!(reload.look(), None);
 
@@ -185,12 +223,19 @@ mod tests {
         secret.put("..2", "server.pem", "client.key", NEW);
         let why = reload.look().expect("it is new").expect_err("they do not fit");
         assert!(why.contains("TLS with these files does not work"), "{why}");
-        assert!(is_first() && is_stale() && token.is(OLD.as_bytes()));
+        assert!(is_first() && is_stale() && token.is(OLD.as_bytes()) && expires.at() == before);
         assert_eq!(reload.look(), None, "told once");
 
         secret.put("..3", "client.pem", "client.key", NEW);
         assert_eq!(reload.look(), Some(Ok(())));
         assert!(!is_first() && !is_stale() && token.is(NEW.as_bytes()) && !token.is(OLD.as_bytes()));
+        let of_client = tls::load(tls::Files {
+            certificate: &tls::tests::file("client.pem"),
+            key: &tls::tests::file("client.key"),
+            client_authority: None,
+        });
+        let of_client = Tls::new(of_client.expect("good files")).expiry().at();
+        assert!(of_client.is_some() && expires.at() == of_client, "it is the new one's");
 
         // Not there, as between two steps of who writes them by hand; then as they were.
         fs::remove_file(secret.path("..3/tls.key")).expect("it was there");
@@ -200,5 +245,21 @@ mod tests {
 
         secret.put("..4", "client.pem", "client.key", "short");
         assert!(reload.look().is_some_and(|it| it.is_err()) && token.is(NEW.as_bytes()));
+    }
+
+    #[test]
+    fn who_rings_has_them_read_at_once() {
+        let secret = Secret::new("server.pem", "server.key", OLD);
+        let (reload, _, token) = secret.open();
+        let bell = reload.bell();
+        reload.start().expect("a thread");
+        secret.put("..2", "server.pem", "server.key", NEW);
+        // Again while it is at it: neither waits.
+        (0..3).for_each(|_| bell.ring());
+        let begun = Instant::now();
+        while !token.is(NEW.as_bytes()) {
+            assert!(begun.elapsed() < EVERY / 2, "it waits for its time");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -1,9 +1,14 @@
 //! TLS for those who come over the network, and certificates of theirs by which they are known.
 
+mod validity;
+
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use rustls::{
@@ -45,24 +50,64 @@ impl Paths {
     }
 }
 
+/// What was made of the files.
+pub struct Loaded {
+    acceptor: TlsAcceptor,
+    /// When the first certificate of the chain is no longer good, seconds since the epoch.
+    expires: Option<i64>,
+}
+
 /// What shakes hands, until its files change.
 #[derive(Clone)]
-pub struct Tls(Arc<RwLock<TlsAcceptor>>);
+pub struct Tls {
+    acceptor: Arc<RwLock<TlsAcceptor>>,
+    expiry: Expiry,
+}
+
+/// When what clients are shown is no longer good.
+#[derive(Clone, Debug)]
+pub struct Expiry(Arc<AtomicI64>);
+
+impl Expiry {
+    /// Seconds since the epoch, if its certificates say so in a form that is known.
+    #[must_use]
+    pub fn at(&self) -> Option<i64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN)
+    }
+
+    fn set(&self, at: Option<i64>) {
+        self.0.store(at.unwrap_or(i64::MIN), Ordering::Relaxed);
+    }
+}
 
 impl Tls {
     #[must_use]
-    pub fn new(acceptor: TlsAcceptor) -> Self {
-        Self(Arc::new(RwLock::new(acceptor)))
+    pub fn new(loaded: Loaded) -> Self {
+        let expiry = Expiry(Arc::new(AtomicI64::new(i64::MIN)));
+        expiry.set(loaded.expires);
+        Self { acceptor: Arc::new(RwLock::new(loaded.acceptor)), expiry }
     }
 
     pub(super) fn current(&self) -> TlsAcceptor {
         // Nothing that holds it panics.
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Who comes from here on meets this one.
-    pub(super) fn replace(&self, acceptor: TlsAcceptor) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    pub(super) fn replace(&self, loaded: Loaded) {
+        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = loaded.acceptor;
+        self.expiry.set(loaded.expires);
+    }
+
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        self.expiry.clone()
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("expires", &self.expires).finish_non_exhaustive()
     }
 }
 
@@ -81,7 +126,7 @@ pub enum TlsError {
 }
 
 /// Reads the files. Clients may come without a certificate: those whom a kubelet sends to `/healthz` have none.
-pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
+pub fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
     let unusable = |why: &dyn std::error::Error| TlsError::Unusable(why.to_string());
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -102,11 +147,13 @@ pub fn acceptor(files: Files<'_>) -> Result<TlsAcceptor, TlsError> {
         }
     };
     let chain = certificates("a certificate", files.certificate)?;
+    // A chain is as good as the first of its certificates to expire.
+    let expires = chain.iter().filter_map(|certificate| validity::expires(certificate)).min();
     let key = PrivateKeyDer::from_pem_file(files.key)
         .map_err(|why| unreadable("a private key", files.key, &why))?;
     let mut config = builder.with_single_cert(chain, key).map_err(|why| unusable(&why))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), expires })
 }
 
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -99,7 +99,7 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let bench = Bench::new();
         let (certificate, key) = (tls::tests::file("server.pem"), tls::tests::file("server.key"));
         let files = tls::Files { certificate: &certificate, key: &key, client_authority: None };
-        let acceptor = tls::acceptor(files).expect("good files");
+        let loaded = tls::load(files).expect("good files");
         let listener = net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (busy, _idle) = watch::channel(());
@@ -107,7 +107,7 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let seats = Seats::new(Limits { most: MOST, kept: 0, each: MOST });
         tokio::spawn(over_tcp(
             listener,
-            Some(tls::Tls::new(acceptor)),
+            Some(tls::Tls::new(loaded)),
             seats,
             ConnectionContext { app, guard, busy },
         ));

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{Files, TlsError, acceptor};
+use super::{Files, TlsError, load};
 
 pub(in crate::sink::serve) fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "src/sink/serve/tls", name].iter().collect()
@@ -42,8 +42,8 @@ pub(in crate::sink::serve) fn connector(client: Option<&str>) -> TlsConnector {
 fn shake(asks: bool, client: Option<&str>) -> Option<bool> {
     let (certificate, key, authority) = (file("server.pem"), file("server.key"), file("ca.pem"));
     let client_authority = asks.then_some(&*authority);
-    let acceptor =
-        acceptor(Files { certificate: &certificate, key: &key, client_authority }).expect("good files");
+    let files = Files { certificate: &certificate, key: &key, client_authority };
+    let acceptor = load(files).expect("good files").acceptor;
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (near, far) = duplex(64 << 10);
@@ -80,7 +80,7 @@ fn files_that_do_not_serve_are_named() {
     let with = |certificate: &str, key: &str, authority: Option<&str>| {
         let (certificate, key, authority) = (file(certificate), file(key), authority.map(file));
         let files = Files { certificate: &certificate, key: &key, client_authority: authority.as_deref() };
-        acceptor(files).err().expect("they are wrong").to_string()
+        load(files).err().expect("they are wrong").to_string()
     };
     for (told, words) in [
         (with("absent.pem", "server.key", None), "cannot read a certificate in"),
@@ -92,7 +92,7 @@ fn files_that_do_not_serve_are_named() {
         assert!(told.contains(words) && !told.contains('\n'), "{told}");
     }
     assert!(matches!(
-        acceptor(Files { certificate: &file("x"), key: &file("y"), client_authority: None }),
+        load(Files { certificate: &file("x"), key: &file("y"), client_authority: None }),
         Err(TlsError::Unreadable { .. })
     ));
 }

@@ -1,0 +1,48 @@
+//! The signals by which a run is told to end, or to read its server's files again.
+
+use std::future;
+
+use anyhow::anyhow;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::info;
+
+use crate::source::channel::Stop;
+
+/// Completes at ctrl-C or SIGTERM, and when the terminal is closed, unless the run is to outlive that. Then the signal of it
+/// is for somebody else.
+pub(super) fn to_end(outlives_terminal: bool) -> anyhow::Result<(impl Future<Output = ()>, Option<Signal>)> {
+    let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
+    let hangup = hear(SignalKind::hangup())?;
+    let (mut ends, other) = if outlives_terminal { (None, Some(hangup)) } else { (Some(hangup), None) };
+    let end = async move {
+        let hung_up = async {
+            match &mut ends {
+                Some(hangup) => hangup.recv().await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hung_up => {}
+        }
+    };
+    Ok((end, other))
+}
+
+/// Each time that it is told so (SIGHUP), the server's files are read again; that is also what a terminal that is closed
+/// tells whoever was started in it.
+pub(super) async fn hangups(mut hangup: Signal, reload: impl Fn(), mut stop: Stop) {
+    loop {
+        tokio::select! {
+            () = stop.requested() => return,
+            heard = hangup.recv() => if heard.is_none() { return },
+        }
+        info!("SIGHUP: the server's certificate, key and token are looked at; nothing else changes");
+        reload();
+    }
+}
+
+pub(super) fn hear(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).map_err(|error| anyhow!("cannot hear signals: {error}"))
+}

@@ -1,0 +1,103 @@
+//! Until when a certificate is good: the one member of it that is told of (RFC 5280, 4.1). All else is rustls' business.
+
+use jiff::Timestamp;
+
+const INTEGER: u8 = 0x02;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+/// The certificate's version, which those of the first version do not have.
+const VERSION: u8 = 0xa0;
+
+/// Seconds since the epoch; `None` if it is in no form that is known.
+pub(super) fn expires(certificate: &[u8]) -> Option<i64> {
+    let (certificate, _) = take(certificate, SEQUENCE)?;
+    let (mut body, _) = take(certificate, SEQUENCE)?;
+    if let Some((_version, rest)) = take(body, VERSION) {
+        body = rest;
+    }
+    // Its serial number, the signature's algorithm, and who issued it.
+    for tag in [INTEGER, SEQUENCE, SEQUENCE] {
+        body = take(body, tag)?.1;
+    }
+    let (validity, _) = take(body, SEQUENCE)?;
+    let (_since, until) = time(validity)?;
+    time(until).map(|(at, _)| at)
+}
+
+/// The content of the element that the bytes begin with, which is to have this tag, and what is behind it.
+fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, rest) = bytes.split_first()?;
+    let (first, mut rest) = rest.split_first()?;
+    let mut length = usize::from(*first);
+    if length >= 0x80 {
+        // So many bytes have it.
+        let (digits, behind) = rest.split_at_checked(length - 0x80)?;
+        length = digits
+            .iter()
+            .try_fold(0_usize, |length, digit| length.checked_mul(256)?.checked_add(usize::from(*digit)))?;
+        rest = behind;
+    }
+    (*found == tag).then_some(())?;
+    rest.split_at_checked(length)
+}
+
+/// `YYMMDDHHMMSSZ`, or the same with four digits of the year; and what is behind it. The end of the year 9999, by which a
+/// certificate says that it does not expire, is beyond what the calendar has.
+fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let (digits, rest, century) = match take(bytes, UTC_TIME) {
+        Some((digits, rest)) => (digits, rest, if digits.first()? < &b'5' { "20" } else { "19" }),
+        None => take(bytes, GENERALIZED_TIME).map(|(digits, rest)| (digits, rest, ""))?,
+    };
+    let text = format!("{century}{}", str::from_utf8(digits).ok().filter(|text| text.is_ascii())?);
+    let (year, month, day) = (text.get(..4)?, text.get(4..6)?, text.get(6..8)?);
+    let (hour, minute, second) = (text.get(8..10)?, text.get(10..12)?, text.get(12..)?);
+    let at: Timestamp = format!("{year}-{month}-{day}T{hour}:{minute}:{second}").parse().ok()?;
+    // `SSZ`, with no part of a second and no other zone.
+    (second.len() == 3 && second.ends_with('Z')).then_some((at.as_second(), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+
+    use super::{GENERALIZED_TIME, UTC_TIME, expires, time};
+
+    #[test]
+    fn the_end_of_a_certificate_is_read() {
+        let file = super::super::tests::file("server.pem");
+        let certificate = CertificateDer::from_pem_file(file).expect("a certificate");
+        // `openssl x509 -noout -enddate`: Oct 28 23:50:01 2126 GMT.
+        assert_eq!(expires(&certificate), Some(4_948_905_001));
+        for cut in 0..certificate.len().min(200) {
+            assert_eq!(expires(&certificate[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn both_forms_of_a_time_are_known() {
+        let of = |tag: u8, text: &str| {
+            let length = u8::try_from(text.len()).expect("short");
+            time(&[&[tag, length], text.as_bytes()].concat()).map(|(at, _)| at)
+        };
+        assert_eq!(of(UTC_TIME, "700101000000Z"), Some(0));
+        assert_eq!(of(UTC_TIME, "491231235959Z"), Some(2_524_607_999));
+        assert_eq!(of(GENERALIZED_TIME, "20500101000000Z"), Some(2_524_608_000));
+        assert_eq!(of(GENERALIZED_TIME, "20240229120000Z"), Some(1_709_208_000));
+        assert_eq!(of(GENERALIZED_TIME, "99991231235959Z"), None, "it does not expire");
+        for bad in
+            ["", "Z", "7001010000Z", "700101000000", "701301000000Z", "7001010000+0Z", "7001010000\u{e9}Z"]
+        {
+            assert_eq!(of(UTC_TIME, bad), None, "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>, tag in prop::sample::select(vec![UTC_TIME, GENERALIZED_TIME])) {
+            expires(&bytes);
+            time(&[&[tag], &bytes[..]].concat());
+        }
+    }
+}
