@@ -83,20 +83,33 @@ impl<'a> Answerer<'a> {
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// What a plugin said when this sandbox's ADD failed, if it was logged within that time.
+    /// What a plugin said when each of these sandboxes' ADD failed, if it was logged within that time: in their order, by
+    /// one search for all of them.
     #[must_use]
-    pub fn message(&self, id: &ContainerId, logged: Range<Timestamp>, boot_wall_ns: i64) -> MessageFound {
+    pub fn messages(
+        &self,
+        failed: &[(&ContainerId, Range<Timestamp>)],
+        boot_wall_ns: i64,
+    ) -> Vec<MessageFound> {
         let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
-        let window = Window {
+        let window = |logged: &Range<Timestamp>| Window {
             from: wall(logged.start).saturating_sub(SLACK),
             until: wall(logged.end).saturating_add(SLACK),
         };
-        let wanted = message::Wanted { sandbox: id.as_str(), pod: None, window };
-        let (text, source) = match message::find(self.root, wanted) {
-            Ok(Message { text, source }) => (Some(text), source.display().to_string()),
-            Err(not) => (None, not.to_string()),
+        let wanted = failed.iter().map(|(id, logged)| message::Wanted {
+            sandbox: id.as_str(),
+            pod: None,
+            window: window(logged),
+        });
+        let answers = message::find(self.root, &wanted.collect::<Vec<_>>());
+        let of = |((id, _), found): (&(&ContainerId, _), Result<Message, message::Unreadable>)| {
+            let (text, source) = match found {
+                Ok(Message { text, source }) => (Some(text), source.display().to_string()),
+                Err(not) => (None, not.to_string()),
+            };
+            MessageFound { container: (*id).clone(), text, source }
         };
-        MessageFound { container: id.clone(), text, source }
+        failed.iter().zip(answers).map(of).collect()
     }
 }
 
@@ -118,14 +131,18 @@ mod tests {
         let answerer = Answerer::new(&host);
         let id = ContainerId::parse("aa11").expect("an id");
         // 22:13:20 was the boot.
-        let find = |from: u64, until: u64| {
+        let find = |windows: &[(u64, u64)]| {
             let seconds = |n: u64| Timestamp(n * 1_000_000_000);
-            answerer.message(&id, seconds(from)..seconds(until), 1_700_000_000_000_000_000)
+            let failed: Vec<_> =
+                windows.iter().map(|(from, until)| (&id, seconds(*from)..seconds(*until))).collect();
+            answerer.messages(&failed, 1_700_000_000_000_000_000)
         };
-        let found = find(9, 12);
+        // Together as alone: each has its own time.
+        let [found, later] = &find(&[(9, 12), (60, 70)])[..] else { panic!("two were asked for") };
         assert!(found.text.as_deref().is_some_and(|text| text.contains("no address")), "{found:?}");
         assert_eq!(found.source, "/var/log/syslog");
-        let later = find(60, 70);
+        assert_eq!([&find(&[(9, 12)])[0], &find(&[(60, 70)])[0]], [found, later]);
+        assert_eq!(find(&[]), []);
         assert_eq!(later.text, None);
         assert!(later.source.contains("/var/log/syslog"), "{}", later.source);
     }

@@ -78,15 +78,29 @@ impl Best {
     }
 }
 
-/// Looks in the journal, then in the text files that there are.
-pub fn find(root: &HostRoot, wanted: Wanted<'_>) -> Result<Message, Unreadable> {
-    let mut best = Best::default();
+/// Looks in the journal, then in the text files that there are: once for all of them. The answers are in their order.
+pub fn find(root: &HostRoot, wanted: &[Wanted<'_>]) -> Vec<Result<Message, Unreadable>> {
+    let mut batch: Vec<Search<'_>> =
+        wanted.iter().map(|wanted| Search { wanted: *wanted, best: Best::default() }).collect();
     let mut not = Unreadable::default();
-    journal::search(root, wanted, &mut best, &mut not);
-    if !best.is_exact() {
-        tail::search(root, wanted, &mut best, &mut not);
+    journal::search(root, &mut batch, &mut not);
+    if !are_exact(&batch) {
+        tail::search(root, &mut batch, &mut not);
     }
-    best.0.map(|(_, _, message)| message).ok_or(not)
+    let answers = batch.into_iter().map(|it| it.best.0.map(|(_, _, message)| message));
+    answers.map(|found| found.ok_or_else(|| not.clone())).collect()
+}
+
+/// One of those that are looked for together, and the best that was found for it.
+#[derive(Debug)]
+struct Search<'a> {
+    wanted: Wanted<'a>,
+    best: Best,
+}
+
+/// Whether nothing better can be found for any of them.
+fn are_exact(batch: &[Search<'_>]) -> bool {
+    batch.iter().all(|it| it.best.is_exact())
 }
 
 /// Every message of that time that a process of root's wrote to the journal: when, in microseconds since 1970, and what;

@@ -151,10 +151,10 @@ impl Files {
 /// The answers that there are by now, or will not be.
 fn messages(answerer: &Answerer<'_>, wanted: Vec<Wanted>) -> Said {
     let (mut facts, mut early) = (Batch::new(), Vec::new());
-    for wanted in wanted {
-        let at = clock::now();
-        let Wanted { container, since, .. } = &wanted;
-        let message = answerer.message(container, *since..at, clock::boot_wall_ns());
+    let at = clock::now();
+    let failed: Vec<_> = wanted.iter().map(|it| (&it.container, it.since..at)).collect();
+    let messages = answerer.messages(&failed, clock::boot_wall_ns());
+    for (wanted, message) in wanted.into_iter().zip(messages) {
         if message.text.is_none() && wanted.is_early() {
             early.push(wanted);
         } else {

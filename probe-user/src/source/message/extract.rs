@@ -20,10 +20,14 @@ const SETUPS: [&str; 2] = ["failed to setup network for sandbox ", " to CNI netw
 /// Quoting inside quoting beyond this is no log's.
 const DEPTH: usize = 5;
 
+/// Whether the line can be about a failed ADD at all. That is cheap, and enough for most lines.
+pub(super) fn may_be(line: &str) -> bool {
+    line.contains(FAILED) || SETUPS.iter().any(|setup| line.contains(setup))
+}
+
 /// What the line says of a failed ADD, if it is one wanted.
 pub(super) fn message(line: &str, wanted: Wanted<'_>) -> Option<(Match, String)> {
-    // Cheap, and enough for most lines.
-    if !line.contains(FAILED) && !SETUPS.iter().any(|setup| line.contains(setup)) {
+    if !may_be(line) {
         return None;
     }
     let quality = quality(line, wanted)?;

@@ -8,7 +8,7 @@ mod object;
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{Best, Message, Unreadable, Wanted, Window, extract};
+use super::{Message, Search, Unreadable, Window, extract};
 use crate::source::host::{Folder, HostRoot, Miss};
 use file::Journal;
 
@@ -27,10 +27,18 @@ type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), Miss>;
 /// Takes a message: when it was logged, what it is, and in which file it stands.
 type Tell<'a> = &'a mut dyn FnMut(u64, &str, &Path);
 
-pub(super) fn search(root: &HostRoot, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
-    each(root, wanted.window, not, &mut |at, text, file| {
-        if let Some((quality, text)) = extract::message(text, wanted) {
-            best.offer(quality, at, Message { text, source: file.to_owned() });
+pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
+    let windows = || batch.iter().map(|it| it.wanted.window);
+    let ends = (windows().map(|it| it.from).min(), windows().map(|it| it.until).max());
+    let (Some(from), Some(until)) = ends else { return };
+    each(root, Window { from, until }, not, &mut |at, text, file| {
+        if !extract::may_be(text) {
+            return;
+        }
+        for Search { wanted, best } in batch.iter_mut().filter(|it| it.wanted.window.has(at)) {
+            if let Some((quality, text)) = extract::message(text, *wanted) {
+                best.offer(quality, at, Message { text, source: file.to_owned() });
+            }
         }
     });
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Best, Message, Unreadable, Wanted, extract, extract::Match, time};
+use super::{Message, Search, Unreadable, Wanted, are_exact, extract, extract::Match, time};
 use crate::source::{
     backfill::outputs,
     host::{HostRoot, Miss, lines},
@@ -31,23 +31,23 @@ const END: u64 = 4 << 20;
 /// So many files beside those are read to which daemons write their output.
 const MORE: usize = 8;
 
-pub(super) fn search(root: &HostRoot, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) {
+pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
     for path in FILES {
-        if look(root, Path::new(path), wanted, best, not) {
+        if look(root, Path::new(path), batch, not) {
             return;
         }
     }
     // Only then: to find these, each process is looked at.
     let others = outputs(root).into_iter().filter(|path| FILES.iter().all(|it| path != Path::new(it)));
     for path in others.take(MORE) {
-        if look(root, &path, wanted, best, not) {
+        if look(root, &path, batch, not) {
             return;
         }
     }
 }
 
-/// Looks in one; whether it had just what is wanted.
-fn look(root: &HostRoot, path: &Path, wanted: Wanted<'_>, best: &mut Best, not: &mut Unreadable) -> bool {
+/// Looks in one; whether all that is wanted has been found by then.
+fn look(root: &HostRoot, path: &Path, batch: &mut [Search<'_>], not: &mut Unreadable) -> bool {
     let end = match root.plain(path).and_then(|file| end(file, END)) {
         Ok(end) => end,
         Err(why) => {
@@ -55,15 +55,18 @@ fn look(root: &HostRoot, path: &Path, wanted: Wanted<'_>, best: &mut Best, not: 
             return false;
         }
     };
-    for line in lines(&end) {
-        if let Some((quality, at, text)) = read(&line, wanted) {
-            best.offer(quality, at, Message { text, source: path.to_owned() });
+    for line in lines(&end).filter(|line| extract::may_be(line)) {
+        for Search { wanted, best } in &mut *batch {
+            if let Some((quality, at, text)) = read(&line, *wanted) {
+                best.offer(quality, at, Message { text, source: path.to_owned() });
+            }
         }
     }
-    if !best.is_exact() {
+    let is_over = are_exact(batch);
+    if !is_over {
         not.looked.push(path.to_owned());
     }
-    best.is_exact()
+    is_over
 }
 
 /// Without a time of its own a line counts only by the sandbox's id.

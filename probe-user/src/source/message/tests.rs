@@ -109,7 +109,11 @@ fn journal(root: &tempfile::TempDir) -> PathBuf {
 }
 
 fn look(root: &tempfile::TempDir, wanted: Wanted<'_>) -> Result<Message, Unreadable> {
-    find(&HostRoot::open(root.path()).expect("the root"), wanted)
+    one(&HostRoot::open(root.path()).expect("the root"), wanted)
+}
+
+fn one(host: &HostRoot, wanted: Wanted<'_>) -> Result<Message, Unreadable> {
+    find(host, &[wanted]).pop().expect("an answer")
 }
 
 #[test]
@@ -270,7 +274,7 @@ fn the_file_to_which_a_daemon_writes_its_output_is_read() {
     fs::write(at("srv/runtime.out"), format!("{CONTAINERD_1_6}\n")).expect("a file");
     let sandbox = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
     let host = HostRoot::open(root.path()).expect("the root");
-    let found = |host: &HostRoot| find(host, wanted(sandbox)).map(|it| it.source);
+    let found = |host: &HostRoot| one(host, wanted(sandbox)).map(|it| it.source);
     let container = "/kubepods/burstable/pod11111111-2222-3333-4444-555555555555/".to_owned() + sandbox;
     process(7, "bash", 0, "/", "/srv/runtime.out");
     process(8, "containerd", 0, &container, "/srv/runtime.out");
