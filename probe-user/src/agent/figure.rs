@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 use probe_common::tally;
@@ -11,10 +11,7 @@ use tokio::sync::watch;
 use crate::{
     confine::refusal,
     engine::fact::{Mechanism, Signal},
-    sink::{
-        metrics::own::{Own, Process, Program, Queue, Ring},
-        serve::{reload::Reload, tls::Expiry},
-    },
+    sink::metrics::own::{Expiry, Own, Process, Program, Queue, Ring, ServerFiles},
     source::{
         channel::Gauge,
         clock,
@@ -37,8 +34,7 @@ pub struct Figures {
     unreadable: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
     reading: Arc<Reading>,
-    stale: Arc<AtomicBool>,
-    expiry: Option<Expiry>,
+    server: ServerFiles,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -53,7 +49,7 @@ impl Figures {
         unreadable: Arc<AtomicU64>,
         dropped: Arc<AtomicU64>,
         reading: Arc<Reading>,
-        reload: &Reload,
+        server: ServerFiles,
     ) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         Self {
@@ -63,8 +59,7 @@ impl Figures {
             unreadable,
             dropped,
             reading,
-            stale: reload.stale(),
-            expiry: reload.expiry(),
+            server,
             started: wall(),
         }
     }
@@ -97,8 +92,8 @@ impl Figures {
             refused: refusal::count(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
-            stale: self.stale.load(Ordering::Relaxed),
-            certificate_expires: self.expiry.as_ref().and_then(Expiry::at),
+            stale: self.server.stale.load(Ordering::Relaxed),
+            certificate_expires: self.server.expiry.as_ref().and_then(Expiry::at),
             process: self.process(),
         }
     }

@@ -219,9 +219,15 @@ pub struct Recovery {
     pub runtime: Option<Mark>,
     pub kubelet: Option<Mark>,
     pub tries: Vec<Try>,
+    /// Calls of plugins for further sandboxes, for which there was no room.
+    #[serde(default)]
+    pub tries_left_out: u32,
     /// When the oldest address on record was written down, if that was in this boot.
     pub leased_since: Option<Timestamp>,
     pub pods: Vec<Back>,
+    /// At least so many more were back, for which there was no room.
+    #[serde(default)]
+    pub pods_left_out: u32,
     pub order: Option<Order>,
     /// The last pod was the last, as it seemed then.
     pub closed: bool,

@@ -348,6 +348,8 @@ pub enum Blind {
     File { path: String },
     /// Things of a kind that are on the node could not be listed whole.
     Listing { list: List },
+    /// The node has pods, and no kubelet is known.
+    Kubelet,
 }
 
 /// Numbers that are other ones when any finding is.

@@ -292,6 +292,7 @@ pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
     lines.extend(unseen(recovery));
     lines.extend(network(study));
     lines.push(close(&study.close));
+    lines.extend(cut(recovery));
     if study.recovered == Recovered::Listening {
         let by_start = (!study.by_start.is_empty())
             .then(|| format!("; by their start, since they do not: {}", names(&study.by_start)));
@@ -305,6 +306,18 @@ pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What there was no room for, if anything.
+#[must_use]
+pub fn cut(recovery: &Recovery) -> Option<String> {
+    let Recovery { pods_left_out: pods, tries_left_out: calls, .. } = recovery;
+    let pods = (*pods > 0).then(|| format!("at least {pods} more pods were back"));
+    let calls = (*calls > 0).then(|| format!("{calls} CNI calls for more sandboxes were made"));
+    let what = pods.into_iter().chain(calls).collect::<Vec<_>>().join(" and ");
+    (!what.is_empty()).then(|| {
+        format!("truncated: {what} than are kept of one boot: times and counts are of those that are kept")
+    })
 }
 
 /// So long after the kernel's start.

@@ -82,6 +82,7 @@ pub fn summary(kind: &Kind) -> String {
                 }
                 Blind::File { path } => format!("reading {} hangs", escaped(path)),
                 Blind::Listing { list } => format!("{} cannot be listed whole", word::list(*list)),
+                Blind::Kubelet => "there are pods, and no kubelet is known".to_owned(),
                 Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
                 Blind::CniCache { path, count: 1 } => {
                     format!("libcni's cache file {} cannot be read", escaped(path))

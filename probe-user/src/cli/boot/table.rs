@@ -286,6 +286,22 @@ Diff                             23500    9620        9608           794        
     }
 
     #[test]
+    fn what_was_left_out_is_told() {
+        let mut row = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
+        assert!(!text(std::slice::from_ref(&row), false).contains("truncated"));
+        let json = |row: &Row| -> serde_json::Value {
+            let bytes = json::lines(&[row.told()]).expect("JSON");
+            serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next().expect("a line")).expect("JSON")
+        };
+        assert_eq!(json(&row)["boot"].get("truncated"), None);
+        (row.recovery.pods_left_out, row.recovery.tries_left_out) = (6, 40);
+        let told = text(std::slice::from_ref(&row), false);
+        let note = "truncated: at least 6 more pods were back and 40 CNI calls for more sandboxes were made than are kept of one";
+        assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
+        assert_eq!(json(&row)["boot"]["truncated"], serde_json::json!({ "pods": 6, "cni_calls": 40 }));
+    }
+
+    #[test]
     fn no_name_moves_the_cursor() {
         let Row { mut recovery, now, .. } = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
         recovery.pods[1].pod.name = Some("web\x1b[2J".to_owned());

@@ -217,7 +217,7 @@ impl Start<'_> {
                     unreadable,
                     stream.dropped(),
                     reading,
-                    &doors.0.reload,
+                    doors.0.reload.shown(),
                 );
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }

@@ -1,11 +1,13 @@
 //! **Rule:** something is not seen that verdicts are made of: a signal that no mechanism tells of, records that were
 //! lost in the last ten minutes, a store or a runtime's records that could not be read whole, a file of libcni's cache,
-//! a file at which reading hangs, network namespaces that could not be listed whole.
+//! a file at which reading hangs, network namespaces that could not be listed whole, a kubelet that is not known though
+//! there are pods.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best (`doctor` says what that costs); a signal of
 //! which nothing is said, as where there are no hooks at all (a scan); a store or a runtime that is not there; missing
 //! runtime records while no sandbox is known, as on a node that only runs containers of Docker's; a file of libcni's cache
-//! that could not be read once, for libcni may have been at writing it.
+//! that could not be read once, for libcni may have been at writing it; a kubelet that restarts; a node without pods of a
+//! kubelet's.
 
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ use crate::engine::{
 
 /// By then what is read in a row with the configuration has been read.
 const READ: Duration = Duration::from_secs(10);
+
+/// A kubelet that is started again, or replaced by another version, is there by then.
+const KUBELET: Duration = Duration::from_secs(5 * 60);
 
 const OF_LOSS: [FindingKind; 4] = [
     FindingKind::LeakedAddress,
@@ -58,6 +63,13 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         let spot = Blind::Listing { list: List::Netns };
         let weaker = [FindingKind::OrphanNetns];
         found.push(sighting(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
+    }
+    if let Some(at) = sight.world.kubelet_missing_since() {
+        let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckCgroup];
+        let ready = sight.awake(at) + KUBELET;
+        let is_ready = sight.now >= ready;
+        let standing = if is_ready { Standing::Confirmed } else { Standing::Watched { until: Some(ready) } };
+        found.push(sighting(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, standing));
     }
     if let Some(at) = unread_since(sight) {
         let spot = Blind::Runtime { place: None };

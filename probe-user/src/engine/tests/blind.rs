@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 
-use super::story::{CONTAINERD, DAEMON, Story, Who, call, id, run::check_lines};
+use super::story::{CONTAINERD, DAEMON, KUBELET, Story, Who, call, cgroup, id, run::check_lines, uid};
 use crate::engine::{
     fact::{
         Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
@@ -229,4 +229,47 @@ fn a_release_across_a_gap_is_not_counted() {
     story.at(SECOND).cni_done(100, "/usr/lib/cni/cloud-cni", "ADD", "/run/netns/x");
     story.lost().cni_done(101, "/usr/lib/cni/cloud-cni", "DEL", "");
     assert!(!story.judge(30 * MINUTE).0.contains("unverified_release"));
+}
+
+/// The kubelet of a node is missed where there are pods of its making, once it has had the time to be started again.
+#[test]
+fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
+    let node = |kubelet: bool, pods: bool, expected: bool| {
+        let mut story = Story::new();
+        story.at(1).listed(Fact::BootRead(Box::default()));
+        story.list(List::Processes, true, |story| {
+            story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+            if kubelet {
+                story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+            }
+        });
+        if pods {
+            let cgroup = cgroup(20, &format!("/kubepods/besteffort/pod{}", uid()));
+            story.listed(Fact::CgroupFound { cgroup, populated: true });
+        }
+        story.listed(Fact::KubeletExpected(expected));
+        story.listed(Fact::NetworksRead(NetworksRead { networks: Vec::new(), complete: true }));
+        story
+    };
+    let told = |story: &Story, until: u64| -> Vec<String> {
+        let (told, _) = story.judge(until);
+        let own = told.lines().filter_map(|line| Some(line.split_once(" finding.")?.1.to_owned()));
+        own.filter_map(|line| Some(line.split_once(" blind_spot/kubelet")?.0.to_owned())).collect()
+    };
+    // Docker's own node, one whose kubelet runs, and one that was of a cluster once.
+    for (runs, pods, expected) in [(false, false, false), (true, true, true), (false, false, true)] {
+        assert_eq!(told(&node(runs, pods, expected), 60 * MINUTE), [""; 0], "{runs} {pods} {expected}");
+    }
+    assert_eq!(told(&node(false, true, false), 6 * MINUTE), ["opened", "confirmed"]);
+
+    let mut story = node(true, true, true);
+    story.at(10 * MINUTE).exit(KUBELET, class::CALLER, 0);
+    assert_eq!(told(&story, 11 * MINUTE), [""; 0], "it may come back");
+    assert_eq!(told(&story, 16 * MINUTE), ["opened", "confirmed"]);
+    let again = Who::new(501, 1, "kubelet");
+    let mut quick = story.clone();
+    quick.at(11 * MINUTE).exec(again, class::CALLER, "/usr/bin/kubelet");
+    assert_eq!(told(&quick, 60 * MINUTE), [""; 0]);
+    story.at(20 * MINUTE).exec(again, class::CALLER, "/usr/bin/kubelet");
+    assert_eq!(told(&story, 21 * MINUTE), ["opened", "confirmed", "closed"]);
 }

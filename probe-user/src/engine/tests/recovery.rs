@@ -14,13 +14,14 @@ use super::{
 use crate::engine::{
     Engine, Settings,
     boot::{
-        Alive, Before, BootRead, Kind, Ordered, Pod, Source,
+        Alive, Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try,
         inexact::Inexact,
         study::{Close, NoOrder, Study, Zero},
     },
     fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
     id::{ContainerId, PodUid, TICK, TaskKey},
     time::Timestamp,
+    world::Row,
 };
 
 const SECOND: u64 = 1000;
@@ -152,7 +153,7 @@ fn seconds(columns: [Option<i64>; 4]) -> [Option<i64>; 4] {
     columns.map(|ns| ns.map(|ns| ns / 1_000_000_000))
 }
 
-fn at(back: Option<&crate::engine::boot::Back>) -> Option<u64> {
+fn at(back: Option<&Back>) -> Option<u64> {
     back.map(|back| back.mark.at.0 / 1_000_000)
 }
 
@@ -395,7 +396,7 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     let mut story = booted(rebooted(&[App(1), App(2)]));
     App(1).up(&mut story, 20 * SECOND);
     let (_, first) = study(&story, 30 * SECOND);
-    let row = crate::engine::world::Row::Recovery(Box::new(first.recovery().clone()));
+    let row = Row::Recovery(Box::new(first.recovery().clone()));
     let mut engine = Engine::new(Settings::default());
     let say = |engine: &mut Engine, fact| {
         engine.observe(crate::engine::fact::Observation { at: ms(40 * SECOND), origin: Origin::Agent, fact });
@@ -415,4 +416,57 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     assert_eq!(found.close, Close::All { pods: 2 });
     assert!(engine.recovery().revision > first.recovery().revision);
     assert_eq!(engine.recovery().watched_since, Some(Timestamp(3_000_000_000)));
+}
+
+/// As RKE1's, whether a listing finds it or a hook sees it start. One in a pod is none of the node's.
+#[test]
+fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
+    let container = "e".repeat(64);
+    let own = format!("/docker/{container}");
+    let kubelet = KUBELET.within(77, HOST);
+    for (path, is_node_s) in [(own, true), (format!("{}/{container}", App(1).path()), false)] {
+        let mut listed = Story::new();
+        listed.at(3 * SECOND).say(Origin::Agent, read(Before::default()));
+        listed.found(DAEMON, DAEMON.pid, "/system.slice/containerd.service", "/usr/bin/containerd");
+        listed.found(kubelet, kubelet.pid, &path, "kubelet");
+        let (found, _) = study(&listed, 10 * SECOND);
+        assert_eq!(found.kubelet.map(|mark| mark.source), is_node_s.then_some(Source::ProcStart), "{path}");
+
+        let mut seen = Story::new();
+        seen.at(3 * SECOND).say(Origin::Agent, read(Before::default()));
+        seen.at(4 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+        seen.at(8 * SECOND).mkdir(77, &path).at(9 * SECOND).exec(kubelet, TOP, "kubelet");
+        let (found, _) = study(&seen, 10 * SECOND);
+        let started = found.kubelet.map(|mark| (mark.at, mark.source));
+        assert_eq!(started, is_node_s.then_some((ms(9 * SECOND), Source::Hook)), "{path}");
+    }
+}
+
+/// A boot of which more is known already than most have.
+#[test]
+fn what_there_is_no_room_for_is_counted() {
+    const ALMOST: u32 = 1020;
+    let mut recovery = Recovery::default();
+    for n in 0..ALMOST {
+        let pod = App(10_000 + n).pod();
+        let mark = Mark { at: ms(15 * SECOND), source: Source::Hook };
+        recovery.pods.push(Back { pod, mark, listened: None });
+        let failed = Some("flannel".to_owned());
+        let sandbox = App(10_000 + n).id(1);
+        recovery.tries.push(Try { sandbox, began: mark.at, ended: mark.at, failed });
+    }
+    let mut story = Story::new();
+    story.at(1).say(Origin::Agent, Fact::Remembered(Row::Recovery(Box::new(recovery))));
+    story.facts.extend(booted(Before::default()).facts);
+    for n in 1..=10 {
+        App(n).add(&mut story, 20 * SECOND + 200 * u64::from(n), 11, 0x100);
+    }
+    for n in 1..=10 {
+        App(n).up(&mut story, 30 * SECOND + 1000 * u64::from(n));
+    }
+    let (_, engine) = study(&story, 60 * SECOND);
+    let recovery = engine.recovery();
+    assert_eq!((recovery.tries.len(), recovery.tries_left_out), (1024, 6));
+    // Looked at again and again, they are counted once.
+    assert_eq!((recovery.pods.len(), recovery.pods_left_out), (1024, 6));
 }

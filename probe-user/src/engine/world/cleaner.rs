@@ -6,7 +6,7 @@ use probe_common::event::class;
 
 use crate::engine::{
     change::{Question, What},
-    fact::{ProgramFound, RuntimeKind},
+    fact::{List, ProgramFound, RuntimeKind},
     finding::Finding,
     id::ContainerId,
     time::Timestamp,
@@ -102,6 +102,26 @@ impl World {
         self.daemons(&KUBELETS).next().is_some()
     }
 
+    /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them. Where the
+    /// agent has not looked at the node by itself, as in a replay of single facts, nothing is missed.
+    pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
+        let watched = self.recovery.watched_since?;
+        let is_listed = self.records.networks.is_some() && !self.partial.contains_key(&List::Processes);
+        let is_pod = |row: &Cgroup| row.is_live() && row.is_pod();
+        let of_kubelet = || {
+            self.cgroups.values().any(is_pod) || self.records.kubelet_expected && !self.sandboxes.is_empty()
+        };
+        if !is_listed || self.has_kubelet() || !of_kubelet() {
+            return None;
+        }
+        let kubelets = self.processes.daemons().filter(|row| is_kubelet(&row.comm));
+        let ended = kubelets.filter_map(|row| match row.state {
+            State::Running => None,
+            State::Exited { at } => Some(at),
+        });
+        Some(ended.max().map_or(watched, |ended| ended.max(watched)))
+    }
+
     pub(in crate::engine) fn daemons(&self, names: &[&str]) -> impl Iterator<Item = &Process> {
         let is_one = |row: &&Process| {
             row.state == State::Running
@@ -117,7 +137,7 @@ impl World {
 
     /// A kubelet in a container that is the node's all the same, as RKE1's: in one of no pod and of no user's session, and
     /// in the node's own pid and network namespaces.
-    fn is_contained_kubelet(&self, row: &Process) -> bool {
+    pub(super) fn is_contained_kubelet(&self, row: &Process) -> bool {
         let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
         is_kubelet(&row.comm)
             && self.cgroups.get(&row.cgroup).is_some_and(of_node)

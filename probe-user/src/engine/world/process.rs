@@ -103,7 +103,6 @@ impl World {
             return;
         }
         self.learn_host_netns(&it.task, it.class);
-        self.started_at(&it.task, it.class, Mark { at: m.at, source: Source::Hook });
         let init = argv::is_init(&it.task.comm, &it.argv);
         // Arguments count of what the hooks know as a runtime's or a monitor's program of the node.
         let of_node = it.class & class::RUNTIME != 0 && !self.in_container(it.task.cgroup);
@@ -114,6 +113,7 @@ impl World {
         let program =
             Program { filename: &it.filename, class: it.class, ns_pid: it.ns_pid, about: about.clone() };
         self.began(m, &it.task, program);
+        self.started_at(&it.task, it.class, Mark { at: m.at, source: Source::Hook });
         let made = argv::read(&it.argv).filter(|_| about.is_some());
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
             self.attempt_stopping(m, id);

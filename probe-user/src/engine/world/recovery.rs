@@ -78,9 +78,13 @@ impl World {
         self.timers.hurry(timer::Name::Recovery, at + SETTLE);
     }
 
-    /// A process is there since then: is it one of those that the node waits for?
+    /// A process is in the table and was there since then: is it one of those that the node waits for?
     pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: Mark) {
-        if self.in_container(task.cgroup) {
+        let is_contained = self.in_container(task.cgroup);
+        let mut row = self.processes.get(task.key).into_iter().filter(|_| is_contained);
+        let is_kubelet = row.any(|row| self.is_contained_kubelet(row))
+            || !is_contained && is_kubelet(&task.comm) && is_trusted(class);
+        if is_contained && !is_kubelet {
             return;
         }
         let before = [self.recovery.init, self.recovery.runtime, self.recovery.kubelet];
@@ -90,7 +94,7 @@ impl World {
         if is_runtime(&task.comm) && is_trusted(class) {
             Mark::offer(&mut self.recovery.runtime, mark);
         }
-        if is_kubelet(&task.comm) && is_trusted(class) {
+        if is_kubelet {
             Mark::offer(&mut self.recovery.kubelet, mark);
         }
         if before != [self.recovery.init, self.recovery.runtime, self.recovery.kubelet] {
@@ -166,7 +170,7 @@ impl World {
         } else if tries.len() < TRIES {
             tries.push(Try { sandbox: id.clone(), began: call.at, ended: at, failed });
         } else {
-            return;
+            self.recovery.tries_left_out = self.recovery.tries_left_out.saturating_add(1);
         }
         self.noted(at);
     }
@@ -203,16 +207,18 @@ impl World {
     /// Looks which pods are back, and whether the last of them was the last.
     pub(super) fn assess(&mut self, now: Timestamp) {
         let found: Vec<_> = self.attempts.values().filter_map(|row| self.back(row)).collect();
-        let before = (self.recovery.pods.clone(), self.recovery.closed);
-        for (back, first) in found {
-            self.is_back(back, first);
-        }
+        let state = |it: &Recovery| (it.pods.clone(), it.closed, it.pods_left_out);
+        let before = state(&self.recovery);
+        let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
+        let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
+        // What is left out is not remembered: whoever is there at one time are so many at least.
+        self.recovery.pods_left_out = self.recovery.pods_left_out.max(left_out);
         self.by_rules();
         self.take_back_order(now);
         let study = Study::of(&self.recovery, now);
         self.recovery.closed = study.is_closed();
         self.recovery.seen_until = now;
-        if before != (self.recovery.pods.clone(), self.recovery.closed) {
+        if before != state(&self.recovery) {
             self.recovery.revision = self.recovery.revision.wrapping_add(1);
         }
         let last = study.last_service.map(|last| last.mark.at + self.rules.quiet);
@@ -271,18 +277,20 @@ impl World {
         }
     }
 
-    fn is_back(&mut self, back: Back, first: Timestamp) {
+    /// Notes that it is back; gives it again if it belongs to the recovery and there is no room for it.
+    fn is_back(&mut self, back: Back, first: Timestamp) -> Option<Back> {
         let in_time = back.mark.at <= Timestamp::ZERO + WINDOW;
         let awaited = || self.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
         if !in_time && !awaited() {
-            return;
+            return None;
         }
         let pods = &mut self.recovery.pods;
         let Some(known) = pods.iter_mut().find(|known| known.pod.is(&back.pod)) else {
-            if pods.len() < PODS {
-                pods.push(back);
+            if pods.len() >= PODS {
+                return Some(back);
             }
-            return;
+            pods.push(back);
+            return None;
         };
         // In the same life it may turn out that what had started first was an init container.
         let same = known.pod.uid == back.pod.uid;
@@ -297,6 +305,7 @@ impl World {
         known.pod.name = known.pod.name.take().or(name);
         known.pod.uid = known.pod.uid.take().or(uid);
         known.pod.kind = kind;
+        None
     }
 
     /// The pods of which something runs now, or did until a moment ago.

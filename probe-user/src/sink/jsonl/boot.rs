@@ -66,6 +66,9 @@ struct Boot<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Vec<String>>,
     cni: Cni<'a>,
+    /// More happened than is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<Truncated>,
     /// The agent came after the runtime.
     late: bool,
     milestones: Vec<Milestone>,
@@ -122,6 +125,14 @@ struct Cni<'a> {
     /// Of boot time: what failed before it is in none of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen_until_ns: Option<String>,
+}
+
+/// What is in none of the rest.
+#[derive(Serialize)]
+struct Truncated {
+    /// At least.
+    pods: u32,
+    cni_calls: u32,
 }
 
 #[derive(Serialize)]
@@ -214,6 +225,13 @@ fn ns(ns: Option<i64>) -> Option<String> {
     ns.map(|ns| ns.to_string())
 }
 
+impl Truncated {
+    fn of(recovery: &Recovery) -> Option<Self> {
+        let Recovery { pods_left_out: pods, tries_left_out: cni_calls, .. } = *recovery;
+        (pods > 0 || cni_calls > 0).then_some(Self { pods, cni_calls })
+    }
+}
+
 impl Columns {
     fn of(columns: [Option<i64>; COLUMNS]) -> Self {
         let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] = columns.map(ns);
@@ -262,6 +280,7 @@ fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
             lost_ns: study.cni.lost.as_nanos().to_string(),
             unseen_until_ns: study.cni.unseen_until.map(|at| at.0.to_string()),
         },
+        truncated: Truncated::of(row.recovery),
         late: study.is_late,
         milestones: milestones(study),
         pods: row.recovery.pods.iter().map(|back| pod(back, study)).collect(),

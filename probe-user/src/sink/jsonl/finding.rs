@@ -291,6 +291,7 @@ impl<'a> Detail<'a> {
                     Blind::CniCache { path, count } => ("cni_cache", Some(path.as_str()), Some(Text(*count))),
                     Blind::File { path } => ("file", Some(path.as_str()), None),
                     Blind::Listing { list } => ("listing", Some(word::list(*list)), None),
+                    Blind::Kubelet => ("kubelet", None, None),
                 };
                 Self::BlindSpot { what, name, count, weaker: weaker.iter().map(|it| it.into_str()).collect() }
             }

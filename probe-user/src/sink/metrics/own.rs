@@ -1,6 +1,12 @@
 //! What the agent knows of itself, as it is handed over for a scrape.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::engine::fact::{Mechanism, Signal};
 
@@ -72,4 +78,36 @@ pub struct Process {
     pub started: f64,
     /// In effect, a bit for each by number.
     pub capabilities: u64,
+}
+
+/// The files by which the server and its clients are known, for whoever looks on.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFiles {
+    /// What is in them now cannot be used.
+    pub stale: Arc<AtomicBool>,
+    /// None without TLS.
+    pub expiry: Option<Expiry>,
+}
+
+/// When the certificate that clients are shown is no longer good.
+#[derive(Clone, Debug)]
+pub struct Expiry(Arc<AtomicI64>);
+
+impl Default for Expiry {
+    /// Not known.
+    fn default() -> Self {
+        Self(Arc::new(AtomicI64::new(i64::MIN)))
+    }
+}
+
+impl Expiry {
+    /// Seconds since the epoch, if its certificates say so in a form that is known.
+    #[must_use]
+    pub fn at(&self) -> Option<i64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN)
+    }
+
+    pub fn set(&self, at: Option<i64>) {
+        self.0.store(at.unwrap_or(i64::MIN), Ordering::Relaxed);
+    }
 }

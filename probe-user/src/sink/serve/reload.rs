@@ -20,8 +20,9 @@ use tracing::{info, warn};
 
 use super::{
     guard::Token,
-    tls::{self, Expiry, Tls},
+    tls::{self, Tls},
 };
+use crate::sink::metrics::own::ServerFiles;
 
 /// How often they are looked at. A kubelet itself takes a minute to hand over what is new.
 const EVERY: Duration = Duration::from_secs(10);
@@ -76,16 +77,11 @@ impl Reload {
         self.bell.0.clone()
     }
 
-    /// When the certificate in use is no longer good, if there is one.
+    /// How they are, from here on.
     #[must_use]
-    pub fn expiry(&self) -> Option<Expiry> {
-        self.tls.as_ref().map(|(_, tls)| tls.expiry())
-    }
-
-    /// Whether what is there cannot be used.
-    #[must_use]
-    pub fn stale(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stale)
+    pub fn shown(&self) -> ServerFiles {
+        let expiry = self.tls.as_ref().map(|(_, tls)| tls.expiry());
+        ServerFiles { stale: Arc::clone(&self.stale), expiry }
     }
 
     /// Looks at them from time to time and when the bell is rung, on a thread of its own; where there are none there is nothing to do.
@@ -162,7 +158,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{EVERY, Reload, Tls, Token, tls};
+    use super::{EVERY, Reload, ServerFiles, Tls, Token, tls};
 
     /// A Secret as a kubelet mounts it: each file is a link through `..data`, which is exchanged as a whole.
     struct Secret(tempfile::TempDir);
@@ -212,9 +208,9 @@ mod tests {
     fn what_a_kubelet_exchanges_is_taken_and_what_is_broken_is_not() {
         let secret = Secret::new("server.pem", "server.key", OLD);
         let (mut reload, tls, token) = secret.open();
-        let stale = reload.stale();
+        let ServerFiles { stale, expiry } = reload.shown();
         let is_stale = || stale.load(Ordering::Relaxed);
-        let (first, expires) = (tls.current(), reload.expiry().expect("a certificate"));
+        let (first, expires) = (tls.current(), expiry.expect("a certificate"));
         let before = expires.at();
         let is_first = || std::ptr::eq(&**first.config(), &**tls.current().config());
         assert_eq!(reload.look(), None);

@@ -5,10 +5,7 @@ mod validity;
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use rustls::{
@@ -18,6 +15,8 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tokio_rustls::TlsAcceptor;
+
+use crate::sink::metrics::own::Expiry;
 
 /// Where the keys lie, PEM files.
 #[derive(Clone, Copy, Debug)]
@@ -64,26 +63,10 @@ pub struct Tls {
     expiry: Expiry,
 }
 
-/// When what clients are shown is no longer good.
-#[derive(Clone, Debug)]
-pub struct Expiry(Arc<AtomicI64>);
-
-impl Expiry {
-    /// Seconds since the epoch, if its certificates say so in a form that is known.
-    #[must_use]
-    pub fn at(&self) -> Option<i64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN)
-    }
-
-    fn set(&self, at: Option<i64>) {
-        self.0.store(at.unwrap_or(i64::MIN), Ordering::Relaxed);
-    }
-}
-
 impl Tls {
     #[must_use]
     pub fn new(loaded: Loaded) -> Self {
-        let expiry = Expiry(Arc::new(AtomicI64::new(i64::MIN)));
+        let expiry = Expiry::default();
         expiry.set(loaded.expires);
         Self { acceptor: Arc::new(RwLock::new(loaded.acceptor)), expiry }
     }

@@ -7,6 +7,7 @@
 mod containerd;
 mod crio;
 mod docker;
+mod imports;
 mod opened;
 mod settings;
 
@@ -14,6 +15,8 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
+
+use probe_common::name::PODS_PREFIX;
 
 use super::{cgroupfs, proc};
 use crate::{
@@ -27,6 +30,9 @@ const KUBELETS: [&[u8]; 7] = [b"kubelet", b"k3s", b"k3s-server", b"k3s-agent", b
 
 /// Where a kubelet keeps its things unless it is told otherwise.
 const KUBELET: &str = "/var/lib/kubelet";
+
+/// Where users who are not root may have cgroups of their own, and name them as they like.
+const SESSIONS: &str = "/user.slice/";
 
 /// With these containerd and CRI-O do not serve.
 const ELSE: [&str; 14] = [
@@ -124,7 +130,7 @@ pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (comm, process) in processes(root) {
         let is_daemon = matches!(&*comm, b"containerd" | b"crio" | b"dockerd") || KUBELETS.contains(&&*comm);
-        if !is_daemon || !is_of_node(&process).unwrap_or(false) {
+        if !is_daemon || !is_node_s(root, &comm, &process).unwrap_or(false) {
             continue;
         }
         let Ok(descriptors) = process.folder("fd") else { continue };
@@ -156,6 +162,24 @@ pub(super) fn is_of_node(process: &Folder) -> Result<bool, Miss> {
     Ok(!contained && proc::is_root(&process.head("status", 1 << 16)?))
 }
 
+/// The same, or a kubelet in a container that is the node's all the same, as RKE1's.
+fn is_node_s(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<bool, Miss> {
+    Ok(is_of_node(process)? || KUBELETS.contains(&comm) && is_contained_kubelet(root, process)?)
+}
+
+/// It is root's, in a container of no pod and of no user's session, and in the node's own pid and network namespaces.
+fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, Miss> {
+    let status = process.head("status", 1 << 16)?;
+    let cgroup = process.head("cgroup", 1 << 16)?;
+    let foreign = |line: &str| line.contains(PODS_PREFIX) || line.contains(SESSIONS);
+    if !proc::is_root(&status) || lines(&cgroup).any(|line| foreign(&line)) {
+        return Ok(false);
+    }
+    let pid = process.path().file_name().and_then(|name| name.to_str()?.parse().ok());
+    let init = root.folder("/proc/1")?;
+    Ok(proc::ns_pid(&status) == pid && process.link("ns/net")? == init.link("ns/net")?)
+}
+
 fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, Miss> {
     let kind = match comm {
         b"containerd" => Kind::Containerd,
@@ -164,7 +188,7 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
         comm if KUBELETS.contains(&comm) => Kind::Kubelet,
         _ => return Ok(None),
     };
-    if !is_of_node(folder)? {
+    if !is_node_s(root, comm, folder)? {
         return Ok(None);
     }
     let arguments = proc::arguments(&folder.head("cmdline", 4096)?);
@@ -249,9 +273,11 @@ fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
     use proptest::prelude::*;
 
-    use super::{Kind, Path, option, plain, serves};
+    use super::{HostRoot, Kind, Path, look, option, plain, serves};
 
     fn arguments(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -275,6 +301,41 @@ mod tests {
             ("/var/lib/x.sock", "/var/lib/x.sock"),
         ] {
             assert_eq!(plain(Path::new(path)), Path::new(name), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_kubelet_in_a_container_of_its_own_is_the_node_s() {
+        let id = "e".repeat(64);
+        let own = format!("/docker/{id}");
+        let ours = "net:[4026531840]";
+        for (cgroup, ns_pid, uid, netns, is_node_s) in [
+            ("/system.slice/kubelet.service".to_owned(), 500, 0, ours, true),
+            (own.clone(), 500, 0, ours, true),
+            (format!("/podruntime/kubelet/{id}"), 500, 0, ours, true),
+            // In a node that is itself a container, another user's, in a network of its own, in a pod, in a user's cgroup.
+            (own.clone(), 1, 0, ours, false),
+            (own.clone(), 500, 1000, ours, false),
+            (own, 500, 0, "net:[4026532000]", false),
+            (format!("/kubepods/burstable/pod1/{id}"), 500, 0, ours, false),
+            (format!("/user.slice/user-0.slice/{id}"), 500, 0, ours, false),
+        ] {
+            let node = tempfile::tempdir().expect("a directory");
+            for (pid, netns) in [("1", ours), ("500", netns)] {
+                fs::create_dir_all(node.path().join(format!("proc/{pid}/ns"))).expect("directories");
+                symlink(netns, node.path().join(format!("proc/{pid}/ns/net"))).expect("a link");
+            }
+            let write = |name: &str, text: String| {
+                fs::write(node.path().join("proc/500").join(name), text).expect("a file");
+            };
+            write("comm", "kubelet\n".to_owned());
+            write("cmdline", "kubelet\0--root-dir=/opt/kubelet\0".to_owned());
+            write("cgroup", format!("0::{cgroup}\n"));
+            write("status", format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t500\t{ns_pid}\n"));
+            let daemons = look(&HostRoot::open(node.path()).expect("the root"));
+            let found: Vec<_> = daemons.iter().filter_map(|it| it.root.as_deref()).collect();
+            let expected = is_node_s.then_some(Path::new("/opt/kubelet"));
+            assert_eq!(found, expected.as_slice(), "{cgroup} {ns_pid} {uid} {netns}");
         }
     }
 

@@ -342,7 +342,7 @@ impl<R: Read> Desk<R> {
 
     /// Until there is something to do, or to look at.
     fn wait(&self) -> Duration {
-        let longest = if self.job.is_none() && self.queue.len() > 0 {
+        let longest = if self.job.is_none() && self.queue.oldest().is_some() {
             // There is something to read and nobody could be started for it.
             AGAIN
         } else if self.job.is_some() || !self.left.is_empty() {

@@ -88,6 +88,7 @@ fn all() -> Vec<Kind> {
             weaker: vec![FindingKind::OrphanNetns],
         },
         Kind::BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![FindingKind::OrphanNetns] },
+        Kind::BlindSpot { spot: Blind::Kubelet, weaker: vec![FindingKind::StuckCgroup] },
         Kind::BlindSpot {
             spot: Blind::CniCache { path: "/c".to_owned(), count: 2 },
             weaker: vec![FindingKind::LeakedAddress],

@@ -80,7 +80,7 @@ fn files_that_do_not_serve_are_named() {
     let with = |certificate: &str, key: &str, authority: Option<&str>| {
         let (certificate, key, authority) = (file(certificate), file(key), authority.map(file));
         let files = Files { certificate: &certificate, key: &key, client_authority: authority.as_deref() };
-        load(files).err().expect("they are wrong").to_string()
+        load(files).expect_err("they are wrong").to_string()
     };
     for (told, words) in [
         (with("absent.pem", "server.key", None), "cannot read a certificate in"),

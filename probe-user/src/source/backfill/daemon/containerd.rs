@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use toml::Table;
 
 use super::{
-    Daemon, Kind, Process, opened,
+    Daemon, Kind, Process, imports, opened,
     settings::{self, Unread},
 };
 use crate::source::host::Miss;
@@ -27,17 +27,18 @@ pub(super) fn look(process: &Process<'_>) -> Daemon {
         .or_else(|| usual(ROOT));
     let socket = process
         .option(&["--address", "-address", "-a"])
+        .or_else(|| at(&["plugins", "io.containerd.server.v1.grpc", "address"]))
         .or_else(|| at(&["grpc", "address"]))
         .or_else(|| usual(SOCKET));
     let networks = said.as_ref().and_then(networks).map(|path| process.absolute(path));
     Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Containerd) }
 }
 
-/// What it was told; its imports are not followed. Without a file, where none was named, it is told nothing.
+/// What it was told, with all that it imports. Without a file, where none was named, it is told nothing.
 fn configuration(process: &Process<'_>) -> Result<Table, Unread> {
     let named = process.option(&["--config", "-config", "-c"]);
     let path = named.as_deref().unwrap_or(CONFIGURATION.as_ref());
-    match settings::table(process.files(), path)? {
+    match imports::table(process.files(), path)? {
         None if named.is_some() => Err(Unread { path: path.to_owned(), why: Miss::Absent }),
         said => Ok(said.unwrap_or_default()),
     }
