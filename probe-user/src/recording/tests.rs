@@ -195,7 +195,7 @@ fn a_bad_line_is_named() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn noise_is_an_error_and_never_a_panic(noise in vec((any::<Index>(), any::<u8>()), 1..5)) {
