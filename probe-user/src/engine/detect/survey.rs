@@ -6,7 +6,7 @@ use std::{cell::OnceCell, collections::BTreeSet};
 
 use super::{DETECTORS, Limits, Sight, Sighting, Standing};
 use crate::engine::{
-    finding::{Finding, Stage},
+    finding::{Blind, Finding, Kind, Stage},
     time::Timestamp,
     world::World,
 };
@@ -34,6 +34,10 @@ pub(in crate::engine) fn survey(
     let mut sighted = Vec::new();
     for detector in DETECTORS {
         detector(&sight, &mut sighted);
+    }
+    if cleaners == Cleaners::Supposed {
+        // Where nothing runs there is nothing of which a list could be missing: it was not to be had.
+        sighted.retain(|it| !matches!(it.kind, Kind::BlindSpot { spot: Blind::Listing { .. }, .. }));
     }
     let mut seen = BTreeSet::new();
     sighted.retain(|it| seen.insert(it.key.clone()));
