@@ -19,6 +19,8 @@ mod duplicate_sandbox;
 mod leaked_address;
 mod orphan_netns;
 mod orphan_sandbox;
+#[cfg(test)]
+mod pages;
 mod pool;
 mod pool_exhaustion;
 mod stuck_cgroup;

@@ -4,7 +4,7 @@
 //! **Invariant:** what is over stays for a moment, so that what comes late still finds its name, and then goes:
 //! memory is bounded by what lives.
 
-mod abandoned;
+pub(super) mod abandoned;
 mod address;
 pub mod args;
 pub mod argv;
@@ -26,7 +26,7 @@ pub mod path;
 pub mod pod;
 pub mod presence;
 pub mod process;
-mod reap;
+pub(super) mod reap;
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};

@@ -20,7 +20,7 @@ use crate::engine::{
 };
 
 /// By then what is read in a row with the configuration has been read.
-const READ: Duration = Duration::from_secs(10);
+pub(super) const READ: Duration = Duration::from_secs(10);
 
 /// A kubelet that is started again, or replaced by another version, is there by then.
 const KUBELET: Duration = Duration::from_secs(5 * 60);

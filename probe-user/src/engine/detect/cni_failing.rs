@@ -26,14 +26,14 @@ use crate::engine::{
 };
 
 /// Failures of two pods are one problem if they are so close to each other.
-const TOGETHER: Duration = Duration::from_secs(60);
+pub(super) const TOGETHER: Duration = Duration::from_secs(60);
 /// What goes on for so long, or so often, is no accident.
-const LONG: Duration = Duration::from_secs(30);
+pub(super) const LONG: Duration = Duration::from_secs(30);
 const OFTEN: u32 = 3;
 /// So many pods without a network are to be looked at now.
-const MANY: u32 = 3;
+pub(super) const MANY: u32 = 3;
 /// Between two tries nothing of a pod may be there, where its cgroup cannot be seen.
-const ABSENT: Duration = Duration::from_secs(30);
+pub(super) const ABSENT: Duration = Duration::from_secs(30);
 /// So many sandboxes, the latest, are shown as evidence.
 const SHOWN: usize = 16;
 

@@ -16,7 +16,7 @@ use crate::engine::{
 };
 
 /// Until then the oldest may just be at work.
-const OLD: Duration = Duration::from_secs(5);
+pub(super) const OLD: Duration = Duration::from_secs(5);
 /// So many sandboxes, those that wait for longest, are shown as evidence.
 const SHOWN: usize = 16;
 

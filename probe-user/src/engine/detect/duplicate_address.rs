@@ -14,7 +14,7 @@ use crate::engine::{
 };
 
 /// By then a DEL or an end that came before has been told, however late its record.
-const SETTLE: Duration = Duration::from_secs(10);
+pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let mut held: BTreeMap<(&str, IpAddr), Vec<(&Attachment, &Lease)>> = BTreeMap::new();

@@ -16,7 +16,7 @@ use crate::engine::{
 };
 
 /// How long the old one and the new one may seem to run together.
-const OVERLAP: Duration = Duration::from_secs(20);
+pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let mut named: BTreeMap<(&ContainerId, &str), Vec<(Timestamp, &Container)>> = BTreeMap::new();

@@ -14,7 +14,7 @@
 //! `after_completion` and `unused_rebuild` are told of what happened, which nothing undoes: they are over by themselves
 //! when nothing of the kind goes on, while all of their evidence is still remembered. What is forgotten closes nothing.
 
-mod burst;
+pub(super) mod burst;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,13 +29,13 @@ use crate::engine::{
 };
 
 /// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
-const OVERLAP: Duration = Duration::from_secs(20);
+pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 /// How long a sandbox of a pod that is done may be there before it is told of.
-const IDLE: Duration = Duration::from_secs(20);
+pub(super) const IDLE: Duration = Duration::from_secs(20);
 /// How long it is told of after its end.
-const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
+pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
 /// So many within [`WINDOW`] are no accident.
-const REBUILDS: usize = 3;
+pub(super) const REBUILDS: usize = 3;
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     let mut forms: BTreeMap<Duplicate, Vec<Sighting>> = BTreeMap::new();

@@ -19,12 +19,12 @@ use crate::engine::{
     time::Timestamp,
 };
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Fewer are no rate.
-const LEAKS: usize = 3;
+pub(super) const LEAKS: usize = 3;
 /// Pods that come and go may have all addresses for a moment.
-const MOMENT: Duration = Duration::from_secs(30);
+pub(super) const MOMENT: Duration = Duration::from_secs(30);
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     if sight.world.records.networks().iter().all(|network| network.pools.is_empty()) {

@@ -16,7 +16,7 @@ use crate::engine::{
 };
 
 /// By then a stop that was under way has shown itself, however late its records came.
-const SETTLE: Duration = Duration::from_secs(10);
+pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     for row in sight.world.attempts.values().filter(|row| !row.gapped) {

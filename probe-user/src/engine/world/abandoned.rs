@@ -24,7 +24,7 @@ use crate::engine::{
 
 /// A runtime that has just started needs so long until it answers on its socket, where alone it tells of a sandbox that
 /// has no folder yet.
-const ANSWERS: Duration = Duration::from_secs(10);
+pub(in crate::engine) const ANSWERS: Duration = Duration::from_secs(10);
 
 impl World {
     /// After a whole reading of the runtimes' records.

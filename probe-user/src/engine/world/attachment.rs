@@ -5,7 +5,7 @@
 //! (bridge calls host-local) or a CNI daemon's pod runs can neither open nor close anything.
 
 mod lease;
-mod tries;
+pub(in crate::engine) mod tries;
 
 use std::{collections::BTreeMap, time::Duration};
 

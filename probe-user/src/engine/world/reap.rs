@@ -13,7 +13,7 @@ use crate::engine::{
 };
 
 /// How long what is over can still give its name to what comes late.
-pub(super) const GRACE: Duration = Duration::from_secs(60);
+pub(in crate::engine) const GRACE: Duration = Duration::from_secs(60);
 
 /// How often rows are looked at, at most.
 const EVERY: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const PROCESSES: usize = 65_536;
 
 /// How long a sandbox that is over is remembered for verdicts.
-const MEMORY: Duration = Duration::from_secs(15 * 60);
+pub(in crate::engine) const MEMORY: Duration = Duration::from_secs(15 * 60);
 
 /// The same of one that ran nothing: of three that were made within the window the first is told of for as long as the
 /// last.

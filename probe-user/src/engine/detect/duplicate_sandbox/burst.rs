@@ -12,8 +12,8 @@ use crate::engine::{
 };
 
 /// Pods whose sandboxes are replaced together: so many, so close to the first of them.
-const BURST: u32 = 3;
-const TOGETHER: Duration = Duration::from_secs(60);
+pub(in crate::engine::detect) const BURST: u32 = 3;
+pub(in crate::engine::detect) const TOGETHER: Duration = Duration::from_secs(60);
 /// So many sandboxes of a burst are evidence enough.
 const SHOWN: usize = 16;
 

@@ -20,9 +20,9 @@ use crate::engine::{
 };
 
 /// So many leaks of one network and cause are told one by one.
-pub(super) const MANY: usize = 64;
+pub(in crate::engine::detect) const MANY: usize = 64;
 /// So many addresses are named of more, with their sandboxes.
-const FIRST: usize = 16;
+pub(in crate::engine::detect) const FIRST: usize = 16;
 
 /// What has one reason.
 type Reason<'a> = (Option<&'a str>, Cause);

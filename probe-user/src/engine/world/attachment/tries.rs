@@ -22,14 +22,14 @@ use crate::engine::{
 };
 
 /// So many attachments of one pod's interface are kept of which nothing is left.
-const TRIES: usize = 16;
+pub(in crate::engine) const TRIES: usize = 16;
 
 /// So many of all pods together.
 const SETTLED: usize = 8192;
 
 /// What a plugin says is asked for once in such a time, however many of its ADDs fail: each answer is a search through
 /// the node's journal and logs, and those that fail together say the same.
-const ASK_EVERY: Duration = Duration::from_secs(30);
+pub(in crate::engine) const ASK_EVERY: Duration = Duration::from_secs(30);
 
 /// What failed before, in attachments that are no longer kept.
 #[serde_as]

@@ -224,3 +224,10 @@ fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
         ALL.iter().for_each(|path| hanging.release(path));
     });
 }
+
+#[test]
+fn the_page_says_when_reading_is_given_up() {
+    let page = include_str!("../../../../../docs/findings/blind_spot.md");
+    let said = format!("Reading is given up after {} s,", Limits::default().hung.as_secs());
+    assert!(page.contains(&said), "no {said:?}");
+}

@@ -1,0 +1,208 @@
+//! The pages of findings say how long and how many: all of it as the code has it, in the order in which it stands there.
+//!
+//! A number that is new on a page, one that is another than the constant, and a page that is not held fail here. Numbers
+//! within code, links and comments are not looked at, nor are those that are no limit of ours (exit codes, examples in
+//! thousands).
+
+use std::time::Duration;
+
+use super::{
+    FRESH, Limits, blind_spot, cni_failing, cni_queue, duplicate_address, duplicate_container,
+    duplicate_sandbox::{self, burst},
+    leaked_address::many,
+    pool_exhaustion, teardown_out_of_order,
+};
+use crate::engine::world::{
+    abandoned,
+    attachment::{LATELY, tries},
+    reap, rebuild, release,
+};
+
+/// What a finding is opened with: a quarter of what it is confirmed with.
+const EARLY: u32 = 4;
+/// That of `source::files`, whose own test holds the page to it.
+const HUNG: Duration = Duration::from_secs(10);
+
+struct Page {
+    name: &'static str,
+    text: &'static str,
+    times: Vec<Duration>,
+    counts: Vec<usize>,
+}
+
+macro_rules! page {
+    ($name:literal, [$($time:expr),*], [$($count:expr),*]) => {
+        Page {
+            name: $name,
+            text: include_str!(concat!("../../../../docs/findings/", $name, ".md")),
+            times: vec![$($time),*],
+            counts: vec![$(usize::try_from($count).expect("a number of few digits")),*],
+        }
+    };
+}
+
+fn pages() -> Vec<Page> {
+    let Limits { leak_grace: grace, stuck_after, cni_slow, cni_queue: queue } = Limits::default();
+    let overlap = duplicate_sandbox::OVERLAP;
+    vec![
+        page!("abandoned_store", [grace], []),
+        page!("blind_spot", [LATELY, LATELY, blind_spot::READ, HUNG], []),
+        page!(
+            "cni_failing",
+            [cni_failing::TOGETHER, cni_failing::LONG, LATELY, tries::ASK_EVERY, cni_failing::ABSENT],
+            [cni_failing::MANY, tries::TRIES]
+        ),
+        page!("cni_queue", [cni_queue::OLD], [queue]),
+        page!("cni_slow", [cni_slow, LATELY], []),
+        page!("duplicate_address", [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE], []),
+        page!(
+            "duplicate_container",
+            [duplicate_container::OVERLAP / EARLY, duplicate_container::OVERLAP],
+            []
+        ),
+        page!(
+            "duplicate_sandbox",
+            [
+                overlap / EARLY,
+                duplicate_sandbox::IDLE,
+                overlap,
+                duplicate_sandbox::AFTERWARDS,
+                rebuild::WINDOW,
+                rebuild::WINDOW,
+                burst::TOGETHER
+            ],
+            [duplicate_sandbox::REBUILDS, burst::BURST]
+        ),
+        page!("leaked_address", [grace, abandoned::ANSWERS], [many::MANY, many::FIRST, many::MANY]),
+        page!("orphan_netns", [grace, FRESH], []),
+        page!("orphan_sandbox", [grace], []),
+        page!(
+            "pool_exhaustion",
+            [pool_exhaustion::MOMENT, pool_exhaustion::DAY, pool_exhaustion::HOUR, pool_exhaustion::MOMENT],
+            [pool_exhaustion::LEAKS]
+        ),
+        page!("stuck_cgroup", [grace], []),
+        page!("stuck_netns_teardown", [stuck_after], []),
+        page!(
+            "teardown_out_of_order",
+            [teardown_out_of_order::SETTLE / EARLY, teardown_out_of_order::SETTLE, reap::MEMORY],
+            []
+        ),
+        page!("unverified_release", [reap::GRACE, release::MEMORY], []),
+    ]
+}
+
+/// The words of a page outside of code, links' addresses and comments.
+fn words(page: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut is_code = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        }
+        if is_code || line.starts_with("    ") || line.trim_start().starts_with("<!--") {
+            continue;
+        }
+        // The number of a list's item is none of the page's.
+        let item = line.split_once(". ").filter(|(number, _)| number.bytes().all(|it| it.is_ascii_digit()));
+        let text = item.map_or(line, |(_, text)| text);
+        // What stands between two backticks is code, and a word like another.
+        let prose: Vec<&str> = text.split('`').step_by(2).collect();
+        for word in prose.join(" code ").split_whitespace() {
+            let text = word.split("](").next().unwrap_or(word);
+            words.push(text.trim_matches(|c: char| "|()*,;:[]".contains(c)).to_owned());
+        }
+    }
+    words
+}
+
+/// A number in digits or as a word, in thousandths.
+fn number(word: &str) -> Option<u64> {
+    const WORDS: [(&str, u64); 10] = [
+        ("three", 3),
+        ("four", 4),
+        ("five", 5),
+        ("six", 6),
+        ("eight", 8),
+        ("ten", 10),
+        ("fifteen", 15),
+        ("twenty", 20),
+        ("thirty", 30),
+        ("sixty", 60),
+    ];
+    let named = WORDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+    if let Some((_, number)) = named {
+        return Some(number * 1_000);
+    }
+    let word = word.trim_end_matches('.');
+    let (whole, part) = word.split_once('.').unwrap_or((word, "0"));
+    let whole = whole.replace(',', "").parse::<u64>().ok()?;
+    let part = format!("{part:0<3}").parse::<u64>().ok().filter(|_| part.len() <= 3)?;
+    Some(whole * 1_000 + part)
+}
+
+/// In milliseconds.
+fn unit(word: &str) -> Option<u64> {
+    Some(match word.trim_end_matches('.') {
+        "ms" => 1,
+        "s" | "second" | "seconds" => 1_000,
+        "min" | "minute" | "minutes" => 60_000,
+        "h" | "hour" | "hours" => 3_600_000,
+        "day" | "days" => 86_400_000,
+        _ => return None,
+    })
+}
+
+/// The times and the counts of a page, as they follow each other.
+fn said(page: &str) -> (Vec<Duration>, Vec<usize>) {
+    /// Of processes and shells.
+    const EXIT_CODES: [usize; 4] = [0, 128, 137, 143];
+    let words = words(page);
+    let (mut times, mut counts) = (Vec::new(), Vec::new());
+    let at = |n: usize| words.get(n).map_or("", String::as_str);
+    for n in 0..words.len() {
+        let time = match (at(n), unit(at(n + 1)), number(at(n))) {
+            ("half", ..) if at(n + 1) == "a" => unit(at(n + 2)).map(|unit| unit / 2),
+            ("a" | "an", Some(unit), _) if n == 0 || at(n - 1) != "half" => Some(unit),
+            (_, Some(unit), Some(number)) => Some(number * unit / 1_000),
+            _ => None,
+        };
+        if let Some(millis) = time {
+            times.push(Duration::from_millis(millis));
+        } else if let Some(number) = number(at(n)).filter(|it| it % 1_000 == 0) {
+            let count = usize::try_from(number / 1_000).expect("a number of few digits");
+            if !EXIT_CODES.contains(&count) && at(n + 1) != "thousands" {
+                counts.push(count);
+            }
+        }
+    }
+    (times, counts)
+}
+
+#[test]
+fn the_numbers_on_the_pages_are_those_of_the_code() {
+    for page in pages() {
+        assert_eq!(said(page.text), (page.times, page.counts), "docs/findings/{}.md", page.name);
+    }
+}
+
+#[test]
+fn every_page_is_held() {
+    let index = include_str!("../../../../docs/findings.md");
+    let named = index.split("(findings/").skip(1).filter_map(|rest| rest.split_once(".md"));
+    let named: std::collections::BTreeSet<&str> = named.map(|(name, _)| name).collect();
+    let held: std::collections::BTreeSet<&str> = pages().iter().map(|page| page.name).collect();
+    assert!(!named.is_empty());
+    assert_eq!(named, held);
+}
+
+#[test]
+fn another_number_is_seen() {
+    let of = |text: &str| said(text);
+    let (times, counts) = of(
+        "1. | after 2.5 s, or half a minute; ten minutes `in 3 s` an hour, a day. More than 64 (20) 16. |",
+    );
+    let seconds = |list: &[f64]| list.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>();
+    assert_eq!(times, seconds(&[2.5, 30.0, 600.0, 3_600.0, 86_400.0]));
+    assert_eq!(counts, [64, 20, 16]);
+}
