@@ -23,7 +23,7 @@ use crate::engine::{
 pub(super) const READ: Duration = Duration::from_secs(10);
 
 /// A kubelet that is started again, or replaced by another version, is there by then.
-const KUBELET: Duration = Duration::from_secs(5 * 60);
+pub(super) const KUBELET: Duration = Duration::from_secs(5 * 60);
 
 const OF_LOSS: [FindingKind; 4] = [
     FindingKind::LeakedAddress,
