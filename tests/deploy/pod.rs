@@ -144,7 +144,7 @@ fn it_runs_on_every_node_and_is_not_evicted() -> Result<()> {
     ensure!(all, "some taints keep it away");
     let agent = agent(&pod)?;
     let limits = agent.resources.clone().and_then(|resources| resources.limits).context("limits")?;
-    ensure!(limits["memory"].0 == "128Mi" && !limits.contains_key("cpu"), "{limits:?}");
+    ensure!(limits["memory"].0 == "192Mi" && !limits.contains_key("cpu"), "{limits:?}");
     let node = agent.env.clone().unwrap_or_default();
     let from = node.iter().find(|it| it.name == "NODE_NAME").and_then(|it| it.value_from.clone());
     let field = from.and_then(|from| from.field_ref).context("its node's name")?;
