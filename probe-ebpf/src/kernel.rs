@@ -72,16 +72,9 @@ pub(crate) fn read_str<const N: usize>(to: &mut [u8; N], from: u64) -> i64 {
     }
 }
 
-/// As `read_str`, for the length alone.
+/// As `read_str`, for the length alone: nobody reads what it leaves in `unread`, so any program may write there at any time.
 #[inline(always)]
-pub(crate) fn str_len<const N: usize>(from: u64) -> i64 {
-    let mut unread = MaybeUninit::<[u8; N]>::uninit();
-    // SAFETY: the helper writes at most `N` bytes, which nobody reads, and takes any address to read from.
-    unsafe {
-        bpf_probe_read_kernel_str(
-            unread.as_mut_ptr().cast::<c_void>(),
-            const { N as u32 },
-            from as *const c_void,
-        )
-    }
+pub(crate) fn str_len<const N: usize>(from: u64, unread: *mut [u8; N]) -> i64 {
+    // SAFETY: the helper writes at most `N` bytes, where there is room for them, and takes any address to read from.
+    unsafe { bpf_probe_read_kernel_str(unread.cast::<c_void>(), const { N as u32 }, from as *const c_void) }
 }

@@ -26,6 +26,7 @@ use crate::{
         netns::Known,
         netns_scan::{Ending, Slot},
     },
+    kernel::cgroup::Name,
 };
 
 #[map]
@@ -90,6 +91,10 @@ pub(crate) static CNI_SCRATCH: PerCpuArray<CniScratch> = PerCpuArray::with_max_e
 
 #[map]
 pub(crate) static ENVIRONMENT: PerCpuArray<Environment> = PerCpuArray::with_max_entries(1, 0);
+
+/// Where the names of cgroups are copied to be measured: for all programs, since nobody reads it.
+#[map]
+pub(crate) static NAME: PerCpuArray<Name> = PerCpuArray::with_max_entries(1, 0);
 
 /// By kind, from `CGROUP_CREATED`.
 #[map]

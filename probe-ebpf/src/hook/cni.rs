@@ -128,21 +128,20 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
     let (filename_len, cut) = read_filename(&mut scratch.tail, binprm);
     scratch.cut = u64::from(cut);
     scratch.end = filename_len;
-    let (caller, caller_comm) = if caller == 0 {
-        (TaskKey::default(), Comm::default())
+    // Member by member: put together first, it would be on the stack as a whole.
+    let body = &mut scratch.body;
+    if caller == 0 {
+        body.caller = TaskKey::default();
+        body.caller_comm = Comm::default();
     } else {
-        (Task::at(caller).key(), Task::at(caller).comm())
-    };
-    scratch.body = event::CniCall {
-        header: emit::header::<event::CniCall>(kind::CNI_CALL, flags as u16),
-        caller,
-        caller_comm,
-        env_total: env.total as u32,
-        env_scanned: env.scanned as u32,
-        present: env.present() as u16,
-        filename_len: filename_len as u16,
-        lens: [0; VARIABLES],
-    };
+        body.caller = Task::at(caller).key();
+        body.caller_comm = Task::at(caller).comm();
+    }
+    body.header = emit::header::<event::CniCall>(kind::CNI_CALL, flags as u16);
+    body.env_total = env.total as u32;
+    body.env_scanned = env.scanned as u32;
+    body.present = env.present() as u16;
+    body.filename_len = filename_len as u16;
     copy::<COMMAND>(scratch, env);
     copy::<CONTAINERID>(scratch, env);
     copy::<NETNS>(scratch, env);

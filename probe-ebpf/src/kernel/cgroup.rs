@@ -3,7 +3,10 @@
 use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES};
 
 use super::{offset, read, str_len, switch};
-use crate::branchless::{choose, is_below, is_zero};
+use crate::{
+    branchless::{choose, is_below, is_zero},
+    map::NAME,
+};
 
 /// How far up a walk goes. Kubernetes under systemd is five levels deep.
 const MAX_DEPTH: u32 = 16;
@@ -118,9 +121,14 @@ extern "C" fn container(cgroup: u64) -> u64 {
 /// 1 if a directory is named for a container (`probe_common::name::container_of`): 64 hex digits, bare or behind a
 /// runtime's prefix, perhaps with systemd's `.scope` behind, or behind a slice and a runtime's name between colons. What
 /// is between a prefix and an id makes it something else (`crio-conmon-ID.scope`).
-#[inline(always)]
-fn is_container(name: u64) -> u64 {
-    let len = name_len(name);
+///
+/// A function of its own: what it compares with would be on the stack of the walk from its beginning to its end.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn is_container(name: u64) -> u64 {
+    let Some(unread) = NAME.get_ptr_mut(0) else { return 0 };
+    // Of one without a name, one below zero: a huge number, which is no name's length.
+    let len = (str_len(name, unread) - 1) as u64;
     let head: [u64; 2] = read(name, 0);
     let suffix: u64 = read(name.wrapping_add(len).wrapping_sub(SCOPE_LEN), 0);
     let scoped = is_zero((suffix ^ SCOPE) & SCOPE_MASK);
@@ -131,17 +139,9 @@ fn is_container(name: u64) -> u64 {
     (is_prefix(head, start) | is_colon_form(before, start)) & is_hex(&id)
 }
 
-/// The length of a name of at most 158 bytes, without its NUL: a pod's slice, a runtime's name and an id are 153 at most.
-/// In two parts: up to Linux 6.12 at least, the functions of a call chain have 512 bytes of stack together. Behind a name
-/// that ended in the first part, the second finds only its NUL.
-#[inline(always)]
-fn name_len(name: u64) -> u64 {
-    let first = (str_len::<PART>(name) - 1) as u64;
-    let second = (str_len::<PART>(name.wrapping_add(first)) - 1) as u64;
-    first.wrapping_add(second)
-}
+/// Room for a name with its NUL: a pod's slice, a runtime's name and an id are 153 bytes at most.
+pub(crate) type Name = [u8; 160];
 
-const PART: usize = 80;
 /// Bytes looked at in front of an id.
 const BEFORE: u64 = 24;
 

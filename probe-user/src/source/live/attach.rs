@@ -5,6 +5,8 @@
 mod ladder;
 mod reason;
 mod run;
+#[cfg(test)]
+mod stack;
 mod support;
 mod symbol;
 
