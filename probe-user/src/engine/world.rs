@@ -137,7 +137,7 @@ pub struct Clockwork {
 pub struct World {
     pub(super) processes: process::table::Table,
     pub(super) signals: BTreeMap<TaskKey, Vec<process::Signal>>,
-    pub(super) netns: netns::Table,
+    pub(super) netns: netns::table::Table,
     pub(super) cgroups: BTreeMap<CgroupKey, cgroup::Cgroup>,
     pub(super) containers: BTreeMap<ContainerId, container::Container>,
     pub(super) sandboxes: BTreeMap<ContainerId, sandbox::Sandbox>,

@@ -1,6 +1,8 @@
 //! Network namespaces. An inode number is handed out again at once, so each life has a number of our own.
 
-use std::{collections::BTreeMap, time::Duration};
+pub(in crate::engine) mod table;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -11,7 +13,7 @@ use crate::engine::{
     id::{ContainerId, NetnsKey, Subnet},
     outbox::{Subject, Wait},
     time::Timestamp,
-    world::{Moment, World, process, process_of},
+    world::{Moment, World, netns::table::same, process, process_of},
 };
 
 #[serde_as]
@@ -118,102 +120,6 @@ impl Netns {
     }
 }
 
-/// All lives, also by inode.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: BTreeMap<u64, Netns>,
-    by_inode: BTreeMap<u32, Vec<u64>>,
-    /// The number of the next life.
-    pub(in crate::engine) next: u64,
-}
-
-impl Table {
-    pub(in crate::engine) fn get(&self, life: u64) -> Option<&Netns> {
-        self.rows.get(&life)
-    }
-
-    /// The lives of an inode, oldest first.
-    pub(in crate::engine) fn lives(&self, inode: u32) -> impl DoubleEndedIterator<Item = &Netns> {
-        self.by_inode.get(&inode).into_iter().flatten().filter_map(|life| self.rows.get(life))
-    }
-
-    pub(in crate::engine) fn live(&self, inode: u32) -> Option<&Netns> {
-        self.lives(inode).rev().find(|row| row.is_live())
-    }
-
-    /// The life that a key means: cookies tell them apart where both sides know them.
-    fn of(&self, key: NetnsKey) -> Option<&Netns> {
-        self.lives(key.inode).rev().find(|row| same(row.key, key))
-    }
-
-    pub(in crate::engine) fn insert(&mut self, row: Netns) {
-        let lives = self.by_inode.entry(row.key.inode).or_default();
-        if !lives.contains(&row.life) {
-            lives.push(row.life);
-            lives.sort_unstable();
-        }
-        self.next = self.next.max(row.life.saturating_add(1));
-        self.rows.insert(row.life, row);
-    }
-
-    /// The life that a key means and that had begun by then and lives.
-    fn live_at(&self, key: NetnsKey, at: Timestamp) -> Option<u64> {
-        let is_it = |row: &&Netns| {
-            // A cookie is one life's: that needs no comparing of times that were taken in different places.
-            let is_same = key.cookie != 0 && row.key == key;
-            row.is_live()
-                && (is_same || same(row.key, key) && row.created_at.is_none_or(|created| created <= at))
-        };
-        self.lives(key.inode).rev().find(is_it).map(|row| row.life)
-    }
-
-    fn infer_end(&mut self, life: u64) {
-        if let Some(row) = self.rows.get_mut(&life) {
-            row.end_inferred = true;
-        }
-    }
-
-    fn begin(&mut self, row: Netns) -> u64 {
-        if self.rows.len() >= MOST {
-            self.make_room();
-        }
-        let life = self.next;
-        self.insert(Netns { life, ..row });
-        life
-    }
-
-    /// Forgets half of those that nobody will ask for: the oldest of those that are over, then of those that are being
-    /// taken apart, then of those that no listing shows, of whose end nothing may be told any more.
-    fn make_room(&mut self) {
-        let rank = |row: &Netns| match row.state {
-            _ if row.is_listable() => None,
-            State::Freed { .. } => Some(0),
-            State::Dropped { .. } => Some(1),
-            State::Live => Some(2),
-        };
-        let mut all: Vec<(u8, u64)> =
-            self.rows.values().filter_map(|row| Some((rank(row)?, row.life))).collect();
-        all.sort_unstable();
-        for (_, life) in all.into_iter().take(MOST / 2) {
-            self.remove(life);
-        }
-    }
-
-    pub(in crate::engine) fn remove(&mut self, life: u64) {
-        let Some(row) = self.rows.remove(&life) else { return };
-        if let Some(lives) = self.by_inode.get_mut(&row.key.inode) {
-            lives.retain(|other| *other != life);
-            if lives.is_empty() {
-                self.by_inode.remove(&row.key.inode);
-            }
-        }
-    }
-}
-
-/// So many lives are remembered, with those that are over: a node's pods many times over. A container can make ten
-/// thousand a second.
-const MOST: usize = 8192;
-
 /// Those that are dropped so close to each other may be taken apart together, in any order.
 pub(in crate::engine) const SAME_BATCH: Duration = Duration::from_secs(1);
 
@@ -225,11 +131,6 @@ pub(in crate::engine) fn passed_at<'a>(rows: impl Iterator<Item = &'a Netns>) ->
         State::Live | State::Dropped { .. } | State::Freed { .. } => None,
     };
     rows.filter_map(of_row).max()
-}
-
-/// Whether two keys of one inode can mean one life. Hooks before 5.14 and those of teardown give no cookie.
-fn same(one: NetnsKey, other: NetnsKey) -> bool {
-    one.cookie == 0 || other.cookie == 0 || one.cookie == other.cookie
 }
 
 impl World {

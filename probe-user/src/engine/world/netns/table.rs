@@ -1,0 +1,109 @@
+//! Every life of every network namespace that is remembered, also by inode.
+//!
+//! **Invariant:** bounded; what a listing shows is never forgotten for want of room.
+
+use std::collections::BTreeMap;
+
+use super::{Netns, State};
+use crate::engine::{id::NetnsKey, time::Timestamp};
+
+/// So many lives are remembered, with those that are over: a node's pods many times over. A container can make ten
+/// thousand a second.
+const MOST: usize = 8192;
+
+/// All lives, also by inode.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(in crate::engine) rows: BTreeMap<u64, Netns>,
+    by_inode: BTreeMap<u32, Vec<u64>>,
+    /// The number of the next life.
+    pub(in crate::engine) next: u64,
+}
+
+impl Table {
+    pub(in crate::engine) fn get(&self, life: u64) -> Option<&Netns> {
+        self.rows.get(&life)
+    }
+
+    /// The lives of an inode, oldest first.
+    pub(in crate::engine) fn lives(&self, inode: u32) -> impl DoubleEndedIterator<Item = &Netns> {
+        self.by_inode.get(&inode).into_iter().flatten().filter_map(|life| self.rows.get(life))
+    }
+
+    pub(in crate::engine) fn live(&self, inode: u32) -> Option<&Netns> {
+        self.lives(inode).rev().find(|row| row.is_live())
+    }
+
+    /// The life that a key means: cookies tell them apart where both sides know them.
+    pub(super) fn of(&self, key: NetnsKey) -> Option<&Netns> {
+        self.lives(key.inode).rev().find(|row| same(row.key, key))
+    }
+
+    pub(in crate::engine) fn insert(&mut self, row: Netns) {
+        let lives = self.by_inode.entry(row.key.inode).or_default();
+        if !lives.contains(&row.life) {
+            lives.push(row.life);
+            lives.sort_unstable();
+        }
+        self.next = self.next.max(row.life.saturating_add(1));
+        self.rows.insert(row.life, row);
+    }
+
+    /// The life that a key means and that had begun by then and lives.
+    pub(super) fn live_at(&self, key: NetnsKey, at: Timestamp) -> Option<u64> {
+        let is_it = |row: &&Netns| {
+            // A cookie is one life's: that needs no comparing of times that were taken in different places.
+            let is_same = key.cookie != 0 && row.key == key;
+            row.is_live()
+                && (is_same || same(row.key, key) && row.created_at.is_none_or(|created| created <= at))
+        };
+        self.lives(key.inode).rev().find(is_it).map(|row| row.life)
+    }
+
+    pub(super) fn infer_end(&mut self, life: u64) {
+        if let Some(row) = self.rows.get_mut(&life) {
+            row.end_inferred = true;
+        }
+    }
+
+    pub(super) fn begin(&mut self, row: Netns) -> u64 {
+        if self.rows.len() >= MOST {
+            self.make_room();
+        }
+        let life = self.next;
+        self.insert(Netns { life, ..row });
+        life
+    }
+
+    /// Forgets half of those that nobody will ask for: the oldest of those that are over, then of those that are being
+    /// taken apart, then of those that no listing shows, of whose end nothing may be told any more.
+    fn make_room(&mut self) {
+        let rank = |row: &Netns| match row.state {
+            _ if row.is_listable() => None,
+            State::Freed { .. } => Some(0),
+            State::Dropped { .. } => Some(1),
+            State::Live => Some(2),
+        };
+        let mut all: Vec<(u8, u64)> =
+            self.rows.values().filter_map(|row| Some((rank(row)?, row.life))).collect();
+        all.sort_unstable();
+        for (_, life) in all.into_iter().take(MOST / 2) {
+            self.remove(life);
+        }
+    }
+
+    pub(in crate::engine) fn remove(&mut self, life: u64) {
+        let Some(row) = self.rows.remove(&life) else { return };
+        if let Some(lives) = self.by_inode.get_mut(&row.key.inode) {
+            lives.retain(|other| *other != life);
+            if lives.is_empty() {
+                self.by_inode.remove(&row.key.inode);
+            }
+        }
+    }
+}
+
+/// Whether two keys of one inode can mean one life. Hooks before 5.14 and those of teardown give no cookie.
+pub(super) fn same(one: NetnsKey, other: NetnsKey) -> bool {
+    one.cookie == 0 || other.cookie == 0 || one.cookie == other.cookie
+}
