@@ -22,7 +22,8 @@ pub(crate) struct Class {
 
 impl Class {
     /// A name counts only outside of containers and of a process that is root's: anybody else can name a program as he
-    /// likes. A pause process has nothing but its name to be known by, so inside it must also be the container's top.
+    /// likes. A kubelet that is the top of a container is told to be root's too, which does not make it the node's yet. A
+    /// pause process has nothing but its name to be known by, so inside it must also be the container's top.
     ///
     /// The top of a container is what has its parent outside of all containers: the shim, conmon, or the runtime
     /// itself. With the host's pid namespace an orphan in the container has such a parent too.
@@ -31,9 +32,10 @@ impl Class {
         let container = task.cgroup().container();
         let named = class_of_name(task.leader().comm());
         let bits = if !container.is_some() {
-            named * task.is_root() as u32
+            named * task.is_root_by_itself() as u32
         } else if !task.parent().cgroup().container().is_some() {
-            IN_CONTAINER | CONTAINER_TOP | named & PAUSE
+            let caller = (named & CALLER) * task.is_root_by_itself() as u32;
+            IN_CONTAINER | CONTAINER_TOP | caller | named & PAUSE
         } else {
             IN_CONTAINER
         };
@@ -51,7 +53,7 @@ impl Class {
     #[inline(always)]
     pub(crate) fn may_order(self, task: Task) -> bool {
         let ordering = is_one_of(zerocopy::transmute!(task.leader().comm().0), &ORDERS);
-        self.bits & IN_CONTAINER == 0 && ordering & task.is_root() != 0
+        self.bits & IN_CONTAINER == 0 && ordering & task.is_root_by_itself() != 0
     }
 
     #[inline(always)]
@@ -63,7 +65,7 @@ impl Class {
 /// Whether a process is one of the node's own that call CNI plugins: known by name, root's, and not in a container.
 #[inline(always)]
 pub(crate) fn is_host_caller(leader: Task) -> bool {
-    u64::from(class_of_name(leader.comm()) & CALLER) * leader.is_root() != 0
+    u64::from(class_of_name(leader.comm()) & CALLER) * leader.is_root_by_itself() != 0
         && !leader.cgroup().container().is_some()
 }
 

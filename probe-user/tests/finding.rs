@@ -78,6 +78,7 @@ fn calls() -> Vec<Call> {
         complete: true,
     });
     let daemon = Fact::ProcessFound(ProcessFound {
+        forged: false,
         task: Task {
             key: TaskKey::new(564, 1_000_000_000),
             comm: "containerd".to_owned(),

@@ -71,13 +71,16 @@ impl Render {
     }
 
     fn process(&mut self, found: &ProcessFound) -> String {
-        let ProcessFound { task, argv, cgroup_path, ns_pid, cni, filename } = found;
+        let ProcessFound { task, argv, cgroup_path, ns_pid, cni, filename, forged } = found;
         let Task { key, tid, parent, comm, cgroup, netns } = task;
         assert_eq!(key.pid, *tid, "a listing knows no threads");
         let mut text =
             format!("  {comm} {} of {} netns {netns} itself {ns_pid}\n", task_key(*key), task_key(*parent));
         let cgroup = self.key(*cgroup);
         writeln!(text, "    {filename} {argv:?}\n    {cgroup} {cgroup_path}").expect("text grows");
+        if *forged {
+            writeln!(text, "    not root's by itself").expect("text grows");
+        }
         if let Some(CniVariables { command, container_id, netns, ifname, args, path }) = cni {
             let set =
                 [("id", container_id), ("netns", netns), ("ifname", ifname), ("args", args), ("path", path)];

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use probe_user::engine::fact::{CniCalled, CniVariables, Fact, Observation, Origin};
 use tests::live::{Live, Shared};
 
-use self::call::{Environment, Runtime};
+use self::call::{Environment, Rights, Runtime};
 use crate::container::{Container, new_id};
 
 /// The call for a container id.
@@ -77,9 +77,9 @@ fn an_empty_variable_is_not_an_absent_one() -> Result<()> {
 /// With the right name, arguments and environment.
 #[test]
 fn nothing_else_passes_for_a_runtimes_call() -> Result<()> {
-    let ids = [(); 7].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
-    let [plugin_inside, all_inside, no_runtime, mounts, pids, user, lent] = &ids[..] else {
-        unreachable!("seven ids")
+    let ids = [(); 8].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
+    let [plugin_inside, all_inside, no_runtime, mounts, pids, user, lent, taken] = &ids[..] else {
+        unreachable!("eight ids")
     };
     let seen = told_of(|live, runtime| {
         let container = Container::create(live.hierarchy())?;
@@ -88,11 +88,12 @@ fn nothing_else_passes_for_a_runtimes_call() -> Result<()> {
         Runtime::start_as("kubelet-not")?.call(&Environment::of_add(no_runtime), &[])?;
         runtime.call(&Environment::of_add(mounts), &["unshare", "--mount"].map(str::to_owned))?;
         runtime.call(&Environment::of_add(pids), &["unshare", "--pid", "--fork"].map(str::to_owned))?;
-        Runtime::start_by_user(false)?.call(&Environment::of_add(user), &[])?;
-        Runtime::start_by_user(true)?.call(&Environment::of_add(lent), &[])?;
+        for (id, rights) in [(user, Rights::Own), (lent, Rights::Lent), (taken, Rights::Taken)] {
+            Runtime::start_by_user(rights)?.call(&Environment::of_add(id), &[])?;
+        }
         Ok(())
     })?;
-    for id in [plugin_inside, all_inside, no_runtime, mounts, pids, user, lent] {
+    for id in &ids {
         let (origin, told) = call(&seen, id).context("a call is not told")?;
         ensure!(!told.host && origin == Origin::Delegated, "{told:?}");
     }

@@ -17,7 +17,7 @@ use tests::program;
 
 use crate::{
     agent::agent,
-    cni::call::{Environment, Runtime},
+    cni::call::{Environment, Rights, Runtime},
     container::{actor, new_id},
 };
 
@@ -70,7 +70,7 @@ fn forge_and_call() -> Result<()> {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}");
         Ok(Environment::of_add(&new_id()?).with("CNI_ARGS", &args))
     };
-    let mut user = Runtime::start_by_user(false)?;
+    let mut user = Runtime::start_by_user(Rights::Own)?;
     for _ in 0..TRIES {
         user.call(&call("pod-of-nobody")?, &[])?;
     }

@@ -1,8 +1,8 @@
 //! A CNI call: an exec with `CNI_COMMAND` in its environment.
 //!
 //! Whether the node's own runtime made the call is decided by what a container cannot arrange: it is in the host's
-//! pid namespace, in no container's cgroup, root's in the initial user namespace, and descends from a known caller with the
-//! same mount namespace. What else looks like a call may be a CNI daemon's delegate, and is told of without `flag::HOST`.
+//! pid namespace, in no container's cgroup, root's in the initial user namespace, and descends from a known caller (root's
+//! too, by a program that lends nobody root's rights) with the same mount namespace. What else looks like a call may be a CNI daemon's delegate, and is told of without `flag::HOST`.
 //!
 //! A plugin's children (`iptables`) inherit the variables and are told of too: only `CNI_PATH` and the filename tell
 //! them from plugins, which is compared where strings are cheap.

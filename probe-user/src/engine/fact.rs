@@ -338,6 +338,9 @@ pub struct ProcessFound {
     pub cni: Option<CniVariables>,
     /// The executable's path.
     pub filename: String,
+    /// It has the name of a daemon of the node, and is not root's by itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forged: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

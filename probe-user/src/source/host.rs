@@ -46,6 +46,8 @@ const DIRECTORY: OFlag = PLACE.union(OFlag::O_DIRECTORY);
 const NSFS: FsType = FsType(0x6e73_6673);
 /// Followed to the process's root, which is no path but a place.
 const PROCESS_ROOT: &str = "root";
+/// The same of its program.
+const PROGRAM: &str = "exe";
 
 /// The directory that holds a node's root.
 #[derive(Debug)]
@@ -84,9 +86,7 @@ impl HostRoot {
     /// The files as a process sees them, whose folder in `/proc` this is: it may have mounts that nobody else has. Needs
     /// `CAP_SYS_PTRACE` for processes of others.
     pub fn of_process(process: &Folder) -> Result<Self, Miss> {
-        // Only the kernel's own link is followed: in a copy of a node's files it would lead out of the copy.
-        let follow = statfs::fstatfs(&process.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC;
-        let flags = if follow { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
+        let flags = if process.is_kernels()? { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
         let fd = fcntl::openat(&process.fd, PROCESS_ROOT, flags, Mode::empty())?;
         Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: process.reader.clone() }))
     }
@@ -206,6 +206,21 @@ impl Folder {
         self.enter(name)?;
         let fd = fcntl::openat(&self.fd, single(name)?, DIRECTORY, Mode::empty())?;
         Ok(Self { fd, path: self.path.join(name), reader: self.reader.clone() })
+    }
+
+    /// Whether the program of the process whose folder in `/proc` this is lends whoever runs it the rights of its owner
+    /// (setuid). Needs `CAP_SYS_PTRACE` for processes of others.
+    pub fn is_setuid(&self) -> Result<bool, Miss> {
+        self.enter(PROGRAM)?;
+        let flags = if self.is_kernels()? { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+        let about = stat::fstatat(&self.fd, PROGRAM, flags)?;
+        Ok(about.st_mode & Mode::S_ISUID.bits() != 0)
+    }
+
+    /// Whether it is in a `/proc` of the kernel's own, whose links lead to what they stand for; in a copy of a node's files
+    /// they would lead out of the copy.
+    fn is_kernels(&self) -> Result<bool, Miss> {
+        Ok(statfs::fstatfs(&self.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC)
     }
 
     /// The whole of a plain file, if it has at most `limit` bytes.

@@ -106,6 +106,18 @@ pub(crate) struct Runtime {
     /// What starts it, if not this test itself.
     by: Vec<String>,
     name: &'static str,
+    /// What it does to call a plugin.
+    role: &'static str,
+}
+
+/// Whose rights a runtime has that is started by a user who is not root.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rights {
+    Own,
+    /// Root's, which its file lends him.
+    Lent,
+    /// The same, and it takes them for good.
+    Taken,
 }
 
 impl Runtime {
@@ -119,14 +131,17 @@ impl Runtime {
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         program::alias("actor", folder.path(), name)?;
         program::alias("actor", folder.path(), "bridge")?;
-        Ok(Self { folder, by: Vec::new(), name })
+        Ok(Self { folder, by: Vec::new(), name, role: "run" })
     }
 
-    /// Started by a user of the node who is not root; `lent`: its file lends him root's rights.
-    pub(crate) fn start_by_user(lent: bool) -> Result<Self> {
+    /// Started by a user of the node who is not root.
+    pub(crate) fn start_by_user(rights: Rights) -> Result<Self> {
         let by = [&*actor()?, "as", "65534"].map(str::to_owned);
-        let runtime = Self::start_by(&by)?;
-        if lent {
+        let mut runtime = Self::start_by(&by)?;
+        if rights == Rights::Taken {
+            runtime.role = "take-root";
+        }
+        if rights != Rights::Own {
             let path = runtime.folder.path().join(runtime.name);
             fs::remove_file(&path)?;
             fs::copy(program::path("actor")?, &path)?;
@@ -146,7 +161,7 @@ impl Runtime {
         fs::write(&file, environment.text())?;
         let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is no text");
         let mut words = self.by.clone();
-        words.extend([text(&self.folder.path().join(self.name))?, "run".to_owned()]);
+        words.extend([text(&self.folder.path().join(self.name))?, self.role.to_owned()]);
         words.extend(through.iter().cloned());
         words.extend([actor()?, "become".to_owned(), text(&file)?]);
         words.extend([text(&self.folder.path().join("bridge"))?, "exit".to_owned(), STATUS.to_string()]);

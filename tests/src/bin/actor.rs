@@ -23,7 +23,7 @@ use nix::{
     sys::signal::SigSet,
     sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType},
     sys::wait::{WaitStatus, waitpid},
-    unistd::execve,
+    unistd::{Uid, execve, setuid},
 };
 use tests::clock;
 
@@ -36,6 +36,7 @@ fn main() -> Result<ExitCode> {
         ("wait", _) => wait("ready"),
         ("fork-apart", _) => fork_apart(),
         ("run", command) => run(command),
+        ("take-root", command) => take_root(command),
         ("repeat", [times, command @ ..]) => repeat(number(times)?, command),
         ("become", [environment, command @ ..]) => r#become(Path::new(environment), command),
         ("enter", [cgroups, command @ ..]) => enter(cgroups, command),
@@ -96,6 +97,12 @@ fn listen() -> Result<ExitCode> {
 fn run(words: &[OsString]) -> Result<ExitCode> {
     let status = command(words)?.status()?;
     Ok(ExitCode::from(u8::try_from(status.code().context("it was killed")?)?))
+}
+
+/// Takes the rights for good that the file of this program lends.
+fn take_root(words: &[OsString]) -> Result<ExitCode> {
+    setuid(Uid::from_raw(0))?;
+    run(words)
 }
 
 fn repeat(times: u32, words: &[OsString]) -> Result<ExitCode> {

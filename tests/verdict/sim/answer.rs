@@ -152,6 +152,7 @@ impl Sim {
     fn processes(&self) -> Vec<Fact> {
         let found = |task: Task, ns_pid: u32, path: &str, filename: &str| {
             Fact::ProcessFound(ProcessFound {
+                forged: false,
                 task,
                 argv: vec![filename.to_owned()],
                 cgroup_path: path.to_owned(),
@@ -163,6 +164,7 @@ impl Sim {
         let monitor = |(id, pid): &(ContainerId, u32)| {
             let argv = ["/usr/bin/conmon", "-c", monitored(id)].map(str::to_owned);
             Fact::ProcessFound(ProcessFound {
+                forged: false,
                 task: task(*pid, 1, "conmon"),
                 argv: argv.to_vec(),
                 cgroup_path: "/machine.slice".to_owned(),

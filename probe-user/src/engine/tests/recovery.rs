@@ -245,6 +245,7 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
         let mut task = who.task();
         task.key = start(who, seconds);
         Fact::ProcessFound(ProcessFound {
+            forged: false,
             task,
             argv: vec![format!("/bin/{}", who.comm)],
             cgroup_path: path.to_owned(),
@@ -435,7 +436,7 @@ fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
         let mut seen = Story::new();
         seen.at(3 * SECOND).say(Origin::Agent, read(Before::default()));
         seen.at(4 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
-        seen.at(8 * SECOND).mkdir(77, &path).at(9 * SECOND).exec(kubelet, TOP, "kubelet");
+        seen.at(8 * SECOND).mkdir(77, &path).at(9 * SECOND).exec(kubelet, TOP | class::CALLER, "kubelet");
         let (found, _) = study(&seen, 10 * SECOND);
         let started = found.kubelet.map(|mark| (mark.at, mark.source));
         assert_eq!(started, is_node_s.then_some((ms(9 * SECOND), Source::Hook)), "{path}");

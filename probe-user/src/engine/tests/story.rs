@@ -202,6 +202,7 @@ impl Story {
     pub(super) fn cni_found(&mut self, it: CniCalled) -> &mut Self {
         let CniCalled { task, filename, variables, .. } = it;
         self.listed(Fact::ProcessFound(ProcessFound {
+            forged: false,
             ns_pid: task.key.pid,
             task,
             argv: vec![filename.clone()],
@@ -254,6 +255,7 @@ impl Story {
 
     pub(super) fn found(&mut self, who: Who, ns_pid: u32, path: &str, line: &str) -> &mut Self {
         self.listed(Fact::ProcessFound(ProcessFound {
+            forged: false,
             task: who.task(),
             argv: words(line),
             cgroup_path: path.to_owned(),

@@ -140,25 +140,30 @@ fn the_directory_of_a_pod_that_is_gone_is_stuck() {
 fn a_kubelet_in_a_container_of_its_own_is_the_node_s() {
     let container = "e".repeat(64);
     let own = format!("/docker/{container}");
-    for (place, ns_pid, netns, is_nodes) in [
-        (own.clone(), 500, HOST, true),
-        (format!("/system.slice/docker-{container}.scope/init"), 500, HOST, true),
+    for (place, ns_pid, netns, forged, is_nodes) in [
+        (own.clone(), 500, HOST, false, true),
+        (format!("/system.slice/docker-{container}.scope/init"), 500, HOST, false, true),
+        // Of who is not root, in a cgroup that was given to him (a unit of systemd's with `Delegate=`).
+        (format!("/system.slice/his.service/{container}"), 500, HOST, true, false),
         // In a node that is itself a container, in a network of its own, in a pod, and in a user's own cgroup.
-        (own.clone(), 1, HOST, false),
-        (own, 500, 77, false),
-        (format!("/kubepods/pod{UID}/{container}"), 500, HOST, false),
-        (format!("/user.slice/user-1000.slice/user@1000.service/{container}"), 500, HOST, false),
+        (own.clone(), 1, HOST, false, false),
+        (own, 500, 77, false, false),
+        (format!("/kubepods/pod{UID}/{container}"), 500, HOST, false, false),
+        (format!("/user.slice/user-1000.slice/user@1000.service/{container}"), 500, HOST, false, false),
     ] {
         let mut story = Story::new();
         story.at(1).list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
             story.found(KUBELET.within(77, netns), ns_pid, &place, "kubelet");
+            if let Some(Fact::ProcessFound(it)) = story.facts.last_mut().map(|seen| &mut seen.fact) {
+                it.forged = forged;
+            }
         });
         let mut story = ended_on(story);
         story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
         directory(story.until(128_000));
         story.until(129_000).moment();
-        assert_eq!(!told(&story).is_empty(), is_nodes, "{place} {ns_pid} {netns}");
+        assert_eq!(!told(&story).is_empty(), is_nodes, "{place} {ns_pid} {netns} {forged}");
     }
 }
 

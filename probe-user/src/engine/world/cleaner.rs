@@ -135,11 +135,12 @@ impl World {
         self.processes.daemons().filter(is_one)
     }
 
-    /// A kubelet in a container that is the node's all the same, as RKE1's: in one of no pod and of no user's session, and
-    /// in the node's own pid and network namespaces.
+    /// A kubelet in a container that is the node's all the same, as RKE1's: root's, in one of no pod and of no user's session,
+    /// and in the node's own pid and network namespaces.
     pub(super) fn is_contained_kubelet(&self, row: &Process) -> bool {
         let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
         is_kubelet(&row.comm)
+            && is_trusted(row.class)
             && self.cgroups.get(&row.cgroup).is_some_and(of_node)
             && row.ns_pid == row.key.pid
             && row.netns == self.host_netns

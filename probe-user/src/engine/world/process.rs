@@ -298,7 +298,11 @@ impl World {
         if known.is_some_and(|known| known.state != State::Running) {
             return;
         }
-        let class = known.map_or_else(|| class_of(&it.task.comm), |known| known.class);
+        let class = match known {
+            Some(known) => known.class,
+            None if it.forged => 0,
+            None => class_of(&it.task.comm),
+        };
         let was_seen = known.is_some_and(|known| known.executed_at.is_some());
         let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
         row.found_at = Some(m.at);

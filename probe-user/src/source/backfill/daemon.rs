@@ -18,7 +18,7 @@ use std::{
 
 use probe_common::name::PODS_PREFIX;
 
-use super::{cgroupfs, proc};
+use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
     engine::fact::RuntimeKind,
     source::host::{Folder, HostRoot, Miss, lines},
@@ -154,12 +154,12 @@ pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
     })
 }
 
-/// Whether a process is root's and in no container. Others may call themselves anything, and what runs in a container means
-/// other files by the same names.
+/// Whether a process is root's by itself and in no container. Others may call themselves anything, and what runs in a
+/// container means other files by the same names.
 pub(super) fn is_of_node(process: &Folder) -> Result<bool, Miss> {
     let cgroup = process.head("cgroup", 1 << 16)?;
     let contained = lines(&cgroup).any(|line| cgroupfs::container(&line).is_some());
-    Ok(!contained && proc::is_root(&process.head("status", 1 << 16)?))
+    Ok(!contained && is_root_by_itself(process)?)
 }
 
 /// The same, or a kubelet in a container that is the node's all the same, as RKE1's.
@@ -172,7 +172,7 @@ fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, Miss>
     let status = process.head("status", 1 << 16)?;
     let cgroup = process.head("cgroup", 1 << 16)?;
     let foreign = |line: &str| line.contains(PODS_PREFIX) || line.contains(SESSIONS);
-    if !proc::is_root(&status) || lines(&cgroup).any(|line| foreign(&line)) {
+    if !is_root_by_itself(process)? || lines(&cgroup).any(|line| foreign(&line)) {
         return Ok(false);
     }
     let pid = process.path().file_name().and_then(|name| name.to_str()?.parse().ok());

@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
+use nix::errno::Errno;
 use probe_common::{name, text::sixteen};
 
 use super::{Listing, Node, cgroupfs, proc};
@@ -52,7 +53,7 @@ pub(super) struct Process {
     /// Why its network namespace may not be read.
     pub(super) hidden: Option<Miss>,
     container: Option<String>,
-    /// It has a name that matters, and is not root's.
+    /// It has a name that matters, and is not root's by itself.
     forged: bool,
 }
 
@@ -176,9 +177,20 @@ fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, Miss>
     };
     let (netns, mnt_ns) = (namespace("net"), namespace("mnt").unwrap_or(0));
     let named = [&name::CALLERS[..], &name::RUNTIMES].iter().any(|names| has_name_of(&stat, names));
-    let forged = named && !proc::is_root(&folder.head("status", 1 << 16)?);
+    let forged = named && !is_root_by_itself(folder)?;
     let hidden = netns.err().filter(|why| *why != Miss::Absent);
     Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container, forged })
+}
+
+/// Whether a process is root's, by a program that lends nobody root's rights: one that was lent them may take them for good,
+/// and goes by the name that a user gave it all the same.
+pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, Miss> {
+    // Where a process may not be looked at more closely, its user is what is known.
+    let lends = match folder.is_setuid() {
+        Err(Miss::Unreadable(Errno::EACCES | Errno::EPERM) | Miss::Absent) => false,
+        lends => lends?,
+    };
+    Ok(!lends && proc::is_root(&folder.head("status", 1 << 16)?))
 }
 
 /// `None`: it does not matter, or is no longer the same process. Beside it is why its arguments could not be read.
@@ -227,6 +239,7 @@ fn describe(
         }
     };
     let found = ProcessFound {
+        forged: process.forged,
         task: Task {
             key: table.key(pid),
             tid: pid,
@@ -275,7 +288,12 @@ pub(super) fn netns_key(inode: u32) -> NetnsKey {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt as _, symlink},
+        path::Path,
+        sync::Arc,
+    };
 
     use super::{Node, list};
     use crate::{
@@ -394,5 +412,19 @@ mod tests {
         let is_end = |output: &Output| matches!(output, Output::Change(it) if matches!(it.what, What::ContainerExited { .. }));
         assert!(!told.iter().any(is_end), "{told:?}");
         assert_eq!(pid(&engine), Some(MAIN), "it runs on");
+    }
+
+    /// A user can start it by a link that is named `containerd`, and it can take root's ids for good.
+    #[test]
+    fn a_program_that_was_lent_roots_rights_is_no_daemon() {
+        let root = tempfile::tempdir().expect("a directory");
+        for (pid, mode) in [(10, 0o755), (20, 0o4755)] {
+            process(root.path(), pid, 1, "containerd", (400, pid), "/system.slice/x.service");
+            let program = root.path().join(format!("proc/{pid}/exe"));
+            fs::write(&program, "").expect("a file");
+            fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("its mode");
+        }
+        let pids: Vec<u32> = found(root.path()).iter().filter_map(it).map(|it| it.task.key.pid).collect();
+        assert_eq!(pids, [10]);
     }
 }

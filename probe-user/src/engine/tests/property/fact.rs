@@ -105,6 +105,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             let task = who.task();
             let cgroup_path = path(who.cgroup);
             Fact::ProcessFound(ProcessFound {
+                forged: false,
                 task,
                 argv: vec![],
                 cgroup_path,
