@@ -201,4 +201,13 @@ fn an_order_without_effect_is_taken_back() {
     let mut story = order("/sbin/reboot");
     story.at(AT + 30_000).exit(Who::new(900, 899, "app").within(OTHER, 4_026_532_500), TOP, 15);
     assert!(ordered(&story, AT + 130_000), "a pod's container was stopped");
+    // Such a node makes no pods.
+    assert!(ordered(&story, AT + 600_000), "it takes its time");
+    story.at(AT + 300_000).mkdir(OTHER + 1, &leaf('d'));
+    story.exec(Who::new(950, 949, "pause").within(OTHER + 1, 4_026_532_501), TOP | class::PAUSE, "/pause");
+    assert!(!ordered(&story, AT + 600_000), "a pod was made later");
+    // On a busy node some job is always done.
+    let mut story = order("/sbin/reboot");
+    story.at(AT + 30_000).exit(Who::new(900, 899, "app").within(OTHER, 4_026_532_500), TOP, 0);
+    assert!(!ordered(&story, AT + 130_000), "a job was done by itself");
 }

@@ -91,6 +91,16 @@ pub struct Ended {
     pub stopped_at: Option<Timestamp>,
 }
 
+/// From here on a code is a signal's, as shells and runtimes count (`change::End`).
+const SIGNALLED: u32 = 128;
+
+impl Ended {
+    /// Its program returned, and neither its runtime nor a signal ended it.
+    pub(super) fn by_itself(self) -> bool {
+        self.stopped_at.is_none() && self.code.is_some_and(|code| code < SIGNALLED)
+    }
+}
+
 /// Something that was told of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exhibit {

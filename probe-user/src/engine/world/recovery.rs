@@ -136,7 +136,8 @@ impl World {
     }
 
     /// A program with the name of one that restarts the node can do nothing of the kind, or be refused. It did if the runtime
-    /// and the kubelet run on, and no container has ended since.
+    /// and the kubelet run on, and no container was stopped since; or if they still make pods after that time, which no node
+    /// does that goes down.
     fn take_back_order(&mut self, now: Timestamp) {
         let Some(order) = self.recovery.order.as_ref().filter(|order| !order::is_for_later(&order.by)) else {
             return;
@@ -148,9 +149,13 @@ impl World {
         }
         let run_on = self.cleaners_since().is_some_and(|since| since <= at);
         let mut ran = self.attempts.values().flat_map(|row| &row.containers);
-        if run_on && !ran.any(|ran| ran.ended.is_some_and(|ended| ended.at >= at)) {
+        let was_stopped = ran.any(|ran| ran.ended.is_some_and(|ended| ended.at >= at && !ended.by_itself()));
+        let is_new = |row: &Attempt| row.origin == Origin::Kernel && row.first_at >= due;
+        if run_on && (!was_stopped || self.attempts.values().any(is_new)) {
             self.recovery.order = None;
             self.recovery.revision = self.recovery.revision.wrapping_add(1);
+        } else {
+            self.timers.hurry(timer::Name::Recovery, now + WITHOUT_EFFECT);
         }
     }
 
