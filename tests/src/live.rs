@@ -89,7 +89,7 @@ impl Live {
         let (feed, mut received) = channel::feed();
         let (counted, totals) = mpsc::channel();
         let mut netlink = None;
-        if reports.iter().any(|report| report.mechanism.is_none() && report.netlink) {
+        if reports.iter().any(HookReport::needs_netlink) {
             let (asker, asks) = channel::asks();
             Netlink::open(PathBuf::from("/"))?.start(feed.clone(), asks, stop.clone())?;
             netlink = Some(asker);
@@ -131,6 +131,12 @@ impl Live {
     #[must_use]
     pub fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
+    }
+
+    /// Whether netlink has to tell what the hooks do not.
+    #[must_use]
+    pub fn needs_netlink(&self) -> bool {
+        self.reports.iter().any(HookReport::needs_netlink)
     }
 
     /// How a signal is seen; `None`: by no program.

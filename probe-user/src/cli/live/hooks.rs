@@ -6,6 +6,7 @@ use crate::{
     engine::fact::Mechanism,
     source::{
         cgroup::Hierarchy,
+        lack::Lack,
         live::{
             attach::{HookReport, Probe},
             log::Logger,
@@ -28,6 +29,11 @@ pub(in crate::cli) struct Hooks {
     /// For what no hook sees; `None` if it is not needed, or not to be had.
     pub(in crate::cli) netlink: Option<Netlink>,
 }
+
+/// What the hooks that keep an eye on a number of network namespaces miss without rtnetlink.
+const LIMITED: &str = "the time is that of the kernel's clean-up, usually within a millisecond; of namespaces older than the \
+                       hooks only those are seen in which a process has forked or ended since; the ends of more than 1,024 at \
+                       a time are not told, only counted (sandprobe_netns_untracked_total)";
 
 /// What is less precise with rtnetlink than with any hook.
 const BY_NETLINK: &str = "only in namespaces that were found before, and at the time of the notification";
@@ -58,29 +64,81 @@ impl Hooks {
 
 /// Opens it if it can see what no hook does, and says so.
 fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink> {
-    let mut blind: Vec<&mut HookReport> =
-        reports.iter_mut().filter(|report| report.mechanism.is_none() && report.netlink).collect();
-    if blind.is_empty() {
+    if !reports.iter().any(HookReport::needs_netlink) {
         return None;
     }
     let opened = Netlink::open(host_root.to_owned());
-    for report in &mut blind {
-        match &opened {
-            Ok(_) => {
-                report.mechanism = Some(Mechanism::Netlink);
-                report.note = BY_NETLINK;
-            }
-            Err(error) => {
-                report.missed.push((Mechanism::Netlink, format!("{error}: {}", root_cause(error))));
-                if report.lacks.is_empty() {
-                    report.lacks.extend(error.lack());
-                }
-            }
-        }
-    }
+    let refused = opened.as_ref().err();
+    let missed = refused.map(|error| (format!("{error}: {}", root_cause(error)), error.lack()));
+    reports
+        .iter_mut()
+        .filter(|report| report.needs_netlink())
+        .for_each(|report| tell(report, missed.as_ref()));
     opened.ok()
+}
+
+/// What it means for a signal that netlink is there, or why it is not.
+fn tell(report: &mut HookReport, missed: Option<&(String, Option<Lack>)>) {
+    if let Some((why, lack)) = missed {
+        if report.is_limited() {
+            report.note = LIMITED;
+        }
+        report.missed.push((Mechanism::Netlink, why.clone()));
+        if report.lacks.is_empty() {
+            report.lacks.extend(*lack);
+        }
+    } else if !report.is_limited() {
+        report.mechanism = Some(Mechanism::Netlink);
+        report.note = BY_NETLINK;
+    }
 }
 
 fn root_cause(error: &dyn Error) -> String {
     error.source().map_or_else(String::new, ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{BY_NETLINK, HookReport, LIMITED, Lack, tell};
+    use crate::{
+        engine::fact::{Mechanism, Signal},
+        source::live::plan::Need,
+    };
+
+    fn report(signal: Signal, mechanism: Option<Mechanism>) -> HookReport {
+        let (programs, missed, lacks) = (Vec::new(), Vec::new(), BTreeSet::new());
+        HookReport { signal, need: Need::Nice, mechanism, programs, note: "", netlink: true, missed, lacks }
+    }
+
+    #[test]
+    fn netlink_is_needed_for_what_no_hook_sees_or_has_room_for() {
+        use Mechanism::{Fentry, Kprobe, RawTracepoint};
+        use Signal::{AddressV4, NetnsDropped};
+        for (signal, mechanism, needed) in [
+            (NetnsDropped, Some(Fentry), false),
+            (NetnsDropped, Some(Kprobe), false),
+            (NetnsDropped, Some(RawTracepoint), true),
+            (NetnsDropped, None, true),
+            (AddressV4, Some(Fentry), false),
+            (AddressV4, None, true),
+        ] {
+            assert_eq!(report(signal, mechanism).needs_netlink(), needed, "{signal:?} by {mechanism:?}");
+        }
+    }
+
+    #[test]
+    fn a_hook_with_too_little_room_stays_and_says_what_it_misses() {
+        let mut limited = report(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
+        tell(&mut limited, None);
+        assert_eq!((limited.mechanism, limited.note), (Some(Mechanism::RawTracepoint), ""));
+        tell(&mut limited, Some(&("refused".to_owned(), Some(Lack::Netlink))));
+        assert_eq!((limited.mechanism, limited.note), (Some(Mechanism::RawTracepoint), LIMITED));
+        assert_eq!(limited.missed, [(Mechanism::Netlink, "refused".to_owned())]);
+        assert_eq!(limited.lacks, BTreeSet::from([Lack::Netlink]));
+        let mut unseen = report(Signal::AddressV4, None);
+        tell(&mut unseen, None);
+        assert_eq!((unseen.mechanism, unseen.note), (Some(Mechanism::Netlink), BY_NETLINK));
+    }
 }

@@ -159,6 +159,23 @@ fn rtnetlink_speaks_for_the_namespaces_that_the_hooks_cannot_look_at() {
     assert_eq!(story.judge(30 * 60 * 1000).0, "");
 }
 
+/// Also where they see all addresses, so that netlink is needed for nothing else.
+#[test]
+fn rtnetlink_watches_what_the_hooks_cannot_look_at_and_nothing_else() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
+    story.attached(Signal::AddressV4, Some(Mechanism::Fentry));
+    story.attached(Signal::AddressV6, Some(Mechanism::Fentry));
+    let by = Who::new(CONTAINERD, 1, "containerd").task();
+    for (inode, end_unseen) in [(OWN_NETNS, false), (OWN_NETNS + 1, true)] {
+        let netns = NetnsKey::new(inode, u64::from(inode));
+        story.kernel(Fact::NetnsCreated { netns, by: by.clone(), end_unseen });
+    }
+    let (_, engine) = story.judge(10_000);
+    let watched = |inode: u32| engine.world.netns.live(inode).is_some_and(|row| row.watched);
+    assert_eq!([watched(OWN_NETNS), watched(OWN_NETNS + 1)], [false, true]);
+}
+
 /// A copy of a shell with a daemon's name: hooks say of no other's process than root's that it calls plugins.
 #[test]
 fn a_daemon_is_known_by_more_than_its_name() {

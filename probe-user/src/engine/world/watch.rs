@@ -15,7 +15,7 @@ use crate::engine::{
     fact::{Mechanism, Signal},
     time::Timestamp,
     timer,
-    world::World,
+    world::{World, netns::Netns},
 };
 
 /// How many were asked for in the present second.
@@ -45,10 +45,7 @@ impl Budget {
 impl World {
     /// A namespace became known: it is asked for now, or waits for its turn.
     pub(super) fn watch_soon(&mut self, at: Timestamp, life: u64) {
-        if !self.is_watching() {
-            return;
-        }
-        let Some(row) = self.netns.get(life).filter(|row| row.is_live() && !row.watched) else { return };
+        let Some(row) = self.netns.get(life).filter(|row| is_wanted(row, self.is_watching())) else { return };
         let is_promptly = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
         if is_promptly && self.watches.take(at) {
             self.watch(life);
@@ -59,7 +56,7 @@ impl World {
 
     /// Of a sandbox's namespace there is nothing to wait for.
     pub(super) fn watch_claimed(&mut self, life: u64) {
-        if self.is_watching() && self.netns.get(life).is_some_and(|row| row.is_live() && !row.watched) {
+        if self.netns.get(life).is_some_and(|row| is_wanted(row, self.is_watching())) {
             self.watch(life);
         }
     }
@@ -73,7 +70,7 @@ impl World {
 
     /// The turn of those that had to wait.
     pub(super) fn watch_waiting(&mut self, now: Timestamp) {
-        if !self.is_watching() {
+        if self.unwatched().next().is_none() {
             return;
         }
         let began = |life: &u64| {
@@ -91,9 +88,8 @@ impl World {
 
     /// Namespaces that are there and that netlink was not asked to watch, though it would be needed: the oldest first.
     pub(in crate::engine) fn unwatched(&self) -> impl Iterator<Item = u64> {
-        let is_wanted = self.is_watching();
-        let rows = self.netns.rows.values();
-        rows.filter(move |row| is_wanted && row.is_live() && !row.watched).map(|row| row.life)
+        let all = self.is_watching();
+        self.netns.rows.values().filter(move |row| is_wanted(row, all)).map(|row| row.life)
     }
 
     fn watch(&mut self, life: u64) {
@@ -125,4 +121,9 @@ impl World {
     fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
         self.attached.get(&signal).map(|attached| attached.mechanism)
     }
+}
+
+/// Where it is to watch `all`, or one whose end the hooks will not see, whatever they see of the others.
+fn is_wanted(row: &Netns, all: bool) -> bool {
+    row.is_live() && !row.watched && (all || row.end_unseen)
 }

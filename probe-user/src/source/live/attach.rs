@@ -109,6 +109,18 @@ pub struct HookReport {
 }
 
 impl HookReport {
+    /// Whether rtnetlink has something to tell of it: all, where no hook does, or what the hook has no room for.
+    #[must_use]
+    pub fn needs_netlink(&self) -> bool {
+        self.netlink && (self.mechanism.is_none() || self.is_limited())
+    }
+
+    /// Whether the hook keeps an eye on so many network namespaces and no more.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.signal == Signal::NetnsDropped && self.mechanism == Some(Mechanism::RawTracepoint)
+    }
+
     /// As the engine is told.
     #[must_use]
     pub fn fact(&self) -> Attached {
