@@ -45,7 +45,7 @@ fn a_file_that_hangs_is_named_and_holds_up_nothing_else() -> Result<()> {
     let named = begun.elapsed();
     ensure!(why.contains("has hung for") && why.contains("the disk or the file server"), "{why}");
     ensure!(longest >= HUNG.as_secs_f64() / 2.0, "the oldest question waited for {longest} s at most");
-    ensure!(figure(agent.address, "sandprobe_node_files_hanging")? == 1.0, "{why}");
+    hanging(agent.address, 1.0)?;
 
     // Hooks and questions go on.
     let made = r#"sandprobe_events_total{kind="cgroup.created"}"#;
@@ -72,7 +72,7 @@ fn a_file_that_hangs_is_named_and_holds_up_nothing_else() -> Result<()> {
 
     drop(hang);
     clock::poll("it heals", machine::patience(), || Ok(get(agent.address, "/readyz").ok()))?;
-    ensure!(figure(agent.address, "sandprobe_node_files_hanging")? == 0.0, "nothing hangs any more");
+    hanging(agent.address, 0.0)?;
     for (mut child, _container) in containers {
         child.kill()?;
         child.wait()?;
@@ -102,6 +102,12 @@ fn a_history_that_hangs_does_not_keep_it_from_starting() -> Result<()> {
     let written = || Ok((fs::metadata(&boots)?.len() > 0).then_some(()));
     clock::poll("this boot is written down", machine::patience(), written)?;
     agent.end()
+}
+
+/// Waits until so many files hang by the metrics, which are made a moment after `/readyz` knows of it.
+fn hanging(address: SocketAddr, files: f64) -> Result<()> {
+    let counted = || Ok((figure(address, "sandprobe_node_files_hanging")? == files).then_some(()));
+    clock::poll("the metrics count it", machine::patience(), counted)
 }
 
 /// Why it is not ready, a line for each reason; nothing if it is.
