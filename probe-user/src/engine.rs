@@ -244,6 +244,7 @@ impl Engine {
             host_netns: self.world.host_netns,
             relisted_at: self.world.relisted_at,
             woke_at: self.world.woke_at,
+            began_at: self.world.began_at,
             judge_at: self.docket.due(),
             watches: self.world.watches,
         };
@@ -345,6 +346,7 @@ impl Engine {
                 self.world.host_netns = at.host_netns;
                 self.world.relisted_at = at.relisted_at;
                 self.world.woke_at = at.woke_at;
+                self.world.began_at = at.began_at;
                 self.docket.restore_due(at.judge_at);
                 self.world.watches = at.watches;
             }

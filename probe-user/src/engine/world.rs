@@ -126,6 +126,8 @@ pub struct Clockwork {
     pub relisted_at: Option<Timestamp>,
     /// When the node was last found to run again after it had been suspended.
     pub woke_at: Timestamp,
+    #[serde(default)]
+    pub began_at: Option<Timestamp>,
     /// When the world is to be looked at for what is wrong.
     pub judge_at: Option<Timestamp>,
     /// How much of what netlink may be asked for in a second it was asked for.
@@ -167,6 +169,8 @@ pub struct World {
     pub(super) relisted_at: Option<Timestamp>,
     /// When the node was last found to run again after it had been suspended; zero: it was not.
     pub(super) woke_at: Timestamp,
+    /// When this agent began to look; of the boot, an earlier one may have.
+    pub(super) began_at: Option<Timestamp>,
     /// The first change since the engine last asked.
     pub(super) changed_at: Option<Timestamp>,
     pub(super) timers: Timers,

@@ -121,7 +121,16 @@ impl<R: BufRead> Reader<R> {
         match parsed {
             Line::Observe(seen) => self.given(Call::Observe(seen)),
             Line::Advance(now) => self.given(Call::Advance(now)),
-            Line::End(said) if said == self.calls => Ok(None),
+            Line::End(said) if said == self.calls => {
+                let line = line + 1;
+                match read_line(&mut self.from, &mut self.buffer, line, LONGEST_HEADER) {
+                    Ok(Piece::Nothing) => Ok(None),
+                    Err(error @ ReadError::Io { .. }) => Err(error),
+                    Ok(Piece::Whole | Piece::Part) | Err(_) => {
+                        Err(ReadError::Line { line, why: "the recording has ended before it".to_owned() })
+                    }
+                }
+            }
             Line::End(said) => Err(ReadError::Missing { line, said, found: self.calls }),
         }
     }

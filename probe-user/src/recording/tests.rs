@@ -134,6 +134,16 @@ fn a_recording_cut_anywhere_gives_its_whole_calls_and_says_so() {
 }
 
 #[test]
+fn what_follows_the_end_is_not_passed_over() {
+    let file = written(&calls(3));
+    for more in [file.clone(), b"x".to_vec(), vec![b'x'; LONGEST_HEADER + 2]] {
+        let (calls, end) = read(&[file.clone(), more].concat());
+        assert_eq!(calls.len(), 3);
+        assert!(matches!(end, Err(ReadError::Line { line: 6, .. })), "{end:?}");
+    }
+}
+
+#[test]
 fn what_is_no_recording_is_said_to_be_none() {
     let long = vec![b'x'; LONGEST_HEADER * 3];
     let zeros = vec![0; LONGEST_HEADER * 3];

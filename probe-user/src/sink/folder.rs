@@ -26,12 +26,41 @@ pub(super) fn own(options: &mut OpenOptions) -> &OpenOptions {
     options.create(true).mode(0o600)
 }
 
-/// Replaces a file as a whole, or leaves it as it is.
+/// Replaces a file as a whole, or leaves it as it is. What was written in vain is removed: on a full disk it would take the
+/// room that is missing.
 pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = dir.join(format!(".{name}.new"));
-    let mut file = own(File::options().write(true).truncate(true)).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, dir.join(name))?;
+    let replaced = write(&new, bytes).and_then(|()| fs::rename(&new, dir.join(name)));
+    if let Err(error) = replaced {
+        fs::remove_file(&new).ok();
+        return Err(error);
+    }
     File::open(dir)?.sync_all()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = own(File::options().write(true).truncate(true)).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::replace;
+
+    #[test]
+    fn what_was_written_in_vain_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("taken")).expect("a directory in its place");
+        replace(dir.path(), "taken", b"all").expect_err("it cannot be replaced");
+        replace(dir.path(), "free", b"all").expect("it can be written");
+        let mut names: Vec<_> = fs::read_dir(dir.path())
+            .expect("the directory")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["free", "taken"]);
+    }
 }

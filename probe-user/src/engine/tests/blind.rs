@@ -4,11 +4,13 @@ use probe_common::event::class;
 
 use super::story::{CONTAINERD, DAEMON, KUBELET, Story, Who, call, cgroup, id, run::check_lines, uid};
 use crate::engine::{
+    boot::Recovery,
     fact::{
         Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
     },
     finding::{Blind, FindingKind, Kind, Severity},
     time::Timestamp,
+    world::Row,
 };
 
 const SECOND: u64 = 1000;
@@ -234,9 +236,11 @@ fn a_release_across_a_gap_is_not_counted() {
 /// The kubelet of a node is missed where there are pods of its making, once it has had the time to be started again.
 #[test]
 fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
-    let node = |kubelet: bool, pods: bool, expected: bool| {
+    let watched = |from: u64, kubelet: bool, pods: bool, expected: bool| {
+        let earlier = Recovery { watched_since: Some(Timestamp(1)), ..Recovery::default() };
         let mut story = Story::new();
-        story.at(1).listed(Fact::BootRead(Box::default()));
+        story.at(from).listed(Fact::Remembered(Row::Recovery(Box::new(earlier))));
+        story.listed(Fact::BootRead(Box::default()));
         story.list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
             if kubelet {
@@ -251,6 +255,7 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
         story.listed(Fact::NetworksRead(NetworksRead { networks: Vec::new(), complete: true }));
         story
     };
+    let node = |kubelet, pods, expected| watched(1, kubelet, pods, expected);
     let told = |story: &Story, until: u64| -> Vec<String> {
         let (told, _) = story.judge(until);
         let own = told.lines().filter_map(|line| Some(line.split_once(" finding.")?.1.to_owned()));
@@ -261,6 +266,15 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
         assert_eq!(told(&node(runs, pods, expected), 60 * MINUTE), [""; 0], "{runs} {pods} {expected}");
     }
     assert_eq!(told(&node(false, true, false), 6 * MINUTE), ["opened", "confirmed"]);
+    // An earlier agent of this boot has looked long before: the kubelet may be starting again just now.
+    let late = watched(60 * MINUTE, false, true, false);
+    assert_eq!(told(&late, 64 * MINUTE), [""; 0]);
+    assert_eq!(told(&late, 66 * MINUTE), ["opened", "confirmed"]);
+    // The directory of a pod that is gone is no pod.
+    let mut story = node(false, false, false);
+    let left = cgroup(20, &format!("/kubepods/besteffort/pod{}", uid()));
+    story.listed(Fact::CgroupFound { cgroup: left, populated: false });
+    assert_eq!(told(&story, 60 * MINUTE), [""; 0]);
 
     let mut story = node(true, true, true);
     story.at(10 * MINUTE).exit(KUBELET, class::CALLER, 0);

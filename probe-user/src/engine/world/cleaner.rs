@@ -105,9 +105,10 @@ impl World {
     /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them. Where the
     /// agent has not looked at the node by itself, as in a replay of single facts, nothing is missed.
     pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
-        let watched = self.recovery.watched_since?;
+        let began = self.began_at?;
         let is_listed = self.records.networks.is_some() && !self.partial.contains_key(&List::Processes);
-        let is_pod = |row: &Cgroup| row.is_live() && row.is_pod();
+        // What a pod left behind, if nothing runs in it, is no pod.
+        let is_pod = |row: &Cgroup| row.is_live() && row.is_pod() && row.populated != Some(false);
         let of_kubelet = || {
             self.cgroups.values().any(is_pod) || self.records.kubelet_expected && !self.sandboxes.is_empty()
         };
@@ -119,7 +120,7 @@ impl World {
             State::Running => None,
             State::Exited { at } => Some(at),
         });
-        Some(ended.max().map_or(watched, |ended| ended.max(watched)))
+        Some(ended.max().map_or(began, |ended| ended.max(began)))
     }
 
     pub(in crate::engine) fn daemons(&self, names: &[&str]) -> impl Iterator<Item = &Process> {

@@ -49,6 +49,7 @@ impl World {
     pub(super) fn boot_read(&mut self, m: Moment, boot: BootRead) {
         self.recovery.boot = Some(boot);
         self.recovery.watched_since.get_or_insert(m.at);
+        self.began_at = Some(m.at);
         self.noted(m.at);
     }
 

@@ -167,7 +167,7 @@ export class Findings {
     return el("div", { class: "body" },
       about([["pod", pod], ["since", `${wall(it.since)} (${ago(it.since)})`], ["opened", wall(it.opened_at)],
         ["confirmed", it.confirmed_at && wall(it.confirmed_at)], ["closed", it.closed_at && wall(it.closed_at)],
-        ["addresses", it.detail?.count && `${it.detail.count}, the first: ${it.detail.first_addresses.join(" ")}`],
+        ["addresses", it.detail?.first_addresses && `${it.detail.count}, the first: ${it.detail.first_addresses.join(" ")}`],
         ["sandboxes", it.sandboxes?.join(", ")], ["key", it.key]]),
       el("h4", null, "Why"), el("p", { class: "prose" }, it.cause),
       el("h4", null, `Evidence${it.evidence.length ? ` (+0 is ${clock(it.evidence[0].at)} UTC)` : ""}`),
