@@ -140,6 +140,31 @@ fn nothing_leaked_is_said_only_by_who_could_look() {
     cannot(root.path(), "could not look everywhere");
 }
 
+/// One line: what, where, what to do. What is there and cannot be read is not absent.
+#[test]
+fn a_declared_store_that_cannot_be_read_is_told_in_one_line() {
+    let root = disk([1].into_iter());
+    record(root.path(), "10.88.0.2", 1, OLD);
+    write(root.path(), "etc/passwd", "root");
+    let said = |store: &str| {
+        let output = run(root.path(), &["--ipam-store", store]);
+        let lines: Vec<String> = text(&output.stderr)
+            .lines()
+            .filter(|line| !line.contains("the records alone decide"))
+            .map(str::to_owned)
+            .collect();
+        (output.status.code(), lines)
+    };
+    let no_directory = "sandprobe: could not look everywhere: an IPAM store cannot be read: /etc/passwd: not a plain file \
+                        or directory; --ipam-store takes the directory in which the plugin keeps a file for each address";
+    assert_eq!(said("/etc/passwd"), (Some(2), vec![no_directory.to_owned()]));
+    let absent = "sandprobe: IPAM store /nothing is not there: it counts as empty until it is";
+    assert_eq!(said("/nothing"), (Some(0), vec![absent.to_owned()]));
+    // It is said, too, where something was found elsewhere.
+    record(root.path(), "10.88.0.3", 2, OLD);
+    assert_eq!(said("/etc/passwd"), (Some(1), vec![no_directory.to_owned()]));
+}
+
 #[test]
 fn a_declared_store_is_looked_at_too() {
     let root = disk([].into_iter());

@@ -136,10 +136,11 @@ impl ConfigArgs {
     }
 }
 
-/// A wrong path is no error, for a plugin makes its directory when it first needs it; but it is said.
+/// A wrong path is no error, for a plugin makes its directory when it first needs it; but it is said. One that is there and
+/// cannot be read is told of by whoever reads it.
 #[cfg(feature = "live")]
 pub(super) fn warn_of_absent(stores: &[Declared], root: &HostRoot) {
-    for store in stores.iter().filter(|store| !store.is_there(root)) {
+    for store in stores.iter().filter(|store| store.is_absent(root)) {
         say(&format!("IPAM store {} is not there: it counts as empty until it is", store.dir().display()));
     }
 }

@@ -51,9 +51,11 @@ impl Leaks {
         }
         let leaked: Vec<&Finding> = sight.findings.iter().filter(|it| is_leaked(it)).collect();
         let is_found = leaked.iter().any(|it| it.stage == Stage::Confirmed);
-        if !is_found && let Some(why) = sight.blind() {
+        if let Some(why) = sight.blind() {
             say(&why);
-            return Ok(ExitStatus::CannotRun);
+            if !is_found {
+                return Ok(ExitStatus::CannotRun);
+            }
         }
         output::write(&mut self.told(&sight, &leaked))?;
         Ok(if is_found { ExitStatus::Incomplete } else { ExitStatus::Ok })

@@ -167,7 +167,11 @@ impl<'a> Listing<'a> {
 
     /// What was there could not be read, and what it would have told is missing from the list.
     fn skip(&mut self, path: impl Into<PathBuf>, why: Miss) {
-        self.partial |= why != Miss::Absent;
+        let path = path.into();
+        if why != Miss::Absent {
+            self.partial = true;
+            self.skipped.partial.entry(self.list).or_insert_with(|| (path.clone(), why));
+        }
         self.skipped.add(path, why);
     }
 

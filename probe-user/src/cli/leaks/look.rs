@@ -14,7 +14,7 @@ use crate::{
     },
     engine::{
         Cleaners, Engine, Limits, Settings,
-        fact::{Fact, List, Network, Observation, StoreRead},
+        fact::{Fact, List, Network, Observation, StoreKind, StoreRead},
         finding::Finding,
         time::Timestamp,
     },
@@ -23,7 +23,7 @@ use crate::{
         backfill::{self, Node, store::Declared},
         cgroup::Hierarchy,
         clock,
-        host::{HostRoot, skipped::Skipped},
+        host::{HostRoot, Miss, skipped::Skipped},
     },
 };
 
@@ -45,7 +45,7 @@ pub(super) struct Sight {
     runtimes: usize,
     /// Of the lists that a verdict rests on, those that are not whole.
     partial: BTreeSet<List>,
-    first_skipped: Option<String>,
+    skipped: Skipped,
 }
 
 /// Where this kernel says which boot it is of.
@@ -87,7 +87,6 @@ impl Look<'_> {
             now = clock::now();
             findings = engine.survey(now, cleaners);
         }
-        let first_skipped = skipped.first.as_ref().map(|(path, why)| format!("{}: {why}", path.display()));
         Ok(Sight {
             findings,
             label: Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns },
@@ -97,7 +96,7 @@ impl Look<'_> {
             caveats,
             runtimes: seen.runtimes,
             partial: seen.partial,
-            first_skipped,
+            skipped,
         })
     }
 }
@@ -150,16 +149,17 @@ impl Seen {
 impl Sight {
     /// Why nothing can be said, if so.
     pub(super) fn blind(&self) -> Option<String> {
-        let first = self.first_skipped.as_deref().map(|it| format!("; first {it}")).unwrap_or_default();
+        // What cannot be read may be there, and have all that is leaked.
+        if self.partial.contains(&List::Ipam) {
+            return Some(self.unread(List::Ipam, "an IPAM store"));
+        }
         if self.stores.is_empty() {
+            let first = self.skipped.first.as_ref();
+            let first = first.map(|(path, why)| format!("; first {}: {why}", path.display()));
             return Some(format!(
                 "cannot look: no IPAM store was found, neither host-local's (/var/lib/cni/networks, or where \
-                 /etc/cni/net.d says) nor ipamd's; name the plugin's own with --ipam-store DIR{first}"
-            ));
-        }
-        if self.partial.contains(&List::Ipam) {
-            return Some(format!(
-                "could not look everywhere: an IPAM store cannot be read; run as root{first}"
+                 /etc/cni/net.d says) nor ipamd's; name the plugin's own with --ipam-store DIR{}",
+                first.unwrap_or_default()
             ));
         }
         // What no store holds needs no runtime to say so.
@@ -167,9 +167,7 @@ impl Sight {
             return None;
         }
         if self.partial.contains(&List::Runtimes) {
-            return Some(format!(
-                "could not look everywhere: a runtime's records of sandboxes cannot be read; run as root{first}"
-            ));
+            return Some(self.unread(List::Runtimes, "a runtime's records of sandboxes"));
         }
         (self.runtimes == 0).then(|| {
             "cannot look: no records of sandboxes were found, neither containerd's (/var/lib/containerd) nor \
@@ -177,6 +175,24 @@ impl Sight {
              still wanted"
                 .to_owned()
         })
+    }
+
+    /// That this list is not whole, and for what: what, where, what to do.
+    fn unread(&self, list: List, what: &str) -> String {
+        let Some((path, why)) = self.skipped.partial.get(&list) else {
+            return format!("could not look everywhere: {what} cannot be read");
+        };
+        let is_declared = self.stores.iter().any(|it| {
+            it.store.kind == StoreKind::Declared && Path::new(&it.store.path) == path && !it.complete
+        });
+        let todo = match why {
+            Miss::Unreadable(_) => "; run as root",
+            Miss::NotPlain if is_declared => {
+                "; --ipam-store takes the directory in which the plugin keeps a file for each address"
+            }
+            _ => "",
+        };
+        format!("could not look everywhere: {what} cannot be read: {}: {why}{todo}", path.display())
     }
 }
 

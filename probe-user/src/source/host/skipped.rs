@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use super::Miss;
+use crate::engine::fact::List;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
@@ -11,6 +12,8 @@ pub struct Skipped {
     pub first: Option<(PathBuf, Miss)>,
     /// All of them, to know them again, but no more than are kept.
     pub named: BTreeMap<PathBuf, Miss>,
+    /// For each list that is not whole the first for which it is not.
+    pub partial: BTreeMap<List, (PathBuf, Miss)>,
 }
 
 /// Most that are kept by name: of more a pass knows how many there are.
@@ -32,6 +35,9 @@ impl Skipped {
         self.count += other.count;
         self.first = self.first.take().or(other.first);
         other.named.into_iter().for_each(|(path, why)| self.name(path, why));
+        for (list, first) in other.partial {
+            self.partial.entry(list).or_insert(first);
+        }
     }
 
     fn name(&mut self, path: PathBuf, why: Miss) {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::fact::{Holder, Store, StoreKind},
-    source::host::HostRoot,
+    source::host::{HostRoot, Miss},
 };
 
 /// One such directory.
@@ -36,10 +36,10 @@ impl Declared {
         &self.dir
     }
 
-    /// Only then is anything known of its addresses.
+    /// Whether nothing is there, which is more than that it cannot be read.
     #[must_use]
-    pub fn is_there(&self, root: &HostRoot) -> bool {
-        root.folder(&self.dir).is_ok()
+    pub fn is_absent(&self, root: &HostRoot) -> bool {
+        matches!(root.folder(&self.dir), Err(Miss::Absent))
     }
 }
 
@@ -64,7 +64,9 @@ fn parse(bytes: &[u8]) -> Option<Holder> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Declared, parse};
+    use std::fs;
+
+    use super::{Declared, HostRoot, parse};
 
     #[test]
     fn the_first_word_holds_it() {
@@ -81,6 +83,15 @@ mod tests {
     fn a_store_is_where_the_node_says() {
         assert!(Declared::new("/var/lib/x", None).is_some());
         assert!(Declared::new("var/lib/x", None).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_absent() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::write(root.path().join("file"), "").expect("a file");
+        let root = HostRoot::open(root.path()).expect("a root");
+        let is_absent = |path: &str| Declared::new(path, None).expect("absolute").is_absent(&root);
+        assert!(is_absent("/nothing") && !is_absent("/file") && !is_absent("/"));
     }
 
     proptest! {
