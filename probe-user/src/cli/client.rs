@@ -6,6 +6,8 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -14,8 +16,8 @@ use clap::Args;
 
 use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 
-/// Longer than the agent gives itself to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For a whole question: longer than the agent gives its loop (`docs/api.md`).
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer taken, bytes.
 const LONGEST: u64 = 256 << 20;
 
@@ -54,17 +56,31 @@ impl AgentArgs {
     /// What the agent answers at `path`; `None`: none is there. An error is one that is there and cannot be asked.
     pub(in crate::cli) fn ask(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(socket) = self.socket() else { return Ok(None) };
-        let stream = match UnixStream::connect(socket) {
-            Ok(stream) => stream,
+        let whom = socket.display();
+        let answer = match within(PATIENCE, socket, path) {
+            Ok(answer) => answer,
             Err(error) if is_nobody(&error) => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot ask on {}", socket.display())),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(anyhow!(
+                    "the agent on {whom} has not answered within {} s: it may be stopped or hang; look at the state of \
+                     its process (ps -C sandprobe -o pid,stat,args) and at its log",
+                    PATIENCE.as_secs()
+                ));
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot ask the agent on {whom}")),
         };
-        let answer =
-            talk(stream, path).with_context(|| format!("cannot ask the agent on {}", socket.display()))?;
-        body(&answer)
-            .map(|body| Some(body.to_vec()))
-            .with_context(|| format!("the agent on {}", socket.display()))
+        body(&answer).map(|body| Some(body.to_vec())).with_context(|| format!("the agent on {whom}"))
     }
+}
+
+/// The whole answer. Each step may wait for an agent that is stopped, `connect` too: they have the time together.
+fn within(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> {
+    let (told, answer) = mpsc::channel();
+    let (socket, path) = (socket.to_owned(), path.to_owned());
+    thread::Builder::new().name("ask".to_owned()).spawn(move || {
+        told.send(UnixStream::connect(&socket).and_then(|stream| talk(stream, &path))).ok();
+    })?;
+    answer.recv_timeout(patience).unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// No socket is there, or nobody listens to it any more.
@@ -73,8 +89,6 @@ fn is_nobody(error: &io::Error) -> bool {
 }
 
 fn talk(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer)?;
@@ -108,7 +122,41 @@ fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::body;
+    use std::{
+        io::{self, Read as _, Write as _},
+        os::unix::net::UnixListener,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::{body, within};
+
+    /// Whether it takes nothing at all, or sends a byte now and then.
+    #[test]
+    fn who_does_not_answer_in_time_is_given_up_for_all_that_it_sends() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let late = |what: &str| {
+            let begun = Instant::now();
+            let error = within(Duration::from_millis(300), &socket, "/").expect_err("no answer");
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{what}");
+            assert!(begun.elapsed() < Duration::from_secs(3), "{what}: {:?}", begun.elapsed());
+        };
+        late("not accepted");
+        let (mut stopped, _) = listener.accept().expect("a client");
+        let drips = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.read_exact(&mut [0]).expect("a request");
+            while stream.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        late("dripping");
+        // Who gave up has left the one that was never answered waiting, and that one ends with its process alone.
+        stopped.write_all(b"x").expect("it is there");
+        drop(drips);
+    }
 
     #[test]
     fn an_answer_is_whole_or_an_error() {
