@@ -32,6 +32,8 @@ pub mod select;
 pub mod serve;
 pub mod span;
 #[cfg(feature = "live")]
+pub mod state_writes;
+#[cfg(feature = "live")]
 pub mod stream;
 pub mod summary;
 pub mod text;

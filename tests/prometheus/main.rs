@@ -19,7 +19,7 @@ use probe_user::{
     sink::metrics::{
         family::{ALL, Family, Kind},
         label::PodLabel,
-        own::{Own, Process, Program, Queue, Ring},
+        own::{Own, Process, Program, Queue, Ring, StateWrite},
     },
 };
 use promtool::promtool;
@@ -44,6 +44,7 @@ fn own() -> Own {
             missed: 0,
         }],
         queues: vec![Queue { name: "batches", length: 1, capacity: Some(64) }],
+        state_writes: vec![StateWrite { file: "findings", failures: 1, has_succeeded: false }],
         process: Some(Process { open_fds: Some(30), max_fds: Some(1024), ..Process::default() }),
         ..Own::default()
     }

@@ -11,7 +11,10 @@ use tokio::sync::watch;
 use crate::{
     confine::refusal,
     engine::fact::{Mechanism, Signal},
-    sink::metrics::own::{Expiry, Own, Process, Program, Queue, Ring, ServerFiles},
+    sink::{
+        metrics::own::{Expiry, Own, Process, Program, Queue, Ring, ServerFiles, StateWrite},
+        state_writes::{Outcome, StateFile, StateWrites},
+    },
     source::{
         channel::Gauge,
         clock,
@@ -30,43 +33,42 @@ use crate::{
 pub struct Figures {
     hooks: Vec<(Signal, Option<Mechanism>)>,
     totals: watch::Receiver<Totals>,
-    batches: Gauge,
-    unreadable: Arc<AtomicU64>,
-    dropped: Arc<AtomicU64>,
-    reading: Arc<Reading>,
-    server: ServerFiles,
+    parts: Parts,
     /// Seconds since the epoch.
     started: f64,
+}
+
+/// What each part of the agent counts or says of itself.
+#[derive(Debug)]
+pub struct Parts {
+    pub batches: Gauge,
+    /// Of the node's files, when they were last looked at.
+    pub unreadable: Arc<AtomicU64>,
+    /// Events that were not written to standard output.
+    pub dropped: Arc<AtomicU64>,
+    pub reading: Arc<Reading>,
+    pub server: ServerFiles,
+    pub state: StateWrites,
 }
 
 impl Figures {
     /// Of a run that begins now; `reports` with what the self-test made of them.
     #[must_use]
-    pub fn new(
-        reports: &[HookReport],
-        drain: &Drain,
-        batches: Gauge,
-        unreadable: Arc<AtomicU64>,
-        dropped: Arc<AtomicU64>,
-        reading: Arc<Reading>,
-        server: ServerFiles,
-    ) -> Self {
+    pub fn new(reports: &[HookReport], drain: &Drain, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
-        Self {
-            hooks: hooks.collect(),
-            totals: drain.totals(),
-            batches,
-            unreadable,
-            dropped,
-            reading,
-            server,
-            started: wall(),
-        }
+        Self { hooks: hooks.collect(), totals: drain.totals(), parts, started: wall() }
+    }
+
+    /// Whether what is found out is kept.
+    #[must_use]
+    pub fn state_writes(&self) -> StateWrites {
+        self.parts.state.clone()
     }
 
     #[must_use]
     pub fn own(&self) -> Own {
         let totals = self.totals.borrow();
+        let Parts { batches, unreadable, dropped, reading, server, state } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         Own {
             hooks: self.hooks.clone(),
@@ -75,25 +77,30 @@ impl Figures {
             queues: vec![
                 Queue {
                     name: "batches",
-                    length: u64::try_from(self.batches.length()).unwrap_or(u64::MAX),
+                    length: u64::try_from(batches.length()).unwrap_or(u64::MAX),
                     capacity: u64::try_from(Gauge::CAPACITY).ok(),
                 },
                 Queue {
                     name: "questions",
-                    length: self.reading.waiting(),
+                    length: reading.waiting(),
                     capacity: u64::try_from(Reading::CAPACITY).ok(),
                 },
             ],
-            oldest_question: self.reading.oldest(clock::now()),
-            dropped_questions: self.reading.dropped(),
-            hanging: self.reading.hanging(),
+            oldest_question: reading.oldest(clock::now()),
+            dropped_questions: reading.dropped(),
+            hanging: reading.hanging(),
             netns_untracked: totals.netns_untracked(),
             not_kept: totals.not_kept(),
             refused: refusal::count(),
-            unreadable: self.unreadable.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
-            stale: self.server.stale.load(Ordering::Relaxed),
-            certificate_expires: self.server.expiry.as_ref().and_then(Expiry::at),
+            unreadable: unreadable.load(Ordering::Relaxed),
+            dropped: dropped.load(Ordering::Relaxed),
+            stale: server.stale.load(Ordering::Relaxed),
+            certificate_expires: server.expiry.as_ref().and_then(Expiry::at),
+            state_writes: state
+                .outcomes()
+                .iter()
+                .map(|(file, outcome)| state_write(*file, outcome))
+                .collect(),
             process: self.process(),
         }
     }
@@ -106,6 +113,10 @@ impl Figures {
         let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);
         Some(Process { cpu, resident, virtual_size, threads, open_fds, max_fds, started, capabilities })
     }
+}
+
+fn state_write(file: StateFile, outcome: &Outcome) -> StateWrite {
+    StateWrite { file: file.word(), failures: outcome.failures, has_succeeded: outcome.trouble.is_none() }
 }
 
 fn program(name: &str, runs: &Runs) -> Program {

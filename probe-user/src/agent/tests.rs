@@ -31,6 +31,7 @@ use crate::{
         history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
         outlet::Outlet,
+        state_writes::StateWrites,
         stream::Stream,
     },
     source::{
@@ -182,7 +183,9 @@ fn the_history_has_the_order_that_ended_the_run() {
             stream: stream_to(io::sink()),
             recording: None,
             findings_file: None,
-            history: Some(BootHistoryWriter::open(dir.path(), &header(), 9).expect("a thread")),
+            history: Some(
+                BootHistoryWriter::open(dir.path(), &header(), 9, StateWrites::default()).expect("a thread"),
+            ),
             served: Served::default(),
         };
         let now = clock::now();

@@ -100,16 +100,18 @@ impl From {
             Err(why) => return Ok(Told::Not(why)),
         };
         let (about, kept) = state::read(&bytes).context("what the agent answers")?;
-        let caveats = self.unseen().into_iter().collect();
+        let caveats = self.agent_caveats();
         Ok(Told::Whole(account(&about, kept, SystemTime::now(), caveats)))
     }
 
-    /// What the agent cannot see, in one line; none if it sees all, or does not say.
+    /// What the agent cannot see, in one line, and what it cannot keep; none if it sees and keeps all, or does not say.
     #[cfg(unix)]
-    fn unseen(&self) -> Option<String> {
-        let answer = self.agent.ask("/v1/doctor").ok().flatten()?;
-        let Doctor { agent } = serde_json::from_slice(&answer).ok()?;
-        (!agent.reasons.is_empty()).then(|| format!("not all can be seen: {}", agent.reasons.join("; ")))
+    fn agent_caveats(&self) -> Vec<String> {
+        let Some(answer) = self.agent.ask("/v1/doctor").ok().flatten() else { return Vec::new() };
+        let Ok(Doctor { agent }) = serde_json::from_slice(&answer) else { return Vec::new() };
+        let unseen =
+            (!agent.reasons.is_empty()).then(|| format!("not all can be seen: {}", agent.reasons.join("; ")));
+        unseen.into_iter().chain(agent.degraded).collect()
     }
 
     #[cfg(not(unix))]
@@ -138,6 +140,9 @@ struct Doctor {
 #[derive(Deserialize)]
 struct Readiness {
     reasons: Vec<String>,
+    /// An older agent has none.
+    #[serde(default)]
+    degraded: Vec<String>,
 }
 
 /// What the agent itself says.

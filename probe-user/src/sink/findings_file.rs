@@ -4,7 +4,7 @@
 //! A reader learns two more things: the directory is locked (`flock(2)`) as long as an agent lives, in whatever
 //! namespace; and the file's time of modification is the last time at which that agent was at work.
 //!
-//! **Invariant:** a directory that cannot be written costs a warning, never the agent.
+//! **Invariant:** a directory that cannot be written is told of ([`StateWrites`]), and never costs the agent.
 
 use std::{
     fs::File,
@@ -19,7 +19,6 @@ use std::{
 };
 
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
 
 use crate::{
     engine::{finding::Revision, time::Timestamp},
@@ -27,7 +26,10 @@ use crate::{
         Header,
         state::{self, About, Known},
     },
-    sink::folder,
+    sink::{
+        folder,
+        state_writes::{StateFile, StateWrites},
+    },
 };
 
 /// The file below the state directory.
@@ -71,7 +73,7 @@ enum Job {
 
 impl FindingsFile {
     /// Keeps findings in `dir`, which is made if it is not there.
-    pub fn open(dir: &Path, header: &Header, pid: u32) -> io::Result<Self> {
+    pub fn open(dir: &Path, header: &Header, pid: u32, writes: StateWrites) -> io::Result<Self> {
         let about = About {
             made_by: header.made_by.clone(),
             node: header.node.clone(),
@@ -85,7 +87,13 @@ impl FindingsFile {
         let (jobs, waiting) = mpsc::channel(1);
         let (end, ended) = oneshot::channel();
         let failed = Arc::new(AtomicBool::new(false));
-        let place = Place { dir: dir.to_owned(), lock: None, warned: false, failed: Arc::clone(&failed) };
+        let place = Place {
+            dir: dir.to_owned(),
+            lock: None,
+            was_removed: false,
+            failed: Arc::clone(&failed),
+            writes,
+        };
         thread::Builder::new().name("findings".to_owned()).spawn(move || {
             place.work(waiting);
             end.send(()).ok();
@@ -160,8 +168,10 @@ struct Place {
     dir: PathBuf,
     /// Held as long as the agent lives.
     lock: Option<File>,
-    warned: bool,
+    /// The directory that was locked is there no more.
+    was_removed: bool,
     failed: Arc<AtomicBool>,
+    writes: StateWrites,
 }
 
 impl Place {
@@ -172,22 +182,19 @@ impl Place {
                 Job::Beat => self.beat(),
             });
             self.failed.store(done.is_err(), Ordering::Relaxed);
-            match done {
-                Ok(()) => self.warned = false,
-                Err(_) if self.warned => {}
-                Err(error) => {
-                    self.warned = true;
-                    let dir = self.dir.display();
-                    warn!(%error, %dir, "findings cannot be kept for other commands to read (--state-dir)");
-                }
-            }
+            self.writes.note(StateFile::Findings, &self.dir, done);
         }
     }
 
     fn lock(&mut self) -> io::Result<()> {
+        if self.lock.as_ref().is_some_and(|lock| !folder::is_there(lock, &self.dir)) {
+            (self.lock, self.was_removed) = (None, true);
+        }
         if self.lock.is_none() {
-            folder::make(&self.dir)?;
-            self.lock = Some(folder::lock(File::open(&self.dir)?)?);
+            let locked = folder::make(&self.dir).and_then(|()| folder::lock(File::open(&self.dir)?));
+            self.lock =
+                Some(locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?);
+            self.was_removed = false;
         }
         Ok(())
     }
@@ -210,6 +217,7 @@ mod tests {
             Header,
             state::{self, Known},
         },
+        sink::state_writes::{StateFile, StateWrites},
     };
 
     fn header() -> Header {
@@ -223,13 +231,20 @@ mod tests {
         }
     }
 
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work)
+    }
+
     fn finish(file: FindingsFile) {
-        let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(file.finish(Timestamp(9), &Known::default()));
+        block_on(file.finish(Timestamp(9), &Known::default()));
     }
 
     fn open(dir: &Path) -> FindingsFile {
-        FindingsFile::open(dir, &header(), 7).expect("a thread")
+        open_with(dir, StateWrites::default())
+    }
+
+    fn open_with(dir: &Path, writes: StateWrites) -> FindingsFile {
+        FindingsFile::open(dir, &header(), 7, writes).expect("a thread")
     }
 
     #[test]
@@ -282,10 +297,41 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_harms_nobody() {
+    fn a_place_that_cannot_be_written_is_told_of_until_it_can_be() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("file");
         fs::write(&file, "").expect("a file");
-        finish(open(&file.join("below")));
+        let writes = StateWrites::default();
+        let mut kept = open_with(&file.join("below"), writes.clone());
+        kept.update(Timestamp(1), 5, Revision::default(), Known::default);
+        assert!(!block_on(writes.has_begun(StateFile::Findings)));
+        let troubles = writes.troubles();
+        assert!(troubles[0].contains("/file/below (--state-dir): Not a directory"), "{troubles:?}");
+        assert!(troubles[0].ends_with("; name a directory") && troubles.len() == 1, "{troubles:?}");
+        fs::remove_file(&file).expect("it is there");
+        finish(kept);
+        assert_eq!(writes.troubles(), [""; 0]);
+        assert!(file.join("below").join(FILE).exists());
+    }
+
+    /// Of an agent that is not confined: one that is finds out that it may not use the new one.
+    #[test]
+    fn a_directory_that_is_removed_is_made_and_locked_anew() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let dir = dir.path().join("state");
+        let writes = StateWrites::default();
+        let mut kept = open_with(&dir, writes.clone());
+        kept.update(Timestamp(1), 5, Revision::default(), Known::default);
+        assert!(block_on(writes.has_begun(StateFile::Findings)));
+        fs::remove_dir_all(&dir).expect("it is there");
+        let now = Timestamp(1) + Duration::from_secs(20);
+        kept.update(now, 5, Revision { stages: 1, meaning: 1 }, Known::default);
+        while kept.jobs.capacity() == 0 || !dir.join(FILE).exists() {
+            assert!(writes.outcomes()[&StateFile::Findings].failures == 0, "{:?}", writes.troubles());
+            std::thread::yield_now();
+        }
+        let second = fs::File::open(&dir).expect("a folder");
+        assert!(second.try_lock().is_err(), "nobody has locked the new one");
+        finish(kept);
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt},
     path::Path,
 };
 
@@ -17,8 +17,24 @@ pub(super) fn lock(file: File) -> io::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::Error(error)) => Err(error),
-        Err(TryLockError::WouldBlock) => Err(io::Error::other("another sandprobe keeps its own there")),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other(
+            "another sandprobe keeps its own there; end that one, or give this one a directory of its own",
+        )),
     }
+}
+
+/// Whether what was opened is still what lies there: it may have been removed, or another put in its place.
+pub(super) fn is_there(opened: &File, path: &Path) -> bool {
+    let id = |found: fs::Metadata| (found.dev(), found.ino());
+    opened.metadata().map(id).ok().is_some_and(|own| fs::metadata(path).map(id).ok() == Some(own))
+}
+
+/// The error of an agent that had the directory and cannot use what lies in its place: one that is confined may write
+/// only to the one that it found.
+pub(super) fn removed(error: &io::Error) -> io::Error {
+    io::Error::other(format!(
+        "it was removed while sandprobe ran ({error}); start sandprobe again, which makes it anew"
+    ))
 }
 
 /// Opens, and makes, files that nobody else may read.

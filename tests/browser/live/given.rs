@@ -183,7 +183,7 @@ pub(crate) fn node(pods: usize, findings: usize) -> Node {
     };
     let mut doctor = report();
     doctor["agent"] = json!({ "instance": "1", "pid": 812, "kernel": "6.12.117", "since": "2026-11-21T04:57:33.000000000Z",
-        "ready": true, "reasons": [], "backfill_complete": true, "seq": 1, "late": "0", "losses": {},
+        "ready": true, "reasons": [], "degraded": [], "backfill_complete": true, "seq": 1, "late": "0", "losses": {},
         "capabilities": ["bpf", "perfmon", "sys_ptrace"],
         "cost": { "cpu_ns": "4200000000", "rss_bytes": "28311552", "threads": 3 } });
     Node {

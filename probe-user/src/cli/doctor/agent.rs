@@ -16,6 +16,9 @@ struct Agent {
     pid: u32,
     since: String,
     reasons: Vec<String>,
+    /// An older agent has none.
+    #[serde(default)]
+    degraded: Vec<String>,
 }
 
 const NAME: &str = "agent";
@@ -24,7 +27,7 @@ pub(super) fn check(args: &AgentArgs) -> Check {
     match args.ask("/v1/doctor") {
         Ok(None) => Check::full(NAME, "none answers"),
         Ok(Some(bytes)) => told(&bytes),
-        Err(error) => Check::degraded(NAME, format!("{error:#}"), "ask as root"),
+        Err(error) => Check::degraded(NAME, format!("{error:#}"), "see that it works, and ask as root"),
     }
 }
 
@@ -37,10 +40,17 @@ fn told(bytes: &[u8]) -> Check {
         }
     };
     let found = format!("version {version} runs as pid {} since {}", agent.pid, agent.since);
-    if agent.reasons.is_empty() {
-        return Check::full(NAME, format!("{found}, and is ready"));
+    let mut found = match &*agent.reasons {
+        [] => format!("{found}, and is ready"),
+        reasons => format!("{found}, and is not ready: {}", reasons.join("; ")),
+    };
+    if agent.reasons.is_empty() && agent.degraded.is_empty() {
+        return Check::full(NAME, found);
     }
-    let found = format!("{found}, and is not ready: {}", agent.reasons.join("; "));
+    for degraded in &agent.degraded {
+        found += "; degraded: ";
+        found += degraded;
+    }
     Check::degraded(NAME, found, "see what it has logged")
 }
 
@@ -64,6 +74,11 @@ mod tests {
         let not = told(answer(r#""a","b""#).as_bytes());
         assert_eq!(not.grade, Grade::Degraded);
         assert!(not.found.ends_with("not ready: a; b"), "{}", not.found);
+        let degraded =
+            br#"{"version":"0","agent":{"pid":7,"since":"then","reasons":[],"degraded":["no room"]}}"#;
+        let degraded = told(degraded);
+        assert_eq!(degraded.grade, Grade::Degraded);
+        assert!(degraded.found.ends_with("and is ready; degraded: no room"), "{}", degraded.found);
         assert_eq!(told(b"[]").grade, Grade::Degraded);
     }
 }

@@ -8,7 +8,7 @@ use super::hooks::Hooks;
 use crate::{
     cli::doctor,
     recording::Header,
-    sink::{span::span, summary::Summary},
+    sink::{escape::escaped, span::span, summary::Summary},
     source::{
         lack::Here,
         live::{attach::HookReport, tally::Totals},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A line for each signal, and one for each better way that did not work.
-pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str, state_dir: Option<&Path>) -> String {
+pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str) -> String {
     let here = Here::find();
     let cure = doctor::cure(hooks, here);
     let mut text = format!(
@@ -40,10 +40,12 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str, state_dir: 
     if let Some(cure) = cure {
         text += &format!("to see more: {cure}\n");
     }
-    if let Some(dir) = state_dir {
-        text += &format!("findings are kept in {}: sandprobe findings lists them\n", dir.display());
-    }
     text
+}
+
+/// For once they are: why they are not is in the log.
+pub(super) fn kept(dir: &Path) -> String {
+    format!("findings are kept in {}: sandprobe findings lists them\n", escaped(&dir.display().to_string()))
 }
 
 fn how(report: &HookReport) -> String {

@@ -189,7 +189,15 @@ pub(super) fn start(
     let ring = Arc::new(Ring::default());
     session.listen(Box::new(Arc::clone(&ring)));
     session.measure(metrics.clone());
-    let config = ServerConfig { header: header.clone(), since: clock::now(), report, past, ring, metrics };
+    let config = ServerConfig {
+        header: header.clone(),
+        since: clock::now(),
+        report,
+        past,
+        ring,
+        metrics,
+        state_writes: figures.state_writes(),
+    };
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
     }

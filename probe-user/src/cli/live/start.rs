@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, IsTerminal as _, Write},
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     process,
     sync::Arc,
 };
@@ -21,7 +21,7 @@ use super::serve::{self, ServeArgs};
 use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place, signals};
 #[cfg(feature = "serve")]
 use crate::{
-    agent::figure::Figures,
+    agent::figure::{self, Figures},
     cli::doctor,
     sink::{
         metrics::Metrics,
@@ -52,6 +52,7 @@ use crate::{
         findings_file::FindingsFile,
         history::{Past, writer::BootHistoryWriter},
         outlet::Outlet,
+        state_writes::{StateFile, StateWrites},
         stream::Stream,
     },
     source::{
@@ -166,7 +167,7 @@ impl Start<'_> {
                 0 => "the v2 hierarchy".to_owned(),
                 id => format!("v1 hierarchy {id}"),
             };
-            banner::start(&header, &hooks, &hierarchy, self.state_dir)
+            banner::start(&header, &hooks, &hierarchy)
         });
         let counters = || hooks.drain.probe().totals().is_ok();
         let confinement = Confinement::begin(self.probe.confine, needs, counters)?;
@@ -197,6 +198,7 @@ impl Start<'_> {
         recover(&mut session, &past, facts)?;
         let (feed, batches) = feed();
         let (unreadable, reading) = (Arc::default(), Arc::default());
+        let state_writes = StateWrites::default();
         // Standard output itself, without the buffer by lines that std keeps for it.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
         let start = || Outlet::spawn("stream", File::from(stdout));
@@ -210,15 +212,15 @@ impl Start<'_> {
         let served = match parts.doors {
             Some(doors) => {
                 let (unreadable, reading) = (Arc::clone(&unreadable), Arc::clone(&reading));
-                let figures = Figures::new(
-                    &hooks.reports,
-                    &hooks.drain,
-                    feed.gauge(),
+                let parts = figure::Parts {
+                    batches: feed.gauge(),
                     unreadable,
-                    stream.dropped(),
+                    dropped: stream.dropped(),
                     reading,
-                    doors.0.reload.shown(),
-                );
+                    server: doors.0.reload.shown(),
+                    state: state_writes.clone(),
+                };
+                let figures = Figures::new(&hooks.reports, &hooks.drain, parts);
                 serve::start(doors, &mut session, &header, past.history, report, figures, &confinement)?
             }
             None => Served::default(),
@@ -262,9 +264,14 @@ impl Start<'_> {
 
         let (findings_file, history) = match self.state_dir {
             Some(dir) => {
+                if self.banner {
+                    tokio::spawn(kept(dir.to_owned(), state_writes.clone()));
+                }
                 let start = || {
-                    let findings_file = FindingsFile::open(dir, &header, process::id())?;
-                    Ok::<_, io::Error>((findings_file, BootHistoryWriter::open(dir, &header, boots)?))
+                    let writes = state_writes.clone();
+                    let findings_file = FindingsFile::open(dir, &header, process::id(), writes)?;
+                    let history = BootHistoryWriter::open(dir, &header, boots, state_writes)?;
+                    Ok::<_, io::Error>((findings_file, history))
                 };
                 let (findings_file, history) = confinement.start(Role::Store, start)?.context(THREAD)?;
                 (Some(findings_file), Some(history))
@@ -358,6 +365,13 @@ fn recover(session: &mut Session, past: &Past, facts: Vec<Fact>) -> anyhow::Resu
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
     }
     Ok(())
+}
+
+/// Says where findings are kept, once the first of them were; why they cannot be is in the log.
+async fn kept(dir: PathBuf, writes: StateWrites) {
+    if writes.has_begun(StateFile::Findings).await {
+        tell(&banner::kept(&dir));
+    }
 }
 
 /// What is refused to a thread, into our own log.

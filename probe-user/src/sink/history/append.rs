@@ -40,6 +40,11 @@ impl<E: End> Lines<E> {
         Self { to, len: Some(len), torn }
     }
 
+    /// Where they go.
+    pub(super) fn end(&self) -> &E {
+        &self.to
+    }
+
     /// `line` has its end.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if self.torn {

@@ -1,7 +1,7 @@
 //! Writes the history of boots: a line is appended when there is something new about this boot, and a heartbeat says
 //! from time to time that the node is alive. A thread of its own writes, since a disk may be slow.
 //!
-//! **Invariant:** a directory that cannot be written costs a warning, never the agent.
+//! **Invariant:** a directory that cannot be written is told of ([`StateWrites`]), and never costs the agent.
 
 use std::{
     fs::File,
@@ -16,7 +16,6 @@ use std::{
 };
 
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
 
 use super::{BOOTS, HEARTBEAT, append::Lines};
 use crate::{
@@ -28,7 +27,10 @@ use crate::{
         Header,
         history::{self, Heartbeat, Record},
     },
-    sink::folder,
+    sink::{
+        folder,
+        state_writes::{StateFile, StateWrites},
+    },
 };
 
 /// Lines are not written more often than this, except for the order of a restart, which cannot wait.
@@ -73,13 +75,19 @@ pub struct Seen<'a> {
 
 impl BootHistoryWriter {
     /// Keeps `boots` boots in `dir`, which is made if it is not there.
-    pub fn open(dir: &Path, header: &Header, boots: usize) -> io::Result<Self> {
+    pub fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
         // Room for one job: what changes meanwhile is in the next one.
         let (jobs, waiting) = mpsc::channel(1);
         let (end, ended) = oneshot::channel();
         let failed = Arc::new(AtomicBool::new(false));
-        let place =
-            Place { dir: dir.to_owned(), boots, open: None, warned: false, failed: Arc::clone(&failed) };
+        let place = Place {
+            dir: dir.to_owned(),
+            boots,
+            open: None,
+            was_removed: false,
+            failed: Arc::clone(&failed),
+            writes,
+        };
         thread::Builder::new().name("history".to_owned()).spawn(move || {
             place.work(waiting);
             end.send(()).ok();
@@ -164,8 +172,10 @@ struct Place {
     dir: PathBuf,
     boots: usize,
     open: Option<Open>,
-    warned: bool,
+    /// What was open is there no more.
+    was_removed: bool,
     failed: Arc<AtomicBool>,
+    writes: StateWrites,
 }
 
 struct Open {
@@ -176,6 +186,12 @@ struct Open {
     lock: File,
 }
 
+impl Open {
+    fn is_there(&self, dir: &Path) -> bool {
+        folder::is_there(&self.lock, &dir.join(LOCK)) && folder::is_there(self.lines.end(), &dir.join(BOOTS))
+    }
+}
+
 impl Place {
     fn work(mut self, mut jobs: mpsc::Receiver<Job>) {
         while let Some(Job { line, beat }) = jobs.blocking_recv() {
@@ -184,24 +200,25 @@ impl Place {
                 Some(line) => opened.and_then(|()| self.append(line)),
                 None => opened,
             };
-            // A heartbeat that failed is followed by another anyway.
-            if line.is_some() {
-                self.failed.store(kept.is_err(), Ordering::Relaxed);
+            // A heartbeat that failed is followed by another anyway; a file that was removed had the line.
+            if line.is_some() || self.was_removed {
+                self.failed.store(line.is_none() || kept.is_err(), Ordering::Relaxed);
             }
+            self.was_removed &= kept.is_err();
             let done = kept.and_then(|()| folder::replace(&self.dir, HEARTBEAT, &beat));
-            match done {
-                Ok(()) => self.warned = false,
-                Err(_) if self.warned => {}
-                Err(error) => {
-                    self.warned = true;
-                    let dir = self.dir.display();
-                    warn!(%error, %dir, "the history of boots cannot be kept (--state-dir)");
-                }
-            }
+            self.writes.note(StateFile::History, &self.dir, done);
         }
     }
 
     fn open(&mut self) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|open| !open.is_there(&self.dir)) {
+            (self.open, self.was_removed) = (None, true);
+        }
+        let was_removed = self.was_removed;
+        self.open_there().map_err(|error| if was_removed { folder::removed(&error) } else { error })
+    }
+
+    fn open_there(&mut self) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|open| open.n < LINES && open.bytes < BYTES) {
             return Ok(());
         }
@@ -252,7 +269,10 @@ mod tests {
             time::Timestamp,
         },
         recording::Header,
-        sink::history::{BOOTS, read},
+        sink::{
+            history::{BOOTS, read},
+            state_writes::{StateFile, StateWrites},
+        },
     };
 
     fn header(boot_id: &str) -> Header {
@@ -282,7 +302,7 @@ mod tests {
     }
 
     fn open(dir: &Path, boot_id: &str) -> BootHistoryWriter {
-        BootHistoryWriter::open(dir, &header(boot_id), 3).expect("a thread")
+        BootHistoryWriter::open(dir, &header(boot_id), 3, StateWrites::default()).expect("a thread")
     }
 
     #[test]
@@ -370,12 +390,39 @@ mod tests {
         assert_eq!((past.history.records.len(), past.troubles.len()), (2, 0));
     }
 
+    /// Of an agent that is not confined: one that is finds out that it may not use the new one.
+    #[test]
+    fn what_is_removed_is_written_anew() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (dir, known) = (dir.path().join("state"), recovery("a", 1));
+        let seen = || Seen { recovery: &known, boot_wall_ns: 1, standing: vec![] };
+        let mut writer = open(&dir, "a");
+        let await_heartbeat = || {
+            while read(&dir).heartbeat.is_none() {
+                std::thread::yield_now();
+            }
+        };
+        writer.update(Timestamp(1), &known, seen);
+        await_heartbeat();
+        fs::remove_dir_all(&dir).expect("it is there");
+        // Nothing is new, and the line is lost all the same.
+        writer.update(Timestamp(1) + Duration::from_secs(20), &known, seen);
+        await_heartbeat();
+        finish(writer, &known, vec![]);
+        assert_eq!(read(&dir).history.records.len(), 1);
+    }
+
     #[test]
     fn a_second_agent_and_a_place_that_cannot_be_written_harm_nobody() {
         let dir = tempfile::tempdir().expect("a folder");
         let lock = fs::File::create(dir.path().join(".boots.lock")).expect("a file");
         lock.try_lock().expect("free");
-        finish(open(dir.path(), "a"), &recovery("a", 1), vec![]);
+        let writes = StateWrites::default();
+        let second = BootHistoryWriter::open(dir.path(), &header("a"), 3, writes.clone()).expect("a thread");
+        finish(second, &recovery("a", 1), vec![]);
+        let why = writes.outcomes()[&StateFile::History].trouble.clone().expect("a trouble");
+        assert!(why.starts_with("the history of boots cannot be kept in"), "{why}");
+        assert!(why.contains("another sandprobe keeps its own there; end that one"), "{why}");
         assert!(!dir.path().join(BOOTS).exists());
         lock.unlock().expect("held");
         finish(open(&dir.path().join(".boots.lock/below"), "a"), &recovery("a", 1), vec![]);

@@ -377,6 +377,18 @@ pub const DROPPED: Family = counter(
     &[],
     "Events that were not written to standard output, for nobody read it; the API has them all the same.",
 );
+pub const STATE_WRITTEN: Family = gauge(
+    "sandprobe_state_last_write_successful",
+    &["file"],
+    "Whether the last write to the state directory succeeded, of the findings and of the history of boots: with 0 what is \
+     found out is lost when sandprobe ends; /readyz and the log say why.",
+)
+.unit("0 or 1");
+pub const STATE_FAILURES: Family = counter(
+    "sandprobe_state_write_failures_total",
+    &["file"],
+    "Writes to the state directory that failed, of the findings and of the history of boots.",
+);
 pub const OUTDATED: Family = gauge(
     "sandprobe_server_files_stale",
     &[],
@@ -455,6 +467,8 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &OLDEST_QUESTION,
             &DROPPED_QUESTIONS,
             &DROPPED,
+            &STATE_WRITTEN,
+            &STATE_FAILURES,
             &OUTDATED,
             &CERTIFICATE_EXPIRES,
             &FOLDED,

@@ -56,6 +56,8 @@ pub(super) struct Gauges {
     hanging: Series<GaugeVec>,
     oldest_question: Series<GaugeVec>,
     dropped_questions: Series<CounterVec>,
+    state_written: Series<GaugeVec>,
+    state_failures: Series<CounterVec>,
     outdated: Series<GaugeVec>,
     certificate_expires: Series<GaugeVec>,
     cpu: Series<CounterVec>,
@@ -105,6 +107,8 @@ impl Gauges {
             hanging: registrar.series(&f::HANGING)?,
             oldest_question: registrar.series(&f::OLDEST_QUESTION)?,
             dropped_questions: registrar.series(&f::DROPPED_QUESTIONS)?,
+            state_written: registrar.series(&f::STATE_WRITTEN)?,
+            state_failures: registrar.series(&f::STATE_FAILURES)?,
             outdated: registrar.series(&f::OUTDATED)?,
             certificate_expires: registrar.series(&f::CERTIFICATE_EXPIRES)?,
             cpu: registrar.series(&f::CPU)?,
@@ -217,6 +221,10 @@ impl Gauges {
         self.hanging.set_one(Some(real(own.hanging)));
         self.oldest_question.set_one(Some(own.oldest_question.as_secs_f64()));
         self.dropped_questions.raise(&[], real(own.dropped_questions));
+        self.state_written.set(own.state_writes.iter().map(|it| row(&[it.file], flag(it.has_succeeded))));
+        for it in &own.state_writes {
+            self.state_failures.raise(&[it.file], real(it.failures));
+        }
         self.outdated.set_one(Some(flag(own.stale)));
         self.certificate_expires.set_one(own.certificate_expires.map(instant));
         let Some(process) = &own.process else { return };

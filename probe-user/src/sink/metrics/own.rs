@@ -37,7 +37,18 @@ pub struct Own {
     pub stale: bool,
     /// When its certificate is no longer good, seconds since the epoch; none if it serves without TLS.
     pub certificate_expires: Option<i64>,
+    /// What is kept in the state directory, once it was tried.
+    pub state_writes: Vec<StateWrite>,
     pub process: Option<Process>,
+}
+
+/// How the writes of one of the files of the state directory went.
+#[derive(Clone, Debug, Default)]
+pub struct StateWrite {
+    pub file: &'static str,
+    pub failures: u64,
+    /// The last one.
+    pub has_succeeded: bool,
 }
 
 /// A ring's counters since the programs were loaded, by kind of record: places as in `word::RECORDS`.

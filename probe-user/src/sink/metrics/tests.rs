@@ -9,7 +9,7 @@ use super::{
     Metrics, Views,
     family::{ALL, Kind},
     label::PodLabel,
-    own::{Own, Program, Ring},
+    own::{Own, Program, Ring, StateWrite},
     owner::STAY,
 };
 use crate::{
@@ -252,6 +252,10 @@ fn what_others_count_only_grows() {
         hanging: 2,
         oldest_question: Duration::from_millis(1500),
         dropped_questions: 4,
+        state_writes: vec![
+            StateWrite { file: "findings", failures: 5, has_succeeded: false },
+            StateWrite { file: "history", failures: 0, has_succeeded: true },
+        ],
         stale: true,
         certificate_expires: Some(4_948_905_001),
         unreadable: 4,
@@ -275,6 +279,9 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_node_files_hanging"], 2.0);
     assert_eq!(found["sandprobe_oldest_question_age_seconds"], 1.5);
     assert_eq!(found["sandprobe_questions_dropped_total"], 4.0);
+    assert_eq!(found["sandprobe_state_last_write_successful{file=\"findings\"}"], 0.0);
+    assert_eq!(found["sandprobe_state_last_write_successful{file=\"history\"}"], 1.0);
+    assert_eq!(found["sandprobe_state_write_failures_total{file=\"findings\"}"], 5.0);
     assert_eq!(found["sandprobe_server_files_stale"], 1.0);
     assert_eq!(found["sandprobe_tls_certificate_expiration_timestamp_seconds"], 4_948_905_001.0);
     assert_eq!(found["sandprobe_node_files_unreadable"], 4.0);

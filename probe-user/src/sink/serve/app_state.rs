@@ -24,6 +24,7 @@ use crate::{
         Label,
         doctor::Report,
         metrics::{Metrics, own::Process},
+        state_writes::StateWrites,
     },
 };
 
@@ -43,6 +44,8 @@ pub struct ServerConfig {
     pub past: History,
     pub ring: Arc<Ring>,
     pub metrics: Metrics,
+    /// Whether what is found out is kept.
+    pub state_writes: StateWrites,
 }
 
 /// A part of the agent's state, with the time when it was copied and the label for the times in it.
@@ -82,6 +85,7 @@ pub(super) struct AppState {
     pub(super) past: History,
     pub(super) ring: Arc<Ring>,
     pub(super) metrics: Metrics,
+    pub(super) state_writes: StateWrites,
     pub(super) measured: View<()>,
     pub(super) alive: View<()>,
     pub(super) health: View<Snapshot<Health>>,
@@ -109,7 +113,7 @@ fn view<T: Send + Sync + 'static>(
 
 impl AppState {
     pub(super) fn new(config: ServerConfig, asker: &Asker, end: watch::Receiver<bool>) -> Self {
-        let ServerConfig { header, since, report, past, ring, metrics } = config;
+        let ServerConfig { header, since, report, past, ring, metrics, state_writes } = config;
         // No two agents of one boot begin in the same nanosecond.
         let boot: String = header.boot_id.chars().take(8).collect();
         Self {
@@ -120,6 +124,7 @@ impl AppState {
             past,
             ring,
             metrics,
+            state_writes,
             measured: View::new(asker, |sight| (sight.measure)()),
             alive: View::new(asker, |_| ()),
             health: view(asker, |sight| Health {

@@ -1,6 +1,6 @@
 //! How the agent is doing: whether it is ready, and what it says of itself.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, iter, time::Duration};
 
 use caps::Capability;
 use http::{Response, StatusCode};
@@ -23,16 +23,18 @@ const LATELY: Duration = Duration::from_secs(60);
 /// No finding depends on these signals. Without them some times are not known, and that is said where they would be.
 const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
-/// Whether the agent sees all that it is to see; if not, the reasons, one line each.
+/// Whether the agent sees all that it is to see; if not, the reasons, one line each. It is ready with what is degraded: to
+/// take it out of service would mend nothing.
 pub(super) struct Readiness {
     snapshot: std::sync::Arc<Snapshot<Health>>,
     pub(super) reasons: Vec<String>,
+    pub(super) degraded: Vec<String>,
 }
 
 pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
     let snapshot = app.health.get().await?;
     let reasons = reasons(app, &snapshot);
-    Ok(Readiness { snapshot, reasons })
+    Ok(Readiness { snapshot, reasons, degraded: app.state_writes.troubles() })
 }
 
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
@@ -82,11 +84,13 @@ fn hanging(path: &str, time: Duration) -> String {
 }
 
 pub(super) fn response(readiness: &Readiness) -> Response<Reply> {
+    let degraded = readiness.degraded.iter().map(|it| format!("degraded: {it}\n"));
     if readiness.reasons.is_empty() {
-        return whole(StatusCode::OK, TEXT, "ok\n");
+        let text: String = iter::once("ok\n".to_owned()).chain(degraded).collect();
+        return whole(StatusCode::OK, TEXT, text);
     }
-    let text: String = readiness.reasons.iter().map(|reason| format!("{reason}\n")).collect();
-    whole(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+    let reasons = readiness.reasons.iter().map(|reason| format!("{reason}\n"));
+    whole(StatusCode::SERVICE_UNAVAILABLE, TEXT, reasons.chain(degraded).collect::<String>())
 }
 
 #[derive(Serialize)]
@@ -106,6 +110,7 @@ struct Agent<'a> {
     since: String,
     ready: bool,
     reasons: &'a [String],
+    degraded: &'a [String],
     backfill_complete: bool,
     /// The latest event's.
     seq: u64,
@@ -145,6 +150,7 @@ pub(super) fn doctor<'a>(
             since: wall(app.since),
             ready: readiness.reasons.is_empty(),
             reasons: &readiness.reasons,
+            degraded: &readiness.degraded,
             backfill_complete: snapshot.value.has_listed,
             seq: app.ring.newest(),
             late: counts.late.to_string(),

@@ -3,7 +3,13 @@
 
 mod idler;
 
-use std::{fs::File, io::BufReader, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    io::{self, BufReader},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 use tokio::{
@@ -34,6 +40,7 @@ use crate::{
         Label, Listener as _,
         doctor::{Check, Grade, Report, Row},
         metrics::{Metrics, own::Process},
+        state_writes::{StateFile, StateWrites},
     },
 };
 
@@ -150,6 +157,7 @@ impl Bench {
             past: History::default(),
             ring: Arc::clone(&ring),
             metrics,
+            state_writes: StateWrites::default(),
         };
         let (asker, mut asks) = asks();
         let (end, ending) = watch::channel(false);
@@ -504,6 +512,50 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         assert_eq!(agent["cost"], cost);
         // It is alive all the same.
         assert_eq!(bench.get("/healthz").await.status, 200);
+    });
+}
+
+#[test]
+fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
+    block_on(async {
+        let bench = Bench::new();
+        let write = |done| bench.app.state_writes.note(StateFile::Findings, Path::new("/s"), done);
+        write(Err(io::ErrorKind::ReadOnlyFilesystem.into()));
+        let said = "findings cannot be kept in /s (--state-dir): read-only filesystem or storage medium; mount it \
+                    writable or name another directory";
+        let ready = bench.get("/readyz").await;
+        assert_eq!((ready.status, ready.text()), (200, format!("ok\ndegraded: {said}\n")));
+        let agent = &bench.get("/v1/doctor").await.json()["agent"];
+        assert_eq!((&agent["ready"], &agent["degraded"]), (&true.into(), &serde_json::json!([said])));
+        write(Ok(()));
+        assert_eq!(bench.get("/readyz").await.text(), "ok\n");
+        assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["degraded"], serde_json::json!([]));
+    });
+}
+
+/// These are answered below all else, by the reader of heads. `docs/api.md` says so.
+#[test]
+fn a_head_that_is_none_is_answered_without_a_body_and_the_connection_ends() {
+    block_on(async {
+        let bench = Bench::new();
+        let long = "x".repeat(20 << 10);
+        let many = "A: b\r\n".repeat(65);
+        for (request, status) in [
+            ("garbage\r\n\r\n".to_owned(), 400),
+            ("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n".to_owned(), 400),
+            ("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n".to_owned(), 400),
+            (format!("GET / HTTP/1.1\r\n{many}\r\n"), 431),
+            (format!("GET / HTTP/1.1\r\nA: {long}\r\n\r\n"), 431),
+            (format!("GET /{long} HTTP/1.1\r\n\r\n"), 431),
+        ] {
+            let answer = bench.send(NETWORK, request.as_bytes()).await;
+            let asked = request.get(..40).unwrap_or(&request);
+            assert_eq!((answer.status, answer.text()), (status, String::new()), "{asked:?}");
+        }
+        const DOCUMENT: &str = include_str!("../../../../docs/api.md");
+        assert!(DOCUMENT.contains("| 400, 431 | the head"), "it does not say so");
+        // What the API itself refuses has one.
+        assert!(bench.get("/v1/pods?x=1").await.json()["error"].is_string());
     });
 }
 

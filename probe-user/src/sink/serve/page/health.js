@@ -13,6 +13,7 @@ const problems = ({ agent, signals, checks }) => {
   return [
     ...agent.reasons.map((it) => ["bad", `Not ready: ${it}.`]),
     ...checks.filter((it) => it.grade === "cannot").map((it) => ["bad", `${it.name}: ${it.found}`]),
+    ...agent.degraded.map((it) => ["dim", `Degraded: ${it}.`]),
     ...(lost.length ? [["dim", `Lost since the agent began: ${lost.join(", ")}.`]] : []),
     ...(degraded.length ? [["dim", `Seen less well than could be: ${degraded.join(", ")}.`]] : []),
   ];
