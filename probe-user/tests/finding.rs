@@ -67,6 +67,7 @@ fn calls() -> Vec<Call> {
         kind: Some(RuntimeKind::Containerd),
         sandboxes: Vec::new(),
         complete: true,
+        unread: 0,
     });
     let store = Fact::StoreRead(StoreRead {
         store: Store {

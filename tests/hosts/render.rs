@@ -147,9 +147,11 @@ fn store(read: &StoreRead) -> String {
 }
 
 fn runtime(read: &RuntimeRead) -> String {
-    let RuntimeRead { place, kind, sandboxes, complete } = read;
+    let RuntimeRead { place, kind, sandboxes, complete, unread } = read;
     let kind = kind.map(|kind| format!(" of {kind:?}")).unwrap_or_default();
-    let mut text = format!("  runtime {place}{kind}{}\n", if *complete { "" } else { ", incomplete" });
+    let unread = if *unread == 0 { String::new() } else { format!(", {unread} unread") };
+    let whole = if *complete { "" } else { ", incomplete" };
+    let mut text = format!("  runtime {place}{kind}{whole}{unread}\n");
     for RuntimeSandbox { id, pod } in sandboxes {
         writeln!(text, "    {id} {}", pod_name(pod.as_ref())).expect("text grows");
     }

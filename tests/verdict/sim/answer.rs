@@ -215,6 +215,7 @@ impl Sim {
             kind: Some(RuntimeKind::Containerd),
             sandboxes: sandboxes.collect(),
             complete: self.whole,
+            unread: 0,
         }));
         if self.crio.is_some() {
             facts.push(Fact::RuntimeRead(RuntimeRead {
@@ -222,6 +223,7 @@ impl Sim {
                 kind: Some(RuntimeKind::Crio),
                 sandboxes: Vec::new(),
                 complete: true,
+                unread: 0,
             }));
         }
         facts.push(Fact::ListEnded { list: List::Runtimes, complete: true });

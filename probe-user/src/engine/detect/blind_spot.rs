@@ -52,7 +52,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         found.push(sighting(&["store", path], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
     }
     let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
-    for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete) {
+    for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
         let spot = Blind::Runtime { place: Some(place.clone()) };
         let key = ["runtime", place];
         found.push(sighting(&key, spot, &weaker, Severity::Info, row.read_at, Standing::Confirmed));

@@ -3,8 +3,8 @@
 //!
 //! Not flagged: namespaces of others (`ip netns add`, `qrouter-*`, Docker's), which are neither; one that no file holds
 //! (a descriptor or a socket does: no list has it); one that a dead sandbox has which its runtime is still to clean up;
-//! one that nobody is known to have while the namespace of any sandbox on record is not known, since it could be that
-//! sandbox's; anything if not every process could be looked at. It must be found so, by a listing of the node, when
+//! one that nobody is known to have if it can be that of a sandbox on record whose namespace is not known, which it
+//! cannot if it was made when that one had been on record for long; anything if not every process could be looked at. It must be found so, by a listing of the node, when
 //! its time is up.
 //!
 //! While a runtime restarts nobody cleans up, and its sandboxes that have no process stand there with a file alone:
@@ -23,7 +23,7 @@ use crate::engine::{
         claim::plain,
         netns::Netns,
         process::{Process, State},
-        record::Kept,
+        record::{Kept, Unplaced},
     },
 };
 
@@ -44,8 +44,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
 /// What is the same for each namespace of one look.
 #[derive(Default)]
 struct Index<'a> {
-    /// When the oldest record was read, if none names a sandbox whose namespace is not known.
-    placed: OnceCell<Option<Timestamp>>,
+    unplaced: OnceCell<Option<Unplaced>>,
     paths: OnceCell<ByPath<'a>>,
 }
 
@@ -68,7 +67,8 @@ fn left<'a>(sight: &Sight<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
     if owners.is_empty() {
         // Before it has a sandbox it is made, and found.
         let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
-        let read_at = *index.placed.get_or_init(|| world.all_placed_at());
+        let unplaced = index.unplaced.get_or_init(|| world.unplaced());
+        let read_at = unplaced.and_then(|it| it.absent_at(row.created_at));
         return Some(Left { since, read_at, owners });
     }
     // What is told by its path alone has such a path; else a plugin of the pod's sandbox worked in it.

@@ -15,7 +15,7 @@ use super::{
 use crate::engine::world::{
     abandoned,
     attachment::{LATELY, tries},
-    reap, rebuild, release,
+    reap, rebuild, record, release,
 };
 
 /// What a finding is opened with: a quarter of what it is confirmed with.
@@ -74,7 +74,7 @@ fn pages() -> Vec<Page> {
             [duplicate_sandbox::REBUILDS, burst::BURST]
         ),
         page!("leaked_address", [grace, abandoned::ANSWERS], [many::MANY, many::FIRST, many::MANY]),
-        page!("orphan_netns", [grace, FRESH], []),
+        page!("orphan_netns", [grace, FRESH, record::MAKING], []),
         page!("orphan_sandbox", [grace], []),
         page!(
             "pool_exhaustion",

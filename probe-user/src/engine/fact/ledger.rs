@@ -85,6 +85,9 @@ pub struct RuntimeRead {
     pub kind: Option<RuntimeKind>,
     pub sandboxes: Vec<RuntimeSandbox>,
     pub complete: bool,
+    /// So many of them are known by their id alone, for their own record cannot be read: each may be no sandbox at all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unread: u64,
 }
 
 /// The runtimes of which the kubelet can be told to use one.
@@ -148,4 +151,9 @@ pub struct MessageFound {
     /// `None`: it could not be read, and `source` says why.
     pub text: Option<String>,
     pub source: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

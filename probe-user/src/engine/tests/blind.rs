@@ -6,7 +6,8 @@ use super::story::{CONTAINERD, DAEMON, KUBELET, Story, Who, call, cgroup, id, ru
 use crate::engine::{
     boot::Recovery,
     fact::{
-        Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, Signal, Store, StoreKind, StoreRead,
+        Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Store,
+        StoreKind, StoreRead,
     },
     finding::{Blind, FindingKind, Kind, Severity},
     time::Timestamp,
@@ -116,7 +117,10 @@ fn records_that_cannot_be_read_whole_are_told_of_until_they_can() {
     let mut story = Story::new();
     let place = "/var/lib/containerd".to_owned();
     let kind = Some(RuntimeKind::Containerd);
-    let runtime = |complete| RuntimeRead { place: place.clone(), kind, sandboxes: Vec::new(), complete };
+    let runtime = |complete| {
+        let (place, sandboxes) = (place.clone(), Vec::new());
+        RuntimeRead { place, kind, sandboxes, complete, unread: 0 }
+    };
     story.at(SECOND).listed(Fact::StoreRead(read(false))).listed(Fact::RuntimeRead(runtime(false)));
     let (told, _) = story.judge(MINUTE);
     let opened: Vec<&str> = told.lines().filter(|line| line.contains("opened")).collect();
@@ -286,4 +290,27 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
     assert_eq!(told(&quick, 60 * MINUTE), [""; 0]);
     story.at(20 * MINUTE).exec(again, class::CALLER, "/usr/bin/kubelet");
     assert_eq!(told(&story, 21 * MINUTE), ["opened", "confirmed", "closed"]);
+}
+
+/// One record of Docker's cannot be read: it is on record by its id, and the others count.
+#[test]
+fn a_record_that_cannot_be_read_is_told_of_until_it_can() {
+    let mut story = Story::new();
+    let runtime = |unread| RuntimeRead {
+        place: "/var/lib/docker/containers".to_owned(),
+        kind: Some(RuntimeKind::Docker),
+        sandboxes: vec![RuntimeSandbox { id: id('b'), pod: None }],
+        complete: true,
+        unread,
+    };
+    story.at(SECOND).listed(Fact::RuntimeRead(runtime(1)));
+    story.at(MINUTE).listed(Fact::RuntimeRead(runtime(0)));
+    check_lines(
+        &story.judge(2 * MINUTE).0,
+        "
+            1100 finding.opened blind_spot/runtime/:var:lib:docker:containers Agent
+            1100 finding.confirmed blind_spot/runtime/:var:lib:docker:containers Agent
+            60100 finding.closed blind_spot/runtime/:var:lib:docker:containers Agent
+        ",
+    );
 }

@@ -4,11 +4,11 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PAUSE, TOP},
-    story::{CONTAINERD, DAEMON, KUBELET, SHIM, Story, UID, Who, cgroup, id, leaf, pod_name},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, cgroup, id, leaf, pod_name},
 };
 use crate::engine::{
     fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
-    id::PodUid,
+    id::{NetnsKey, PodUid},
 };
 
 const MINUTE: u64 = 60_000;
@@ -32,7 +32,7 @@ fn named(digit: &char) -> RuntimeSandbox {
 
 fn said(story: &mut Story, place: &str, sandboxes: Vec<RuntimeSandbox>) {
     let (place, kind) = (place.to_owned(), Some(RuntimeKind::Containerd));
-    story.listed(Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete: true }));
+    story.listed(Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete: true, unread: 0 }));
 }
 
 fn processes(story: &mut Story, pause: bool) {
@@ -147,4 +147,46 @@ fn the_shim_of_a_forgotten_sandbox_is_found_beside_a_nameless_record() {
     });
     story.until(3 * MINUTE + 4000).moment();
     assert_eq!(told(&story, "orphan_sandbox"), FOUND);
+}
+
+const NETNS: u32 = POD_NETNS + 1;
+
+/// A namespace with containerd's kind of name that was made at that time and for which no plugin was called, beside the
+/// folder of a sandbox that is there at both readings or only at the later ones; the socket names the folder's pod or not.
+fn pinned(made_at: Option<u64>, early: bool, socket: Option<&[char]>) -> Vec<String> {
+    let pin = "/run/netns/cni-11111111-2222-3333-4444-000000000001".to_owned();
+    let netns = |story: &mut Story| {
+        story.list(List::Netns, true, |story| {
+            let netns = NetnsKey::new(NETNS, 7);
+            story.listed(Fact::NetnsFound { netns, mounts: vec![pin.clone()], vacant: true });
+        });
+    };
+    let mut story = Story::new();
+    processes(story.at(1), false);
+    read(story.at(5), if early { &['b'] } else { &[] }, socket);
+    match made_at {
+        Some(at) => drop(story.until(at).netns(DAEMON, NETNS, 7)),
+        None => netns(story.at(10)),
+    }
+    netns(story.until(2 * MINUTE));
+    for at in [3 * MINUTE, 5 * MINUTE] {
+        read(story.until(at), &['b'], socket);
+    }
+    story.until(5 * MINUTE + 2500).moment();
+    netns(story.until(5 * MINUTE + 3000));
+    story.until(5 * MINUTE + 4000).moment();
+    told(&story, "orphan_netns")
+}
+
+/// A completed Job's, from before the agent: where its namespace is, or was, nothing says.
+#[test]
+fn a_record_is_of_no_namespace_that_was_made_after_it() {
+    assert_eq!(pinned(Some(1000), true, None), FOUND);
+    assert_eq!(pinned(Some(1000), true, Some(&['b'])), FOUND);
+}
+
+#[test]
+fn a_record_that_may_be_the_namespaces_leaves_it_unsure() {
+    assert_eq!(pinned(Some(1000), false, None), [""; 0]);
+    assert_eq!(pinned(None, true, None), [""; 0]);
 }

@@ -146,7 +146,7 @@ fn crio_read(story: &mut Story, sandboxes: &[char], complete: bool) {
     let sandbox = |digit: &char| RuntimeSandbox { id: id(*digit), pod: Some(pod_name()) };
     let place = "/var/lib/containers/storage/overlay-containers/containers.json".to_owned();
     let sandboxes = sandboxes.iter().map(sandbox).collect();
-    let read = RuntimeRead { place, kind: Some(RuntimeKind::Crio), sandboxes, complete };
+    let read = RuntimeRead { place, kind: Some(RuntimeKind::Crio), sandboxes, complete, unread: 0 };
     story.listed(Fact::RuntimeRead(read));
 }
 

@@ -51,7 +51,13 @@ fn records(story: &mut Story, at: u64, store: &[u8], runtime: &[u8]) {
     let sandboxes = runtime.iter().map(|n| RuntimeSandbox { id: sandbox(*n), pod: None }).collect();
     let place = "/var/lib/containerd".to_owned();
     story.at(at).list(List::Runtimes, true, |story| {
-        story.listed(Fact::RuntimeRead(RuntimeRead { place, kind: None, sandboxes, complete: true }));
+        story.listed(Fact::RuntimeRead(RuntimeRead {
+            place,
+            kind: None,
+            sandboxes,
+            complete: true,
+            unread: 0,
+        }));
     });
     let held = |n: &u8| Reservation {
         address: format!("10.1.0.{n}").parse().expect("an address"),

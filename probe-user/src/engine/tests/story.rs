@@ -270,7 +270,7 @@ impl Story {
         let sandbox = |digit: &char| RuntimeSandbox { id: id(*digit), pod: Some(pod_name()) };
         let sandboxes = sandboxes.iter().map(sandbox).collect();
         let (place, kind) = ("/var/lib/containerd".to_owned(), Some(RuntimeKind::Containerd));
-        self.listed(Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete: true }))
+        self.listed(Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete: true, unread: 0 }))
     }
 }
 

@@ -32,8 +32,8 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) kubelet_expected: bool,
     /// The files of libcni's cache that cannot be read, by path.
     pub(in crate::engine) unread: BTreeMap<String, Unread>,
-    /// The sandboxes on record whose pod no source names, and since when each was known to be on record.
-    pub(in crate::engine) nameless: BTreeMap<ContainerId, Timestamp>,
+    /// Since when each sandbox that is on record was known to be.
+    pub(in crate::engine) known_since: BTreeMap<ContainerId, Timestamp>,
     /// Versions by the executable's path; `None`: it does not say.
     pub(in crate::engine) programs: BTreeMap<String, Option<String>>,
     /// When the records were last asked for.
@@ -53,6 +53,8 @@ pub(in crate::engine) struct Runtime {
     pub(in crate::engine) kind: Option<RuntimeKind>,
     pub(in crate::engine) read_at: Timestamp,
     pub(in crate::engine) complete: bool,
+    /// So many of its sandboxes have a record that cannot be read.
+    pub(in crate::engine) unread: u64,
     pub(in crate::engine) sandboxes: BTreeMap<ContainerId, Option<PodName>>,
 }
 
@@ -76,11 +78,20 @@ pub enum Record {
         path: String,
         since: Timestamp,
     },
-    /// A sandbox on record since then whose pod no source names.
-    Nameless(ContainerId),
+    /// A sandbox that was on record then, and is since.
+    KnownSince(ContainerId),
     Kubelet(bool),
     Program(ProgramFound),
     Asked,
+}
+
+/// The sandboxes on record whose network namespace is not known.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Unplaced {
+    /// When the oldest of the records was read.
+    read_at: Timestamp,
+    /// None of them can have got a namespace that was made after this; none: there are none.
+    youngest: Option<Timestamp>,
 }
 
 /// Whether a runtime has a sandbox on record.
@@ -107,6 +118,8 @@ const UNREAD: usize = 1024;
 const MUCH: usize = 8192;
 /// Not even the most make it rarer than so many times as rare.
 const RAREST: usize = 5;
+/// The kubelet gives up on a sandbox that is not made by then: twice its `runtimeRequestTimeout` of 2 minutes.
+pub(in crate::engine) const MAKING: Duration = Duration::from_secs(4 * 60);
 /// So many executables' versions are remembered.
 const PROGRAMS: usize = 256;
 
@@ -172,6 +185,7 @@ impl Records {
                 kind: row.kind,
                 sandboxes: sandboxes.collect(),
                 complete: row.complete,
+                unread: row.unread,
             };
             (row.read_at, Record::Runtime(read))
         });
@@ -180,14 +194,14 @@ impl Records {
             .unread
             .iter()
             .map(|(path, it)| (it.read_at, Record::Unread { path: path.clone(), since: it.since }));
-        let nameless = self.nameless.iter().map(|(id, since)| (*since, Record::Nameless(id.clone())));
+        let known = self.known_since.iter().map(|(id, since)| (*since, Record::KnownSince(id.clone())));
         let kubelet = (Timestamp::ZERO, Record::Kubelet(self.kubelet_expected));
         let programs = self.programs.iter().map(|(path, version)| {
             let it = ProgramFound { path: path.clone(), version: version.clone() };
             (Timestamp::ZERO, Record::Program(it))
         });
         let asked = self.asked_at.map(|at| (at, Record::Asked));
-        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(nameless);
+        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known);
         read.chain([kubelet]).chain(programs).chain(asked)
     }
 
@@ -201,8 +215,8 @@ impl Records {
             Record::Unread { path, since } => {
                 self.unread.insert(path, Unread { since, read_at: at });
             }
-            Record::Nameless(id) => {
-                self.nameless.insert(id, at);
+            Record::KnownSince(id) => {
+                self.known_since.insert(id, at);
             }
             Record::Kubelet(expected) => self.kubelet_expected = expected,
             Record::Program(it) => {
@@ -213,9 +227,10 @@ impl Records {
     }
 
     fn runtime(&mut self, at: Timestamp, read: RuntimeRead) {
-        let sandboxes = read.sandboxes.into_iter().map(|it| (it.id, it.pod)).collect();
-        let row = Runtime { kind: read.kind, read_at: at, complete: read.complete, sandboxes };
-        self.runtimes.insert(read.place, row);
+        let sandboxes = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone())).collect();
+        let RuntimeRead { place, kind, sandboxes: _, complete, unread } = read;
+        let row = Runtime { kind, read_at: at, complete, unread, sandboxes };
+        self.runtimes.insert(place, row);
     }
 
     /// The pod of a sandbox, by what all runtimes' records say of it together: containerd's folders have ids alone, and
@@ -227,13 +242,18 @@ impl Records {
         pod
     }
 
-    /// After a reading: which sandboxes are on record without the pod's UID, those that were before since then.
-    fn note_nameless(&mut self, at: Timestamp) {
-        let before = std::mem::take(&mut self.nameless);
+    /// After a reading: since when each sandbox is on record.
+    fn note_known(&mut self, at: Timestamp) {
+        let before = std::mem::take(&mut self.known_since);
         let ids = self.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());
-        let nameless = ids.filter(|id| self.pod_on_record(id).uid.is_none());
         let since = |id: &ContainerId| before.get(id).copied().unwrap_or(at);
-        self.nameless = nameless.map(|id| (id.clone(), since(id))).collect();
+        self.known_since = ids.map(|id| (id.clone(), since(id))).collect();
+    }
+
+    /// The sandboxes on record whose pod's UID no source names, and since when each is.
+    fn nameless(&self) -> impl Iterator<Item = (&ContainerId, Timestamp)> {
+        let all = self.known_since.iter().map(|(id, since)| (id, *since));
+        all.filter(|(id, _)| self.pod_on_record(id).uid.is_none())
     }
 
     pub(in crate::engine) fn unread(&mut self, at: Timestamp, path: String) {
@@ -242,6 +262,23 @@ impl Records {
         } else if self.unread.len() < UNREAD {
             self.unread.insert(path, Unread { since: at, read_at: at });
         }
+    }
+}
+
+impl Unplaced {
+    /// When the records were read that show that a namespace which was made then is nobody's. One that was there before us
+    /// may be that of any of them.
+    pub(in crate::engine) fn absent_at(&self, made_at: Option<Timestamp>) -> Option<Timestamp> {
+        let is_later = |youngest: Timestamp| made_at.is_some_and(|made| youngest < made);
+        self.youngest.is_none_or(is_later).then_some(self.read_at)
+    }
+}
+
+/// How long after a sandbox's record its namespace may be made: containerd writes its records last, others first.
+fn makes_netns_within(kind: Option<RuntimeKind>) -> Duration {
+    match kind {
+        Some(RuntimeKind::Containerd) => Duration::ZERO,
+        Some(RuntimeKind::Crio | RuntimeKind::Docker) | None => MAKING,
     }
 }
 
@@ -278,7 +315,7 @@ impl World {
             }
         }
         self.records.runtime(m.at, read);
-        self.records.note_nameless(m.at);
+        self.records.note_known(m.at);
         for row in self.attempts.values_mut() {
             match self.records.kept(&row.id) {
                 Kept::No { .. } => row.forgotten_at = row.forgotten_at.or(Some(m.at)),
@@ -293,15 +330,23 @@ impl World {
         by_uid.or_else(|| self.sandboxes.get(id)?.pod)
     }
 
-    /// When the oldest of the records was read, if they name no sandbox whose network namespace is not known: then a
-    /// namespace that nobody is known to have is nobody's.
-    pub(in crate::engine) fn all_placed_at(&self) -> Option<Timestamp> {
-        let of_runtimes = self.records.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());
-        let live = self.sandboxes.values().filter(|row| !row.is_stopped()).map(|row| &row.id);
-        match self.records.absent().unless(self.has_unread_runtime()) {
-            Kept::No { at } => of_runtimes.chain(live).all(|id| self.is_placed(id)).then_some(at),
-            Kept::Yes | Kept::Unknown => None,
+    /// What the records say of a namespace that nobody is known to have; `None` while they cannot be read whole, or while
+    /// a sandbox lives that is not on record and whose namespace is not known.
+    pub(in crate::engine) fn unplaced(&self) -> Option<Unplaced> {
+        let Kept::No { at: read_at } = self.records.absent().unless(self.has_unread_runtime()) else {
+            return None;
+        };
+        let since = |id: &ContainerId| self.records.known_since.get(id).copied();
+        let is_unknown = |row: &&Sandbox| !row.is_stopped() && !self.is_placed(&row.id);
+        if self.sandboxes.values().filter(is_unknown).any(|row| since(&row.id).is_none()) {
+            return None;
         }
+        let runtimes = self.records.runtimes.values();
+        let all = runtimes.flat_map(|runtime| runtime.sandboxes.keys().map(move |id| (runtime.kind, id)));
+        let unplaced = all.filter(|(_, id)| !self.is_placed(id));
+        let youngest =
+            unplaced.map(|(kind, id)| since(id).unwrap_or(read_at) + makes_netns_within(kind)).max();
+        Some(Unplaced { read_at, youngest })
     }
 
     fn is_placed(&self, id: &ContainerId) -> bool {
@@ -339,7 +384,7 @@ impl World {
 
     pub(super) fn runtimes_not_listed(&mut self, m: Moment, begun: Timestamp) {
         self.records.runtimes.retain(|_, row| row.read_at >= begun);
-        self.records.note_nameless(m.at);
+        self.records.note_known(m.at);
         self.judge_abandoned(m);
     }
 

@@ -31,6 +31,18 @@ struct Records {
     kind: Option<RuntimeKind>,
     /// The sandboxes, and whether they are all.
     sandboxes: Result<(Vec<RuntimeSandbox>, bool), Miss>,
+    /// So many of these could not be read: each may be a sandbox, or none.
+    unread: u64,
+}
+
+impl Records {
+    fn new(
+        place: PathBuf,
+        kind: Option<RuntimeKind>,
+        sandboxes: Result<(Vec<RuntimeSandbox>, bool), Miss>,
+    ) -> Self {
+        Self { place, kind, sandboxes, unread: 0 }
+    }
 }
 
 /// Longest name of a pod or a namespace, bytes (DNS subdomain).
@@ -76,7 +88,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     for daemon in daemons.iter().filter(|it| it.root.is_none() && must(Some(it))) {
         if let Some(Unread { path, why }) = &daemon.unread {
             let at = list.now();
-            let records = Records { place: path.clone(), kind: daemon.kind.runtime(), sandboxes: Err(*why) };
+            let records = Records::new(path.clone(), daemon.kind.runtime(), Err(*why));
             tell(&mut list, at, records, true);
         }
     }
@@ -120,7 +132,8 @@ fn ask(_: &HostRoot, _: &[Daemon], _: &Listing<'_>) -> Vec<(Timestamp, Records)>
 
 /// A runtime that is not there keeps nothing, and is not told of. One that `must` be, for it runs, keeps its records
 /// where we do not know.
-fn tell(list: &mut Listing<'_>, at: Timestamp, Records { place, kind, sandboxes }: Records, must: bool) {
+fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
+    let Records { place, kind, sandboxes, unread } = records;
     let (sandboxes, complete) = match sandboxes {
         Err(Miss::Absent) if !must => return,
         Err(why) => {
@@ -135,7 +148,7 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, Records { place, kind, sandboxes 
         }
     };
     let place = place.display().to_string();
-    list.found(at, Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete }));
+    list.found(at, Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete, unread }));
 }
 
 /// A pod's name without what cannot be one; `None` if nothing is left.

@@ -38,11 +38,11 @@ impl World {
         let all = self.records.runtimes.values().flat_map(|runtime| runtime.sandboxes.values());
         let named = all.filter_map(|named| named.as_ref()?.uid.clone());
         let mut kept = PodsKept { world: self, named: named.collect(), nameless: Vec::new() };
-        for (id, since) in &self.records.nameless {
+        for (id, since) in self.records.nameless() {
             let pod = self.pod_of_nameless(id);
             match pod.uid {
                 Some(uid) => drop(kept.named.insert(uid)),
-                None => kept.nameless.push((pod, *since)),
+                None => kept.nameless.push((pod, since)),
             }
         }
         kept

@@ -34,7 +34,7 @@ pub(super) fn read(host: &HostRoot, root: &Path, only: bool) -> Records {
         Err(Miss::Absent) if only => host.folder(root.join(DATABASE)).map(|_database| (Vec::new(), true)),
         read => read,
     };
-    Records { place: plugin.join(SANDBOXES), kind: Some(RuntimeKind::Containerd), sandboxes }
+    Records::new(plugin.join(SANDBOXES), Some(RuntimeKind::Containerd), sandboxes)
 }
 
 fn sandboxes(host: &HostRoot, plugin: &Path) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {

@@ -49,7 +49,8 @@ pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Asked<'_>> {
 impl Asked<'_> {
     pub(super) fn read(self, node: &HostRoot, socket: PathBuf) -> Records {
         let files = self.daemon.map_or(node, |daemon| daemon.files(node));
-        Records { kind: self.kind, sandboxes: sandboxes(files, &socket), place: socket }
+        let sandboxes = sandboxes(files, &socket);
+        Records::new(socket, self.kind, sandboxes)
     }
 }
 

@@ -1,4 +1,7 @@
 //! Docker's own record of each container; dockershim and cri-dockerd label those that are sandboxes.
+//!
+//! A record that cannot be read may be a sandbox's: it is told by its id, and what the others say, and that others are
+//! not there, counts all the same.
 
 use std::path::Path;
 
@@ -15,39 +18,46 @@ use crate::{
 };
 
 pub(super) const ROOTS: [&str; 1] = ["/var/lib/docker"];
+/// In each container's folder.
+const RECORD: &str = "config.v2.json";
 /// Most containers taken.
 const MOST: usize = 1 << 14;
 
 pub(super) fn read(host: &HostRoot, root: &Path, list: &mut Listing<'_>) -> Records {
     let place = root.join("containers");
     let sandboxes = sandboxes(host, &place, list);
-    Records { place, kind: Some(RuntimeKind::Docker), sandboxes }
+    let unread = sandboxes.as_ref().map_or(0, |read| read.unread);
+    let sandboxes = sandboxes.map(|read| (read.sandboxes, read.complete));
+    Records { unread, ..Records::new(place, Some(RuntimeKind::Docker), sandboxes) }
 }
 
-fn sandboxes(
-    host: &HostRoot,
-    place: &Path,
-    list: &mut Listing<'_>,
-) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {
+#[derive(Default)]
+struct Read {
+    sandboxes: Vec<RuntimeSandbox>,
+    complete: bool,
+    unread: u64,
+}
+
+fn sandboxes(host: &HostRoot, place: &Path, list: &mut Listing<'_>) -> Result<Read, Miss> {
     let folder = host.folder(place)?;
     let entries = folder.entries()?;
-    let mut complete = entries.left_out == 0 && entries.entries.len() <= MOST;
-    let mut found = Vec::new();
+    let complete = entries.left_out == 0 && entries.entries.len() <= MOST;
+    let mut found = Read { complete, ..Read::default() };
     for entry in entries.entries.iter().take(MOST) {
         let Some(id) = ContainerId::parse(&entry.name) else { continue };
-        let record = folder.folder(&entry.name).and_then(|it| it.read("config.v2.json", FILE));
+        let record = folder.folder(&entry.name).and_then(|it| it.read(RECORD, FILE));
         let parsed = record.and_then(|bytes| docker::parse(&bytes, &id).ok_or(Miss::Malformed));
         match parsed {
             Ok(ContainerFound { role: Role::Sandbox, pod, .. }) => {
-                found.push(RuntimeSandbox { id, pod: pod.and_then(named) });
+                found.sandboxes.push(RuntimeSandbox { id, pod: pod.and_then(named) });
             }
             Ok(ContainerFound { role: Role::Container, .. }) | Err(Miss::Absent) => {}
-            // It may have been a sandbox's.
             Err(why) => {
-                list.skip(place.join(&entry.name), why);
-                complete = false;
+                list.set_aside(place.join(&entry.name).join(RECORD), why);
+                found.sandboxes.push(RuntimeSandbox { id, pod: None });
+                found.unread += 1;
             }
         }
     }
-    Ok((found, complete))
+    Ok(found)
 }

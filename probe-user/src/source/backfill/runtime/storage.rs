@@ -78,7 +78,7 @@ pub(in crate::source::backfill) fn drivers(host: &HostRoot, root: &Path) -> Resu
 
 fn records(place: &Path, sandboxes: Result<Vec<RuntimeSandbox>, Miss>) -> Records {
     let sandboxes = sandboxes.map(|sandboxes| (sandboxes, true));
-    Records { place: place.to_owned(), kind: Some(RuntimeKind::Crio), sandboxes }
+    Records::new(place.to_owned(), Some(RuntimeKind::Crio), sandboxes)
 }
 
 /// A file without a word in it has no containers, as the storage itself takes it.
