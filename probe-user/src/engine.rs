@@ -209,7 +209,7 @@ impl Engine {
 
     /// The pods of which something runs now: those that are to be back after a restart.
     #[must_use]
-    pub fn standing(&self) -> Vec<boot::Pod> {
+    pub fn standing(&self) -> boot::StandingPods {
         self.world.standing(self.now)
     }
 

@@ -13,7 +13,7 @@ use crate::{
 use crate::{
     engine::{
         Engine,
-        boot::{Pod, Recovery},
+        boot::{Recovery, StandingPods},
         change::{Output, Question},
         fact::{Fact, List},
         finding::Revision,
@@ -221,7 +221,7 @@ impl Session {
 
     /// The pods of which something runs now.
     #[must_use]
-    pub fn standing(&self) -> Vec<Pod> {
+    pub fn standing(&self) -> StandingPods {
         self.engine.standing()
     }
 

@@ -10,7 +10,7 @@ use probe_common::event::class;
 use probe_user::{
     engine::{
         Settings,
-        boot::{Alive, Before, BootRead},
+        boot::{Alive, Before, BootRead, StandingPods},
         fact::{Executed, Fact, Observation, Origin, Task},
         id::TaskKey,
         time::Timestamp,
@@ -96,7 +96,8 @@ fn boot(
 fn boots() -> [(Vec<u8>, Record); 2] {
     let order = exec(100, 900, "/bin/reboot now");
     let first = boot("a", WALL, Before::default(), 9, &[order]);
-    let alive = Alive { boot_id: "a".to_owned(), wall_ns: WALL + 102_000_000_000, pods: vec![] };
+    let alive =
+        Alive { boot_id: "a".to_owned(), wall_ns: WALL + 102_000_000_000, standing: StandingPods::default() };
     let before = Before::of(Some(&first.1.recovery), Some(alive));
     let second = boot("b", WALL + 112_000_000_000, before, 10, &[]);
     [first, second]

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     engine::{
-        boot::{Recovered, Recovery, study::Study},
+        boot::{self, Recovered, Recovery, study::Study},
         time::Timestamp,
     },
     sink::{
@@ -157,7 +157,7 @@ impl Boot {
             boot_wall_ns: boot.boot_wall_ns,
             at: clock::now(),
             ended: false,
-            pods: Vec::new(),
+            standing: boot::StandingPods::default(),
         };
         Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
     }

@@ -84,6 +84,9 @@ pub struct Before {
     pub alive_wall_ns: Option<i64>,
     /// The pods that were there at the order, or at that last time. `None`: nothing was kept.
     pub pods: Option<Vec<Pod>>,
+    /// At least so many more were there, for which there was no room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pods_left_out: u32,
     /// If there are known to be others in between: then this is not the boot before, but the last that is known.
     pub unseen: Option<Unseen>,
 }
@@ -197,7 +200,17 @@ pub struct Order {
     pub at: Timestamp,
     pub by: String,
     /// The pods that were there.
+    #[serde(flatten)]
+    pub standing: StandingPods,
+}
+
+/// The pods that are there, or were.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingPods {
     pub pods: Vec<Pod>,
+    /// At least so many more, for which there was no room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pods_left_out: u32,
 }
 
 /// What one boot left.
@@ -318,12 +331,14 @@ impl Before {
         let seen = last.and_then(|last| wall(last.seen_until.max(order.map_or(Timestamp::ZERO, |it| it.at))));
         let alive_wall_ns = alive.as_ref().map(|it| it.wall_ns).max(seen);
         let outlived = |it: &Order| wall(it.at + LONGEST_SHUTDOWN) < alive_wall_ns;
-        let at_order = order.filter(|it| !outlived(it)).map(|it| it.pods.clone());
+        let at_order = order.filter(|it| !outlived(it)).map(|it| it.standing.clone());
+        let standing = at_order.or_else(|| alive.as_ref().map(|it| it.standing.clone()));
         Self {
             boot_id: boot.map(|boot| &boot.boot_id).or(alive.as_ref().map(|it| &it.boot_id)).cloned(),
             ordered,
             alive_wall_ns,
-            pods: at_order.or(alive.map(|it| it.pods)),
+            pods_left_out: standing.as_ref().map_or(0, |it| it.pods_left_out),
+            pods: standing.map(|it| it.pods),
             unseen: None,
         }
     }
@@ -364,7 +379,7 @@ pub struct Alive {
     /// Ns since the epoch.
     pub wall_ns: i64,
     /// The pods that were there.
-    pub pods: Vec<Pod>,
+    pub standing: StandingPods,
 }
 
 impl Recovery {
@@ -401,4 +416,9 @@ impl Recovery {
     pub fn expected(&self) -> Option<&[Pod]> {
         self.boot.as_ref()?.before.pods.as_deref()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::engine::{
-    boot::{Pod, Recovery},
+    boot::{Recovery, StandingPods},
     time::Timestamp,
 };
 
@@ -37,7 +37,8 @@ pub struct Heartbeat {
     /// The agent ended in order: it was told to.
     pub ended: bool,
     /// The pods that were there.
-    pub pods: Vec<Pod>,
+    #[serde(flatten)]
+    pub standing: StandingPods,
 }
 
 /// All that a file holds.
@@ -236,7 +237,8 @@ mod tests {
     use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat, sum};
     use crate::engine::{
         boot::{
-            Back, Before, BootRead, Kind, Mark, Order, Ordered, Pod, Recovered, Recovery, Source, Try, Unseen,
+            Back, Before, BootRead, Kind, Mark, Order, Ordered, Pod, Recovered, Recovery, Source,
+            StandingPods, Try, Unseen,
         },
         id::{ContainerId, PodUid},
         time::Timestamp,
@@ -254,6 +256,10 @@ mod tests {
         Pod { namespace, name, uid, kind: Kind::Static, listens: true }
     }
 
+    fn standing() -> StandingPods {
+        StandingPods { pods: vec![pod()], pods_left_out: 6 }
+    }
+
     /// All that can be known of a boot, with numbers at their ends.
     fn full(recovery: Recovery) -> Recovery {
         let mark = |source| Some(Mark { at: Timestamp(u64::MAX), source });
@@ -264,6 +270,7 @@ mod tests {
             ordered: Some(ordered),
             alive_wall_ns: Some(i64::MAX),
             pods: Some(vec![pod()]),
+            pods_left_out: 3,
             unseen: Some(Unseen { boots: 2, last_wall_ns: -1, source: Source::Wtmp }),
         };
         let tried = Try {
@@ -290,7 +297,7 @@ mod tests {
             tries: vec![tried],
             leased_since: Some(Timestamp(6)),
             pods: vec![back],
-            order: Some(Order { at: Timestamp(7), by: "reboot".to_owned(), pods: vec![pod()] }),
+            order: Some(Order { at: Timestamp(7), by: "reboot".to_owned(), standing: standing() }),
             closed: true,
             seen_until: Timestamp(8),
             ..recovery
@@ -400,7 +407,7 @@ mod tests {
             boot_wall_ns: 1_795_000_000_000_000_000,
             at: Timestamp(5),
             ended: true,
-            pods,
+            standing: StandingPods { pods, pods_left_out: 2 },
         };
         let bytes = heartbeat(&beat).expect("JSON");
         assert_eq!(beat.wall_ns(), 1_795_000_000_000_000_005);

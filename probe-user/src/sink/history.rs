@@ -71,7 +71,7 @@ impl Past {
         let alive = alive.map(|beat| Alive {
             boot_id: beat.boot_id.clone(),
             wall_ns: beat.wall_ns(),
-            pods: beat.pods.clone(),
+            standing: beat.standing.clone(),
         });
         Before::of(last, alive)
     }

@@ -312,9 +312,11 @@ pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
 #[must_use]
 pub fn cut(recovery: &Recovery) -> Option<String> {
     let Recovery { pods_left_out: pods, tries_left_out: calls, .. } = recovery;
+    let before = recovery.boot.as_ref().map_or(0, |boot| boot.before.pods_left_out);
+    let before = (before > 0).then(|| format!("at least {before} more pods were there before the restart"));
     let pods = (*pods > 0).then(|| format!("at least {pods} more pods were back"));
     let calls = (*calls > 0).then(|| format!("{calls} CNI calls for more sandboxes were made"));
-    let what = pods.into_iter().chain(calls).collect::<Vec<_>>().join(" and ");
+    let what = before.into_iter().chain(pods).chain(calls).collect::<Vec<_>>().join(" and ");
     (!what.is_empty()).then(|| {
         format!("truncated: {what} than are kept of one boot: times and counts are of those that are kept")
     })

@@ -173,6 +173,7 @@ pub(super) fn boots() -> Vec<(Recovery, Study)> {
         }),
         alive_wall_ns: Some(WALL - 7_000_000_000),
         pods: Some(pods[..4].iter().map(|back| back.pod.clone()).collect()),
+        pods_left_out: 0,
         unseen: None,
     };
     let first = Recovery {

@@ -159,6 +159,7 @@ mod tests {
             }),
             alive_wall_ns: Some(wall - 7_000_000_000),
             pods: Some(pods.iter().map(|back| back.pod.clone()).collect()),
+            pods_left_out: 0,
             unseen: None,
         };
         let recovery = Recovery {
@@ -299,6 +300,14 @@ Diff                             23500    9620        9608           794        
         let note = "truncated: at least 6 more pods were back and 40 CNI calls for more sandboxes were made than are kept of one";
         assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
         assert_eq!(json(&row)["boot"]["truncated"], serde_json::json!({ "pods": 6, "cni_calls": 40 }));
+        // Of those that were there before nobody is missed.
+        (row.recovery.pods_left_out, row.recovery.tries_left_out) = (0, 0);
+        row.recovery.boot.as_mut().expect("a boot").before.pods_left_out = 7;
+        let told = text(std::slice::from_ref(&row), false);
+        let note = "truncated: at least 7 more pods were there before the restart than are kept";
+        assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
+        let truncated = serde_json::json!({ "pods": 0, "cni_calls": 0, "pods_before": 7 });
+        assert_eq!(json(&row)["boot"]["truncated"], truncated);
     }
 
     #[test]

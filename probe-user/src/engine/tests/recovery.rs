@@ -14,7 +14,7 @@ use super::{
 use crate::engine::{
     Engine, Settings,
     boot::{
-        Alive, Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try,
+        Alive, Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, StandingPods, Try,
         inexact::Inexact,
         study::{Close, NoOrder, Study, Zero},
     },
@@ -132,6 +132,7 @@ fn rebooted(pods: &[App]) -> Before {
         }),
         alive_wall_ns: Some(WALL - 8_000_000_000),
         pods: Some(pods.iter().map(App::pod).collect()),
+        pods_left_out: 0,
         unseen: None,
     }
 }
@@ -304,7 +305,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let (_, engine) = study(&story, 64 * SECOND);
     let order = engine.recovery().order.clone().expect("an order");
     assert_eq!((order.at, order.by.as_str()), (ms(60 * SECOND), "/sbin/reboot"));
-    assert_eq!(order.pods, [App(1).pod(), App(2).pod()]);
+    assert_eq!(order.standing.pods, [App(1).pod(), App(2).pod()]);
 
     // Told of for nothing else, it is in the stream if it does order, and leaves nothing behind.
     let mut told = Story::new();
@@ -317,12 +318,20 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let (_, told) = told.judge(2 * SECOND);
     assert_eq!(told.recovery().order.as_ref().map(|order| order.at), Some(ms(6)));
 
-    let alive = Alive { boot_id: "this".to_owned(), wall_ns: WALL + 63_000_000_000, pods: vec![] };
+    let alive = Alive {
+        boot_id: "this".to_owned(),
+        wall_ns: WALL + 63_000_000_000,
+        standing: StandingPods::default(),
+    };
     let before = Before::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.ordered.as_ref().map(|it| it.wall_ns - WALL), Some(60_000_000_000));
     assert_eq!(before.pods.map(|pods| pods.len()), Some(2));
     // It went on for an hour: that order was not what ended it, and its pods are not those of the end.
-    let alive = Alive { boot_id: "this".to_owned(), wall_ns: WALL + 3_600_000_000_000, pods: vec![] };
+    let alive = Alive {
+        boot_id: "this".to_owned(),
+        wall_ns: WALL + 3_600_000_000_000,
+        standing: StandingPods::default(),
+    };
     let before = Before::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.pods.as_deref(), Some(&[][..]));
     let mut next = booted(before);
@@ -333,7 +342,11 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
 
 #[test]
 fn a_power_cut_has_no_order_and_counts_from_the_kernel() {
-    let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL - 5_000_000_000, pods: vec![App(1).pod()] };
+    let alive = Alive {
+        boot_id: "last".to_owned(),
+        wall_ns: WALL - 5_000_000_000,
+        standing: StandingPods { pods: vec![App(1).pod()], pods_left_out: 0 },
+    };
     let mut story = booted(Before::of(None, Some(alive)));
     App(1).up(&mut story, 20 * SECOND);
     let (found, _) = study(&story, 30 * SECOND);
@@ -470,4 +483,25 @@ fn what_there_is_no_room_for_is_counted() {
     assert_eq!((recovery.tries.len(), recovery.tries_left_out), (1024, 6));
     // Looked at again and again, they are counted once.
     assert_eq!((recovery.pods.len(), recovery.pods_left_out), (1024, 6));
+}
+
+/// On a node with more pods than any has, the next boot knows that it does not know all.
+#[test]
+fn pods_that_are_not_kept_with_an_order_are_counted() {
+    let mut story = booted(Before::default());
+    for n in 1..=1030 {
+        App(n).begin(&mut story, 10 * SECOND + u64::from(n));
+    }
+    let reboot = Who::new(900, 899, "reboot");
+    story.at(20 * SECOND).exec(reboot, class::ORDER, "/sbin/reboot");
+    let (_, engine) = study(&story, 30 * SECOND);
+    let standing = engine.standing();
+    assert_eq!((standing.pods.len(), standing.pods_left_out), (1024, 6));
+    let order = engine.recovery().order.as_ref().expect("an order");
+    assert_eq!(order.standing, standing);
+    let before = Before::of(Some(engine.recovery()), None);
+    assert_eq!((before.pods.map(|pods| pods.len()), before.pods_left_out), (Some(1024), 6));
+    // The last sign of life has them too.
+    let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL, standing };
+    assert_eq!(Before::of(None, Some(alive)).pods_left_out, 6);
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use probe_common::event::class;
 
 use crate::engine::{
-    boot::{Back, BootRead, Mark, Order, Pod, Recovery, Source, Try, WINDOW, order, study::Study},
+    boot::{
+        Back, BootRead, Mark, Order, Pod, Recovery, Source, StandingPods, Try, WINDOW, order, study::Study,
+    },
     change::What,
     fact::{Executed, Origin, StoreRead, Task},
     outbox::{Subject, Wait},
@@ -30,13 +32,13 @@ use crate::engine::{
 /// How long names and ends are waited for before pods are looked at.
 const SETTLE: Duration = Duration::from_secs(1);
 /// So many pods come back at most.
-const PODS: usize = 1024;
+pub(in crate::engine) const PODS: usize = 1024;
 /// So many sandboxes' networks are followed.
-const TRIES: usize = 1024;
+pub(in crate::engine) const TRIES: usize = 1024;
 /// A restart is ordered once: another order within this time is a part of the same.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
 /// What was ordered has begun within this time, unless it was ordered for later.
-const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
+pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
 /// A pod that went so shortly before the node did may have gone with it.
 const GONE_WITH: Duration = Duration::from_secs(30);
 
@@ -127,8 +129,8 @@ impl World {
             order::Said::Down => {
                 let known = self.recovery.order.as_ref();
                 if known.is_none_or(|known| m.at >= known.at + ONE_ORDER) {
-                    let pods = self.standing(m.at);
-                    self.recovery.order = Some(Order { at: m.at, by: it.argv.join(" "), pods });
+                    let standing = self.standing(m.at);
+                    self.recovery.order = Some(Order { at: m.at, by: it.argv.join(" "), standing });
                 }
             }
         }
@@ -315,9 +317,10 @@ impl World {
     }
 
     /// The pods of which something runs now, or did until a moment ago.
-    pub(in crate::engine) fn standing(&self, now: Timestamp) -> Vec<Pod> {
+    pub(in crate::engine) fn standing(&self, now: Timestamp) -> StandingPods {
         let since = now.saturating_sub(GONE_WITH);
         let mut pods: Vec<Pod> = Vec::new();
+        let mut pods_left_out = 0_u32;
         for row in self.pods.rows.values() {
             let mut sandboxes = self.sandboxes.values().filter(|it| it.pod == Some(row.id));
             let stands = sandboxes.any(|it| match it.state {
@@ -337,13 +340,18 @@ impl World {
             let mut back = self.recovery.pods.iter();
             pod.listens = containers.any(|it| it.listening.is_some())
                 || back.any(|it| it.pod.listens && it.pod.is(&pod));
-            if pods.len() < PODS && !pods.iter().any(|known| known.is(&pod)) {
+            if pods.iter().any(|known| known.is(&pod)) {
+                continue;
+            }
+            if pods.len() < PODS {
                 pods.push(pod);
+            } else {
+                pods_left_out = pods_left_out.saturating_add(1);
             }
         }
         pods.sort_by(|one, other| {
             (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
         });
-        pods
+        StandingPods { pods, pods_left_out }
     }
 }

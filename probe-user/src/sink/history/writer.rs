@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{BOOTS, HEARTBEAT, append::Lines};
 use crate::{
     engine::{
-        boot::{Pod, Recovery, study::LONGEST_SHUTDOWN},
+        boot::{Recovery, StandingPods, study::LONGEST_SHUTDOWN},
         time::Timestamp,
     },
     recording::{
@@ -70,7 +70,7 @@ struct Job {
 pub struct Seen<'a> {
     pub recovery: &'a Recovery,
     pub boot_wall_ns: i64,
-    pub standing: Vec<Pod>,
+    pub standing: StandingPods,
 }
 
 impl BootHistoryWriter {
@@ -137,13 +137,13 @@ impl BootHistoryWriter {
         let recovery = seen.recovery;
         // While the node goes down its pods go too: those that were there at the order are to be back.
         let order = recovery.order.as_ref().filter(|order| now <= order.at + LONGEST_SHUTDOWN);
-        let pods = order.map_or(&seen.standing, |order| &order.pods);
+        let standing = order.map_or(&seen.standing, |order| &order.standing);
         let beat = Heartbeat {
             boot_id: self.header.boot_id.clone(),
             boot_wall_ns: seen.boot_wall_ns,
             at: now,
             ended,
-            pods: pods.clone(),
+            standing: standing.clone(),
         };
         let beat = history::heartbeat(&beat).ok()?;
         self.beat_at = Some(now);
@@ -265,7 +265,7 @@ mod tests {
     use crate::{
         engine::{
             Settings,
-            boot::{BootRead, Kind, Order, Pod, Recovery},
+            boot::{BootRead, Kind, Order, Pod, Recovery, StandingPods},
             time::Timestamp,
         },
         recording::Header,
@@ -296,9 +296,14 @@ mod tests {
         Pod { namespace, name, uid: None, kind: Kind::Service, listens: false }
     }
 
+    fn list(pods: Vec<Pod>) -> StandingPods {
+        StandingPods { pods, pods_left_out: 0 }
+    }
+
     fn finish(writer: BootHistoryWriter, recovery: &Recovery, standing: Vec<Pod>) {
         let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(writer.finish(Timestamp(9), Seen { recovery, boot_wall_ns: 1, standing }));
+        let seen = Seen { recovery, boot_wall_ns: 1, standing: list(standing) };
+        runtime.block_on(writer.finish(Timestamp(9), seen));
     }
 
     fn open(dir: &Path, boot_id: &str) -> BootHistoryWriter {
@@ -332,14 +337,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let mut known = recovery("a", 1);
         let pods = (0..1000).map(|n| pod(&format!("{n}-{}", "x".repeat(100)))).collect();
-        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), pods });
+        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), standing: list(pods) });
         let path = dir.path().join(BOOTS);
         let (mut writer, mut now, mut largest) = (open(dir.path(), "a"), Timestamp(1), 0);
         // As they come, once a second: some 14 MiB of them.
         for _ in 0..60 {
             known.revision += 1;
             now = now + Duration::from_secs(1);
-            writer.update(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: vec![] });
+            writer.update(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) });
             assert_eq!(writer.kept, Some(known.revision));
             while writer.jobs.capacity() == 0 {
                 std::thread::yield_now();
@@ -358,17 +363,18 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let mut writer = open(dir.path(), "a");
         let mut known = recovery("a", 1);
-        let seen = |recovery| Seen { recovery, boot_wall_ns: 1, standing: vec![] };
+        let seen = |recovery| Seen { recovery, boot_wall_ns: 1, standing: list(vec![]) };
         assert_eq!(writer.due(&known), Timestamp::ZERO);
         writer.update(Timestamp(1), &known, || seen(&known));
         assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(10));
         known.revision = 2;
         assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(1));
-        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), pods: vec![pod("web")] });
+        known.order =
+            Some(Order { at: Timestamp(5), by: "reboot".to_owned(), standing: list(vec![pod("web")]) });
         assert!(writer.due(&known) <= Timestamp(1) + Duration::from_millis(10));
         finish(writer, &known, vec![]);
         let past = read(dir.path());
-        assert_eq!(past.heartbeat.as_ref().map(|it| it.pods.clone()), Some(vec![pod("web")]));
+        assert_eq!(past.heartbeat.as_ref().map(|it| it.standing.pods.clone()), Some(vec![pod("web")]));
         let before = past.before("b");
         assert_eq!(before.ordered.map(|it| (it.by, it.wall_ns)), Some(("reboot".to_owned(), 5)));
     }
@@ -395,7 +401,7 @@ mod tests {
     fn what_is_removed_is_written_anew() {
         let dir = tempfile::tempdir().expect("a folder");
         let (dir, known) = (dir.path().join("state"), recovery("a", 1));
-        let seen = || Seen { recovery: &known, boot_wall_ns: 1, standing: vec![] };
+        let seen = || Seen { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) };
         let mut writer = open(&dir, "a");
         let await_heartbeat = || {
             while read(&dir).heartbeat.is_none() {

@@ -133,6 +133,9 @@ struct Truncated {
     /// At least.
     pods: u32,
     cni_calls: u32,
+    /// Pods that were there before the restart: nobody waited for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pods_before: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -228,7 +231,9 @@ fn ns(ns: Option<i64>) -> Option<String> {
 impl Truncated {
     fn of(recovery: &Recovery) -> Option<Self> {
         let Recovery { pods_left_out: pods, tries_left_out: cni_calls, .. } = *recovery;
-        (pods > 0 || cni_calls > 0).then_some(Self { pods, cni_calls })
+        let pods_before = recovery.boot.as_ref().map(|boot| boot.before.pods_left_out).filter(|it| *it > 0);
+        let is_cut = pods > 0 || cni_calls > 0 || pods_before.is_some();
+        is_cut.then_some(Self { pods, cni_calls, pods_before })
     }
 }
 
