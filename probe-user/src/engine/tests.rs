@@ -4,6 +4,7 @@ mod absence;
 mod blind;
 mod cni;
 mod containerd;
+mod docs;
 mod duplicate;
 mod listing;
 mod named;

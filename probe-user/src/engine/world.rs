@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 pub(super) mod rebuild;
 pub mod record;
-mod recovery;
+pub(in crate::engine) mod recovery;
 pub mod release;
 pub mod sandbox;
 pub mod start;

@@ -4,6 +4,7 @@ mod cause;
 mod expected;
 mod listening;
 mod network;
+mod overlap;
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 /// A verdict is in no hurry: it waits for others that want a listing too.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(60);
 /// After the last loss: by then what was under way has been told, or is over.
-const QUIET: Duration = Duration::from_secs(30);
+pub(in crate::engine) const QUIET: Duration = Duration::from_secs(30);
 /// What tells that a sandbox is as it was.
 const HEALING: [List; 3] = [List::Processes, List::Netns, List::CniCache];
 /// What can be out of date when only the doings of containers are lost.

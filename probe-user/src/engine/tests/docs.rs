@@ -1,0 +1,83 @@
+//! The times and counts that the pages on starts, restarts and findings name are those of the code. The pages of single
+//! findings are held beside their rules.
+
+use std::time::Duration;
+
+use crate::engine::{
+    boot::{Rules, WINDOW, study::LONGEST_SHUTDOWN},
+    detect::Limits,
+    phase::{LATE, QUIET, WAIT},
+    world::{
+        list, listening, reap,
+        recovery::{PODS, TRIES, WITHOUT_EFFECT},
+        start::STARTS,
+    },
+};
+
+const PHASES: &str = include_str!("../../../../docs/phases.md");
+const BOOT: &str = include_str!("../../../../docs/boot.md");
+const FINDINGS: &str = include_str!("../../../../docs/findings.md");
+
+fn minutes(time: Duration) -> u64 {
+    assert_eq!(time.as_secs() % 60, 0, "{time:?}");
+    time.as_secs() / 60
+}
+
+fn thousands(count: usize) -> String {
+    format!("{},{:03}", count / 1000, count % 1000)
+}
+
+#[track_caller]
+fn says(page: &str, phrases: &[String]) {
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for phrase in phrases {
+        assert!(page.contains(phrase), "the page does not say: {phrase}");
+    }
+}
+
+#[test]
+fn the_page_on_starts_has_the_codes_times() {
+    let memory = minutes(reap::MEMORY);
+    says(
+        PHASES,
+        &[
+            format!("within {} minutes of the program's exec", minutes(listening::WITHIN)),
+            format!("does not come within {} minutes of the last sign", minutes(WAIT)),
+            format!("has been announced or begun for {} s since", QUIET.as_secs()),
+            format!("not {} s later", QUIET.as_secs()),
+            format!("took longer than {} s), else within {} minutes", QUIET.as_secs(), minutes(LATE)),
+            format!("of all its sandboxes that are remembered ({memory} minutes)"),
+            format!("as far as they are remembered ({memory} minutes)"),
+            format!("of the latest {} starts", thousands(STARTS)),
+        ],
+    );
+}
+
+#[test]
+fn the_page_on_restarts_has_the_codes_times() {
+    assert_eq!(minutes(WITHOUT_EFFECT), 2);
+    let listens = minutes(listening::WITHIN);
+    says(
+        BOOT,
+        &[
+            format!("(`boot_quiet`, {} min)", minutes(Rules::default().quiet)),
+            format!("within {} minutes of the boot", minutes(WINDOW)),
+            format!("listen within {listens} minutes of its container's start"),
+            format!("has not for {listens} minutes"),
+            format!("outlived by {} minutes", minutes(LONGEST_SHUTDOWN)),
+            "still run two minutes later".to_owned(),
+            format!("({} pods, {} sandboxes' networks)", thousands(PODS), thousands(TRIES)),
+        ],
+    );
+}
+
+#[test]
+fn the_index_of_findings_has_the_codes_times() {
+    says(
+        FINDINGS,
+        &[
+            format!("`--leak-grace` ({} minutes)", minutes(Limits::default().leak_grace)),
+            format!("nothing was lost for {} s", list::QUIET.as_secs()),
+        ],
+    );
+}
