@@ -5,6 +5,7 @@ mod banner;
 pub(super) mod boot;
 pub(super) mod hooks;
 pub(super) mod identity;
+mod open_files;
 pub(super) mod place;
 #[cfg(feature = "serve")]
 mod serve;

@@ -18,7 +18,7 @@ use tokio::{
 
 #[cfg(feature = "serve")]
 use super::serve::{self, ServeArgs};
-use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, place::Place, signals};
+use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, open_files, place::Place, signals};
 #[cfg(feature = "serve")]
 use crate::{
     agent::figure::{self, Figures},
@@ -99,6 +99,7 @@ pub(super) struct Start<'a> {
 impl Start<'_> {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         complaint::hurry();
+        open_files::allow()?;
         let (config, stores) = self.probe.config.load()?;
         // Without it nothing else matters, and what is there already is left alone: an older recording, the socket.
         Probe::permitted()?;
@@ -302,6 +303,12 @@ impl Start<'_> {
         match result {
             Ok(()) => Ok(ExitStatus::Ok),
             Err(AgentError::Stream(error)) => match output::reader(Err(error))? {
+                Reader::Gone if self.outlives_terminal => {
+                    say(
+                        "nobody reads standard output any more, and the run has ended: let it go on with > /dev/null",
+                    );
+                    Ok(ExitStatus::Ok)
+                }
                 Reader::There | Reader::Gone => Ok(ExitStatus::Ok),
             },
             Err(AgentError::Recording(error)) => {

@@ -1,6 +1,7 @@
 //! What is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
 //! node.
 
+mod head;
 mod idler;
 
 use std::{
@@ -530,32 +531,6 @@ fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
         write(Ok(()));
         assert_eq!(bench.get("/readyz").await.text(), "ok\n");
         assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["degraded"], serde_json::json!([]));
-    });
-}
-
-/// These are answered below all else, by the reader of heads. `docs/api.md` says so.
-#[test]
-fn a_head_that_is_none_is_answered_without_a_body_and_the_connection_ends() {
-    block_on(async {
-        let bench = Bench::new();
-        let long = "x".repeat(20 << 10);
-        let many = "A: b\r\n".repeat(65);
-        for (request, status) in [
-            ("garbage\r\n\r\n".to_owned(), 400),
-            ("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n".to_owned(), 400),
-            ("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n".to_owned(), 400),
-            (format!("GET / HTTP/1.1\r\n{many}\r\n"), 431),
-            (format!("GET / HTTP/1.1\r\nA: {long}\r\n\r\n"), 431),
-            (format!("GET /{long} HTTP/1.1\r\n\r\n"), 431),
-        ] {
-            let answer = bench.send(NETWORK, request.as_bytes()).await;
-            let asked = request.get(..40).unwrap_or(&request);
-            assert_eq!((answer.status, answer.text()), (status, String::new()), "{asked:?}");
-        }
-        const DOCUMENT: &str = include_str!("../../../../docs/api.md");
-        assert!(DOCUMENT.contains("| 400, 431 | the head"), "it does not say so");
-        // What the API itself refuses has one.
-        assert!(bench.get("/v1/pods?x=1").await.json()["error"].is_string());
     });
 }
 
