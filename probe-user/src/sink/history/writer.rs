@@ -257,7 +257,11 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, time::Duration};
+    use std::{
+        fs,
+        path::Path,
+        time::{Duration, Instant},
+    };
 
     use tokio::runtime;
 
@@ -404,7 +408,9 @@ mod tests {
         let seen = || Seen { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) };
         let mut writer = open(&dir, "a");
         let await_heartbeat = || {
+            let late = Instant::now() + Duration::from_secs(10);
             while read(&dir).heartbeat.is_none() {
+                assert!(Instant::now() < late, "nothing is written there");
                 std::thread::yield_now();
             }
         };
