@@ -89,7 +89,7 @@ fn lost(summary: &str) -> Result<u64> {
 }
 
 fn pods() -> usize {
-    if env::var_os("SANDPROBE_SOAK").is_some() {
+    if machine::is_soak() {
         1000
     } else if machine::is_emulated() {
         5

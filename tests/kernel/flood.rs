@@ -71,6 +71,7 @@ fn most(took: Duration) -> usize {
     LIMIT * (usize::try_from(took.as_secs()).unwrap_or(usize::MAX) + 2)
 }
 
+/// It has the node's pids, as a pod with `hostPID` has.
 #[test]
 fn a_containers_signals_to_runtimes_are_paid_by_the_container() -> Result<()> {
     const SIGNALS: usize = 1000;
@@ -84,15 +85,22 @@ fn a_containers_signals_to_runtimes_are_paid_by_the_container() -> Result<()> {
     let status = container.command(&[&actor()?, "signal", &who, &times])?.status()?;
     ensure!(status.success(), "{status}");
     let most = most(begun.elapsed());
+    let other = Container::create(&hierarchy)?;
+    let mut other = other.command(&[&actor()?, "signal", &who, "1"])?.spawn()?;
+    let others_pid = other.id();
+    let status = other.wait()?;
+    ensure!(status.success(), "{status}");
     signal::kill(Pid::from_raw(i32::try_from(pid)?), signal::Signal::SIGTERM)?;
 
     let [lifecycle, bulk] = read(&mut rings)?;
-    let of_flood = |one: &&Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && it.sender.key.pid != std::process::id());
+    let of_flood = |one: &&Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && ![std::process::id(), others_pid].contains(&it.sender.key.pid));
     let on = |seen: &[Observation]| seen.iter().filter(of_flood).count();
     ensure!(on(&lifecycle) <= most, "{} of {SIGNALS} signals on the lifecycle ring", on(&lifecycle));
     ensure!(on(&lifecycle) + on(&bulk) == SIGNALS, "{} and {} told", on(&lifecycle), on(&bulk));
-    let own = |one: &Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && it.sender.key.pid == std::process::id());
-    ensure!(lifecycle.iter().any(own), "the node's own signal is not on the lifecycle ring");
+    for (sender, whose) in [(std::process::id(), "the node's own"), (others_pid, "another container's")] {
+        let is_its = |one: &Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && it.sender.key.pid == sender);
+        ensure!(lifecycle.iter().any(is_its), "{whose} signal is not on the lifecycle ring");
+    }
     ensure!(probe.totals()?.lost(Ring::Lifecycle).iter().sum::<u64>() == 0, "the lifecycle ring lost some");
     Ok(())
 }

@@ -8,7 +8,6 @@ mod torn;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
     sync::Mutex,
     thread,
     time::Duration,
@@ -171,7 +170,7 @@ fn with_host_local_the_same_story_leaks_nothing() -> Result<()> {
 
 /// A day's pods, or a part of them: how many, and how many at a time.
 fn day() -> (usize, usize) {
-    if env::var_os("SANDPROBE_SOAK").is_some() {
+    if machine::is_soak() {
         (1440, 4)
     } else if machine::is_emulated() {
         (4, 1)

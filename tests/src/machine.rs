@@ -1,6 +1,6 @@
 //! What the machine that the tests run on can do, and how much may be asked of it.
 
-use std::{fs, path::Path, time::Duration};
+use std::{env, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 
@@ -8,6 +8,12 @@ use anyhow::{Context as _, Result};
 #[must_use]
 pub fn is_emulated() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| cpus.contains("QEMU TCG CPU"))
+}
+
+/// Whether all the time that it takes may be taken: `cargo xtask test --soak`.
+#[must_use]
+pub fn is_soak() -> bool {
+    env::var_os("SANDPROBE_SOAK").is_some()
 }
 
 /// `count`, or a fifth of it where everything takes long.
