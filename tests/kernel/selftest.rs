@@ -55,6 +55,17 @@ fn every_hook_fires_and_the_test_itself_is_not_told() -> Result<()> {
     })
 }
 
+/// What a kernel refuses is replaced by a lesser mechanism without a word where root may use that: whoever has fewer rights
+/// then sees less.
+#[test]
+fn no_program_is_refused_by_the_verifier() -> Result<()> {
+    let (probe, _hierarchy) = load(Setup::default())?;
+    let missed = probe.reports().iter().flat_map(|report| report.missed.iter().map(|it| (report.signal, it)));
+    let refused: Vec<_> = missed.filter(|(_, (_, why))| why.contains("refuses the program")).collect();
+    ensure!(refused.is_empty() && !probe.reports().is_empty(), "{refused:?}");
+    Ok(())
+}
+
 async fn collect(batches: &mut mpsc::Receiver<Batch>, span: Duration) -> Batch {
     let mut seen = Batch::new();
     let all = async {

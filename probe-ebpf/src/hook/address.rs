@@ -4,6 +4,7 @@
 //! told of is remembered by the struct's address.
 
 use aya_ebpf::{
+    EbpfContext as _,
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
@@ -15,7 +16,7 @@ use probe_common::event::{
 
 use crate::{
     emit,
-    kernel::address::IfAddress,
+    kernel::{address::IfAddress, read},
     map::{self, ADDRESSES},
 };
 
@@ -28,7 +29,7 @@ const IFA_F_TENTATIVE: u32 = 0x40;
 
 #[fentry(function = "rtmsg_ifa")]
 pub(crate) fn fe_rtmsg_ifa(ctx: FEntryContext) -> i32 {
-    tell::<IPV4>(ctx.arg(0), ctx.arg(1));
+    tell::<IPV4>(ctx.arg(0), second(&ctx));
     0
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn kp_rtmsg_ifa(ctx: ProbeContext) -> u32 {
 
 #[fentry(function = "__ipv6_ifa_notify")]
 pub(crate) fn fe_ifa6_notify(ctx: FEntryContext) -> i32 {
-    tell::<IPV6>(ctx.arg(0), ctx.arg(1));
+    tell::<IPV6>(ctx.arg(0), second(&ctx));
     0
 }
 
@@ -52,6 +53,13 @@ pub(crate) fn kp_ifa6_notify(ctx: ProbeContext) -> u32 {
         tell::<IPV6>(event, ifp);
     }
     0
+}
+
+/// The traced function's second argument as a mere number: loaded from the context it is a pointer of the kernel's own type
+/// to the verifier, which lets no function of ours have it.
+#[inline(always)]
+fn second(ctx: &FEntryContext) -> u64 {
+    read(ctx.as_ptr() as u64, const { size_of::<u64>() as u32 })
 }
 
 #[inline(always)]

@@ -23,9 +23,15 @@ use super::{
     args::{ConfigArgs, HostArgs},
     client::AgentArgs,
 };
+#[cfg(feature = "live")]
+use crate::{
+    engine::boot::StandingPods,
+    recording::history::{Heartbeat, History},
+    source::clock,
+};
 use crate::{
     engine::{
-        boot::{self, Recovered, Recovery, study::Study},
+        boot::{Recovered, Recovery, study::Study},
         time::Timestamp,
     },
     sink::{
@@ -33,11 +39,6 @@ use crate::{
         history::{self, Past},
         jsonl,
     },
-};
-#[cfg(feature = "live")]
-use crate::{
-    recording::history::{Heartbeat, History},
-    source::clock,
 };
 
 #[derive(Debug, Args)]
@@ -157,7 +158,7 @@ impl Boot {
             boot_wall_ns: boot.boot_wall_ns,
             at: clock::now(),
             ended: false,
-            standing: boot::StandingPods::default(),
+            standing: StandingPods::default(),
         };
         Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
     }
