@@ -267,6 +267,9 @@ pub struct Exited {
     pub class: u32,
 }
 
+/// The signal that nobody can catch.
+pub const SIGKILL: u32 = 9;
+
 /// A fatal signal was sent, or the OOM killer chose its victim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signaled {

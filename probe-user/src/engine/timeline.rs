@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    fact::{Fact, Observation, Origin},
+    fact::{Fact, Observation, Origin, SIGKILL},
     time::Timestamp,
 };
 
@@ -22,6 +22,12 @@ const CAPACITY: usize = 65_536;
 /// So long a notification, or a verdict, waits at most for what happened before it. On a node where nothing else happens
 /// the watermark stands still.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// So long after its victim's end a kill by the OOM killer may be told.
+pub(super) const OOM_BEHIND: Duration = Duration::from_millis(100);
+
+/// The part of a status that is the signal's number (`wait(2)`).
+const SIGNAL: u32 = 0x7f;
 
 #[derive(Debug, Default)]
 pub struct Timeline {
@@ -105,12 +111,33 @@ impl Timeline {
         } else {
             self.notifications.first().copied().filter(|_| self.is_overdue(now))?
         };
+        if let Some(cause) = self.take_oom_kill(place) {
+            return Some(cause);
+        }
         let seen = self.pending.remove(&place)?;
         if !self.notifications.remove(&place) {
             // What comes behind a record that had to go is late, as behind any other that was applied.
             self.watermark = self.watermark.max(seen.at);
         }
         Some(seen)
+    }
+
+    /// That the OOM killer chose the process that ends at this place, if it is told behind it: the kernel says so only after
+    /// it has sent the signal, and the victim may have ended by then, on another CPU (`__oom_kill_process`). It is given
+    /// the time of the end.
+    fn take_oom_kill(&mut self, place: (Timestamp, u64)) -> Option<Observation> {
+        let Fact::Exited(exited) = &self.pending.get(&place)?.fact else { return None };
+        if exited.status & SIGNAL != SIGKILL {
+            return None;
+        }
+        let victim = exited.task.key;
+        let is_of_it = |seen: &Observation| {
+            let Fact::OomKilled(kill) = &seen.fact else { return false };
+            kill.target.key.pid == victim.pid && [0, victim.start].contains(&kill.target.key.start)
+        };
+        let mut behind = self.pending.range(place..(place.0 + OOM_BEHIND, u64::MAX));
+        let found = behind.find(|(_, seen)| is_of_it(seen)).map(|(place, _)| *place)?;
+        Some(Observation { at: place.0, ..self.pending.remove(&found)? })
     }
 
     /// When a notification has waited long enough.

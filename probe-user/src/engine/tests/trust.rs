@@ -4,12 +4,13 @@ use probe_common::{event::class, id::CgroupKey};
 
 use super::{
     containerd::{PATH, TOP},
-    story::{CONTAINERD, DAEMON, Story, Who, call, key, leaf, run::pass},
+    story::{CONTAINERD, DAEMON, POD_NETNS, Story, Who, call, key, leaf, ms, run::pass},
 };
 use crate::engine::{
     Engine, Settings,
     change::{Output, What},
     fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
+    finding::{Kind, OutOfOrder},
     id::{NetnsKey, TaskKey},
 };
 
@@ -119,6 +120,61 @@ fn a_victim_that_is_told_by_its_pid_alone_was_killed_by_the_oom_killer() {
         oom_of_pid(story.at(10_020), victim, asking);
         story.at(10_030).exit(victim, TOP, 9);
         assert_eq!(end_of(&story, 900), (true, None), "asked by {}, known: {known}", asking.comm);
+    }
+}
+
+/// The kernel tells of it after the signal: on another CPU the victim may have ended by then.
+#[test]
+fn a_victim_that_ends_before_the_kill_is_told_was_killed_by_the_oom_killer() {
+    let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
+    let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
+    for start in [victim.task().key.start, 0] {
+        for swapped in [false, true] {
+            let mut story = Story::new();
+            other_container(story.at(5));
+            story.at(10_000).exec(victim, TOP, "/bin/eater");
+            story.at(10_030).exit(victim, TOP, 9);
+            oom_of_pid(story.at(10_029), victim, asking);
+            let told = story.facts.last_mut().expect("the kill");
+            told.at = ms(10_031);
+            if let Fact::OomKilled(kill) = &mut told.fact {
+                kill.target.key.start = start;
+            }
+            let last = story.facts.len() - 1;
+            if swapped {
+                story.facts.swap(last, last - 2);
+            }
+            assert_eq!(end_of(&story, 900), (true, None), "start {start}, swapped: {swapped}");
+        }
+    }
+}
+
+/// Also where the end was told before the kill was read.
+#[test]
+fn a_pause_whose_end_was_told_already_was_killed_by_the_oom_killer() {
+    for behind in [20, 200] {
+        let pause = Who::new(693, 692, "pause").within(21, POD_NETNS);
+        let eater = Who::new(950, 692, "eater").within(21, POD_NETNS);
+        let mut story = Story::new();
+        story.at(5).container('a', Role::Sandbox, 'a', "").mkdir(21, &leaf('a'));
+        story.at(10).exec(pause, TOP, "/pause");
+        oom_of_pid(story.at(10_029), pause, eater);
+        story.facts.pop();
+        story.at(10_030).exit(pause, TOP, 9);
+        story.at(10_030 + behind).kernel(Fact::OomKilled(Signaled {
+            target: pause.task(),
+            signal: 9,
+            code: SI_KERNEL,
+            sender: eater.task(),
+        }));
+        let (_, engine) = story.judge(60_000);
+        let how = engine.findings().find_map(|it| match &it.kind {
+            Kind::TeardownOutOfOrder { how, killer, .. } => Some((*how, killer.is_some())),
+            _ => None,
+        });
+        let is_oom = behind < 100;
+        let expected = if is_oom { OutOfOrder::PauseOutOfMemory } else { OutOfOrder::PauseKilled };
+        assert_eq!(how, Some((expected, !is_oom)), "{behind} ms behind");
     }
 }
 

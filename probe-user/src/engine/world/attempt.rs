@@ -5,10 +5,11 @@
 
 use crate::engine::{
     change::{self, CgroupRef, Change, ContainerRef, Context, End, What},
-    fact::{Origin, PodName},
+    fact::{Origin, PodName, SIGKILL},
     id::{ContainerId, NetnsKey, TaskKey},
     phase,
     time::Timestamp,
+    timeline::OOM_BEHIND,
     world::{Moment, World, argv, container::Hook, listening::Listening},
 };
 use serde::{Deserialize, Serialize};
@@ -222,6 +223,15 @@ impl World {
             if by_runtime {
                 row.stop_at = Some(row.stop_at.map_or(m.at, |at| at.min(m.at)));
             }
+        }
+    }
+
+    /// The OOM killer chose the process that holds it, as is told only after its end.
+    pub(super) fn attempt_starved(&mut self, m: Moment, id: &ContainerId) {
+        let death = self.attempts.get_mut(id).and_then(|row| row.death.as_mut());
+        if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && m.at <= it.at + OOM_BEHIND) {
+            death.end = End { oom: true, killer: None, ..death.end };
+            death.by_runtime = false;
         }
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     boot::{Mark, Source},
     change::{self, End, What},
-    fact::{Executed, Exited, ProcessFound, Signaled, Task},
+    fact::{Executed, Exited, ProcessFound, SIGKILL, Signaled, Task},
     id::{CgroupKey, ContainerId, TaskKey},
     outbox::Subject,
     time::Timestamp,
@@ -72,8 +72,6 @@ pub struct Signal {
 
 /// So many signals are kept for one process: more than runtimes send, and no flood of them costs memory.
 const SIGNALS: usize = 8;
-
-const SIGKILL: u32 = 9;
 
 impl State {
     /// A process ends once.
@@ -234,8 +232,12 @@ impl World {
 
     pub(super) fn signaled(&mut self, m: Moment, it: Signaled, oom: bool) {
         let target = self.target_of(m, &it);
-        let over = self.processes.get(target).is_some_and(|known| known.state != State::Running);
-        if over {
+        let ended = self.processes.get(target).filter(|known| known.state != State::Running);
+        if let Some(known) = ended {
+            // The OOM killer is told of after the signal: what was told of the end stays, what is judged of it does not.
+            if let Some(id) = self.own_container(known.cgroup).filter(|_| oom) {
+                self.attempt_starved(m, &id);
+            }
             return;
         }
         let signal = Signal { target, at: m.at, signal: it.signal, oom, sender: process_of(&it.sender) };
