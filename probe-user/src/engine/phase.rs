@@ -9,7 +9,7 @@ mod cut;
 mod member;
 mod share;
 
-use std::{cmp::Ordering, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
@@ -217,6 +217,39 @@ impl Kind {
 /// The start of the pod in this sandbox, as far as it is known by `now`; none of what was there before us.
 pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
     let row = world.attempts.get(sandbox)?;
+    let pod = world.pod_of_attempt(row);
+    let same = world.attempts.values().filter(|it| pod.is_some() && world.pod_of_attempt(it) == pod);
+    among(world, row, same, now)
+}
+
+/// Those that are not over and not told yet, as far as they are known by `now`. What came to nothing before another try of
+/// the same pod is part of that one.
+pub(super) fn open(world: &World, now: Timestamp) -> Vec<Start> {
+    let mut by_pod: BTreeMap<u64, Vec<&Attempt>> = BTreeMap::new();
+    for row in world.attempts.values() {
+        if let Some(pod) = world.pod_of_attempt(row) {
+            by_pod.entry(pod).or_default().push(row);
+        }
+    }
+    let open = world.attempts.values().filter(|row| row.started_at.is_none() && row.over_at.is_none());
+    let start = |row: &Attempt| {
+        let same = world.pod_of_attempt(row).and_then(|pod| by_pod.get(&pod)).map_or(&[][..], Vec::as_slice);
+        let is_later = |it: &&Attempt| earlier(sign(row), &row.id, sign(it), &it.id).is_lt();
+        if row.containers.is_empty() && same.iter().any(is_later) {
+            return None;
+        }
+        among(world, row, same.iter().copied(), now)
+    };
+    open.filter_map(start).collect()
+}
+
+/// The start in this sandbox; `same` are the sandboxes of its pod, this one among them.
+fn among<'a>(
+    world: &World,
+    row: &Attempt,
+    same: impl Iterator<Item = &'a Attempt>,
+    now: Timestamp,
+) -> Option<Start> {
     let Members { parts, known, missing } = Members::of(world, row);
     let was_there = matches!(row.origin, Origin::Listed | Origin::Cri);
     if was_there && parts.iter().all(|part| part.listed) {
@@ -224,7 +257,7 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
     }
     let pod = world.pod_of_attempt(row);
     let is_before = |it: &&Attempt| pod.is_some_and(|pod| is_before(world, it, row, pod));
-    let mut before: Vec<&Attempt> = world.attempts.values().filter(is_before).collect();
+    let mut before: Vec<&Attempt> = same.filter(is_before).collect();
     before.sort_by(|one, other| earlier(sign(one), &one.id, sign(other), &other.id));
     let rebuilt = before.iter().any(|it| !it.containers.is_empty());
     let failed = if rebuilt { Vec::new() } else { before };
@@ -251,7 +284,7 @@ pub(super) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option
 
     let mut start = Start {
         pod: pod.and_then(|pod| world.pods.rows.get(&pod)).map_or_else(|| row.pod.clone(), |pod| pod.named()),
-        sandbox: sandbox.clone(),
+        sandbox: row.id.clone(),
         begin,
         end: cut.end,
         phases: cut.phases,
@@ -315,10 +348,9 @@ pub(super) fn goes_on(row: &Attempt, expected: &[String], next: &Ran) -> bool {
     is_new && !member::is_debugger(name) && (!runs || next.first_at <= last + LATE)
 }
 
-/// Whether an attempt is of the same pod, and began before, within this life of it: a static pod keeps its UID.
+/// Whether another attempt of the same pod began before, within this life of it: a static pod keeps its UID.
 fn is_before(world: &World, it: &Attempt, row: &Attempt, pod: u64) -> bool {
     it.id != row.id
-        && world.pod_of_attempt(it) == Some(pod)
         && world.pods.rows.get(&pod).is_some_and(|pod| it.first_at >= pod.first_at)
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }

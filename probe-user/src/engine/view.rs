@@ -117,9 +117,7 @@ impl World {
     }
 
     pub(super) fn all_starts(&self, now: Timestamp) -> Vec<Start> {
-        let complete = self.starts.rows.iter();
-        let open = self.attempts.values().filter(|row| row.started_at.is_none() && row.over_at.is_none());
-        complete.cloned().chain(open.filter_map(|row| phase::of(self, &row.id, now))).collect()
+        self.starts.rows.iter().cloned().chain(phase::open(self, now)).collect()
     }
 
     pub(super) fn late_starts(&self, others: usize, now: Timestamp) -> Vec<Start> {

@@ -276,3 +276,28 @@ fn a_restart_that_is_announced_is_none_of_the_start() {
     check(&story, 22 * SECOND, &open);
     check(&story, 32 * SECOND, expected);
 }
+
+/// A pod whose tries all fail starts once, however many of them are remembered.
+#[test]
+fn the_tries_of_a_pod_are_one_start() {
+    const PODS: u32 = 100;
+    const TRIES: u32 = 16;
+    let mut story = Story::new();
+    for n in 0..PODS * TRIES {
+        let uid = format!("{:08}{}", n % PODS, &UID[8..]);
+        let sandbox = format!("{n:064x}");
+        let mut it = call(10_000 + n, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a');
+        it.variables.container_id = Some(sandbox.clone());
+        it.variables.args =
+            Some(format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{};K8S_POD_UID={uid}", n % PODS));
+        story.at(SECOND + 100 * u64::from(n)).kernel(Fact::CniCalled(it));
+        story.exit(Who::new(10_000 + n, CONTAINERD, "plugin"), class::CNI, FAILED);
+    }
+    let until = SECOND + 100 * u64::from(PODS * TRIES);
+    let (_, engine) = story.judge(until);
+    let starts = engine.starts();
+    assert_eq!(starts.len(), 100);
+    let last = &starts[0];
+    assert_eq!(last.sandbox.as_str(), format!("{:064x}", PODS * (TRIES - 1)));
+    assert_eq!(last.phases[0].cause.sandboxes, TRIES - 1, "{:?}", last.phases[0]);
+}

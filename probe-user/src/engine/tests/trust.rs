@@ -168,9 +168,9 @@ fn a_pause_whose_end_was_told_already_was_killed_by_the_oom_killer() {
             sender: eater.task(),
         }));
         let (_, engine) = story.judge(60_000);
-        let how = engine.findings().find_map(|it| match &it.kind {
-            Kind::TeardownOutOfOrder { how, killer, .. } => Some((*how, killer.is_some())),
-            _ => None,
+        let how = engine.findings().find_map(|it| {
+            let Kind::TeardownOutOfOrder { how, killer, .. } = &it.kind else { return None };
+            Some((*how, killer.is_some()))
         });
         let is_oom = behind < 100;
         let expected = if is_oom { OutOfOrder::PauseOutOfMemory } else { OutOfOrder::PauseKilled };
