@@ -61,7 +61,10 @@ fn every_hook_fires_and_the_test_itself_is_not_told() -> Result<()> {
 fn no_program_is_refused_by_the_verifier() -> Result<()> {
     let (probe, _hierarchy) = load(Setup::default())?;
     let missed = probe.reports().iter().flat_map(|report| report.missed.iter().map(|it| (report.signal, it)));
-    let refused: Vec<_> = missed.filter(|(_, (_, why))| why.contains("refuses the program")).collect();
+    // A kernel that lets nobody trace its functions does not even look at the program: EPERM.
+    let is_refused =
+        |why: &str| why.contains("refuses the program") && !why.contains("Operation not permitted");
+    let refused: Vec<_> = missed.filter(|(_, (_, why))| is_refused(why)).collect();
     ensure!(refused.is_empty() && !probe.reports().is_empty(), "{refused:?}");
     Ok(())
 }
