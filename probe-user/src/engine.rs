@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::wildcard_enum_match_arm)]
 
 pub mod boot;
+mod call;
 pub mod change;
 pub mod count;
 pub mod decode;
@@ -28,18 +29,19 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use boot::Recovery;
+pub use call::Call;
 use change::{Output, What};
 use count::Counts;
 pub use detect::{Cleaners, Limits};
 use detect::{Docket, Sight};
-use fact::{Fact, Observation, Origin};
+use fact::{Fact, Observation};
 use finding::{Finding, Key, Revision};
 use outbox::Outbox;
 use phase::{Share, Start};
 use time::{Nanoseconds, Timestamp};
 use timeline::{Placed, Timeline};
 use view::{ManyView, PodView, PoolView};
-use world::{Clockwork, Row, World};
+use world::{CheckpointEntry, EngineState, World};
 
 /// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
 #[serde_as]
@@ -94,13 +96,20 @@ impl Engine {
         }
     }
 
+    /// Makes a call that was written down, or comes from elsewhere as a value.
+    pub fn call(&mut self, call: Call) {
+        match call {
+            Call::Observe(seen) => self.observe(seen),
+            Call::Advance(now) => self.advance(now),
+            Call::Restore(entry) => self.restore(*entry),
+        }
+    }
+
     /// Takes in what a source says. Records may come in any order within the watermark.
     pub fn observe(&mut self, seen: Observation) {
         if let Fact::Watermark = seen.fact {
             self.timeline.pass(seen.at);
             self.advance(seen.at);
-        } else if let Fact::Remembered(row) = seen.fact {
-            self.restore(row);
         } else {
             self.place(seen);
         }
@@ -230,11 +239,11 @@ impl Engine {
         &self.world.counts
     }
 
-    /// Everything that is believed and everything that waits, as facts. A fresh engine with the same settings that
-    /// observes them goes on as this one would. What `poll` can give is to be taken before.
+    /// Everything that is believed and everything that waits. A fresh engine with the same settings that takes it back by
+    /// `restore`, in this order, goes on as this one would. What `poll` can give is to be taken before.
     #[must_use]
-    pub fn dump(&self) -> Vec<Observation> {
-        let clockwork = Clockwork {
+    pub fn dump(&self) -> Vec<CheckpointEntry> {
+        let state = EngineState {
             now: self.now,
             watermark: self.timeline.watermark(),
             next_seq: self.outbox.next_seq,
@@ -248,17 +257,16 @@ impl Engine {
             judge_at: self.docket.due(),
             watches: self.world.watches,
         };
-        let mut rows = vec![Row::Clockwork(clockwork)];
+        let mut rows = vec![CheckpointEntry::Engine(state)];
         rows.extend(self.world.dump());
-        rows.extend(self.timeline.iter().cloned().map(|seen| Row::Pending(Box::new(seen))));
-        rows.extend(self.docket.iter().cloned().map(|finding| Row::Finding(Box::new(finding))));
-        rows.extend(self.outbox.iter().cloned().map(|held| Row::Held(Box::new(held))));
+        rows.extend(self.timeline.iter().cloned().map(|seen| CheckpointEntry::Pending(Box::new(seen))));
+        rows.extend(self.docket.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))));
+        rows.extend(self.outbox.iter().cloned().map(|held| CheckpointEntry::Held(Box::new(held))));
         rows.extend(self.ready.iter().filter_map(|output| match output {
-            Output::Question(question) => Some(Row::Asked(question.clone())),
+            Output::Question(question) => Some(CheckpointEntry::Asked(question.clone())),
             Output::Change(_) => None,
         }));
-        let fact = |row| Observation { at: self.now, origin: Origin::Agent, fact: Fact::Remembered(row) };
-        rows.into_iter().map(fact).collect()
+        rows
     }
 
     fn place(&mut self, seen: Observation) {
@@ -333,10 +341,11 @@ impl Engine {
         }
     }
 
-    fn restore(&mut self, row: Row) {
+    /// Takes back what an engine has dumped.
+    pub fn restore(&mut self, row: CheckpointEntry) {
         match self.world.restore(row) {
             None => {}
-            Some(Row::Clockwork(at)) => {
+            Some(CheckpointEntry::Engine(at)) => {
                 self.now = at.now;
                 self.timeline.pass(at.watermark);
                 self.outbox.next_seq = at.next_seq;
@@ -350,35 +359,35 @@ impl Engine {
                 self.docket.restore_due(at.judge_at);
                 self.world.watches = at.watches;
             }
-            Some(Row::Pending(seen)) => self.timeline.keep(*seen),
-            Some(Row::Held(held)) => self.outbox.push(*held),
-            Some(Row::Finding(finding)) => self.docket.restore(*finding),
-            Some(Row::Asked(question)) => self.ready.push_back(Output::Question(question)),
+            Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
+            Some(CheckpointEntry::Held(held)) => self.outbox.push(*held),
+            Some(CheckpointEntry::Finding(finding)) => self.docket.restore(*finding),
+            Some(CheckpointEntry::Asked(question)) => self.ready.push_back(Output::Question(question)),
             // The world has kept its own.
             Some(
-                Row::Timer { .. }
-                | Row::Process(_)
-                | Row::Signal(_)
-                | Row::Netns(_)
-                | Row::Cgroup(_)
-                | Row::Container(_)
-                | Row::Sandbox(_)
-                | Row::Pod(_)
-                | Row::Call(_)
-                | Row::Hint(_)
-                | Row::Name(_)
-                | Row::Listing(_)
-                | Row::Gap(_)
-                | Row::Partial(_)
-                | Row::Attachment(_)
-                | Row::Attempt(_)
-                | Row::Record { .. }
-                | Row::Attached(_)
-                | Row::Losses(_)
-                | Row::Hanging { .. }
-                | Row::Release(_)
-                | Row::Recovery(_)
-                | Row::Starts(_),
+                CheckpointEntry::Timer { .. }
+                | CheckpointEntry::Process(_)
+                | CheckpointEntry::Signal(_)
+                | CheckpointEntry::Netns(_)
+                | CheckpointEntry::Cgroup(_)
+                | CheckpointEntry::Container(_)
+                | CheckpointEntry::Sandbox(_)
+                | CheckpointEntry::Pod(_)
+                | CheckpointEntry::Call(_)
+                | CheckpointEntry::Hint(_)
+                | CheckpointEntry::Name(_)
+                | CheckpointEntry::Listing(_)
+                | CheckpointEntry::Gap(_)
+                | CheckpointEntry::Partial(_)
+                | CheckpointEntry::Attachment(_)
+                | CheckpointEntry::Attempt(_)
+                | CheckpointEntry::Record { .. }
+                | CheckpointEntry::Attached(_)
+                | CheckpointEntry::Losses(_)
+                | CheckpointEntry::Hanging { .. }
+                | CheckpointEntry::Release(_)
+                | CheckpointEntry::Recovery(_)
+                | CheckpointEntry::Starts(_),
             ) => {}
         }
     }

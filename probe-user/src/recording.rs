@@ -22,7 +22,7 @@ pub use header::Header;
 pub use reader::{ReadError, Reader};
 pub use writer::{WriteError, Writer};
 
-use crate::engine::{fact::Observation, time::Timestamp};
+pub use crate::engine::Call;
 
 /// The format that this version writes.
 pub const VERSION: u32 = 1;
@@ -33,11 +33,3 @@ pub const LONGEST_LINE: usize = 32 << 20;
 /// The longest header, bytes, and the most that is kept between lines: a foreign file with no line ends is known by
 /// its beginning.
 const LONGEST_HEADER: usize = 1 << 20;
-
-/// One call into the engine.
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
-    Observe(Observation),
-    Advance(Timestamp),
-}

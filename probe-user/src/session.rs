@@ -96,19 +96,16 @@ impl Session {
             Some(recording) => recording.write(&call),
             None => Ok(()),
         };
-        match call {
-            Call::Observe(seen) => {
-                match seen.fact {
-                    Fact::Clock { boot_wall_ns } => self.label.boot_wall_ns = boot_wall_ns,
-                    Fact::ListEnded { list, .. } => {
-                        self.listed.insert(list);
-                    }
-                    _ => {}
+        if let Call::Observe(seen) = &call {
+            match seen.fact {
+                Fact::Clock { boot_wall_ns } => self.label.boot_wall_ns = boot_wall_ns,
+                Fact::ListEnded { list, .. } => {
+                    self.listed.insert(list);
                 }
-                self.engine.observe(seen);
+                _ => {}
             }
-            Call::Advance(now) => self.engine.advance(now),
         }
+        self.engine.call(call);
         while let Some(output) = self.engine.poll() {
             match output {
                 Output::Change(change) => {

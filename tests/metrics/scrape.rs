@@ -5,7 +5,7 @@ use std::{fs::File, io::BufReader, path::Path};
 use anyhow::{Context as _, Result};
 use probe_user::{
     engine::time::Timestamp,
-    recording::{Call, Reader},
+    recording::Reader,
     session::Session,
     sink::{
         filter::Filter,
@@ -23,10 +23,7 @@ pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &Own) -> Result<Str
     session.measure(metrics.clone());
     let mut now = Timestamp::ZERO;
     while let Some(call) = reader.next_call()? {
-        now = now.max(match &call {
-            Call::Observe(seen) => seen.at,
-            Call::Advance(at) => *at,
-        });
+        now = now.max(call.at().unwrap_or_default());
         session.call(call)?;
         session.told().clear();
     }

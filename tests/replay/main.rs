@@ -98,7 +98,7 @@ fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
             }
             // An engine that has heard the same.
             let mut jumping = Engine::new(engine.settings().clone());
-            engine.dump().into_iter().for_each(|row| make(&mut jumping, Call::Observe(row)));
+            engine.dump().into_iter().for_each(|entry| jumping.restore(entry));
             let started = Instant::now();
             for at in [Timestamp(Timestamp::LATEST.0 / 2), Timestamp::LATEST] {
                 let watermark = Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
@@ -113,9 +113,6 @@ fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
 }
 
 fn make(engine: &mut Engine, call: Call) {
-    match call {
-        Call::Observe(seen) => engine.observe(seen),
-        Call::Advance(now) => engine.advance(now),
-    }
+    engine.call(call);
     while engine.poll().is_some() {}
 }

@@ -2,7 +2,11 @@
 //! by way of the file. Findings are compared byte by byte, and all that was said in its order.
 
 use probe_user::{
-    engine::{Engine, Settings, change::Output},
+    engine::{
+        Call, Engine, Settings,
+        change::Output,
+        world::{CheckpointEntry, EngineState},
+    },
     recording::{
         Call, Header, Reader, Writer,
         state::{self, About, Kept, Known},
@@ -38,10 +42,7 @@ fn through_file(calls: &[Call]) -> Vec<Call> {
 fn play(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
     let mut said = Vec::new();
     for call in calls {
-        match call.clone() {
-            Call::Observe(seen) => engine.observe(seen),
-            Call::Advance(now) => engine.advance(now),
-        }
+        engine.call(call.clone());
         said.extend(std::iter::from_fn(|| engine.poll()));
     }
     said
@@ -50,7 +51,9 @@ fn play(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
 /// The findings and starts as they are kept for whoever asks.
 fn findings(engine: &Engine) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
-    let written_at = engine.dump().first().map(|row| row.at).unwrap_or_default();
+    let Some(CheckpointEntry::Engine(EngineState { now: written_at, .. })) = engine.dump().first().cloned() else {
+        panic!("a dump begins with the engine's own state")
+    };
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };
     let known =
         Known { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
@@ -79,7 +82,7 @@ proptest! {
         let (before, after) = calls.split_at(cut.index(calls.len()));
         let mut engine = Engine::new(Settings::default());
         let mut again = play(&mut engine, before);
-        let rows: Vec<Call> = engine.dump().into_iter().map(Call::Observe).collect();
+        let rows: Vec<Call> = engine.dump().into_iter().map(|entry| Call::Restore(Box::new(entry))).collect();
         let mut restored = Engine::new(Settings::default());
         again.extend(play(&mut restored, &through_file(&rows)));
         prop_assert_eq!(findings(&restored), findings(&engine));

@@ -103,9 +103,7 @@ impl Drive {
         self.pass_to(at);
         let remembered = self.engine.dump();
         self.engine = Engine::new(Settings::default());
-        for row in remembered {
-            self.observe(row);
-        }
+        remembered.into_iter().for_each(|entry| self.engine.restore(entry));
         self.settle();
     }
 

@@ -115,7 +115,7 @@ fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
 
     // As a restart from a dump has it; one that starts anew comes to the same key.
     let mut again = Engine::new(Settings::default());
-    drive.engine.dump().into_iter().for_each(|seen| again.observe(seen));
+    drive.engine.dump().into_iter().for_each(|entry| again.restore(entry));
     assert_eq!(open(&again), open(&drive.engine));
     let now = drive.sim.now();
     drive.start_late(now);

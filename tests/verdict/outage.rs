@@ -10,7 +10,7 @@ use probe_user::engine::{
     fact::{Fact, Observation, Origin},
     finding::{CniFailing, Kind, Stage},
     time::Timestamp,
-    world::Row,
+    world::CheckpointEntry,
 };
 
 use crate::sim::{Add, Sim};
@@ -104,7 +104,7 @@ impl Outage {
 
 /// What of the engine grows with the tries.
 fn attachments(engine: &Engine) -> usize {
-    let is_one = |seen: &&Observation| matches!(seen.fact, Fact::Remembered(Row::Attachment(_)));
+    let is_one = |entry: &&CheckpointEntry| matches!(entry, CheckpointEntry::Attachment(_));
     engine.dump().iter().filter(is_one).count()
 }
 
@@ -169,7 +169,7 @@ fn what_an_outage_has_cost_is_known_after_a_restart_and_counted_anew_after_a_suc
     let mut outage = Outage::begin();
     (0..24).for_each(|round| outage.round(round));
     let mut again = Engine::new(Settings::default());
-    outage.engine.dump().into_iter().for_each(|seen| again.observe(seen));
+    outage.engine.dump().into_iter().for_each(|entry| again.restore(entry));
     assert_eq!(again.dump(), outage.engine.dump());
     assert_eq!(failing(&again), failing(&outage.engine));
     outage.engine = again;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use probe_user::engine::{
     finding::{Blind, Kind, Stage},
-    world::Row,
+    world::CheckpointEntry,
 };
 
 use crate::{
@@ -26,12 +26,11 @@ fn torn(drive: &mut Drive) {
 fn rows(drive: &Drive) -> BTreeMap<&'static str, usize> {
     let mut rows = BTreeMap::new();
     for row in drive.engine.dump() {
-        let probe_user::engine::fact::Fact::Remembered(row) = row.fact else { continue };
         let name = match row {
-            Row::Attachment(_) => "attachments",
-            Row::Attempt(_) => "attempts",
-            Row::Sandbox(_) => "sandboxes",
-            Row::Record { .. } => "records",
+            CheckpointEntry::Attachment(_) => "attachments",
+            CheckpointEntry::Attempt(_) => "attempts",
+            CheckpointEntry::Sandbox(_) => "sandboxes",
+            CheckpointEntry::Record { .. } => "records",
             _ => continue,
         };
         *rows.entry(name).or_default() += 1;

@@ -239,17 +239,14 @@ fn recorded(file: &Path) -> anyhow::Result<Account> {
     let mut engine = Engine::new(header.settings);
     let mut now = Timestamp::ZERO;
     let ended = replay(&mut reader, Pace::FlatOut, |call| {
-        match call {
-            Call::Observe(seen) => {
-                now = now.max(seen.at);
-                if let Fact::Clock { boot_wall_ns } = seen.fact {
-                    label.boot_wall_ns = boot_wall_ns;
-                }
-                engine.observe(seen);
+        // The last is an advance beyond the end, so that nothing is held back: it is not the recording's time.
+        if let Call::Observe(seen) = &call {
+            now = now.max(seen.at);
+            if let Fact::Clock { boot_wall_ns } = seen.fact {
+                label.boot_wall_ns = boot_wall_ns;
             }
-            // The last one is beyond the end, so that nothing is held back.
-            Call::Advance(at) => engine.advance(at),
         }
+        engine.call(call);
         while engine.poll().is_some() {}
         Ok::<(), Infallible>(())
     });

@@ -18,7 +18,6 @@ use super::{
     boot::BootRead,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     time::{Nanoseconds, Timestamp, on_the_clock},
-    world::Row,
 };
 
 pub use ledger::{
@@ -200,8 +199,6 @@ pub enum Fact {
         #[serde_as(as = "Nanoseconds")]
         slept: Duration,
     },
-    /// A row of the world as it was before a restart.
-    Remembered(Row),
 }
 
 /// A process as a hook saw it.

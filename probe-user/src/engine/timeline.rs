@@ -222,8 +222,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::Lost { .. }
         | Fact::FileHangs { .. }
         | Fact::Clock { .. }
-        | Fact::Resumed { .. }
-        | Fact::Remembered(_) => false,
+        | Fact::Resumed { .. } => false,
     }
 }
 

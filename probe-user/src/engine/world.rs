@@ -27,9 +27,6 @@ pub mod pod;
 pub mod presence;
 pub mod process;
 pub(super) mod reap;
-
-use serde::{Deserialize, Serialize};
-use serde_with::{DisplayFromStr, serde_as};
 pub(super) mod rebuild;
 pub mod record;
 pub(in crate::engine) mod recovery;
@@ -39,6 +36,9 @@ pub mod start;
 pub mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 
 use super::{
     boot::{Recovery, Rules},
@@ -53,13 +53,11 @@ use super::{
     timer::{self, Timers},
 };
 
-/// One row of the world, as it is dumped before a restart and taken back after it.
-///
-/// Fed into a fresh engine in the order of the dump, rows make it go on as the dumped one would have.
+/// One thing that an engine believes or that waits in it, as it is dumped before a restart and taken back after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Row {
-    Clockwork(Clockwork),
+pub enum CheckpointEntry {
+    Engine(EngineState),
     Timer {
         name: timer::Name,
         due: Timestamp,
@@ -107,7 +105,7 @@ pub enum Row {
 /// Where the engine is in time, and the next number of everything that it counts.
 #[serde_as]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clockwork {
+pub struct EngineState {
     #[serde(deserialize_with = "on_the_clock")]
     pub now: Timestamp,
     #[serde(deserialize_with = "on_the_clock")]
@@ -255,8 +253,8 @@ impl World {
             }
             Fact::Resumed { .. } => self.woke_at = self.woke_at.max(m.at),
             Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
-            // The watermark is the timeline's affair, and rows go in by `restore`.
-            Fact::Watermark | Fact::Remembered(_) => {}
+            // The timeline's affair.
+            Fact::Watermark => {}
         }
     }
 

@@ -7,24 +7,27 @@ use super::Call;
 use crate::engine::{
     fact::Observation,
     time::{Timestamp, on_the_clock},
+    world::CheckpointEntry,
 };
 
-/// One line: with an observation of its own when it is read, with a borrowed one when it is written.
+/// One line: with an observation or an entry of its own when it is read, with a borrowed one when it is written.
 #[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line<O = Observation> {
+pub(super) enum Line<O = Observation, E = Box<CheckpointEntry>> {
     Observe(O),
     Advance(#[serde(deserialize_with = "on_the_clock")] Timestamp),
+    Restore(E),
     /// The last line: so many calls were made.
     End(#[serde_as(as = "DisplayFromStr")] u64),
 }
 
-impl<'a> Line<&'a Observation> {
+impl<'a> Line<&'a Observation, &'a CheckpointEntry> {
     pub(super) fn of(call: &'a Call) -> Self {
         match call {
             Call::Observe(seen) => Self::Observe(seen),
             Call::Advance(now) => Self::Advance(*now),
+            Call::Restore(entry) => Self::Restore(entry),
         }
     }
 }

@@ -121,6 +121,7 @@ impl<R: BufRead> Reader<R> {
         match parsed {
             Line::Observe(seen) => self.given(Call::Observe(seen)),
             Line::Advance(now) => self.given(Call::Advance(now)),
+            Line::Restore(entry) => self.given(Call::Restore(entry)),
             Line::End(said) if said == self.calls => {
                 let line = line + 1;
                 match read_line(&mut self.from, &mut self.buffer, line, LONGEST_HEADER) {

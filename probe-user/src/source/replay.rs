@@ -20,7 +20,7 @@ pub fn replay<E>(
     let mut metronome = Metronome::default();
     while let Some(call) = reader.next_call().map_err(ReplayError::Read)? {
         if pace == Pace::Then {
-            thread::sleep(metronome.wait(at(&call), Instant::now()));
+            thread::sleep(metronome.wait(call.at().unwrap_or_default(), Instant::now()));
         }
         make(call).map_err(ReplayError::Make)?;
     }
@@ -38,13 +38,6 @@ pub enum Pace {
 pub enum ReplayError<E> {
     Read(ReadError),
     Make(E),
-}
-
-fn at(call: &Call) -> Timestamp {
-    match call {
-        Call::Observe(seen) => seen.at,
-        Call::Advance(now) => *now,
-    }
 }
 
 /// Where the replay is in its own time and in the recording's.

@@ -50,10 +50,7 @@ static FOUND: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let label = Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns };
     let mut engine = Engine::new(header.settings);
     while let Some(call) = reader.next_call().expect("a whole recording") {
-        match call {
-            Call::Observe(seen) => engine.observe(seen),
-            Call::Advance(now) => engine.advance(now),
-        }
+        engine.call(call);
         while engine.poll().is_some() {}
     }
     let mut told = Vec::new();

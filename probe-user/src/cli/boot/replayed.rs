@@ -13,7 +13,7 @@ use crate::{
         boot::{Alive, Before, BootRead},
         time::Timestamp,
     },
-    recording::{Call, Header, ReadError, Reader},
+    recording::{Header, ReadError, Reader},
 };
 
 /// A row for each file; false: one of them was cut off.
@@ -52,13 +52,9 @@ fn read(file: &Path) -> anyhow::Result<(Header, Engine, Timestamp, bool)> {
     let (mut now, mut is_whole) = (Timestamp::ZERO, true);
     loop {
         match reader.next_call() {
-            Ok(Some(Call::Observe(seen))) => {
-                now = now.max(seen.at);
-                engine.observe(seen);
-            }
-            Ok(Some(Call::Advance(at))) => {
-                now = now.max(at);
-                engine.advance(at);
+            Ok(Some(call)) => {
+                now = now.max(call.at().unwrap_or_default());
+                engine.call(call);
             }
             Ok(None) => break,
             Err(error @ ReadError::CutOff { .. }) => {

@@ -8,7 +8,7 @@ use crate::{
     },
     engine::{
         Engine, Settings,
-        fact::{Observation, Origin},
+        fact::{Fact, Observation, Origin},
     },
     sink::history::Past,
     source::{
@@ -40,9 +40,8 @@ impl Boot {
         say("no agent has kept anything of this boot: its times are those of /proc and of files");
         let place = Place::find(HostRoot::open(&self.host.host_root)?)?;
         let mut engine = Engine::new(settings);
-        for fact in boot::facts(&header, &place.root, past) {
-            engine.observe(Observation { at: now, origin: Origin::Agent, fact });
-        }
+        let fact = Fact::BootRead(Box::new(boot::read(&header, &place.root, past)));
+        engine.observe(Observation { at: now, origin: Origin::Agent, fact });
         let node = Node {
             root: &place.root,
             hierarchy: &place.hierarchy,

@@ -12,9 +12,7 @@ use tracing::warn;
 
 use crate::{
     engine::{
-        boot::{Before, BootRead},
-        fact::Fact,
-        world::Row,
+        boot::{Before, BootRead, Recovery},
     },
     recording::Header,
     sink::history::{self, Past},
@@ -24,12 +22,19 @@ use crate::{
     },
 };
 
+/// What is known of this boot before the agent looks at the node.
+pub(super) struct Beginning {
+    /// What an earlier agent saw of the same boot's recovery, if there was one.
+    pub(super) earlier: Option<Recovery>,
+    pub(super) boot: BootRead,
+}
+
 /// The history, and then the node's journals, are waited for so long each: nobody is served before.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is kept of boots in the directory `past`, and what is told of this boot. A file that hangs is left to a thread of
 /// its own: the agent begins without what it would have told.
-pub(super) fn look(header: &Header, root: &HostRoot, past: Option<&Path>) -> io::Result<(Past, Vec<Fact>)> {
+pub(super) fn look(header: &Header, root: &HostRoot, past: Option<&Path>) -> io::Result<(Past, Beginning)> {
     let reader = Arc::new(Reader::new(Arc::default()));
     let root = root.watched(Arc::clone(&reader)).map_err(io::Error::other)?;
     let (past_says, past_said) = mpsc::channel();
@@ -50,13 +55,13 @@ pub(super) fn look(header: &Header, root: &HostRoot, past: Option<&Path>) -> io:
         warn!(?path, seconds, "reading how the last boot ended hangs: going on with what is kept of it");
         past.before(&header.boot_id)
     });
-    let facts = told(header, &past, before);
-    Ok((past, facts))
+    let beginning = told(header, &past, before);
+    Ok((past, beginning))
 }
 
-/// The same for whoever can wait.
-pub(in crate::cli) fn facts(header: &Header, root: &HostRoot, past: &Past) -> Vec<Fact> {
-    told(header, past, before(header, root, past))
+/// The same of this boot, for whoever can wait.
+pub(in crate::cli) fn read(header: &Header, root: &HostRoot, past: &Past) -> BootRead {
+    told(header, past, before(header, root, past)).boot
 }
 
 /// How the boot before this one ended, by the history and by the node's journals.
@@ -69,15 +74,12 @@ fn before(header: &Header, root: &HostRoot, past: &Past) -> Before {
     before.or_ordered(|| boot::ordered(root, header.boot_wall_ns))
 }
 
-/// First what an agent of this boot had seen already, if there was one.
-fn told(header: &Header, past: &Past, before: Before) -> Vec<Fact> {
-    let known = past.history.of(&header.boot_id).map(|record| record.recovery.clone());
+fn told(header: &Header, past: &Past, before: Before) -> Beginning {
     let boot = BootRead {
         boot_id: header.boot_id.clone(),
         kernel: header.kernel.clone(),
         boot_wall_ns: header.boot_wall_ns,
         before,
     };
-    let remembered = known.map(|it| Fact::Remembered(Row::Recovery(Box::new(it))));
-    remembered.into_iter().chain([Fact::BootRead(Box::new(boot))]).collect()
+    Beginning { earlier: past.history.of(&header.boot_id).map(|record| record.recovery.clone()), boot }
 }

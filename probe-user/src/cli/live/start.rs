@@ -18,7 +18,14 @@ use tokio::{
 
 #[cfg(feature = "serve")]
 use super::serve::{self, ServeArgs};
-use super::{ProbeArgs, banner, boot, hooks::Hooks, identity, open_files, place::Place, signals};
+use super::{
+    ProbeArgs, banner,
+    boot::{self, Beginning},
+    hooks::Hooks,
+    identity, open_files,
+    place::Place,
+    signals,
+};
 #[cfg(feature = "serve")]
 use crate::{
     agent::figure::{self, Figures},
@@ -43,10 +50,11 @@ use crate::{
     },
     confine::{Confinement, Mode, Needs, refusal, role::Role},
     engine::{
-        Settings,
+        Call, Settings,
         fact::{Fact, Observation, Origin},
+        world::CheckpointEntry,
     },
-    recording::{Call, Header},
+    recording::Header,
     session::Session,
     sink::{
         findings_file::FindingsFile,
@@ -195,8 +203,8 @@ impl Start<'_> {
         attached(&mut session, &hooks.reports)?;
         // Journals are read for it.
         let looked = confinement.start(Role::Files, || boot::look(&header, &place.root, self.past))?;
-        let (past, facts) = looked.context(THREAD)?;
-        recover(&mut session, &past, facts)?;
+        let (past, beginning) = looked.context(THREAD)?;
+        recover(&mut session, &past, beginning)?;
         let (feed, batches) = feed();
         let (unreadable, reading) = (Arc::default(), Arc::default());
         let state_writes = StateWrites::default();
@@ -365,12 +373,13 @@ fn attached(session: &mut Session, reports: &[HookReport]) -> anyhow::Result<()>
 }
 
 /// Tells the engine which boot this is, what was known of it before, and how the boot before it ended.
-fn recover(session: &mut Session, past: &Past, facts: Vec<Fact>) -> anyhow::Result<()> {
+fn recover(session: &mut Session, past: &Past, beginning: Beginning) -> anyhow::Result<()> {
     past.troubles.iter().for_each(|trouble| say(trouble));
-    let at = clock::now();
-    for fact in facts {
-        session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+    if let Some(earlier) = beginning.earlier {
+        session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
     }
+    let fact = Fact::BootRead(Box::new(beginning.boot));
+    session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::engine::{
     },
     finding::{Blind, FindingKind, Kind, Severity},
     time::Timestamp,
-    world::Row,
+    world::CheckpointEntry,
 };
 
 const SECOND: u64 = 1000;
@@ -243,8 +243,8 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
     let watched = |from: u64, kubelet: bool, pods: bool, expected: bool| {
         let earlier = Recovery { watched_since: Some(Timestamp(1)), ..Recovery::default() };
         let mut story = Story::new();
-        story.at(from).listed(Fact::Remembered(Row::Recovery(Box::new(earlier))));
-        story.listed(Fact::BootRead(Box::default()));
+        story.restored.push(CheckpointEntry::Recovery(Box::new(earlier)));
+        story.at(from).listed(Fact::BootRead(Box::default()));
         story.list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
             if kubelet {

@@ -8,7 +8,7 @@ use crate::engine::{
     fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
     id::NetnsKey,
     time::Timestamp,
-    world::Row,
+    world::CheckpointEntry,
 };
 
 const ADMIN: Who = Who::new(900, 899, "ip");
@@ -262,7 +262,7 @@ fn no_number_of_namespaces_takes_more_room() {
     assert!((4096..=8192).contains(&most), "{most}");
     assert!(engine.dump().len() < 20_000, "{}", engine.dump().len());
     // What a pod has is not forgotten for it.
-    let is_pods = |row: &Observation| matches!(&row.fact, Fact::Remembered(Row::Netns(row)) if row.key.inode == 7 && row.is_live());
+    let is_pods = |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Netns(row) if row.key.inode == 7 && row.is_live());
     assert!(engine.dump().iter().any(is_pods));
 }
 

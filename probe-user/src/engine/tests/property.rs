@@ -106,9 +106,7 @@ fn end(steps: &[Step]) -> Timestamp {
 
 fn restored(engine: &Engine) -> Engine {
     let mut fresh = Engine::new(engine.settings().clone());
-    for row in engine.dump() {
-        fresh.observe(row);
-    }
+    engine.dump().into_iter().for_each(|entry| fresh.restore(entry));
     fresh
 }
 
@@ -176,7 +174,7 @@ proptest! {
             let at = seen.at;
             engine.observe(seen);
             engine.advance(at);
-            let now = engine.dump().first().map_or(Timestamp::ZERO, |row| row.at);
+            let now = engine.now;
             prop_assert!(engine.deadline().is_none_or(|deadline| deadline > now), "it would be woken for ever");
             for output in std::iter::from_fn(|| engine.poll()) {
                 if let Output::Change(change) = output {

@@ -21,7 +21,7 @@ use crate::engine::{
     fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
     id::{ContainerId, PodUid, TICK, TaskKey},
     time::Timestamp,
-    world::Row,
+    world::CheckpointEntry,
 };
 
 const SECOND: u64 = 1000;
@@ -410,12 +410,12 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     let mut story = booted(rebooted(&[App(1), App(2)]));
     App(1).up(&mut story, 20 * SECOND);
     let (_, first) = study(&story, 30 * SECOND);
-    let row = Row::Recovery(Box::new(first.recovery().clone()));
+    let seen = CheckpointEntry::Recovery(Box::new(first.recovery().clone()));
     let mut engine = Engine::new(Settings::default());
     let say = |engine: &mut Engine, fact| {
         engine.observe(crate::engine::fact::Observation { at: ms(40 * SECOND), origin: Origin::Agent, fact });
     };
-    say(&mut engine, Fact::Remembered(row));
+    engine.restore(seen);
     say(&mut engine, read(rebooted(&[App(1), App(2)])));
     let mut later = Story::new();
     App(2).up(&mut later, 45 * SECOND);
@@ -470,7 +470,7 @@ fn what_there_is_no_room_for_is_counted() {
         recovery.tries.push(Try { sandbox, began: mark.at, ended: mark.at, failed });
     }
     let mut story = Story::new();
-    story.at(1).say(Origin::Agent, Fact::Remembered(Row::Recovery(Box::new(recovery))));
+    story.restored.push(CheckpointEntry::Recovery(Box::new(recovery)));
     story.facts.extend(booted(Before::default()).facts);
     for n in 1..=10 {
         App(n).add(&mut story, 20 * SECOND + 200 * u64::from(n), 11, 0x100);

@@ -13,6 +13,7 @@ use crate::engine::{
     },
     id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
     time::Timestamp,
+    world::CheckpointEntry,
 };
 
 pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -43,6 +44,8 @@ pub(super) fn leaf(digit: char) -> String {
 /// Facts one after the other, on one millisecond after the other unless said otherwise.
 #[derive(Clone)]
 pub(super) struct Story {
+    /// What an earlier engine had dumped.
+    pub(super) restored: Vec<CheckpointEntry>,
     pub(super) facts: Vec<Observation>,
     now: u64,
     /// How far the watermark is behind what is not ordered.
@@ -89,7 +92,7 @@ pub(super) const KUBELET: Who = Who::new(500, 1, "kubelet");
 
 impl Story {
     pub(super) fn new() -> Self {
-        Self { facts: Vec::new(), now: 1, lag: 0 }
+        Self { restored: Vec::new(), facts: Vec::new(), now: 1, lag: 0 }
     }
 
     pub(super) fn lag(&mut self, lag: u64) -> &mut Self {

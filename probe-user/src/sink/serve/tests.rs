@@ -119,13 +119,10 @@ impl Bench {
         let mut engine = Engine::new(header.settings.clone());
         let mut now = Timestamp::ZERO;
         while let Some(call) = reader.next_call().expect("a call") {
-            match call {
-                Call::Observe(seen) => {
-                    now = now.max(seen.at);
-                    engine.observe(seen);
-                }
-                Call::Advance(at) => engine.advance(at),
+            if let Call::Observe(seen) = &call {
+                now = now.max(seen.at);
             }
+            engine.call(call);
             while let Some(output) = engine.poll() {
                 if let Output::Change(change) = output {
                     metrics.tell(&change);

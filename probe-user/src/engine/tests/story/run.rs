@@ -9,6 +9,13 @@ use crate::engine::{
 };
 
 impl Story {
+    /// One that has heard nothing of the story yet.
+    fn engine(&self, settings: Settings) -> Engine {
+        let mut engine = Engine::new(settings);
+        self.restored.iter().cloned().for_each(|entry| engine.restore(entry));
+        engine
+    }
+
     /// What is told of findings, and the listings that are asked for. That something cannot be seen is no verdict on
     /// what can be.
     #[track_caller]
@@ -21,7 +28,7 @@ impl Story {
 
     /// Runs it as it stands, with the watermark moved on at the end, and gives the stream.
     pub(in crate::engine::tests) fn run(&self) -> Vec<String> {
-        let mut engine = Engine::new(Settings::default());
+        let mut engine = self.engine(Settings::default());
         let mut lines = feed(&mut engine, &self.facts, ms(self.lag));
         lines.extend(settle(&mut engine, ms(self.now)));
         lines
@@ -33,7 +40,7 @@ impl Story {
     }
 
     pub(in crate::engine::tests) fn judge_by(&self, settings: Settings, until: u64) -> (String, Engine) {
-        let mut engine = Engine::new(settings);
+        let mut engine = self.engine(settings);
         let mut lines = Vec::new();
         for seen in &self.facts {
             // The agent tells of a suspend before it tells what the time is.
