@@ -11,7 +11,7 @@ use anyhow::Context;
 use aya::maps::{MapData, RingBuf};
 use probe_common::event::Event;
 use probe_user::{
-    engine::fact::Mechanism,
+    model::fact::Mechanism,
     source::{
         backfill,
         cgroup::Layout,

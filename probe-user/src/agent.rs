@@ -18,12 +18,13 @@ use tokio::{
 
 use self::{record::Record, served::Served};
 use crate::{
-    engine::{
+    engine::Call,
+    model::{
         change::Question,
         fact::{Fact, Observation, Origin},
         time::Timestamp,
     },
-    recording::{Call, WriteError},
+    recording::WriteError,
     session::Session,
     sink::{
         findings_file::FindingsFile,

@@ -15,10 +15,8 @@ use std::{
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
-    engine::{
-        Limits,
-        boot::{Recovered, Rules},
-    },
+    engine::Limits,
+    model::recovery::{Recovered, Rules},
     source::backfill::store::Declared,
 };
 

@@ -7,20 +7,15 @@
 
 pub mod boot;
 mod call;
-pub mod change;
 pub mod count;
 pub mod decode;
 mod detect;
-pub mod fact;
-pub mod finding;
-pub mod id;
+pub mod held;
 pub mod outbox;
-pub mod phase;
-pub mod time;
+pub mod share;
 pub mod timeline;
 pub mod timer;
 pub mod view;
-mod word;
 pub mod world;
 
 use std::{cell::OnceCell, collections::VecDeque, time::Duration};
@@ -28,20 +23,27 @@ use std::{cell::OnceCell, collections::VecDeque, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use boot::Recovery;
 pub use call::Call;
-use change::{Output, What};
-use count::Counts;
 pub use detect::{Cleaners, Limits};
 use detect::{Docket, Sight};
-use fact::{Fact, Observation};
-use finding::{Finding, Key, Revision};
 use outbox::Outbox;
-use phase::{Share, Start};
-use time::{Nanoseconds, Timestamp};
+use share::Share;
 use timeline::{Placed, Timeline};
-use view::{ManyView, PodView, PoolView};
 use world::{CheckpointEntry, EngineState, World};
+
+use crate::model::{
+    change::{Output, What},
+    fact::{Fact, Observation},
+    finding::{Finding, Key, Revision},
+    phase::Start,
+    recovery::{self, Recovery},
+    time::{Nanoseconds, Timestamp},
+};
+use count::Counts;
+use view::{ManyView, PodView, PoolView};
+
+/// How long the outbox may hold a change whose pod is not yet named.
+pub const DEFAULT_HOLD: Duration = Duration::from_secs(1);
 
 /// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
 #[serde_as]
@@ -56,17 +58,12 @@ pub struct Settings {
     pub first_seq: u64,
     pub limits: Limits,
     #[serde(default)]
-    pub boot: boot::Rules,
+    pub boot: recovery::Rules,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            hold: fact::DEFAULT_HOLD,
-            first_seq: 1,
-            limits: Limits::default(),
-            boot: boot::Rules::default(),
-        }
+        Self { hold: DEFAULT_HOLD, first_seq: 1, limits: Limits::default(), boot: recovery::Rules::default() }
     }
 }
 
@@ -164,7 +161,7 @@ impl Engine {
     /// How long each phase of a start takes here, of the latest starts that were seen whole.
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
-        phase::shares(self.world.starts.rows.iter())
+        share::shares(self.world.starts.rows.iter())
     }
 
     /// A number that is another one when another start is complete.
@@ -218,7 +215,7 @@ impl Engine {
 
     /// The pods of which something runs now: those that are to be back after a restart.
     #[must_use]
-    pub fn standing(&self) -> boot::StandingPods {
+    pub fn standing(&self) -> recovery::StandingPods {
         self.world.standing(self.now)
     }
 

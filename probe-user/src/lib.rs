@@ -6,6 +6,7 @@
 //! which is an output; the answer is a fact.
 
 pub mod engine;
+pub mod model;
 pub mod recording;
 pub mod source;
 

@@ -5,22 +5,22 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-#[cfg(feature = "metrics")]
 use crate::{
-    engine::finding::Finding,
-    sink::metrics::{Metrics, Views, own::Own},
-};
-use crate::{
-    engine::{
-        Engine,
-        boot::{Recovery, StandingPods},
+    engine::{Call, Engine},
+    model::{
         change::{Output, Question},
         fact::{Fact, List},
         finding::Revision,
+        recovery::{Recovery, StandingPods},
         time::Timestamp,
     },
-    recording::{Call, Header, WriteError, Writer, state::Known},
+    recording::{Header, WriteError, Writer, state::Known},
     sink::{Label, Listener, Sink, filter::Filter, summary::Summary},
+};
+#[cfg(feature = "metrics")]
+use crate::{
+    model::finding::Finding,
+    sink::metrics::{Metrics, Views, own::Own},
 };
 
 /// So many starts are told to other commands beside those of the pods that are here.

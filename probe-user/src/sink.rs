@@ -41,7 +41,7 @@ pub mod verdict;
 pub mod wall;
 pub mod word;
 
-use crate::engine::{change::Change, time::Timestamp};
+use crate::model::{change::Change, time::Timestamp};
 
 /// What the engine does not know and every line needs: which node, which boot, what the wall clock shows.
 #[derive(Clone, Debug, PartialEq, Eq)]

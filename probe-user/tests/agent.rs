@@ -10,7 +10,7 @@ use std::{
 };
 
 use probe_user::{
-    engine::time::Timestamp,
+    model::time::Timestamp,
     recording::state::{self, About, Known},
 };
 

@@ -8,15 +8,15 @@ use std::{
 
 use probe_common::event::class;
 use probe_user::{
-    engine::{
-        Settings,
-        boot::{Alive, Before, BootRead, StandingPods},
+    engine::{Call, Settings},
+    model::{
         fact::{Executed, Fact, Observation, Origin, Task},
         id::TaskKey,
+        recovery::{Alive, Before, BootRead, StandingPods},
         time::Timestamp,
     },
     recording::{
-        Call, Header,
+        Header,
         history::{self, Record},
     },
     session::Session,

@@ -7,8 +7,8 @@ use std::{
 };
 
 use probe_user::{
-    engine::{
-        Settings,
+    engine::{Call, Settings},
+    model::{
         fact::{
             Fact, Holder, Observation, Origin, ProcessFound, Reservation, RuntimeKind, RuntimeRead, Store,
             StoreKind, StoreRead, Task,
@@ -17,7 +17,7 @@ use probe_user::{
         time::Timestamp,
     },
     recording::{
-        Call, Header, Writer,
+        Header, Writer,
         state::{self, About},
     },
     session::Session,

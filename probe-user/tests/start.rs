@@ -8,7 +8,7 @@ use std::{
 };
 
 use probe_user::{
-    engine::time::Timestamp,
+    model::time::Timestamp,
     recording::{
         Reader,
         state::{self, About},

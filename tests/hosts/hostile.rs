@@ -12,7 +12,7 @@ use std::{
 
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use probe_user::{
-    engine::fact::{Fact, List},
+    model::fact::{Fact, List},
     source::host::HostRoot,
 };
 use tempfile::TempDir;

@@ -4,8 +4,8 @@
 use std::{cell::Cell, fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
 use probe_user::{
-    engine::{
-        Engine, Settings,
+    engine::{Engine, Settings},
+    model::{
         change::{Output, Question},
         fact::{Observation, Origin},
         finding::{Finding, Stage},

@@ -10,7 +10,7 @@ mod render;
 use std::{fs, path::Path};
 
 use probe_user::{
-    engine::{
+    model::{
         fact::{Fact, Observation},
         id::{ContainerId, PodUid},
         time::Timestamp,

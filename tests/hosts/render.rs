@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt::Write as _};
 
 use probe_user::{
-    engine::{
+    model::{
         fact::{
             Address, CacheFound, Cgroup, CniVariables, ContainerFound, Fact, Holder, Network, NetworksRead,
             PodName, Pool, ProcessFound, Reservation, Role, RuntimeRead, RuntimeSandbox, Store, StoreRead,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Address, Fact, Observation, Origin, Signal, Task},
     id::NetnsKey,
 };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use probe_user::engine::fact::{Cgroup, Fact, Observation};
+use probe_user::model::fact::{Cgroup, Fact, Observation};
 use tests::{
     cgroupfs::{self, Hierarchy},
     guard::{cgroup::CgroupGuard, unique_name},

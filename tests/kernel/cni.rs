@@ -5,7 +5,7 @@ pub(crate) mod call;
 mod record;
 
 use anyhow::{Context as _, Result, ensure};
-use probe_user::engine::fact::{CniCalled, CniVariables, Fact, Observation, Origin};
+use probe_user::model::fact::{CniCalled, CniVariables, Fact, Observation, Origin};
 use tests::live::{Live, Shared};
 
 use self::call::{Environment, Rights, Runtime};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use probe_user::engine::fact::{Fact, Observation, Task};
+use probe_user::model::fact::{Fact, Observation, Task};
 use tests::{
     cgroupfs::Hierarchy,
     clock,

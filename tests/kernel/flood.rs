@@ -12,10 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use nix::{sys::signal, unistd::Pid};
 use probe_common::tally::Ring;
 use probe_user::{
-    engine::{
-        decode::decode,
-        fact::{Fact, Mechanism, Observation, Signal},
-    },
+    engine::decode::decode,
+    model::fact::{Fact, Mechanism, Observation, Signal},
     source::live::attach::Rings,
 };
 use tests::{

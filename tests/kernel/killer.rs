@@ -11,7 +11,7 @@ use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
 };
-use probe_user::engine::fact::{Exited, Fact, Observation, Signaled};
+use probe_user::model::fact::{Exited, Fact, Observation, Signaled};
 use tests::{
     cgroupfs::{self, Hierarchy},
     guard::cgroup::CgroupGuard,

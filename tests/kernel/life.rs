@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sched::{CloneFlags, unshare};
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Fact, Observation},
     id::NetnsKey,
 };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use probe_user::engine::fact::{Fact, Family, Listened, Mechanism, Observation, Signal};
+use probe_user::model::fact::{Fact, Family, Listened, Mechanism, Observation, Signal};
 use tests::live::Shared;
 
 use crate::container::{Container, actor};

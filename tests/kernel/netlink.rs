@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use probe_user::{
-    engine::{
+    model::{
         change::Question,
         fact::{Fact, Loss, Observation, Task},
         id::{NetnsKey, TaskKey},

@@ -3,7 +3,7 @@
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
     id::NetnsKey,
 };

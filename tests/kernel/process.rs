@@ -11,7 +11,7 @@ use probe_common::event::{
     class::{CONTAINER_TOP, IN_CONTAINER},
     exec::{ARGV, FILENAME},
 };
-use probe_user::engine::fact::{Executed, Exited, Fact, Observation};
+use probe_user::model::fact::{Executed, Exited, Fact, Observation};
 use tests::{live::Shared, program};
 
 use crate::container::{Container, actor, is_over, of_process};

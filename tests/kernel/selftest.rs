@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use probe_user::{
-    engine::fact::{Fact, Observation, Signal},
+    model::fact::{Fact, Observation, Signal},
     source::{
         channel::{self, Batch},
         live::{

@@ -9,10 +9,8 @@ use probe_common::{
     tally::Ring,
 };
 use probe_user::{
-    engine::{
-        decode::decode,
-        fact::{Fact, Loss, Observation},
-    },
+    engine::decode::decode,
+    model::fact::{Fact, Loss, Observation},
     source::live::tally::Totals,
 };
 use tests::{

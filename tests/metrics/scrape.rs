@@ -4,7 +4,7 @@ use std::{fs::File, io::BufReader, path::Path};
 
 use anyhow::{Context as _, Result};
 use probe_user::{
-    engine::time::Timestamp,
+    model::time::Timestamp,
     recording::Reader,
     session::Session,
     sink::{

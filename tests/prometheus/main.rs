@@ -15,7 +15,7 @@ use std::{
 };
 
 use probe_user::{
-    engine::fact::{Mechanism, Signal},
+    model::fact::{Mechanism, Signal},
     sink::metrics::{
         family::{ALL, Family, Kind},
         label::PodLabel,

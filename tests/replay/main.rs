@@ -11,13 +11,13 @@ use std::{
 };
 
 use probe_user::{
-    engine::{
-        Engine,
+    engine::{Call, Engine},
+    model::{
         fact::{Fact, Observation, Origin},
         finding::Stage,
         time::Timestamp,
     },
-    recording::{Call, Reader},
+    recording::Reader,
     session::Session,
     sink::{
         filter::Filter,

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use probe_user::{
-    engine::{
+    model::{
         change::Question,
         fact::{Fact, Loss, Mechanism, Observation, Signal, Task},
         id::NetnsKey,

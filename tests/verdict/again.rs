@@ -4,11 +4,11 @@
 use probe_user::{
     engine::{
         Call, Engine, Settings,
-        change::Output,
         world::{CheckpointEntry, EngineState},
     },
+    model::change::Output,
     recording::{
-        Call, Header, Reader, Writer,
+        Header, Reader, Writer,
         state::{self, About, Kept, Known},
     },
 };
@@ -51,7 +51,8 @@ fn play(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
 /// The findings and starts as they are kept for whoever asks.
 fn findings(engine: &Engine) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
-    let Some(CheckpointEntry::Engine(EngineState { now: written_at, .. })) = engine.dump().first().cloned() else {
+    let Some(CheckpointEntry::Engine(EngineState { now: written_at, .. })) = engine.dump().first().cloned()
+    else {
         panic!("a dump begins with the engine's own state")
     };
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };

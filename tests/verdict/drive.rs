@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use probe_user::{
-    engine::{
-        Engine, Settings,
+    engine::{Call, Engine, Settings},
+    model::{
         change::{Output, Question, What},
         fact::{Fact, Observation, Origin},
         finding::{Finding, Stage},
         time::Timestamp,
     },
-    recording::Call,
 };
 
 use crate::sim::Sim;

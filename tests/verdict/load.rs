@@ -5,11 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use probe_user::engine::{
-    Engine, Settings,
-    change::{Output, Question},
-    fact::{Fact, Observation, Origin},
-    finding::{Finding, Kind, Stage},
+use probe_user::{
+    engine::{Engine, Settings},
+    model::{
+        change::{Output, Question},
+        fact::{Fact, Observation, Origin},
+        finding::{Finding, Kind, Stage},
+    },
 };
 
 use crate::sim::{Add, Sim};

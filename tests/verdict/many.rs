@@ -6,10 +6,12 @@ use std::{
     time::Duration,
 };
 
-use probe_user::engine::{
-    Engine, Settings,
-    change::Question,
-    finding::{Finding, Key, Kind, LeakedAddress, Stage},
+use probe_user::{
+    engine::{Engine, Settings},
+    model::{
+        change::Question,
+        finding::{Finding, Key, Kind, LeakedAddress, Stage},
+    },
 };
 
 use crate::{

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Fact, Loss, Observation, Origin},
     finding::{Finding, Kind, OutOfOrder, Stage},
     id::ContainerId,

@@ -4,13 +4,14 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use nix::time::{ClockId, clock_gettime};
-use probe_user::engine::{
-    Engine, Settings,
-    change::{Output, Question},
-    fact::{Fact, Observation, Origin},
-    finding::{CniFailing, Kind, Stage},
-    time::Timestamp,
-    world::CheckpointEntry,
+use probe_user::{
+    engine::{Engine, Settings, world::CheckpointEntry},
+    model::{
+        change::{Output, Question},
+        fact::{Fact, Observation, Origin},
+        finding::{CniFailing, Kind, Stage},
+        time::Timestamp,
+    },
 };
 
 use crate::sim::{Add, Sim};

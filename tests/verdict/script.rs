@@ -37,7 +37,7 @@
 
 use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
-use probe_user::engine::{
+use probe_user::model::{
     fact::Loss,
     finding::{Finding, Kind, Stage},
     time::Timestamp,

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Observation, Task},
     id::{ContainerId, PodUid},
     time::Timestamp,

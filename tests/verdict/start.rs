@@ -3,11 +3,13 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use probe_user::engine::{
-    fact::{Fact, Observation},
-    phase::{Kind, Phase, Start},
-    time::Timestamp,
-    world::path::Place,
+use probe_user::{
+    engine::world::path::Place,
+    model::{
+        fact::{Fact, Observation},
+        phase::{Kind, Phase, Start},
+        time::Timestamp,
+    },
 };
 use proptest::{prelude::*, test_runner::TestCaseError};
 

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
-use probe_user::engine::{
-    finding::{Blind, Kind, Stage},
-    world::CheckpointEntry,
+use probe_user::{
+    engine::world::CheckpointEntry,
+    model::finding::{Blind, Kind, Stage},
 };
 
 use crate::{

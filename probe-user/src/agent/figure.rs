@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::{
     confine::refusal,
-    engine::fact::{Mechanism, Signal},
+    model::fact::{Mechanism, Signal},
     sink::{
         metrics::own::{Expiry, Own, Process, Program, Queue, Ring, ServerFiles, StateWrite},
         state_writes::{Outcome, StateFile, StateWrites},

@@ -15,12 +15,12 @@ use tokio::{runtime, sync::oneshot, time::timeout};
 
 use super::{Agent, AgentError, Record, Routes, Served};
 use crate::{
-    engine::{
-        Settings,
-        boot::BootRead,
+    engine::Settings,
+    model::{
         change::Change,
         fact::{Cgroup, Executed, Fact, Loss, Observation, Origin, Task},
         id::{CgroupKey, NetnsKey, TaskKey},
+        recovery::BootRead,
         time::Timestamp,
     },
     recording::{Header, ReadError, Reader},

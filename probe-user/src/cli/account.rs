@@ -20,16 +20,10 @@ use super::{
     replay::{open, unreadable},
 };
 use crate::{
-    engine::{
-        Engine,
-        fact::Fact,
-        finding::Finding,
-        phase::{Share, Start},
-        time::Timestamp,
-        view::PodView,
-    },
+    engine::{Call, Engine, share::Share, view::PodView},
+    model::{fact::Fact, finding::Finding, phase::Start, time::Timestamp},
     recording::{
-        Call, ReadError, Reader,
+        ReadError, Reader,
         state::{self, About, Kept},
     },
     sink::{Label, file::read_bounded, span::span},

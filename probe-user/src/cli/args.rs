@@ -15,10 +15,10 @@ use super::say;
 #[cfg(feature = "live")]
 use crate::{
     config::{Config, IpamStore, duration, recovered},
-    engine::boot::Recovered,
+    model::recovery::Recovered,
     source::{backfill::store::Declared, host::HostRoot},
 };
-use crate::{engine::change::What, sink::filter::Filter};
+use crate::{model::change::What, sink::filter::Filter};
 
 /// The form of what is written to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

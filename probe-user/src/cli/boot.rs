@@ -23,15 +23,10 @@ use super::{
     args::{ConfigArgs, HostArgs},
     client::AgentArgs,
 };
-#[cfg(feature = "live")]
 use crate::{
-    engine::boot::StandingPods,
-    recording::history::{Heartbeat, History},
-    source::clock,
-};
-use crate::{
-    engine::{
-        boot::{Recovered, Recovery, study::Study},
+    engine::boot::study::Study,
+    model::{
+        recovery::{Recovered, Recovery},
         time::Timestamp,
     },
     sink::{
@@ -39,6 +34,12 @@ use crate::{
         history::{self, Past},
         jsonl,
     },
+};
+#[cfg(feature = "live")]
+use crate::{
+    model::recovery::StandingPods,
+    recording::history::{Heartbeat, History},
+    source::clock,
 };
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use super::{
     output, say,
 };
 use crate::{
-    engine::finding::{Finding, Kind, Stage},
+    model::finding::{Finding, Kind, Stage},
     sink::jsonl,
 };
 use look::{Look, Sight};

@@ -25,7 +25,8 @@ use super::{
     args::{ConfigArgs, HostArgs},
 };
 use crate::{
-    engine::{id::PodUid, phase::Start, time::Timestamp, view::PodView},
+    engine::view::PodView,
+    model::{id::PodUid, phase::Start, time::Timestamp},
     sink::chart::{self, Chart},
 };
 

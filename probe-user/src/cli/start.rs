@@ -12,7 +12,7 @@ use super::{
     output, say,
 };
 use crate::{
-    engine::phase::Start,
+    model::phase::Start,
     sink::{jsonl, phase::pod},
 };
 

@@ -1,10 +1,7 @@
 //! The calls into the engine: a recording is a list of them, and a replay makes them again.
 
-use super::{
-    fact::Observation,
-    time::Timestamp,
-    world::CheckpointEntry,
-};
+use super::world::CheckpointEntry;
+use crate::model::{fact::Observation, time::Timestamp};
 
 /// One call into the engine ([`Engine::call`](super::Engine::call)).
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]

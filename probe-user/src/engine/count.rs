@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fact::Loss;
+use crate::model::fact::Loss;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -9,7 +9,7 @@ use probe_common::{
     id::{CgroupKey, TaskKey},
 };
 
-use super::{
+use crate::model::{
     fact::{
         Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, Fact, Family, Listened, Listener,
         Observation, Origin, Signaled, Task,

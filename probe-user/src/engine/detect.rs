@@ -40,16 +40,16 @@ pub(super) use pool::pools;
 pub use survey::Cleaners;
 pub(super) use survey::survey;
 
-use super::{
+use super::world::{
+    World,
+    attempt::Attempt,
+    record::{Kept, pods::PodsKept},
+};
+use crate::model::{
     fact::PodName,
     finding::{Finding, Key, Kind, Severity, Stage},
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
-    world::{
-        World,
-        attempt::Attempt,
-        record::{Kept, pods::PodsKept},
-    },
 };
 
 /// The world is looked at so long after it changed, and not more often; where there are thousands of findings, less.

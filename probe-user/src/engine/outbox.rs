@@ -7,55 +7,16 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use serde::{Deserialize, Serialize};
-use serde_with::{DisplayFromStr, serde_as};
-
 use super::{
-    change::{Change, Context, What},
-    fact::{Origin, PodName, Role},
-    id::{CgroupKey, ContainerId, PodUid},
-    time::Timestamp,
+    held::{Held, Wait},
     world::World,
 };
-
-/// A change that was not told yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    pub at: Timestamp,
-    pub origin: Origin,
-    pub late: bool,
-    pub subject: Subject,
-    pub wait: Wait,
-    pub what: What,
-}
-
-/// What a change is about; its context is looked up when it leaves.
-#[serde_as]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subject {
-    /// `world::pod::Pod::id`.
-    #[serde_as(as = "Option<DisplayFromStr>")]
-    pub pod: Option<u64>,
-    /// A name that came with the event itself (`CNI_ARGS`).
-    pub named: Option<PodName>,
-    pub sandbox: Option<ContainerId>,
-    pub container: Option<ContainerId>,
-    /// `world::netns::Netns::life`.
-    #[serde_as(as = "Option<DisplayFromStr>")]
-    pub netns: Option<u64>,
-    pub cgroup: Option<CgroupKey>,
-}
-
-/// What a change waits for, until its time is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Wait {
-    Nothing,
-    /// Its pod's name.
-    Name,
-    /// Whether its container has this role; with another one it is not told at all.
-    Role(Role),
-}
+use crate::model::{
+    change::{Change, Context},
+    fact::Role,
+    id::PodUid,
+    time::Timestamp,
+};
 
 /// So many changes wait at most; then the first goes without its name.
 const CAPACITY: usize = 8192;

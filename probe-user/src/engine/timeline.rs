@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
+use crate::model::{
     fact::{Fact, Observation, Origin, SIGKILL},
     time::Timestamp,
 };
@@ -229,7 +229,7 @@ fn happened(fact: &Fact) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Placed, Timeline};
-    use crate::engine::{
+    use crate::model::{
         fact::{Fact, List, Observation, Origin},
         id::NetnsKey,
         time::Timestamp,

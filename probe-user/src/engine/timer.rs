@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::time::Timestamp;
+use crate::model::time::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,7 +59,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::{Name, Timers};
-    use crate::engine::time::Timestamp;
+    use crate::model::time::Timestamp;
 
     #[test]
     fn a_deadline_falls_due_once_and_the_earliest_first() {

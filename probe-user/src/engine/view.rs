@@ -1,12 +1,12 @@
 //! The world as people ask for it: the pods of this node, each with what belongs to it.
 
-use super::{
+use super::world::{World, container, netns::Netns, phase, sandbox};
+use crate::model::{
     fact::{NameSource, Origin, PodName},
     finding::Cause,
     id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-    phase::{self, Start},
+    phase::Start,
     time::Timestamp,
-    world::{World, container, netns::Netns, sandbox},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ pub mod listening;
 pub mod loss;
 pub mod netns;
 pub mod path;
+pub mod phase;
 pub mod pod;
 pub mod presence;
 pub mod process;
@@ -41,16 +42,20 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use super::{
-    boot::{Recovery, Rules},
-    change::{Question, What},
     count::Counts,
-    fact::{Attached, Fact, List, Observation, Origin, Signal, Task},
-    finding::Finding,
-    id::{CgroupKey, ContainerId, PodUid, TaskKey},
-    outbox::{Held, Subject, Wait},
-    phase::Start,
-    time::{Timestamp, on_the_clock},
     timer::{self, Timers},
+};
+use crate::{
+    engine::held::{Held, Subject, Wait},
+    model::{
+        change::{self, Question, What},
+        fact::{Attached, Fact, List, Observation, Origin, Signal, Task},
+        finding::Finding,
+        id::{CgroupKey, ContainerId, PodUid, TaskKey},
+        phase::Start,
+        recovery::{Recovery, Rules},
+        time::{Timestamp, on_the_clock},
+    },
 };
 
 /// One thing that an engine believes or that waits in it, as it is dumped before a restart and taken back after it.
@@ -298,6 +303,6 @@ impl World {
 }
 
 /// Who did it, as it is told.
-fn process_of(task: &Task) -> super::change::Process {
-    super::change::Process { key: task.key, parent: task.parent, comm: task.comm.clone() }
+fn process_of(task: &Task) -> change::Process {
+    change::Process { key: task.key, parent: task.parent, comm: task.comm.clone() }
 }

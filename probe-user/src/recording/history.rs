@@ -9,8 +9,8 @@
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::engine::{
-    boot::{Recovery, StandingPods},
+use crate::model::{
+    recovery::{Recovery, StandingPods},
     time::Timestamp,
 };
 
@@ -235,12 +235,12 @@ mod tests {
     use std::time::Duration;
 
     use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat, sum};
-    use crate::engine::{
-        boot::{
+    use crate::model::{
+        id::{ContainerId, PodUid},
+        recovery::{
             Back, Before, BootRead, Kind, Mark, Order, Ordered, Pod, Recovered, Recovery, Source,
             StandingPods, Try, Unseen,
         },
-        id::{ContainerId, PodUid},
         time::Timestamp,
     };
 

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use super::Call;
-use crate::engine::{
-    fact::Observation,
-    time::{Timestamp, on_the_clock},
-    world::CheckpointEntry,
+use crate::{
+    engine::{Call, world::CheckpointEntry},
+    model::{
+        fact::Observation,
+        time::{Timestamp, on_the_clock},
+    },
 };
 
 /// One line: with an observation or an entry of its own when it is read, with a borrowed one when it is written.

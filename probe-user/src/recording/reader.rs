@@ -6,11 +6,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Call, Header, LONGEST_HEADER, LONGEST_LINE, VERSION,
+    Header, LONGEST_HEADER, LONGEST_LINE, VERSION,
     fixup::{FIXUPS, Fixup, upgrade},
     header::{self, Mark},
     line::Line,
 };
+use crate::engine::Call;
 
 /// Reads a recording from its beginning.
 #[derive(Debug)]

@@ -6,10 +6,9 @@
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::engine::{
-    finding::Finding,
-    phase::{Share, Start},
-    time::Timestamp,
+use crate::{
+    engine::share::Share,
+    model::{finding::Finding, phase::Start, time::Timestamp},
 };
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
@@ -94,7 +93,7 @@ pub fn read(bytes: &[u8]) -> Result<(About, Kept), StateError> {
 #[cfg(test)]
 mod tests {
     use super::{About, Kept, Known, StateError, read, write};
-    use crate::engine::time::Timestamp;
+    use crate::model::time::Timestamp;
 
     fn about() -> About {
         About {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Call, Header, LONGEST_LINE, header, line::Line};
-use crate::engine::fact::Observation;
+use super::{Header, LONGEST_LINE, header, line::Line};
+use crate::{engine::Call, model::fact::Observation};
 
 /// Makes the bytes of a recording; who owns the file takes them from time to time.
 #[derive(Debug)]

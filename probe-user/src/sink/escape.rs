@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::engine::finding::Key;
+use crate::model::finding::Key;
 
 /// `text` with all that a terminal could act upon, or that could reorder what it shows, written as an escape.
 #[must_use]

@@ -1,9 +1,8 @@
 //! What was told of a finding's sandboxes, in the form in which it was told.
 
-use crate::engine::{
+use crate::model::{
     change::{Change, Context, PodRef},
-    finding::{Evidence, Finding},
-    world::attempt::Exhibit,
+    finding::{Evidence, EvidenceEvent, Finding},
 };
 
 /// In order of time; a number in the stream is not kept.
@@ -16,7 +15,7 @@ pub fn changes(finding: &Finding) -> Vec<Change> {
         source: None,
     });
     let change = |it: &Evidence| {
-        let Exhibit { at, origin, container, netns, cgroup, what } = it.exhibit.clone();
+        let EvidenceEvent { at, origin, container, netns, cgroup, what } = it.event.clone();
         let context =
             Context { pod: pod.clone(), sandbox: Some(it.sandbox.clone()), container, netns, cgroup };
         Change { seq: 0, at, origin, late: false, context, what }

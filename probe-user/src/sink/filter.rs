@@ -1,6 +1,6 @@
 //! Which changes are told: those of the pods and of the kinds that were asked for.
 
-use crate::engine::change::{Change, PodRef, What};
+use crate::model::change::{Change, PodRef, What};
 
 /// Names to keep; an empty list keeps all. Lists are joined by "and", the names in one by "or".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn has(names: &[String], name: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Filter;
-    use crate::engine::{
+    use crate::model::{
         change::{Change, ContainerRef, Context, PodRef, What},
         fact::{Loss, Origin},
         id::ContainerId,

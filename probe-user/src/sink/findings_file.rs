@@ -21,7 +21,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    engine::{finding::Revision, time::Timestamp},
+    model::{finding::Revision, time::Timestamp},
     recording::{
         Header,
         state::{self, About, Known},
@@ -212,7 +212,8 @@ mod tests {
 
     use super::{FILE, FindingsFile};
     use crate::{
-        engine::{Settings, finding::Revision, time::Timestamp},
+        engine::Settings,
+        model::{finding::Revision, time::Timestamp},
         recording::{
             Header,
             state::{self, Known},

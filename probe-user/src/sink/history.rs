@@ -12,7 +12,7 @@ use std::{io, path::Path};
 
 use super::file::read_bounded;
 use crate::{
-    engine::boot::{Alive, Before, Last},
+    model::recovery::{Alive, Before, Last},
     recording::history::{Heartbeat, History, read_heartbeat},
 };
 

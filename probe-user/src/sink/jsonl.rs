@@ -13,11 +13,13 @@ use event::Event;
 use serde::Serialize;
 
 use super::{Label, Sink, evidence, meaning, repair};
-use crate::engine::{
-    change::Change,
-    finding::Finding,
-    phase::{self, Share},
-    view::PodView,
+use crate::{
+    engine::{share::Share, view::PodView},
+    model::{
+        change::Change,
+        finding::Finding,
+        phase::{self},
+    },
 };
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a link is to the very problem, or there is none.
 
-use crate::engine::finding::{Cause, Duplicate, Kind, OutOfOrder};
+use crate::model::finding::{Cause, Duplicate, Kind, OutOfOrder};
 
 /// How it came about, as far as the evidence goes.
 #[must_use]

@@ -32,12 +32,9 @@ use self::{
     series::{Registrar, Vector as _},
 };
 use super::word;
-use crate::engine::{
-    boot::Recovery,
-    change::Change,
-    finding::Finding,
-    time::Timestamp,
-    view::{ManyView, PodView, PoolView},
+use crate::{
+    engine::view::{ManyView, PodView, PoolView},
+    model::{change::Change, finding::Finding, recovery::Recovery, time::Timestamp},
 };
 
 pub use prometheus::TEXT_FORMAT;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{escape::escaped, span::span};
-use crate::engine::{
+use crate::model::{
     change::ContainerRef,
     fact::{Listener, PodName},
     phase::{Cause, Kind, Listening, Phase, Start},

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use super::wall::Rfc3339;
-use crate::engine::{
-    boot::{
-        Back, BootRead, Kind, Mark, Pod, Recovered, Recovery, Source, Unseen,
+use crate::{
+    engine::boot::{
         average::Average,
         inexact::Inexact,
         study::{COLUMNS, Close, NoOrder, Study, Zero},
     },
-    time::Timestamp,
+    model::{
+        recovery::{Back, BootRead, Kind, Mark, Pod, Recovered, Recovery, Source, Unseen},
+        time::Timestamp,
+    },
 };
 
 /// What a recovery was made of.

@@ -11,7 +11,7 @@ mod script;
 
 pub use script::{function, release, script};
 
-use crate::engine::{
+use crate::model::{
     fact::StoreKind,
     finding::{Finding, Kind, LeakedAddress},
     id::ContainerId,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::escape::short_key;
-use crate::engine::finding::{Finding, Stage};
+use crate::model::finding::{Finding, Stage};
 
 /// `NAME` or `NAMESPACE/NAME`.
 #[must_use]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::engine::{
+use crate::model::{
     change::{Change, What},
     id::PodUid,
 };
@@ -77,7 +77,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Summary;
-    use crate::engine::{
+    use crate::model::{
         change::{Change, Context, PodRef, What},
         fact::{Loss, Origin},
         id::PodUid,

@@ -11,7 +11,7 @@ use super::{
     escape::{brief, escaped},
     wall::TimeOfDay,
 };
-use crate::engine::change::{Change, PodRef, What};
+use crate::model::change::{Change, PodRef, What};
 
 /// How the text is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

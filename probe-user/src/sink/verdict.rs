@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{escape::escaped, span::span, word};
-use crate::engine::finding::{
+use crate::model::finding::{
     Blind, Cause, CniFailing, Duplicate, Kind, LeakedAddress, OutOfOrder, PoolExhaustion,
 };
 
@@ -74,7 +74,7 @@ pub fn summary(kind: &Kind) -> String {
         Kind::PoolExhaustion(it) => pool(it),
         Kind::BlindSpot { spot, weaker } => {
             let what = match spot {
-                Blind::Signal { signal } => format!("{} is not seen", signal.word()),
+                Blind::Signal { signal } => format!("{} is not seen", signal.into_str()),
                 Blind::Lost { count } => format!("{count} records were lost"),
                 Blind::Store { path } => format!("the store {} cannot be read whole", escaped(path)),
                 Blind::Runtime { place: Some(place) } => {

@@ -4,7 +4,7 @@ use probe_common::event::KINDS as KINDS_OF_RECORDS;
 
 use strum::VariantNames;
 
-use crate::engine::{fact::List, phase::Kind};
+use crate::model::{fact::List, phase::Kind};
 
 /// The names of all phases of a start, in the order in which they come.
 pub const PHASES: &[&str] = Kind::VARIANTS.split_last().expect("there are phases").1;

@@ -12,7 +12,7 @@ use super::{
     message::{self, Message, Window},
     release,
 };
-use crate::engine::{
+use crate::model::{
     fact::{Fact, MessageFound, ProgramFound},
     id::{ContainerId, PodUid},
     time::Timestamp,

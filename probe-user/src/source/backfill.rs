@@ -29,7 +29,7 @@ use super::{
     cgroup::Hierarchy,
     host::{HostRoot, Miss, skipped::Skipped},
 };
-use crate::engine::{
+use crate::model::{
     fact::{Fact, List, Observation, Origin},
     time::Timestamp,
 };

@@ -11,7 +11,7 @@ use super::{
     host::{HostRoot, Miss},
     message::{self, TEXT, Window},
 };
-use crate::engine::boot::{Ordered, Source};
+use crate::model::recovery::{Ordered, Source};
 
 const WTMP: &str = "/var/log/wtmp";
 /// Bytes read of its end.
@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{BOOT_TIME, Layout, NARROW, OWN, RUN_LVL, WIDE, is_order, ordered, shutdown};
-    use crate::{engine::boot::Source, source::host::HostRoot};
+    use crate::{model::recovery::Source, source::host::HostRoot};
 
     const SECOND: i64 = 1_000_000_000;
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::{mpsc, watch};
 
-use crate::engine::{change::Question, fact::Observation};
+use crate::model::{change::Question, fact::Observation};
 
 /// What a source has to say at one time; the engine takes all of it before it is asked what it makes of it.
 pub type Batch = Vec<Observation>;
@@ -164,7 +164,7 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::{QUESTIONS, asks, feed};
-    use crate::engine::{
+    use crate::model::{
         change::Question,
         fact::{Fact, Observation, Origin},
         time::Timestamp,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::engine::time::Timestamp;
+use crate::model::time::Timestamp;
 
 /// Now, on the clock of the hooks (`bpf_ktime_get_boot_ns`).
 #[must_use]

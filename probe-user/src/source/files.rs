@@ -61,7 +61,7 @@ mod tests {
 
     use super::Files;
     use crate::{
-        engine::{
+        model::{
             change::Question,
             fact::{Fact, List, Observation, ProgramFound},
             id::{ContainerId, PodUid},

@@ -38,7 +38,7 @@ use tracing::warn;
 
 use self::{ask::Asker, watch::Watch};
 use crate::{
-    engine::{change::Question, fact::Loss},
+    model::{change::Question, fact::Loss},
     source::{
         channel::{Asks, Closed, Feed, Stop},
         clock,

@@ -10,7 +10,7 @@ use super::{
     cgroup::Layout,
     host::{Folder, HostRoot, lines},
 };
-use crate::engine::fact::{CpuUse, MemoryEvents, Pressure, Stall};
+use crate::model::fact::{CpuUse, MemoryEvents, Pressure, Stall};
 
 /// Each of these files has a few lines.
 const FILE: usize = 16 << 10;

@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    engine::time::Timestamp,
-    recording::{Call, ReadError, Reader},
+    engine::Call,
+    model::time::Timestamp,
+    recording::{ReadError, Reader},
 };
 
 /// Calls `make` with each call of the recording, in order, until it says that it has enough.

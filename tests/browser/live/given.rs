@@ -3,13 +3,9 @@
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
 use probe_user::{
-    engine::{
-        Engine,
-        boot::{Recovery, study::Study},
-        id::PodUid,
-        view::PodView,
-    },
-    recording::{Call, Reader},
+    engine::{Engine, boot::study::Study, view::PodView},
+    model::{id::PodUid, recovery::Recovery},
+    recording::Reader,
     session::Session,
     sink::{Label, doctor, filter::Filter, jsonl},
 };

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use probe_user::{
     engine::{
-        boot::{
-            Back, Before, BootRead, Kind as PodKind, Mark, Ordered, Pod, Recovery, Source, Try, study::Study,
-        },
+        boot::study::Study,
+        share::{Share, shares as shares_of},
+        view::PodView,
+    },
+    model::{
         change::ContainerRef,
         fact::{CpuUse, NameSource, PodName, Pressure},
         id::{ContainerId, PodUid},
-        phase::{Cause, Kind, Phase, Share, Start, shares as shares_of},
+        phase::{Cause, Kind, Phase, Start},
+        recovery::{Back, Before, BootRead, Kind as PodKind, Mark, Ordered, Pod, Recovery, Source, Try},
         time::Timestamp,
-        view::PodView,
     },
     sink::Label,
 };

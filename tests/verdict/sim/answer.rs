@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use probe_user::engine::{
+use probe_user::model::{
     change::Question,
     fact::{
         CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network,

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use probe_common::event::class;
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Caller, CniCalled, CniVariables, Executed, Fact, Origin},
     id::ContainerId,
 };

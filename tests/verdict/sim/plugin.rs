@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use probe_common::event::class;
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Address, Caller, CniCalled, CniVariables, Exited, Fact, Task},
     id::{NetnsKey, Subnet},
 };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use probe_common::event::class;
-use probe_user::engine::{
+use probe_user::model::{
     fact::{Cgroup, Executed, Exited, Fact, Loss, Observation, Origin, Signaled, Task},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, TaskKey},
     time::Timestamp,

@@ -4,19 +4,22 @@ use super::Source;
 
 /// Each module of the agent with the modules it may name. Every one may name itself.
 const ARROW: &[(&str, &[&str])] = &[
-    ("engine", &[]),
-    ("recording", &["engine"]),
+    ("model", &[]),
+    ("engine", &["model"]),
+    ("recording", &["model", "engine"]),
     ("confine", &[]),
-    ("source", &["engine", "recording"]),
-    ("sink", &["engine", "recording"]),
-    ("session", &["engine", "recording", "sink"]),
-    ("agent", &["engine", "recording", "source", "sink", "session", "confine"]),
-    ("config", &["engine", "source"]),
-    ("cli", &["engine", "recording", "source", "sink", "session", "config", "confine", "agent"]),
+    ("source", &["model", "engine", "recording"]),
+    ("sink", &["model", "engine", "recording"]),
+    ("session", &["model", "engine", "recording", "sink"]),
+    ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
+    ("config", &["model", "engine", "source"]),
+    ("cli", &["model", "engine", "recording", "source", "sink", "session", "config", "confine", "agent"]),
 ];
-/// What the engine may use besides the standard library: the kernel's records, and the derives of its types, from which
+/// What model and engine may use besides the standard library: the kernel's records, and the derives of its types, from which
 /// recordings and state files have their form.
 const PURE: [&str; 5] = ["probe_common", "serde", "serde_with", "strum", "thiserror"];
+/// The modules that nothing but those crates may reach.
+const PURE_MODULES: [&str; 2] = ["model", "engine"];
 const AGENT: &str = "probe-user/src/";
 /// Roots of the crate: they name everything.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
@@ -38,7 +41,9 @@ pub(super) fn problems(sources: &[Source]) -> Vec<String> {
     }
     let manifest = sources.iter().find(|source| source.path == "probe-user/Cargo.toml");
     let banned = manifest.map(|manifest| dependencies(&manifest.text)).unwrap_or_default();
-    for (source, _) in agent().filter(|(_, path)| path.split('/').next() == Some("engine")) {
+    for (source, _) in
+        agent().filter(|(_, path)| PURE_MODULES.iter().any(|pure| path.split('/').next() == Some(pure)))
+    {
         found.extend(foreign(source, &banned));
     }
     found
@@ -86,12 +91,12 @@ fn first_name(path: &str) -> &str {
     &path[..path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len())]
 }
 
-/// The engine uses the standard library and [`PURE`], nothing else.
+/// Model and engine use the standard library and [`PURE`], nothing else.
 fn foreign(source: &Source, banned: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (line, at) in code(&source.text).zip(1..) {
         for name in banned.iter().filter(|name| names(line, name)) {
-            found.push(format!("{}:{at}: the engine must not use {name}", source.path));
+            found.push(format!("{}:{at}: model and engine must not use {name}", source.path));
         }
     }
     found
@@ -149,11 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_takes_nothing_in() {
-        assert_eq!(check("probe-user/src/engine/id.rs", "use serde_json::Value;").len(), 1);
+    fn model_and_engine_take_nothing_in() {
+        for pure in ["probe-user/src/engine/world.rs", "probe-user/src/model/id.rs"] {
+            assert_eq!(check(pure, "use serde_json::Value;").len(), 1);
+        }
+        assert_eq!(check("probe-user/src/model/fact.rs", "use crate::engine::world;").len(), 1);
         assert!(
             check(
-                "probe-user/src/engine/id.rs",
+                "probe-user/src/model/id.rs",
                 "use probe_common::id;\nuse serde::Serialize;\nuse std::fmt; my_serde_json::x"
             )
             .is_empty()

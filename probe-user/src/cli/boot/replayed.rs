@@ -8,9 +8,9 @@ use crate::{
         replay::{open, unreadable},
         say,
     },
-    engine::{
-        Engine,
-        boot::{Alive, Before, BootRead},
+    engine::Engine,
+    model::{
+        recovery::{Alive, Before, BootRead},
         time::Timestamp,
     },
     recording::{Header, ReadError, Reader},

@@ -6,11 +6,11 @@ use super::Row;
 use crate::{
     cli::table::aligned,
     engine::boot::{
-        Recovered, Source,
         average::average,
         inexact::Inexact,
         study::{COLUMNS, Study, Zero},
     },
+    model::recovery::{Recovered, Source},
     sink::{
         escape::escaped,
         recovery::{self, Milestone},
@@ -120,9 +120,9 @@ mod tests {
 
     use super::{Row, text};
     use crate::{
-        engine::{
-            boot::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try, Unseen},
+        model::{
             id::ContainerId,
+            recovery::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try, Unseen},
             time::Timestamp,
         },
         sink::jsonl::boot as json,

@@ -6,10 +6,8 @@ use crate::{
         live::{answer::answer, boot, identity, place::Place},
         say,
     },
-    engine::{
-        Engine, Settings,
-        fact::{Fact, Observation, Origin},
-    },
+    engine::{Engine, Settings},
+    model::fact::{Fact, Observation, Origin},
     sink::history::Past,
     source::{
         backfill::{self, Node},

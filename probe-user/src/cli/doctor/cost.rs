@@ -8,8 +8,7 @@ use std::{
 
 use nix::unistd;
 
-use crate::sink::doctor::Check;
-use crate::{engine::fact::Mechanism, source::live::attach::HookReport};
+use crate::{model::fact::Mechanism, sink::doctor::Check, source::live::attach::HookReport};
 
 const CALLS: u32 = 20_000;
 const ROUNDS: u32 = 5;

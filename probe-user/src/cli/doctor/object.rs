@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use object::{Architecture, BinaryFormat, File, Object, ObjectSection, ObjectSymbol, SymbolSection};
 
-use crate::sink::doctor::Check;
 use crate::{
-    engine::fact::Mechanism,
+    model::fact::Mechanism,
+    sink::doctor::Check,
     source::live::plan::{HOOKS, Program},
 };
 

@@ -16,10 +16,10 @@ use crate::{
 pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
     let attached = format!("attached in {}", span(hooks.took));
     let untested = hooks.test.outcomes.iter().find_map(|(signal, outcome)| match outcome {
-        Outcome::Untested(why) => Some(format!("{} not tested: {why}", signal.word())),
+        Outcome::Untested(why) => Some(format!("{} not tested: {why}", signal.into_str())),
         Outcome::Fired | Outcome::Silent => None,
     });
-    let silent: Vec<&str> = hooks.test.silent().map(|signal| signal.word()).collect();
+    let silent: Vec<&str> = hooks.test.silent().map(|signal| signal.into_str()).collect();
     match (untested, silent.is_empty()) {
         (_, false) => Check::degraded(
             "hooks",
@@ -32,7 +32,7 @@ pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
 }
 
 pub(in crate::cli) fn row(report: &HookReport, here: Here) -> Row {
-    let mechanism = report.mechanism.map(|mechanism| mechanism.word());
+    let mechanism = report.mechanism.map(|mechanism| mechanism.into_str());
     let note = if mechanism.is_some() { report.note } else { "not seen" };
     let grade = match (mechanism, report.need) {
         (None, Need::Core) => Grade::Cannot,
@@ -42,10 +42,10 @@ pub(in crate::cli) fn row(report: &HookReport, here: Here) -> Row {
     let missed = report
         .missed
         .iter()
-        .map(|(mechanism, why)| Missed { mechanism: mechanism.word(), why: why.clone() })
+        .map(|(mechanism, why)| Missed { mechanism: mechanism.into_str(), why: why.clone() })
         .collect();
     Row {
-        signal: report.signal.word(),
+        signal: report.signal.into_str(),
         grade,
         mechanism,
         programs: report.programs.clone(),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     cli::{ExitStatus, account::From, args::Form, output, say, start::PodStart},
-    engine::finding::Finding,
+    model::finding::Finding,
     sink::{escape::short_key, jsonl, select},
 };
 

@@ -11,7 +11,7 @@ use crate::{
         output, say,
         table::aligned,
     },
-    engine::{finding::Finding, time::Timestamp},
+    model::{finding::Finding, time::Timestamp},
     sink::{
         escape::{brief, short_key},
         jsonl,

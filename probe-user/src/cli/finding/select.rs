@@ -4,7 +4,7 @@ use clap::{Args, builder::PossibleValuesParser};
 use strum::VariantNames;
 
 use crate::{
-    engine::finding::{Finding, Kind, Stage},
+    model::finding::{Finding, Kind, Stage},
     sink::select::is_of,
 };
 

@@ -12,8 +12,8 @@ use crate::{
         args::warn_of_absent,
         live::{answer::answer, identity, place::Place},
     },
-    engine::{
-        Cleaners, Engine, Limits, Settings,
+    engine::{Cleaners, Engine, Limits, Settings},
+    model::{
         fact::{Fact, List, Network, Observation, StoreKind, StoreRead},
         finding::Finding,
         time::Timestamp,

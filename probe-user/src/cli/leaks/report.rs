@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, net::IpAddr};
 use super::look::Sight;
 use crate::{
     cli::table::aligned,
-    engine::{
+    model::{
         fact::{Network, Pool, StoreKind},
         finding::{Finding, Kind, LeakedAddress, Stage},
         time::Timestamp,
     },
-    sink::phase::pod,
     sink::{
         escape::{brief, escaped, short_key},
+        phase::pod,
         repair,
         span::span,
         verdict::summary,

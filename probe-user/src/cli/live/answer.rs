@@ -1,8 +1,8 @@
 //! Answers for an engine that looks once: no agent is there to carry its questions.
 
 use crate::{
-    engine::{
-        Engine,
+    engine::Engine,
+    model::{
         change::{Output, Question},
         fact::{Observation, Origin},
     },

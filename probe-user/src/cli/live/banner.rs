@@ -28,9 +28,9 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str) -> String {
         span(hooks.test.took)
     );
     for report in &hooks.reports {
-        text += &format!("  {:14}  {}\n", report.signal.word(), how(report));
+        text += &format!("  {:14}  {}\n", report.signal.into_str(), how(report));
         for (mechanism, why) in &report.missed {
-            text += &format!("  {:14}    not {}: {why}\n", "", mechanism.word());
+            text += &format!("  {:14}    not {}: {why}\n", "", mechanism.into_str());
         }
         let lacks = here.named(&report.lacks);
         if !lacks.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn kept(dir: &Path) -> String {
 fn how(report: &HookReport) -> String {
     let Some(mechanism) = report.mechanism else { return "not seen".to_owned() };
     let programs = report.programs.join(", ");
-    let by = format!("{} {programs}", mechanism.word());
+    let by = format!("{} {programs}", mechanism.into_str());
     let by = by.trim_end();
     if report.note.is_empty() { by.to_owned() } else { format!("{by}; degraded: {}", report.note) }
 }

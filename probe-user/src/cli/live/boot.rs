@@ -11,9 +11,7 @@ use std::{
 use tracing::warn;
 
 use crate::{
-    engine::{
-        boot::{Before, BootRead, Recovery},
-    },
+    model::recovery::{Before, BootRead, Recovery},
     recording::Header,
     sink::history::{self, Past},
     source::{

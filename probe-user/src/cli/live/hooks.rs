@@ -3,7 +3,7 @@
 use std::{error::Error, path::Path, time::Duration};
 
 use crate::{
-    engine::fact::Mechanism,
+    model::fact::Mechanism,
     source::{
         cgroup::Hierarchy,
         lack::Lack,
@@ -103,7 +103,7 @@ mod tests {
 
     use super::{BY_NETLINK, HookReport, LIMITED, Lack, tell};
     use crate::{
-        engine::fact::{Mechanism, Signal},
+        model::fact::{Mechanism, Signal},
         source::live::plan::Need,
     };
 

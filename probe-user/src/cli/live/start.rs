@@ -49,11 +49,8 @@ use crate::{
         say,
     },
     confine::{Confinement, Mode, Needs, refusal, role::Role},
-    engine::{
-        Call, Settings,
-        fact::{Fact, Observation, Origin},
-        world::CheckpointEntry,
-    },
+    engine::{Call, Settings, world::CheckpointEntry},
+    model::fact::{Fact, Observation, Origin},
     recording::Header,
     session::Session,
     sink::{

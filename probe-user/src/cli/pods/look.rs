@@ -10,7 +10,8 @@ use crate::{
         live::{answer::answer, place::Place},
         say,
     },
-    engine::{Engine, Settings, id::PodUid, view::PodView},
+    engine::{Engine, Settings, view::PodView},
+    model::id::PodUid,
     source::{
         backfill::{self, Node, kubelet},
         clock,

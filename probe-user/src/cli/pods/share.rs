@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{args::Form, table::aligned},
-    engine::phase::Share,
+    engine::share::Share,
     sink::{jsonl, phase::name, span::span},
 };
 
@@ -34,7 +34,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Form, write};
-    use crate::engine::phase::{Kind, Share};
+    use crate::{engine::share::Share, model::phase::Kind};
 
     fn shares() -> Vec<Share> {
         let share = |kind, ms| Share {

@@ -6,11 +6,10 @@ use super::Ages;
 use crate::{
     cli::table::aligned,
     engine::{
-        phase::Start,
-        time::Timestamp,
         view::{ContainerView, PodView},
         world::container,
     },
+    model::{phase::Start, time::Timestamp},
     sink::{
         escape::escaped,
         jsonl::{self, pod::state},
@@ -108,14 +107,18 @@ mod tests {
     use std::time::Duration;
 
     use super::{Ages, json, text};
-    use crate::engine::{
-        change::ContainerRef,
-        fact::{Family, Listener, NameSource, PodName},
-        id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-        phase::{Cause, Kind, Listening, Phase, Start},
-        time::Timestamp,
-        view::{AddressView, ContainerView, PodView, SandboxView},
-        world::{container, sandbox},
+    use crate::{
+        engine::{
+            view::{AddressView, ContainerView, PodView, SandboxView},
+            world::{container, sandbox},
+        },
+        model::{
+            change::ContainerRef,
+            fact::{Family, Listener, NameSource, PodName},
+            id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+            phase::{Cause, Kind, Listening, Phase, Start},
+            time::Timestamp,
+        },
     };
 
     fn start() -> Start {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use crate::{
-    engine::{
+    model::{
         phase::{Kind, Start},
         time::Timestamp,
     },
@@ -84,7 +84,7 @@ mod tests {
 
     use super::text;
     use crate::{
-        engine::{
+        model::{
             change::ContainerRef,
             fact::{CpuUse, Family, Listener, PodName, Pressure},
             id::ContainerId,

@@ -4,10 +4,10 @@
 //! those of pods that are back by one rule and by another. A difference is of the same boots on both sides.
 
 use super::{
-    Recovered,
     inexact::Inexact,
     study::{COLUMNS, Study, Zero},
 };
+use crate::model::recovery::Recovered;
 
 /// Nanoseconds; of each column over the boots that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use super::{
-    Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source, WINDOW, average::differences,
-    inexact::Inexact,
+use super::{WINDOW, average::differences, inexact::Inexact};
+use crate::model::{
+    recovery::{Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source, ns},
+    time::Timestamp,
 };
-use crate::engine::time::Timestamp;
 
 /// kubelet start, first static pod, first service pod, last service pod.
 pub const COLUMNS: usize = 4;
@@ -16,8 +16,6 @@ pub const COLUMNS: usize = 4;
 /// An order that is further before the boot than this, and a clock that went back by more than the slack, are no
 /// measure: the node was off in between, or its clock was set.
 const LONGEST_DOWN: Duration = Duration::from_secs(60 * 60);
-/// How long a node may stay alive after an order that ended it.
-pub const LONGEST_SHUTDOWN: Duration = Duration::from_secs(10 * 60);
 /// The wall clock's error over a restart: the hardware's counts seconds.
 const SLACK_NS: i64 = 2_000_000_000;
 
@@ -172,10 +170,6 @@ fn zero(recovery: &Recovery) -> Zero {
         early @ ..0 if early >= -SLACK_NS => Zero::Order { ordered: ordered.clone(), before_ns: 0 },
         _ => Zero::Kernel(NoOrder::NotComparable(ordered.clone())),
     }
-}
-
-pub(super) fn ns(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
 }
 
 fn first(back: &[Back], kind: Kind) -> Option<Back> {

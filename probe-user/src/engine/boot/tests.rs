@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use super::{
-    Back, Before, BootRead, Mark, Ordered, Pod, Recovery, Rules, Source, Unseen,
     average::{average, differences},
     inexact::Inexact,
     study::{NoOrder, Study, Zero},
 };
-use crate::engine::{boot::Kind, id::PodUid, time::Timestamp};
+use crate::model::{
+    id::PodUid,
+    recovery::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Rules, Source, Unseen},
+    time::Timestamp,
+};
 
 const SECOND: i64 = 1_000_000_000;
 const WALL: i64 = 1_795_000_000 * SECOND;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use zerocopy::{FromZeros as _, Immutable, IntoBytes};
 
 use super::decode;
-use crate::engine::{
+use crate::model::{
     fact::{Fact, Family, Listener, Observation, Origin, Task},
     time::Timestamp,
 };

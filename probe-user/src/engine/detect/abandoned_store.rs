@@ -11,11 +11,13 @@
 use std::collections::BTreeMap;
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::{StoreKind, StoreRead},
-    finding::{Key, Kind, Severity},
-    time::Timestamp,
-    world::record::Kept,
+use crate::{
+    engine::world::record::Kept,
+    model::{
+        fact::{StoreKind, StoreRead},
+        finding::{Key, Kind, Severity},
+        time::Timestamp,
+    },
 };
 
 /// Plugins that attach pods to networks which no file on the node has to name.

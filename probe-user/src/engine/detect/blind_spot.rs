@@ -12,11 +12,13 @@
 use std::time::Duration;
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::{List, Signal},
-    finding::{Blind, FindingKind, Key, Kind, Severity},
-    time::Timestamp,
-    world::{attachment::LATELY, record::Unread},
+use crate::{
+    engine::world::{attachment::LATELY, record::Unread},
+    model::{
+        fact::{List, Signal},
+        finding::{Blind, FindingKind, Key, Kind, Severity},
+        time::Timestamp,
+    },
 };
 
 /// By then what is read in a row with the configuration has been read.
@@ -113,7 +115,7 @@ fn signals(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         if !weaker.is_empty() {
             let severity = if row.signal == Signal::Exec { Severity::Warning } else { Severity::Info };
             let spot = Blind::Signal { signal: row.signal };
-            let word = row.signal.word().replace(' ', "_");
+            let word = row.signal.into_str().replace(' ', "_");
             found.push(sighting(&["signal", &word], spot, weaker, severity, sight.now, Standing::Confirmed));
         }
     }

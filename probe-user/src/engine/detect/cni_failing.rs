@@ -14,14 +14,16 @@ use std::{
 };
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::PodName,
-    finding::{CniFailing, Key, Kind, Severity},
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         World,
         attachment::{Attachment, LATELY, Plugin},
         pod,
+    },
+    model::{
+        fact::PodName,
+        finding::{CniFailing, Key, Kind, Severity},
+        time::Timestamp,
     },
 };
 

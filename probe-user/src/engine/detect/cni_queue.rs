@@ -9,10 +9,12 @@
 use std::time::Duration;
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::{List, Origin},
-    finding::{Key, Kind, Severity},
-    world::call::Call,
+use crate::{
+    engine::world::call::Call,
+    model::{
+        fact::{List, Origin},
+        finding::{Key, Kind, Severity},
+    },
 };
 
 /// Until then the oldest may just be at work.

@@ -8,14 +8,16 @@
 use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 
 use super::{Sight, Sighting, Standing, cni_failing};
-use crate::engine::{
-    fact::{List, Origin, PodName},
-    finding::{Key, Kind, Severity},
-    id::ContainerId,
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         attachment::{Attachment, LATELY, Plugin, Runs},
         call::Call,
+    },
+    model::{
+        fact::{List, Origin, PodName},
+        finding::{Key, Kind, Severity},
+        id::ContainerId,
+        time::Timestamp,
     },
 };
 

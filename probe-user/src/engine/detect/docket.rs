@@ -9,15 +9,16 @@ use std::{
 };
 
 use super::{DETECTORS, Limits, PERIOD, Sight, Sighting, Standing};
-use crate::engine::{
-    change::What,
-    fact::Origin,
-    finding::{Evidence, Finding, Key, Revision, Stage},
-    outbox::{Held, Subject, Wait},
-    time::Timestamp,
-    world::{
-        World,
-        attempt::{Attempt, Exhibit},
+use crate::{
+    engine::{
+        held::{Held, Subject, Wait},
+        world::{World, attempt::Attempt},
+    },
+    model::{
+        change::What,
+        fact::Origin,
+        finding::{Evidence, EvidenceEvent, Finding, Key, Revision, Stage},
+        time::Timestamp,
     },
 };
 
@@ -297,10 +298,10 @@ fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> What) -> Held
 fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
     let rows = finding.sandboxes.iter().filter_map(|id| world.attempts.get(id));
     let of_row = |row: &Attempt| {
-        let it = |exhibit: &Exhibit| Evidence { sandbox: row.id.clone(), exhibit: exhibit.clone() };
-        row.exhibits.iter().map(it).collect::<Vec<_>>()
+        let it = |event: &EvidenceEvent| Evidence { sandbox: row.id.clone(), event: event.clone() };
+        row.evidence.iter().map(it).collect::<Vec<_>>()
     };
     let mut all: Vec<Evidence> = rows.flat_map(of_row).collect();
-    all.sort_by_key(|it| it.exhibit.at);
+    all.sort_by_key(|it| it.event.at);
     all
 }

@@ -8,9 +8,9 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use super::{Sight, Sighting};
-use crate::engine::{
-    finding::{Key, Kind, Severity},
-    world::attachment::{Attachment, Lease},
+use crate::{
+    engine::world::attachment::{Attachment, Lease},
+    model::finding::{Key, Kind, Severity},
 };
 
 /// By then a DEL or an end that came before has been told, however late its record.

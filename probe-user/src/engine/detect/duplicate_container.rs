@@ -7,12 +7,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::{List, Role},
-    finding::{Key, Kind, Severity},
-    id::ContainerId,
-    time::Timestamp,
-    world::container::{Container, State},
+use crate::{
+    engine::world::container::{Container, State},
+    model::{
+        fact::{List, Role},
+        finding::{Key, Kind, Severity},
+        id::ContainerId,
+        time::Timestamp,
+    },
 };
 
 /// How long the old one and the new one may seem to run together.

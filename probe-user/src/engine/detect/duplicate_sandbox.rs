@@ -19,12 +19,14 @@ pub(super) mod burst;
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    finding::{Duplicate, Key, Kind, Severity},
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         attempt::{Attempt, Ran},
         rebuild::WINDOW,
+    },
+    model::{
+        finding::{Duplicate, Key, Kind, Severity},
+        time::Timestamp,
     },
 };
 

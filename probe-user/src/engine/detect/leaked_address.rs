@@ -21,15 +21,17 @@ use super::{
     Sight, Sighting, Standing,
     abandoned_store::{self, Abandoned},
 };
-use crate::engine::{
-    fact::PodName,
-    finding::{Cause, Key, Kind, LeakedAddress, Severity},
-    id::ContainerId,
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         attachment::{Attachment, Lease, Plugin},
         record::Kept,
         sandbox::Sandbox,
+    },
+    model::{
+        fact::PodName,
+        finding::{Cause, Key, Kind, LeakedAddress, Severity},
+        id::ContainerId,
+        time::Timestamp,
     },
 };
 

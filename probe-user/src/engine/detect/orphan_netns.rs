@@ -13,17 +13,19 @@
 use std::{borrow::Cow, cell::OnceCell, collections::BTreeMap};
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::PodName,
-    finding::{Key, Kind, Severity},
-    id::ContainerId,
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         World,
         claim::plain,
         netns::Netns,
         process::{Process, State},
         record::{Kept, Unplaced},
+    },
+    model::{
+        fact::PodName,
+        finding::{Key, Kind, Severity},
+        id::ContainerId,
+        time::Timestamp,
     },
 };
 

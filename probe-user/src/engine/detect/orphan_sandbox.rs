@@ -8,17 +8,19 @@
 use std::{cell::OnceCell, collections::BTreeMap};
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    change,
-    fact::List,
-    finding::{Key, Kind, Severity},
-    id::ContainerId,
-    world::{
+use crate::{
+    engine::world::{
         attachment::Attachment,
         attempt::Attempt,
         process::{Process, State},
         record::{Kept, pods::PodsKept},
         sandbox,
+    },
+    model::{
+        change,
+        fact::List,
+        finding::{Key, Kind, Severity},
+        id::ContainerId,
     },
 };
 

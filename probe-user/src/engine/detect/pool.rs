@@ -5,13 +5,17 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use super::{Leak, Sight};
-use crate::engine::{
-    fact::{List, Network, Pool},
-    time::Timestamp,
-    view::PoolView,
-    world::{
-        attachment::{Attachment, Lease},
-        record::Kept,
+use crate::{
+    engine::{
+        view::PoolView,
+        world::{
+            attachment::{Attachment, Lease},
+            record::Kept,
+        },
+    },
+    model::{
+        fact::{List, Network, Pool},
+        time::Timestamp,
     },
 };
 

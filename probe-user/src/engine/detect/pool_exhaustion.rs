@@ -14,7 +14,7 @@ use super::{
     Sight, Sighting, Standing,
     pool::{self, Count},
 };
-use crate::engine::{
+use crate::model::{
     finding::{Cause, Key, Kind, PoolExhaustion, Severity},
     time::Timestamp,
 };

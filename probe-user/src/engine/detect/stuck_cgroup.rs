@@ -10,13 +10,15 @@
 use std::cell::OnceCell;
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::PodName,
-    finding::{Key, Kind, Severity},
-    world::{
+use crate::{
+    engine::world::{
         cgroup::Cgroup,
         pod::Pod,
         record::{Kept, pods::PodsKept},
+    },
+    model::{
+        fact::PodName,
+        finding::{Key, Kind, Severity},
     },
 };
 

@@ -8,11 +8,13 @@
 //! taken apart, so that it was, too.
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    fact::Signal,
-    finding::{Key, Kind, Severity},
-    time::Timestamp,
-    world::netns::{Netns, SAME_BATCH, State, passed_at},
+use crate::{
+    engine::world::netns::{Netns, SAME_BATCH, State, passed_at},
+    model::{
+        fact::Signal,
+        finding::{Key, Kind, Severity},
+        time::Timestamp,
+    },
 };
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {

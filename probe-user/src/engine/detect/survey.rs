@@ -5,10 +5,12 @@
 use std::{cell::OnceCell, collections::BTreeSet};
 
 use super::{DETECTORS, Limits, Sight, Sighting, Standing};
-use crate::engine::{
-    finding::{Blind, Finding, Kind, Stage},
-    time::Timestamp,
-    world::World,
+use crate::{
+    engine::world::World,
+    model::{
+        finding::{Blind, Finding, Kind, Stage},
+        time::Timestamp,
+    },
 };
 
 /// What is held of runtime and kubelet, whose time to clean up counts.

@@ -9,10 +9,12 @@
 use std::time::Duration;
 
 use super::{Sight, Sighting};
-use crate::engine::{
-    finding::{Key, Kind, OutOfOrder, Severity},
-    time::Timestamp,
-    world::attempt::Attempt,
+use crate::{
+    engine::world::attempt::Attempt,
+    model::{
+        finding::{Key, Kind, OutOfOrder, Severity},
+        time::Timestamp,
+    },
 };
 
 /// By then a stop that was under way has shown itself, however late its records came.

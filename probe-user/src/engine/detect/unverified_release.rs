@@ -8,9 +8,9 @@
 //! be among those. It closes after an hour without a new one.
 
 use super::{Sight, Sighting, Standing};
-use crate::engine::{
-    finding::{Key, Kind, Severity},
-    world::release::MEMORY,
+use crate::{
+    engine::world::release::MEMORY,
+    model::finding::{Key, Kind, Severity},
 };
 
 pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {

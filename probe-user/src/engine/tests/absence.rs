@@ -6,7 +6,7 @@ use super::{
     containerd::{self, PATH, TOP},
     story::{CONTAINERD, POD_NETNS, SHIM, Story, Who, call, leaf},
 };
-use crate::engine::{
+use crate::model::{
     fact::{Fact, List, Origin, Role},
     id::NetnsKey,
 };

@@ -3,15 +3,17 @@
 use probe_common::event::class;
 
 use super::story::{CONTAINERD, DAEMON, KUBELET, Story, Who, call, cgroup, id, run::check_lines, uid};
-use crate::engine::{
-    boot::Recovery,
-    fact::{
-        Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Store,
-        StoreKind, StoreRead,
+use crate::{
+    engine::world::CheckpointEntry,
+    model::{
+        fact::{
+            Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Store,
+            StoreKind, StoreRead,
+        },
+        finding::{Blind, FindingKind, Kind, Severity},
+        recovery::Recovery,
+        time::Timestamp,
     },
-    finding::{Blind, FindingKind, Kind, Severity},
-    time::Timestamp,
-    world::CheckpointEntry,
 };
 
 const SECOND: u64 = 1000;
@@ -215,7 +217,7 @@ fn releases_that_something_verifies_are_none() {
     let mut story = Story::new();
     goes_blindly(&mut story, SECOND, 100, "cloud-cni", 'a');
     story.list(List::CniCache, true, |story| {
-        story.listed(Fact::CacheFound(crate::engine::fact::CacheFound {
+        story.listed(Fact::CacheFound(crate::model::fact::CacheFound {
             network: "podnet".to_owned(),
             container: id('a'),
             ifname: "eth0".to_owned(),

@@ -8,10 +8,12 @@ use super::{
     containerd::PATH,
     story::{CONTAINERD, Story, Who, call, id, ms, run::check_lines, uid},
 };
-use crate::engine::{
-    Engine,
-    fact::{Fact, List, MessageFound, Origin},
-    finding::{CniFailing, Finding, Kind, Severity},
+use crate::{
+    engine::Engine,
+    model::{
+        fact::{Fact, List, MessageFound, Origin},
+        finding::{CniFailing, Finding, Kind, Severity},
+    },
 };
 
 const FAILED: u32 = 0x100;

@@ -3,7 +3,7 @@
 use probe_common::event::class;
 
 use super::story::{CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, UID, Who, id, leaf, run::check_lines};
-use crate::engine::fact::Role;
+use crate::model::fact::Role;
 
 pub(super) const PATH: &str = "/var/run/netns/cni-732a3502";
 pub(super) const TOP: u32 = class::CONTAINER_TOP | class::IN_CONTAINER;

@@ -3,15 +3,19 @@
 
 use std::time::Duration;
 
-use crate::engine::{
-    boot::{Rules, WINDOW, study::LONGEST_SHUTDOWN},
-    detect::Limits,
-    phase::{LATE, QUIET, WAIT},
-    world::{
-        list, listening, reap,
-        recovery::{PODS, TRIES, WITHOUT_EFFECT},
-        start::STARTS,
+use crate::{
+    engine::{
+        boot::WINDOW,
+        detect::Limits,
+        world::{
+            list,
+            phase::{LATE, QUIET, WAIT},
+            reap,
+            recovery::{PODS, TRIES, WITHOUT_EFFECT},
+            start::STARTS,
+        },
     },
+    model::recovery::{LONGEST_SHUTDOWN, Rules, WITHIN},
 };
 
 const PHASES: &str = include_str!("../../../../docs/phases.md");
@@ -41,7 +45,7 @@ fn the_page_on_starts_has_the_codes_times() {
     says(
         PHASES,
         &[
-            format!("within {} minutes of the program's exec", minutes(listening::WITHIN)),
+            format!("within {} minutes of the program's exec", minutes(WITHIN)),
             format!("does not come within {} minutes of the last sign", minutes(WAIT)),
             format!("has been announced or begun for {} s since", QUIET.as_secs()),
             format!("not {} s later", QUIET.as_secs()),
@@ -56,7 +60,7 @@ fn the_page_on_starts_has_the_codes_times() {
 #[test]
 fn the_page_on_restarts_has_the_codes_times() {
     assert_eq!(minutes(WITHOUT_EFFECT), 2);
-    let listens = minutes(listening::WITHIN);
+    let listens = minutes(WITHIN);
     says(
         BOOT,
         &[

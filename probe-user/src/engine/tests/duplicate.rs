@@ -6,7 +6,7 @@ use super::{
     containerd::{self, TOP},
     story::{CONTAINERD, POD_NETNS, SHIM, Story, Who, address, call, id, leaf},
 };
-use crate::engine::{
+use crate::model::{
     fact::{CacheFound, Fact, Role},
     id::Subnet,
 };

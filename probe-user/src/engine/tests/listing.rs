@@ -9,11 +9,12 @@ use super::{
         uid,
     },
 };
-use crate::engine::{
-    Engine, Settings,
-    fact::{CacheFound, Fact, List, NameSource, Role},
-    id::NetnsKey,
-    world::sandbox::State,
+use crate::{
+    engine::{Engine, Settings, world::sandbox::State},
+    model::{
+        fact::{CacheFound, Fact, List, NameSource, Role},
+        id::NetnsKey,
+    },
 };
 
 const MAIN: Who = Who::new(693, SHIM, "nginx").within(22, POD_NETNS);

@@ -1,7 +1,7 @@
 //! A pod that is known by its UID before it has a name, as in a burst of pods whose volumes are being mounted.
 
 use super::story::{CONTAINERD, Story, UID};
-use crate::engine::fact::Fact;
+use crate::model::fact::Fact;
 
 const OTHER: &str = "/kubepods/besteffort/pod99999999-2222-3333-4444-555555555555";
 

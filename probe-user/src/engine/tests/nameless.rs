@@ -6,7 +6,7 @@ use super::{
     containerd::{self, PAUSE, TOP},
     story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, cgroup, id, leaf, pod_name},
 };
-use crate::engine::{
+use crate::model::{
     fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
     id::{NetnsKey, PodUid},
 };

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::story::{CONTAINERD, DAEMON, Story, UID, Who};
-use crate::engine::{
-    Engine, Settings,
-    fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
-    id::NetnsKey,
-    time::Timestamp,
-    world::CheckpointEntry,
+use crate::{
+    engine::{Engine, Settings, world::CheckpointEntry},
+    model::{
+        fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
+        id::NetnsKey,
+        time::Timestamp,
+    },
 };
 
 const ADMIN: Who = Who::new(900, 899, "ip");

@@ -6,7 +6,7 @@ use super::{
     containerd::{self, PATH, PAUSE, TOP},
     story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf, pod_name},
 };
-use crate::engine::{
+use crate::model::{
     fact::{Fact, List, Loss, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox},
     id::NetnsKey,
 };

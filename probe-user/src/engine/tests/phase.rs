@@ -14,10 +14,12 @@ use super::{
     containerd::{PATH, TOP},
     story::{CONTAINERD, DAEMON, POD_NETNS, SHIM, Story, UID, Who, call, id, leaf, ms, run::check_lines},
 };
-use crate::engine::{
-    Engine,
-    fact::{Fact, Observation, Role},
-    phase::{Kind, Phase, Start},
+use crate::{
+    engine::Engine,
+    model::{
+        fact::{Fact, Observation, Role},
+        phase::{Kind, Phase, Start},
+    },
 };
 
 const SECOND: u64 = 1000;

@@ -3,16 +3,17 @@
 use probe_common::event::class;
 
 use super::story::{CONTAINERD, DAEMON, Story, Who, call, ms, run::check_lines};
-use crate::engine::{
-    Engine,
-    fact::{
-        Fact, Holder, List, Network, NetworksRead, Pool, Reservation, RuntimeRead, RuntimeSandbox, Store,
-        StoreKind, StoreRead,
+use crate::{
+    engine::{Engine, view::PoolView},
+    model::{
+        fact::{
+            Fact, Holder, List, Network, NetworksRead, Pool, Reservation, RuntimeRead, RuntimeSandbox, Store,
+            StoreKind, StoreRead,
+        },
+        finding::{Kind, PoolExhaustion, Severity},
+        id::{ContainerId, NetnsKey, Subnet},
+        time::Timestamp,
     },
-    finding::{Kind, PoolExhaustion, Severity},
-    id::{ContainerId, NetnsKey, Subnet},
-    time::Timestamp,
-    view::PoolView,
 };
 
 const SECOND: u64 = 1000;

@@ -14,11 +14,13 @@ use super::{
         run::{pass, settle, take},
     },
 };
-use crate::engine::{
-    Engine, Settings,
-    change::Output,
-    fact::{CniCalled, Executed, Exited, Fact, Observation, Origin, ProcessFound, Task},
-    time::Timestamp,
+use crate::{
+    engine::{Engine, Settings},
+    model::{
+        change::Output,
+        fact::{CniCalled, Executed, Exited, Fact, Observation, Origin, ProcessFound, Task},
+        time::Timestamp,
+    },
 };
 
 /// Facts between two watermarks, each at a time of its own; between the steps, perhaps a long time passes.

@@ -6,7 +6,7 @@ use super::{
     containerd::{PAUSE, TOP},
     story::{DAEMON, POD_NETNS, SHIM, Story, UID, Who, executed, id, leaf},
 };
-use crate::engine::fact::{Fact, Network, NetworksRead, Role};
+use crate::model::fact::{Fact, Network, NetworksRead, Role};
 
 const PATH: &str = "/proc/644/ns/net";
 

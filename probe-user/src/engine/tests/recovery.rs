@@ -11,17 +11,23 @@ use super::{
     containerd::TOP,
     story::{DAEMON, HOST, KUBELET, Story, Who, call, ms, run::pass},
 };
-use crate::engine::{
-    Engine, Settings,
-    boot::{
-        Alive, Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, StandingPods, Try,
-        inexact::Inexact,
-        study::{Close, NoOrder, Study, Zero},
+use crate::{
+    engine::{
+        Engine, Settings,
+        boot::{
+            inexact::Inexact,
+            study::{Close, NoOrder, Study, Zero},
+        },
+        world::CheckpointEntry,
     },
-    fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
-    id::{ContainerId, PodUid, TICK, TaskKey},
-    time::Timestamp,
-    world::CheckpointEntry,
+    model::{
+        fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
+        id::{ContainerId, PodUid, TICK, TaskKey},
+        recovery::{
+            Alive, Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, StandingPods, Try,
+        },
+        time::Timestamp,
+    },
 };
 
 const SECOND: u64 = 1000;
@@ -413,7 +419,7 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     let seen = CheckpointEntry::Recovery(Box::new(first.recovery().clone()));
     let mut engine = Engine::new(Settings::default());
     let say = |engine: &mut Engine, fact| {
-        engine.observe(crate::engine::fact::Observation { at: ms(40 * SECOND), origin: Origin::Agent, fact });
+        engine.observe(crate::model::fact::Observation { at: ms(40 * SECOND), origin: Origin::Agent, fact });
     };
     engine.restore(seen);
     say(&mut engine, read(rebooted(&[App(1), App(2)])));

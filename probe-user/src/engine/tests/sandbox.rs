@@ -6,7 +6,7 @@ use super::{
     containerd::{PATH, PAUSE, TOP},
     story::{CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, UID, Who, call, id, leaf, pod_name, uid},
 };
-use crate::engine::fact::{Caller, ContainerFound, Fact, NameSource, Origin, Role};
+use crate::model::fact::{Caller, ContainerFound, Fact, NameSource, Origin, Role};
 
 const CRIO: Who = Who::new(700, 1, "crio");
 
@@ -377,7 +377,7 @@ fn an_oom_kill_is_not_laid_to_who_asked_for_memory() {
     }));
     story.at(5).mkdir(22, &leaf('c'));
     story.exec(main, TOP, "/usr/bin/java");
-    story.at(50).kernel(Fact::OomKilled(crate::engine::fact::Signaled {
+    story.at(50).kernel(Fact::OomKilled(crate::model::fact::Signaled {
         target: main.task(),
         signal: 9,
         code: 0,

@@ -5,15 +5,17 @@ pub(super) mod run;
 
 use probe_common::{event::class, id::CgroupKey};
 
-use crate::engine::{
-    fact::{
-        Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited, Fact,
-        Family, List, Listened, Listener, Loss, Mechanism, NameSource, Observation, Origin, PodName,
-        ProcessFound, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Signaled, Task,
+use crate::{
+    engine::world::CheckpointEntry,
+    model::{
+        fact::{
+            Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited,
+            Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Observation, Origin,
+            PodName, ProcessFound, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Signaled, Task,
+        },
+        id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
+        time::Timestamp,
     },
-    id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
-    time::Timestamp,
-    world::CheckpointEntry,
 };
 
 pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";

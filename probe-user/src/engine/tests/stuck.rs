@@ -6,7 +6,7 @@ use super::{
     containerd::{self, PAUSE, TOP},
     story::{CONTAINERD, DAEMON, HOST, KUBELET, Story, UID, Who, cgroup},
 };
-use crate::engine::{
+use crate::model::{
     fact::{Fact, List, Mechanism, Origin, Signal, Task},
     id::NetnsKey,
 };

@@ -6,12 +6,14 @@ use super::{
     containerd::{PATH, TOP},
     story::{CONTAINERD, DAEMON, POD_NETNS, Story, Who, call, key, leaf, ms, run::pass},
 };
-use crate::engine::{
-    Engine, Settings,
-    change::{Output, What},
-    fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
-    finding::{Kind, OutOfOrder},
-    id::{NetnsKey, TaskKey},
+use crate::{
+    engine::{Engine, Settings},
+    model::{
+        change::{Output, What},
+        fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
+        finding::{Kind, OutOfOrder},
+        id::{NetnsKey, TaskKey},
+    },
 };
 
 /// Another container's cgroup, and a process in it.

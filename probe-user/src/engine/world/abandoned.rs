@@ -9,17 +9,14 @@
 
 use std::time::Duration;
 
-use crate::engine::{
-    change::StopReason,
-    fact::List,
-    id::ContainerId,
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         Moment, World,
         attachment::Attachment,
         record::Kept,
         sandbox::{Outcome, Sandbox, State},
     },
+    model::{change::StopReason, fact::List, id::ContainerId, time::Timestamp},
 };
 
 /// A runtime that has just started needs so long until it answers on its socket, where alone it tells of a sandbox that

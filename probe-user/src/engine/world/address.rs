@@ -1,11 +1,12 @@
 //! Addresses of network namespaces. The kernel tells of one more than once (IPv6: tentative, then settled); it is
 //! told once.
 
-use crate::engine::{
-    change::What,
-    fact,
-    outbox::Subject,
-    world::{Moment, World, netns::Address},
+use crate::{
+    engine::{
+        held::Subject,
+        world::{Moment, World, netns::Address},
+    },
+    model::{change::What, fact},
 };
 
 /// So many addresses of one namespace are remembered. Who runs in it can add any number.

@@ -1,6 +1,6 @@
 //! `CNI_ARGS`: who a CNI call is for, with no API call.
 
-use crate::engine::{
+use crate::model::{
     fact::PodName,
     id::{ContainerId, PodUid},
 };

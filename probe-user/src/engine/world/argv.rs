@@ -3,7 +3,7 @@
 
 use probe_common::{name::RUNTIMES, text::until_nul};
 
-use crate::engine::{
+use crate::model::{
     fact::PodName,
     id::{ContainerId, PodUid},
 };

@@ -15,12 +15,14 @@ use serde_with::serde_as;
 pub use lease::Lease;
 pub use tries::Earlier;
 
-use crate::engine::{
-    change::End,
-    fact::{CacheFound, MessageFound, Network, Origin, PodName},
-    id::ContainerId,
-    time::{Nanoseconds, Timestamp},
-    world::{Moment, World, args::Args, call::Call},
+use crate::{
+    engine::world::{Moment, World, args::Args, call::Call},
+    model::{
+        change::End,
+        fact::{CacheFound, MessageFound, Network, Origin, PodName},
+        id::ContainerId,
+        time::{Nanoseconds, Timestamp},
+    },
 };
 
 /// By container and interface; the interface is empty where a store does not keep it.

@@ -3,16 +3,18 @@
 //!
 //! **Invariant:** bounded: what is over is forgotten after a while, and so are the first of too many.
 
-use crate::engine::{
-    change::{self, CgroupRef, Change, ContainerRef, Context, End, What},
-    fact::{Origin, PodName, SIGKILL},
-    id::{ContainerId, NetnsKey, TaskKey},
-    phase,
-    time::Timestamp,
-    timeline::OOM_BEHIND,
-    world::{Moment, World, argv, container::Hook, listening::Listening},
-};
 use serde::{Deserialize, Serialize};
+
+use crate::{
+    engine::{timeline::OOM_BEHIND, world::{Moment, World, argv, container::Hook, listening::Listening, phase}},
+    model::{
+        change::{self, Change, Context, End, What},
+        fact::{Origin, PodName, SIGKILL},
+        finding::EvidenceEvent,
+        id::{ContainerId, NetnsKey, TaskKey},
+        time::Timestamp,
+    },
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
@@ -47,7 +49,7 @@ pub struct Attempt {
     #[serde(default)]
     pub runs_unsure: bool,
     /// What was told of it, in order.
-    pub exhibits: Vec<Exhibit>,
+    pub evidence: Vec<EvidenceEvent>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,17 +104,6 @@ impl Ended {
     }
 }
 
-/// Something that was told of a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exhibit {
-    pub at: Timestamp,
-    pub origin: Origin,
-    pub container: Option<ContainerRef>,
-    pub netns: Option<NetnsKey>,
-    pub cgroup: Option<CgroupRef>,
-    pub what: What,
-}
-
 /// Of the processes that make and end sandboxes only those say something that end them, or were ended by force: there
 /// are a dozen more for each pod.
 fn is_evidence(what: &What) -> bool {
@@ -154,7 +145,7 @@ fn is_about_cgroup(what: &What) -> bool {
 /// So many containers of one sandbox are remembered; of more, the first are forgotten.
 const CONTAINERS: usize = 64;
 /// So many things that were told of one sandbox: of a pod's usual life, twice.
-const EXHIBITS: usize = 96;
+const EVIDENCE: usize = 96;
 /// Room is made for so many of them at a time.
 const ROOM: usize = 8;
 /// So far up a killer's ancestors are looked at.
@@ -182,7 +173,7 @@ impl Attempt {
             containers: Vec::new(),
             gapped: false,
             runs_unsure: false,
-            exhibits: Vec::new(),
+            evidence: Vec::new(),
         }
     }
 
@@ -339,17 +330,17 @@ impl World {
         if !is_evidence(&change.what) {
             return;
         }
-        if row.exhibits.len() >= EXHIBITS {
-            row.exhibits.remove(FIRST);
+        if row.evidence.len() >= EVIDENCE {
+            row.evidence.remove(FIRST);
         }
         let Change { at, origin, what, context, .. } = change.clone();
         let Context { container, netns, cgroup, .. } = context;
         let cgroup = cgroup.filter(|_| is_about_cgroup(&what));
-        if row.exhibits.len() == row.exhibits.capacity() {
+        if row.evidence.len() == row.evidence.capacity() {
             // Left to itself it doubles, and half of what all sandboxes hold would be room for more.
-            row.exhibits.reserve_exact(ROOM);
+            row.evidence.reserve_exact(ROOM);
         }
-        row.exhibits.push(Exhibit { at, origin, container, netns, cgroup, what });
+        row.evidence.push(EvidenceEvent { at, origin, container, netns, cgroup, what });
     }
 
     /// Whether a process is the runtime's: it, or what it was run by, holds, makes or ends containers.

@@ -6,19 +6,23 @@
 use probe_common::event::class;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    change::{CniCall, End, StopReason, What},
-    fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
-    id::{ContainerId, TaskKey},
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    world::{
-        Moment, World,
-        args::Args,
-        presence::Voucher,
-        process::{Program, State},
-        process_of,
-        sandbox::Outcome,
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{
+            Moment, World,
+            args::Args,
+            presence::Voucher,
+            process::{Program, State},
+            process_of,
+            sandbox::Outcome,
+        },
+    },
+    model::{
+        change::{CniCall, End, StopReason, What},
+        fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
+        id::{ContainerId, TaskKey},
+        time::Timestamp,
     },
 };
 

@@ -1,12 +1,16 @@
 //! Cgroup directories of the hierarchy that identifies containers.
 
-use crate::engine::{
-    change::What,
-    fact::{self, NameSource, PodName, Task},
-    id::{CgroupKey, ContainerId, PodUid, TaskKey},
-    outbox::Subject,
-    time::Timestamp,
-    world::{Moment, World, path::Place, process_of},
+use crate::{
+    engine::{
+        held::Subject,
+        world::{Moment, World, path::Place, process_of},
+    },
+    model::{
+        change::What,
+        fact::{self, NameSource, PodName, Task},
+        id::{CgroupKey, ContainerId, PodUid, TaskKey},
+        time::Timestamp,
+    },
 };
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use crate::engine::{
-    id::{ContainerId, TaskKey},
-    world::{Moment, World, netns::Netns, presence::Voucher},
+use crate::{
+    engine::world::{Moment, World, netns::Netns, presence::Voucher},
+    model::id::{ContainerId, TaskKey},
 };
 
 /// A runtime makes a sandbox's namespace right before it calls the first plugin.

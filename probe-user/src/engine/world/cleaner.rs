@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 
 use probe_common::event::class;
 
-use crate::engine::{
-    change::{Question, What},
-    fact::{List, ProgramFound, RuntimeKind},
-    finding::Finding,
-    id::ContainerId,
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         World,
         cgroup::Cgroup,
         process::{Process, State},
+    },
+    model::{
+        change::{Question, What},
+        fact::{List, ProgramFound, RuntimeKind},
+        finding::Finding,
+        id::ContainerId,
+        time::Timestamp,
     },
 };
 

@@ -9,13 +9,17 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use probe_common::event::class;
 
-use crate::engine::{
-    change::{End, Process, StopReason, What},
-    fact::{Origin, Role, Task},
-    id::{CgroupKey, ContainerId, TaskKey},
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    world::{Moment, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{Moment, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
+    },
+    model::{
+        change::{End, Process, StopReason, What},
+        fact::{Origin, Role, Task},
+        id::{CgroupKey, ContainerId, TaskKey},
+        time::Timestamp,
+    },
 };
 
 #[serde_as]

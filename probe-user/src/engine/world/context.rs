@@ -1,11 +1,15 @@
 //! Where a change happened, looked up when it is told: by then more is known than when it happened.
 
-use crate::engine::{
-    change::{CgroupRef, ContainerRef, Context, PodRef},
-    fact::{NameSource, Role},
-    id::{ContainerId, PodUid},
-    outbox::{Subject, Wait},
-    world::{World, cgroup::Cgroup, container::Container},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{World, cgroup::Cgroup, container::Container},
+    },
+    model::{
+        change::{CgroupRef, ContainerRef, Context, PodRef},
+        fact::{NameSource, Role},
+        id::{ContainerId, PodUid},
+    },
 };
 
 impl World {

@@ -1,9 +1,8 @@
 //! The tables as rows, and back.
 
-use crate::engine::{
-    fact::List,
-    time::Timestamp,
-    world::{CheckpointEntry, World, list},
+use crate::{
+    engine::world::{CheckpointEntry, World, list},
+    model::{fact::List, time::Timestamp},
 };
 
 impl World {
@@ -13,7 +12,9 @@ impl World {
         rows.extend(self.attached.values().cloned().map(CheckpointEntry::Attached));
         rows.extend(self.losses.clone().map(CheckpointEntry::Losses));
         rows.extend(
-            self.hanging.iter().map(|(path, since)| CheckpointEntry::Hanging { path: path.clone(), since: *since }),
+            self.hanging
+                .iter()
+                .map(|(path, since)| CheckpointEntry::Hanging { path: path.clone(), since: *since }),
         );
         rows.extend(self.releases.values().cloned().map(CheckpointEntry::Release));
         rows.push(CheckpointEntry::Recovery(Box::new(self.recovery().clone())));
@@ -28,7 +29,9 @@ impl World {
         rows.extend(self.hints.values().cloned().map(CheckpointEntry::Hint));
         rows.extend(self.names.values().cloned().map(CheckpointEntry::Name));
         rows.extend(
-            self.listings.iter().map(|(list, at)| CheckpointEntry::Listing(list::Begun { list: *list, at: *at })),
+            self.listings
+                .iter()
+                .map(|(list, at)| CheckpointEntry::Listing(list::Begun { list: *list, at: *at })),
         );
         rows.extend(self.attachments.values().cloned().map(CheckpointEntry::Attachment));
         rows.extend(self.attempts.values().cloned().map(CheckpointEntry::Attempt));
@@ -42,7 +45,11 @@ impl World {
             doubt: *doubt,
         };
         rows.extend(self.gaps.iter().map(gap).map(CheckpointEntry::Gap));
-        rows.extend(self.partial.iter().map(|(list, at)| CheckpointEntry::Partial(list::Begun { list: *list, at: *at })));
+        rows.extend(
+            self.partial
+                .iter()
+                .map(|(list, at)| CheckpointEntry::Partial(list::Begun { list: *list, at: *at })),
+        );
         rows
     }
 
@@ -105,7 +112,11 @@ impl World {
             }
             CheckpointEntry::Starts(rows) => rows.into_iter().for_each(|row| self.starts.push(row)),
             CheckpointEntry::Record { at, record } => self.records.restore(at, record),
-            row @ (CheckpointEntry::Engine(_) | CheckpointEntry::Pending(_) | CheckpointEntry::Held(_) | CheckpointEntry::Asked(_) | CheckpointEntry::Finding(_)) => {
+            row @ (CheckpointEntry::Engine(_)
+            | CheckpointEntry::Pending(_)
+            | CheckpointEntry::Held(_)
+            | CheckpointEntry::Asked(_)
+            | CheckpointEntry::Finding(_)) => {
                 return Some(row);
             }
         }

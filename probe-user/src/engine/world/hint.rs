@@ -1,10 +1,12 @@
 //! Names heard before, or without, what they name: a log folder or a cached result proves no living pod.
 
-use crate::engine::{
-    fact::{CacheFound, NameSource, PodName, Role},
-    id::{ContainerId, PodUid},
-    time::Timestamp,
-    world::{Moment, World, args::Args, presence::Voucher},
+use crate::{
+    engine::world::{Moment, World, args::Args, presence::Voucher},
+    model::{
+        fact::{CacheFound, NameSource, PodName, Role},
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
 };
 use serde::{Deserialize, Serialize};
 

@@ -9,14 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use probe_common::event::class;
 
-use crate::engine::{
-    change::{Question, What},
-    fact::{Attached, List, Loss, Origin, Signal},
-    id::CgroupKey,
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    timer,
-    world::{Moment, World, netns::Netns, process, sandbox::Sandbox},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        timer,
+        world::{Moment, World, netns::Netns, process, sandbox::Sandbox},
+    },
+    model::{
+        change::{Question, What},
+        fact::{Attached, List, Loss, Origin, Signal},
+        id::CgroupKey,
+        time::Timestamp,
+    },
 };
 
 /// A listing that has begun and not ended.

@@ -2,20 +2,20 @@
 //!
 //! **Invariant:** of a container that was found running nothing is said: it may have listened before.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    change::What,
-    fact::{Listened, Listener, Role},
-    outbox::Wait,
-    time::Timestamp,
-    world::{Moment, World, container::State, process_of},
+use crate::{
+    engine::{
+        held::Wait,
+        world::{Moment, World, container::State, process_of},
+    },
+    model::{
+        change::What,
+        fact::{Listened, Listener, Role},
+        recovery::WITHIN,
+        time::Timestamp,
+    },
 };
-
-/// What first listens after so long does so for another reason than that it was started.
-pub const WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// The first time that a socket of a container listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

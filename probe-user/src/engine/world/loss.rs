@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::engine::{
-    time::Timestamp,
-    world::{World, attachment::LATELY},
+use crate::{
+    engine::world::{World, attachment::LATELY},
+    model::time::Timestamp,
 };
 
 /// Losses that follow each other within `LATELY`.

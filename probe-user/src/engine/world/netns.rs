@@ -7,13 +7,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::engine::{
-    change::{Process, What},
-    fact::{Origin, Signal, Task},
-    id::{ContainerId, NetnsKey, Subnet},
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    world::{Moment, World, netns::table::same, process, process_of},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{Moment, World, netns::table::same, process, process_of},
+    },
+    model::{
+        change::{Process, What},
+        fact::{Origin, Signal, Task},
+        id::{ContainerId, NetnsKey, Subnet},
+        time::Timestamp,
+    },
 };
 
 #[serde_as]

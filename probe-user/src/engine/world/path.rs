@@ -8,7 +8,7 @@
 
 use probe_common::name::{PODS_PREFIX, container_of};
 
-use crate::engine::id::{ContainerId, PodUid};
+use crate::model::id::{ContainerId, PodUid};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -98,7 +98,7 @@ fn container_id(part: &str) -> Option<ContainerId> {
 #[cfg(test)]
 mod tests {
     use super::Place;
-    use crate::engine::id::{ContainerId, PodUid};
+    use crate::model::id::{ContainerId, PodUid};
 
     const UID: &str = "11111111-2222-3333-4444-555555555555";
 

@@ -5,13 +5,17 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::engine::{
-    change::{Question, What},
-    fact::{NameSource, Origin, PodName},
-    id::{CgroupKey, PodUid},
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    world::{Moment, World, start::Reading},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{Moment, World, start::Reading},
+    },
+    model::{
+        change::{Question, What},
+        fact::{NameSource, Origin, PodName},
+        id::{CgroupKey, PodUid},
+        time::Timestamp,
+    },
 };
 
 #[serde_as]

@@ -1,6 +1,6 @@
 //! Who vouches for a thing, and since when.
 
-use crate::engine::time::Timestamp;
+use crate::model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -9,14 +9,18 @@ use probe_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    boot::{Mark, Source},
-    change::{self, End, What},
-    fact::{Executed, Exited, ProcessFound, SIGKILL, Signaled, Task},
-    id::{CgroupKey, ContainerId, TaskKey},
-    outbox::Subject,
-    time::Timestamp,
-    world::{Moment, World, argv, process_of},
+use crate::{
+    engine::{
+        held::Subject,
+        world::{Moment, World, argv, process_of},
+    },
+    model::{
+        change::{self, End, What},
+        fact::{Executed, Exited, ProcessFound, SIGKILL, Signaled, Task},
+        id::{CgroupKey, ContainerId, TaskKey},
+        recovery::{Mark, Source},
+        time::Timestamp,
+    },
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

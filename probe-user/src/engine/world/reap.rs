@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::engine::{
-    fact::Signal,
-    id::ContainerId,
-    time::Timestamp,
-    timer,
-    world::{
-        World, attachment::Lease, cgroup, container, netns, pod, process, rebuild, record::Kept, sandbox,
+use crate::{
+    engine::{
+        timer,
+        world::{
+            World, attachment::Lease, cgroup, container, netns, pod, process, rebuild, record::Kept, sandbox,
+        },
     },
+    model::{fact::Signal, id::ContainerId, time::Timestamp},
 };
 
 /// How long what is over can still give its name to what comes late.
@@ -172,8 +172,8 @@ impl World {
         // Of what ended a while ago and left nothing no verdict is to come: it is only remembered that it was.
         let settled = now.saturating_sub(SETTLED);
         for (id, row) in &mut self.attempts {
-            if !row.exhibits.is_empty() && row.over_at.is_some_and(|at| at <= settled) && !on_record(id) {
-                row.exhibits = Vec::new();
+            if !row.evidence.is_empty() && row.over_at.is_some_and(|at| at <= settled) && !on_record(id) {
+                row.evidence = Vec::new();
             }
         }
         let served: BTreeSet<ContainerId> = self.monitored().into_iter().cloned().collect();

@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::engine::{
-    id::ContainerId,
-    world::{World, attempt::Attempt},
+use crate::{
+    engine::world::{World, attempt::Attempt},
+    model::id::ContainerId,
 };
 
 /// Sandboxes that are made within so long are made for one reason.

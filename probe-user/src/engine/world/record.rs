@@ -8,18 +8,22 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    change::Question,
-    fact::{
-        Network, NetworksRead, PodName, ProgramFound, RuntimeKind, RuntimeRead, RuntimeSandbox, StoreRead,
+use crate::{
+    engine::{
+        timer,
+        world::{
+            Moment, World,
+            attachment::{Attachment, Lease},
+            sandbox::Sandbox,
+        },
     },
-    id::ContainerId,
-    time::Timestamp,
-    timer,
-    world::{
-        Moment, World,
-        attachment::{Attachment, Lease},
-        sandbox::Sandbox,
+    model::{
+        change::Question,
+        fact::{
+            Network, NetworksRead, PodName, ProgramFound, RuntimeKind, RuntimeRead, RuntimeSandbox, StoreRead,
+        },
+        id::ContainerId,
+        time::Timestamp,
     },
 };
 

@@ -10,22 +10,25 @@ use std::time::Duration;
 
 use probe_common::event::class;
 
-use crate::engine::{
-    boot::{
-        Back, BootRead, Mark, Order, Pod, Recovery, Source, StandingPods, Try, WINDOW, order, study::Study,
+use crate::{
+    engine::{
+        boot::{WINDOW, order, study::Study},
+        held::{Subject, Wait},
+        timer,
+        world::{
+            Moment, World,
+            attempt::{Attempt, Ran},
+            call::Call,
+            cleaner::{is_kubelet, is_runtime, is_trusted},
+            container::State,
+            process_of, sandbox,
+        },
     },
-    change::What,
-    fact::{Executed, Origin, StoreRead, Task},
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    timer,
-    world::{
-        Moment, World,
-        attempt::{Attempt, Ran},
-        call::Call,
-        cleaner::{is_kubelet, is_runtime, is_trusted},
-        container::State,
-        process_of, sandbox,
+    model::{
+        change::What,
+        fact::{Executed, Origin, StoreRead, Task},
+        recovery::{Back, BootRead, Mark, Order, Pod, Recovery, Source, StandingPods, Try},
+        time::Timestamp,
     },
 };
 

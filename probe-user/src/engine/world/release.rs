@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    fact::Network,
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         World,
         attachment::{Attachment, Plugin},
         reap,
     },
+    model::{fact::Network, time::Timestamp},
 };
 
 /// A plugin, and how many of its releases nothing verifies.

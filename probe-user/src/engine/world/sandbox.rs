@@ -1,15 +1,19 @@
 //! Pod sandboxes, as their evidence shows them, any part of which may be missing: CRI-O holds one without a
 //! process, a pod on the node's network has no CNI call, and with user namespaces the process comes before the call.
 
-use crate::engine::{
-    change::{StopReason, What},
-    fact::{Origin, Role},
-    id::ContainerId,
-    outbox::{Subject, Wait},
-    time::Timestamp,
-    world::{
-        Moment, World,
-        presence::{Presence, Voucher},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{
+            Moment, World,
+            presence::{Presence, Voucher},
+        },
+    },
+    model::{
+        change::{StopReason, What},
+        fact::{Origin, Role},
+        id::ContainerId,
+        time::Timestamp,
     },
 };
 use serde::{Deserialize, Serialize};

@@ -3,15 +3,19 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{
-    change::{Question, What},
-    fact::{Origin, Pressure, PressureRead, Role},
-    id::{ContainerId, PodUid},
-    outbox::{Subject, Wait},
-    phase::{self, Start},
-    time::Timestamp,
-    timer,
-    world::{Moment, World, attempt::Attempt, container},
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        timer,
+        world::{Moment, World, attempt::Attempt, container, phase},
+    },
+    model::{
+        change::{Question, What},
+        fact::{Origin, Pressure, PressureRead, Role},
+        id::{ContainerId, PodUid},
+        phase::{Listening, Start},
+        time::Timestamp,
+    },
 };
 
 /// A reading of a pod's cgroup, and when.
@@ -56,7 +60,7 @@ impl Table {
         self.phases = self.phases.saturating_sub(phases);
     }
 
-    fn listens(&mut self, sandbox: &ContainerId, listening: Vec<phase::Listening>) {
+    fn listens(&mut self, sandbox: &ContainerId, listening: Vec<Listening>) {
         if let Some(row) = self.rows.iter_mut().rev().find(|row| row.sandbox == *sandbox) {
             row.listening = listening;
             self.revision += 1;
@@ -220,7 +224,7 @@ fn thin(readings: &mut Vec<Reading>) {
 #[cfg(test)]
 mod tests {
     use super::{PHASES, READINGS, Reading, STARTS, Table, thin};
-    use crate::engine::{
+    use crate::model::{
         fact::{PodName, Pressure},
         id::ContainerId,
         phase::{Cause, Kind, Phase, Start},

@@ -10,12 +10,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    change::Question,
-    fact::{Mechanism, Signal},
-    time::Timestamp,
-    timer,
-    world::{World, netns::Netns},
+use crate::{
+    engine::{
+        timer,
+        world::{World, netns::Netns},
+    },
+    model::{
+        change::Question,
+        fact::{Mechanism, Signal},
+        time::Timestamp,
+    },
 };
 
 /// How many were asked for in the present second.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Bar, Chart, Row, Table, Tone};
 use crate::{
-    engine::{
-        boot::{
-            Kind, Pod, Recovered, Recovery, Source, Try,
-            average::{Average, average},
-            inexact::Inexact,
-            study::{COLUMNS, Study, Zero},
-        },
+    engine::boot::{
+        average::{Average, average},
+        inexact::Inexact,
+        study::{COLUMNS, Study, Zero},
+    },
+    model::{
+        recovery::{Kind, Pod, Recovered, Recovery, Source, Try},
         time::Timestamp,
     },
     sink::recovery::{self, Milestone},

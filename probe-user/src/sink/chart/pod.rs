@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{Bar, Chart, Row, Table, Tone};
 use crate::{
-    engine::{
+    engine::{share::Share, view::PodView},
+    model::{
         change::ContainerRef,
-        phase::{Kind, Listening, Phase, Share, Start},
-        view::PodView,
+        phase::{Kind, Listening, Phase, Start},
     },
     sink::{
         Label,

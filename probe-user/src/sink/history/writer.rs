@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{BOOTS, HEARTBEAT, append::Lines};
 use crate::{
-    engine::{
-        boot::{Recovery, StandingPods, study::LONGEST_SHUTDOWN},
+    model::{
+        recovery::{LONGEST_SHUTDOWN, Recovery, StandingPods},
         time::Timestamp,
     },
     recording::{
@@ -267,9 +267,9 @@ mod tests {
 
     use super::{BootHistoryWriter, Seen};
     use crate::{
-        engine::{
-            Settings,
-            boot::{BootRead, Kind, Order, Pod, Recovery, StandingPods},
+        engine::Settings,
+        model::{
+            recovery::{BootRead, Kind, Order, Pod, Recovery, StandingPods},
             time::Timestamp,
         },
         recording::Header,

@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 use crate::{
-    engine::{
-        boot::{
-            Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source,
-            average::{Average, average},
-            inexact::Inexact,
-            study::{COLUMNS, Close, NoOrder, Study, Zero},
-        },
+    engine::boot::{
+        average::{Average, average},
+        inexact::Inexact,
+        study::{COLUMNS, Close, NoOrder, Study, Zero},
+    },
+    model::{
+        recovery::{Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source},
         time::Timestamp,
     },
     sink::recovery,

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::{SCHEMA, finding::Finding, start::Start};
 use crate::{
-    engine::{
+    model::{
         change::{self, Change, CniCall, End, PodRef, What},
         fact::Listener,
         id::{CgroupKey, NetnsKey, TaskKey},

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::event::{Netns, Process, Text, nanos};
 use crate::{
-    engine::{
+    model::{
         fact::{MessageFound, PodName, ProgramFound, Store},
         finding::{self, Blind, Kind},
         id::Subnet,
@@ -284,7 +284,7 @@ impl<'a> Detail<'a> {
             },
             Kind::BlindSpot { spot, weaker } => {
                 let (what, name, count) = match spot {
-                    Blind::Signal { signal } => ("signal", Some(signal.word()), None),
+                    Blind::Signal { signal } => ("signal", Some(signal.into_str()), None),
                     Blind::Lost { count } => ("lost", None, Some(Text(*count))),
                     Blind::Store { path } => ("store", Some(path.as_str()), None),
                     Blind::Runtime { place } => ("runtime", place.as_deref(), None),

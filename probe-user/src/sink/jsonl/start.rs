@@ -9,10 +9,11 @@ use super::{
     event::{Container, Socket, Text, nanos},
 };
 use crate::{
-    engine::{
+    engine::share::Share,
+    model::{
         change::ContainerRef,
         fact::{CpuUse, MemoryEvents, Pressure, Stall},
-        phase::{self, Cause, Kind, Share},
+        phase::{self, Cause, Kind},
     },
     sink::{Label, wall::Rfc3339},
 };

@@ -7,7 +7,7 @@ use strum::VariantNames;
 
 use super::Jsonl;
 use crate::{
-    engine::{
+    model::{
         change::{CgroupRef, Change, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason, What},
         fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
         finding::{Finding, Key, Kind, Severity, Stage},

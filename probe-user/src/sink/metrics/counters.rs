@@ -15,14 +15,14 @@ use super::{
     set,
 };
 use crate::{
-    engine::{
+    engine::view::ManyView,
+    model::{
         change::{Change, CniCall, End, StopReason, What},
         fact::Origin,
         finding::{Cause, Duplicate, Finding, Kind, LeakedAddress, Severity},
         id::CgroupKey,
         phase::Start,
         time::Timestamp,
-        view::ManyView,
     },
     sink::word,
 };

@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{
     engine::{
-        boot::{
-            Back,
-            study::{Study, Zero},
-        },
-        finding::{Cause, Kind, Severity, Stage},
-        time::Timestamp,
+        boot::study::{Study, Zero},
         view::PoolView,
         world::sandbox::State,
+    },
+    model::{
+        finding::{Cause, Kind, Severity, Stage},
+        recovery::Back,
+        time::Timestamp,
     },
     sink::{recovery, word},
 };
@@ -195,9 +195,9 @@ impl Gauges {
 
     fn own(&mut self, own: &Own) {
         self.hooks.set(own.hooks.iter().map(|(signal, mechanism)| {
-            let mechanism = mechanism.map(|it| it.word().replace(' ', "_"));
+            let mechanism = mechanism.map(|it| it.into_str().replace(' ', "_"));
             let seen = flag(mechanism.is_some());
-            (vec![signal.word().replace(' ', "_"), mechanism.unwrap_or_else(|| "none".to_owned())], seen)
+            (vec![signal.into_str().replace(' ', "_"), mechanism.unwrap_or_else(|| "none".to_owned())], seen)
         }));
         for ring in &own.rings {
             for (kind, sent) in word::RECORDS.iter().zip(&ring.sent) {

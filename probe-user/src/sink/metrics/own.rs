@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::engine::fact::{Mechanism, Signal};
+use crate::model::fact::{Mechanism, Signal};
 
 #[derive(Clone, Debug, Default)]
 pub struct Own {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::label::{OTHER, PodLabel};
-use crate::engine::{id::PodUid, time::Timestamp};
+use crate::model::{id::PodUid, time::Timestamp};
 
 /// So long series stay after their last pod has gone and nothing more was counted: several scrapes.
 pub(super) const STAY: Duration = Duration::from_secs(5 * 60);

@@ -2,7 +2,7 @@
 
 use strum::VariantNames;
 
-use crate::engine::{fact::Loss, finding::Stage};
+use crate::model::{fact::Loss, finding::Stage};
 
 /// For what is not told.
 pub(super) const UNKNOWN: &str = "unknown";

@@ -13,15 +13,15 @@ use super::{
     owner::STAY,
 };
 use crate::{
-    engine::{
-        boot::Recovery,
+    engine::view::{ManyView, PoolView},
+    model::{
         change::{CgroupRef, Change, CniCall, Context, End, PodRef, Process, StopReason, What},
         fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Signal},
         finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
         phase::{self, Phase, Start},
+        recovery::Recovery,
         time::Timestamp,
-        view::{ManyView, PoolView},
     },
     sink::word,
 };
@@ -343,7 +343,7 @@ fn a_pool_that_is_gone_has_no_series() {
     let metrics = Metrics::new(&[]);
     let pool = PoolView {
         network: "pod\"net".to_owned(),
-        subnet: crate::engine::id::Subnet { address: "10.1.0.0".parse().expect("an address"), prefix: 24 },
+        subnet: crate::model::id::Subnet { address: "10.1.0.0".parse().expect("an address"), prefix: 24 },
         size: 253,
         in_use: 3,
         pending_cleanup: 2,

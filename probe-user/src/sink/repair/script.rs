@@ -6,7 +6,7 @@ use super::{
     crictl,
     quote::{UNPRINTABLE, quoted},
 };
-use crate::engine::id::ContainerId;
+use crate::model::id::ContainerId;
 
 /// A function of the shell: `release DIR ADDRESS CONTAINER`.
 ///
@@ -60,7 +60,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
     use super::{function, release, script};
-    use crate::engine::id::ContainerId;
+    use crate::model::id::ContainerId;
 
     /// Runs the script with a `crictl` that answers so; gives back what it says.
     fn run(dir: &Path, id: &str, crictl: &str) -> String {

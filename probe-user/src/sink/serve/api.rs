@@ -9,11 +9,8 @@ use super::{
     reply::{ApiError, JSON, Reply, json, whole},
 };
 use crate::{
-    engine::{
-        boot::{Recovery, study::Study},
-        finding::Finding,
-        view::PoolView,
-    },
+    engine::{boot::study::Study, view::PoolView},
+    model::{finding::Finding, recovery::Recovery},
     recording::{
         history::{self, Record},
         state::{self, About},

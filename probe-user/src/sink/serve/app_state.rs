@@ -12,13 +12,11 @@ use super::{
 };
 use crate::{
     engine::{
-        boot::Recovery,
         count::Counts,
-        finding::Finding,
-        phase::{Share, Start},
-        time::Timestamp,
+        share::Share,
         view::{PodView, PoolView},
     },
+    model::{finding::Finding, phase::Start, recovery::Recovery, time::Timestamp},
     recording::{Header, history::History},
     sink::{
         Label,

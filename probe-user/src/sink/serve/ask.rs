@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    engine::{Engine, time::Timestamp},
+    engine::Engine,
+    model::time::Timestamp,
     sink::{Label, metrics::own::Process},
 };
 

@@ -13,7 +13,7 @@ use super::{
     reply::{Reply, TEXT, whole},
 };
 use crate::{
-    engine::{fact::Signal, time::Timestamp},
+    model::{fact::Signal, time::Timestamp},
     sink::{escape::escaped, metrics::own::Process, wall::Rfc3339},
 };
 
@@ -42,7 +42,7 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut is_curable = false;
     // Also one without which there is much to tell: what depends on it is not found.
     for row in &app.report.signals {
-        if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.word() == row.signal) {
+        if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.into_str() == row.signal) {
             let lacks =
                 if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
             reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));

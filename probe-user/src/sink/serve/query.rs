@@ -4,7 +4,7 @@ use strum::VariantNames;
 
 use super::reply::ApiError;
 use crate::{
-    engine::{
+    model::{
         change::What,
         finding::{Finding, Kind, Stage},
     },

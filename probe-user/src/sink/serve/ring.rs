@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    engine::{
+    model::{
         change::{Change, What},
         fact::Loss,
         time::Timestamp,
@@ -182,7 +182,7 @@ fn is_grave(what: Loss) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{Arc, BYTES, COUNT, Change, Filter, Label, Listener as _, Loss, Ring, Timestamp, What};
-    use crate::engine::{
+    use crate::model::{
         change::{Context, PodRef},
         fact::Origin,
     };

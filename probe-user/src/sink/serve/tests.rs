@@ -30,13 +30,13 @@ use super::{
     seats::{self, Seat, Seats},
 };
 use crate::{
-    engine::{
-        Engine,
+    engine::{Call, Engine},
+    model::{
         change::{Output, What},
         fact::{Fact, Loss, Observation, Origin, Store, StoreKind, StoreRead},
         time::Timestamp,
     },
-    recording::{Call, Reader, history::History},
+    recording::{Reader, history::History},
     sink::{
         Label, Listener as _,
         doctor::{Check, Grade, Report, Row},
@@ -498,7 +498,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         let now = bench.app.health.get().await.expect("an answer").now;
         let gap = What::Gap { what: Loss::LifecycleRing, count: 1 };
         bench.ring.hear(
-            &crate::engine::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },
+            &crate::model::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },
             &rings::label(),
         );
         let lost = bench.get("/readyz").await;

@@ -1,7 +1,7 @@
 //! The last column: what a change says beyond its name and its pod.
 
 use crate::{
-    engine::{
+    model::{
         change::{Change, CniCall, ContainerRef, Context, End, Process, What},
         fact::Origin,
         id::ContainerId,

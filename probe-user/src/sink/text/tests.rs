@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Style, Text};
 use crate::{
-    engine::{
+    model::{
         change::{Change, CniCall, Context, End, PodRef, Process, What},
         fact::Origin,
         id::{NetnsKey, PodUid, TaskKey},

@@ -16,7 +16,7 @@ use super::{
     process::{Table, netns_key},
 };
 use crate::{
-    engine::{
+    model::{
         fact::{Address, Fact, List, Task},
         id::Subnet,
     },

@@ -12,7 +12,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use super::kubelet::Roots;
 use crate::{
-    engine::{id::PodUid, time::Timestamp},
+    model::{id::PodUid, time::Timestamp},
     source::host::{HostRoot, Miss},
 };
 

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{Listing, Node, docker, runtime::storage};
 use crate::{
-    engine::{
+    model::{
         fact::{ContainerFound, Fact, List},
         id::ContainerId,
         time::Timestamp,

@@ -8,7 +8,7 @@ use probe_common::name::container_of;
 
 use super::{Listing, Node};
 use crate::{
-    engine::{
+    model::{
         fact::{Cgroup, Fact, List},
         id::{CgroupKey, ContainerId},
         time::Timestamp,

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{Listing, Node};
 use crate::{
-    engine::{
+    model::{
         fact::{CacheFound, Fact, List},
         id::ContainerId,
     },

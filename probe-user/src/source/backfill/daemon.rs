@@ -20,7 +20,7 @@ use probe_common::name::PODS_PREFIX;
 
 use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
-    engine::fact::RuntimeKind,
+    model::fact::RuntimeKind,
     source::host::{Folder, HostRoot, Miss, lines},
 };
 pub(super) use settings::Unread;

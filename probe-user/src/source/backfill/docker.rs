@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::engine::{
+use crate::model::{
     fact::{ContainerFound, NameSource, PodName, Role},
     id::{ContainerId, PodUid},
 };

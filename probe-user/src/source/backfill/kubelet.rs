@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::daemon::{self, Daemon, Kind};
-use crate::{engine::id::PodUid, source::host::HostRoot};
+use crate::{model::id::PodUid, source::host::HostRoot};
 
 /// Of the kubelet itself, and of k0s' and microk8s'.
 const ROOTS: [&str; 3] =

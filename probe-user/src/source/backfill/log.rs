@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{Listing, Node};
 use crate::{
-    engine::{
+    model::{
         fact::{Fact, List, NameSource},
         id::PodUid,
     },

@@ -13,7 +13,7 @@ use super::{
     process::{Table, netns_key},
 };
 use crate::{
-    engine::{
+    model::{
         fact::{Fact, List},
         time::Timestamp,
     },

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{Listing, Node, daemon::Daemon};
 use crate::{
-    engine::fact::{Fact, Network, NetworksRead},
+    model::fact::{Fact, Network, NetworksRead},
     source::host::{Folder, HostRoot, Miss},
 };
 

@@ -6,7 +6,7 @@
 use std::iter;
 
 use crate::{
-    engine::{fact::CniVariables, id::TICK},
+    model::{fact::CniVariables, id::TICK},
     source::host::lines,
 };
 

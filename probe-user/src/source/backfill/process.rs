@@ -14,7 +14,7 @@ use probe_common::{name, text::sixteen};
 
 use super::{Listing, Node, cgroupfs, proc};
 use crate::{
-    engine::{
+    model::{
         fact::{Fact, List, ProcessFound, Task},
         id::{CgroupKey, NetnsKey, TaskKey},
         time::Timestamp,
@@ -297,8 +297,8 @@ mod tests {
 
     use super::{Node, list};
     use crate::{
-        engine::{
-            Engine, Settings,
+        engine::{Engine, Settings},
+        model::{
             change::{Output, What},
             fact::{Exited, Fact, Observation, Origin, ProcessFound},
             time::Timestamp,

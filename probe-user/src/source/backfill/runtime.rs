@@ -18,7 +18,7 @@ use super::{
     kubelet,
 };
 use crate::{
-    engine::{
+    model::{
         fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },

@@ -16,7 +16,7 @@ use super::{
     daemon::Daemon,
     network::{self, Configured},
 };
-use crate::engine::{
+use crate::model::{
     fact::{Holder, List},
     id::ContainerId,
 };

@@ -6,7 +6,7 @@
 
 use super::{BOOT_TIME, Layout, NEAR_NS, OWN, SLACK_NS, end, kind, time};
 use crate::{
-    engine::boot::{Last, Source, Unseen},
+    model::recovery::{Last, Source, Unseen},
     source::{
         host::HostRoot,
         message::{self, Window},

@@ -24,7 +24,7 @@ use super::{
     work::{Job, Read, Said, Worker},
 };
 use crate::{
-    engine::{
+    model::{
         change::Question,
         fact::{Fact, MessageFound, Observation, Origin},
         id::ContainerId,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{id::ContainerId, time::Timestamp};
+use crate::model::{id::ContainerId, time::Timestamp};
 
 /// How long after it was asked each look is taken; the last one's answer stands.
 const LOOKS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
@@ -72,7 +72,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Later, MOST};
-    use crate::engine::{id::ContainerId, time::Timestamp};
+    use crate::model::{id::ContainerId, time::Timestamp};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp(seconds * 1_000_000_000)

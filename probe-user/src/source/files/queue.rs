@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{change::Question, time::Timestamp};
+use crate::model::{change::Question, time::Timestamp};
 
 /// Every container and pod of a full node can be asked for at once.
 pub(super) const MOST: usize = 4096;
@@ -95,7 +95,7 @@ fn worth(question: &Question) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::{MOST, Queue, TOGETHER};
-    use crate::engine::{change::Question, id::ContainerId, time::Timestamp};
+    use crate::model::{change::Question, id::ContainerId, time::Timestamp};
 
     fn container(n: usize) -> Question {
         Question::Container { id: ContainerId::parse(&format!("c{n}")).expect("an id") }

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Files, later::Wanted, queue::Asked};
 use crate::{
-    engine::{
+    model::{
         change::Question,
         fact::{Fact, Observation, Origin, PressureRead},
     },

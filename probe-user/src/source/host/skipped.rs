@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use super::Miss;
-use crate::engine::fact::List;
+use crate::model::fact::List;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {

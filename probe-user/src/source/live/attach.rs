@@ -41,7 +41,7 @@ use super::{
     tally::Totals,
 };
 use crate::{
-    engine::fact::{Attached, Mechanism, Signal},
+    model::fact::{Attached, Mechanism, Signal},
     source::{cgroup::Hierarchy, host::HostRoot, lack::Lack},
 };
 

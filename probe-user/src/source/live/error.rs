@@ -6,7 +6,7 @@ use caps::Capability;
 
 use super::btf::BtfError;
 use crate::{
-    engine::fact::{Mechanism, Signal},
+    model::fact::{Mechanism, Signal},
     source::lack::{Here, Lack},
 };
 
@@ -55,7 +55,7 @@ pub enum Error {
         "the kernel does not count runs of programs: {0}; it takes root, or CAP_SYS_ADMIN: leave out --bpf-stats"
     )]
     Stats(#[source] aya::sys::SyscallError),
-    #[error("cannot hook {}, without which there is nothing to tell: {why}", signal.word())]
+    #[error("cannot hook {}, without which there is nothing to tell: {why}", signal.into_str())]
     Core { signal: Signal, why: String },
 }
 
@@ -78,7 +78,7 @@ impl Error {
     /// `missed`: what was tried, and why it did not work.
     pub(super) fn core(signal: Signal, missed: &[(Mechanism, String)]) -> Self {
         let why: Vec<String> =
-            missed.iter().map(|(mechanism, why)| format!("{}: {why}", mechanism.word())).collect();
+            missed.iter().map(|(mechanism, why)| format!("{}: {why}", mechanism.into_str())).collect();
         Self::Core { signal, why: why.join("; ") }
     }
 }

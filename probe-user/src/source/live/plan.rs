@@ -3,7 +3,7 @@
 //! Where two serve equally well, the one stands first whose link can be pinned on every kernel: raw tracepoints and
 //! fentry, not perf events (tracepoints and kprobes before 5.15).
 
-use crate::engine::fact::{Mechanism, Signal};
+use crate::model::fact::{Mechanism, Signal};
 
 /// One signal and how to see it.
 #[derive(Clone, Copy, Debug)]

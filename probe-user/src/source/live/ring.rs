@@ -24,8 +24,8 @@ use tracing::{debug, warn};
 use self::{copy::Copies, mark::Mark, turn::turn};
 use super::{attach::Probe, selftest::own::Own, tally::Totals};
 use crate::{
-    engine::{
-        decode::decode,
+    engine::decode::decode,
+    model::{
         fact::{Fact, Loss, Observation, Origin},
         time::Timestamp,
     },

@@ -14,7 +14,7 @@ use tracing::debug;
 use self::own::Own;
 use super::ring::Drain;
 use crate::{
-    engine::fact::{Attached, Mechanism, Signal},
+    model::fact::{Attached, Mechanism, Signal},
     source::clock,
 };
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use probe_common::tally::{Ring, Tally};
 
 use super::plan::CROWDED;
-use crate::engine::fact::Loss;
+use crate::model::fact::Loss;
 
 /// All CPUs' counters at one time, as counted since the programs were loaded.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use super::{
         request::{FAMILIES, Request},
     },
 };
-use crate::engine::id::Subnet;
+use crate::model::id::Subnet;
 
 #[derive(Debug)]
 pub(super) struct Asker {

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use crate::engine::{id::Subnet, time::Timestamp};
+use crate::model::{id::Subnet, time::Timestamp};
 
 /// Addresses remembered for one namespace; beyond that each notification counts as news.
 const MOST: usize = 1024;

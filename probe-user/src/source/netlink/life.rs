@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use super::{known::Known, wire::Nsid};
-use crate::engine::{fact::Task, id::NetnsKey};
+use crate::model::{fact::Task, id::NetnsKey};
 
 /// Every id in use in our namespace, watched or not.
 #[derive(Debug, Default)]
@@ -146,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Gone, Lives, Nsid, Watched};
-    use crate::engine::{fact::Task, id::NetnsKey};
+    use crate::model::{fact::Task, id::NetnsKey};
 
     const ID: Nsid = Nsid(0);
 

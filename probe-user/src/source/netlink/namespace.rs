@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::engine::fact::Task;
+use crate::model::fact::Task;
 
 /// Where namespaces are mounted: by iproute2 and most container runtimes, and by Docker.
 const MOUNTS: [&str; 2] = ["run/netns", "run/docker/netns"];
@@ -72,7 +72,7 @@ mod tests {
     use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
     use super::open;
-    use crate::engine::{fact::Task, id::TaskKey};
+    use crate::model::{fact::Task, id::TaskKey};
 
     fn own_inode() -> u32 {
         let metadata = fs::metadata("/proc/self/ns/net").expect("procfs");

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::engine::{fact::Task, id::NetnsKey};
+use crate::model::{fact::Task, id::NetnsKey};
 
 /// So many are looked for, and held open, together.
 pub(super) const TOGETHER: usize = 64;

@@ -18,7 +18,7 @@ use super::{
     },
 };
 use crate::{
-    engine::{
+    model::{
         fact::{Address, Fact, Loss, Observation, Origin, Task},
         id::NetnsKey,
         time::Timestamp,

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::sink::phase::pod;
 use crate::{
     cli::account::Account,
-    engine::{
+    model::{
         change::{Change, CniCall, End, Process, What},
         finding::{Finding, Kind, LeakedAddress},
         time::Timestamp,
@@ -14,6 +13,7 @@ use crate::{
         escape::{brief, escaped},
         evidence::changes,
         meaning,
+        phase::pod,
         repair::repair,
         span::span,
         text::{cut, detail},
@@ -231,13 +231,12 @@ mod tests {
     use super::text;
     use crate::{
         cli::account::Account,
-        engine::{
+        model::{
             change::{CniCall, End, Process, What},
             fact::{Origin, PodName},
-            finding::{Evidence, Finding, Key, Kind, OutOfOrder, Severity, Stage},
+            finding::{Evidence, EvidenceEvent, Finding, Key, Kind, OutOfOrder, Severity, Stage},
             id::{ContainerId, TaskKey},
             time::Timestamp,
-            world::attempt::Exhibit,
         },
         sink::Label,
     };
@@ -287,7 +286,7 @@ mod tests {
         ];
         let evidence = told.map(|(ms, what)| Evidence {
             sandbox: sandbox.clone(),
-            exhibit: Exhibit {
+            event: EvidenceEvent {
                 at: Timestamp(ms * 1_000_000),
                 origin: Origin::Kernel,
                 container: None,

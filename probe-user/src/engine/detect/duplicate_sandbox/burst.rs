@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use crate::engine::{
-    detect::{Sight, Sighting, Standing},
-    finding::{Duplicate, Finding, Kind, Stage},
+use crate::{
+    engine::detect::{Sight, Sighting, Standing},
+    model::finding::{Duplicate, Finding, Kind, Stage},
 };
 
 /// Pods whose sandboxes are replaced together: so many, so close to the first of them.

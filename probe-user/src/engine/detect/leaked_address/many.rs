@@ -11,12 +11,16 @@ use std::{
 };
 
 use super::Leak;
-use crate::engine::{
-    detect::{Sight, Sighting, Standing},
-    finding::{Cause, Finding, Key, Kind, LeakedAddress, Many, Severity},
-    id::ContainerId,
-    time::Timestamp,
-    view::ManyView,
+use crate::{
+    engine::{
+        detect::{Sight, Sighting, Standing},
+        view::ManyView,
+    },
+    model::{
+        finding::{Cause, Finding, Key, Kind, LeakedAddress, Many, Severity},
+        id::ContainerId,
+        time::Timestamp,
+    },
 };
 
 /// So many leaks of one network and cause are told one by one.

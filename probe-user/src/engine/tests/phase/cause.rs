@@ -5,17 +5,21 @@ use std::time::Duration;
 use probe_common::{event::class, id::CgroupKey};
 
 use super::{MINUTE, SECOND, begin, check, container, ends, main_of, pause, play, pod_path, sandbox};
-use crate::engine::{
-    Engine, Settings,
-    change::{Output, Question},
-    fact::{CpuUse, Fact, List, Mechanism, Origin, Pressure, PressureRead, Role, Signal, Task},
-    id::NetnsKey,
-    phase::Kind,
-    tests::{
-        containerd::{PATH, TOP},
-        story::{CONTAINERD, DAEMON, POD_NETNS, SHIM, Story, Who, call, cgroup, leaf, ms, run::pass},
+use crate::{
+    engine::{
+        Engine, Settings,
+        tests::{
+            containerd::{PATH, TOP},
+            story::{CONTAINERD, DAEMON, POD_NETNS, SHIM, Story, Who, call, cgroup, leaf, ms, run::pass},
+        },
     },
-    time::Timestamp,
+    model::{
+        change::{Output, Question},
+        fact::{CpuUse, Fact, List, Mechanism, Origin, Pressure, PressureRead, Role, Signal, Task},
+        id::NetnsKey,
+        phase::Kind,
+        time::Timestamp,
+    },
 };
 
 /// How often the pod's cgroup is asked about.

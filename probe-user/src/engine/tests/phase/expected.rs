@@ -1,13 +1,17 @@
 //! Starts of pods whose containers are known from their kubelet's record, and of those of which they are not.
 
 use super::{MINUTE, SECOND, check, container, ends, main_of, play, sandbox};
-use crate::engine::{
-    Engine,
-    fact::{Fact, Observation},
-    phase::{Phase, Start},
-    tests::{
-        containerd::TOP,
-        story::{POD_NETNS, SHIM, Story, Who, ms, uid},
+use crate::{
+    engine::{
+        Engine,
+        tests::{
+            containerd::TOP,
+            story::{POD_NETNS, SHIM, Story, Who, ms, uid},
+        },
+    },
+    model::{
+        fact::{Fact, Observation},
+        phase::{Phase, Start},
     },
 };
 

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use super::{MINUTE, SECOND, check, container, ends, main_of, play, sandbox};
-use crate::engine::{
-    Engine,
-    fact::{Fact, Family, Listener, Role},
-    phase::Kind,
-    tests::story::{POD_NETNS, SHIM, Story, Who, leaf},
-    world::listening::WITHIN,
+use crate::{
+    engine::{
+        Engine,
+        tests::story::{POD_NETNS, SHIM, Story, Who, leaf},
+    },
+    model::{
+        fact::{Fact, Family, Listener, Role},
+        phase::Kind,
+        recovery::WITHIN,
+    },
 };
 
 const ONE: &str = "

@@ -5,12 +5,14 @@ use std::time::Duration;
 use probe_common::event::class;
 
 use super::{FAILED, MINUTE, SECOND, add, begin, check, container, ends, pause, sandbox};
-use crate::engine::{
-    fact::{Fact, Role},
-    phase::Kind,
-    tests::{
+use crate::{
+    engine::tests::{
         containerd::{PATH, TOP},
         story::{CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, Who, call, id, key, leaf},
+    },
+    model::{
+        fact::{Fact, Role},
+        phase::Kind,
     },
 };
 

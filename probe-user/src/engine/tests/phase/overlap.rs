@@ -6,11 +6,13 @@ use probe_common::id::CgroupKey;
 use proptest::prelude::*;
 
 use super::{FAILED, MINUTE, add, begin, container, pause, play};
-use crate::engine::{
-    fact::{CpuUse, Fact, Mechanism, Pressure, PressureRead, Signal},
-    phase::{Kind, Phase},
-    tests::story::{DAEMON, POD_NETNS, Story, Who, id, ms},
-    time::Timestamp,
+use crate::{
+    engine::tests::story::{DAEMON, POD_NETNS, Story, Who, id, ms},
+    model::{
+        fact::{CpuUse, Fact, Mechanism, Pressure, PressureRead, Signal},
+        phase::{Kind, Phase},
+        time::Timestamp,
+    },
 };
 
 /// From when to when, ms.

@@ -5,14 +5,16 @@ use std::time::Duration;
 use probe_common::{event::class, id::CgroupKey};
 use proptest::prelude::*;
 
-use crate::engine::{
-    fact::{
-        Attached, CacheFound, CniCalled, ContainerFound, Exited, Fact, Family, List, Listened, Listener,
-        Loss, Mechanism, NameSource, Origin, ProcessFound, Role, Signal, Signaled, Task,
+use crate::{
+    engine::tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
+    model::{
+        fact::{
+            Attached, CacheFound, CniCalled, ContainerFound, Exited, Fact, Family, List, Listened, Listener,
+            Loss, Mechanism, NameSource, Origin, ProcessFound, Role, Signal, Signaled, Task,
+        },
+        id::NetnsKey,
+        time::Timestamp,
     },
-    id::NetnsKey,
-    tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
-    time::Timestamp,
 };
 
 const COMMS: [&str; 6] = ["containerd", "runc:[1:CHILD]", "pause", "sleep", "bridge", "pinns"];

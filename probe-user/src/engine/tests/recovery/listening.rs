@@ -1,15 +1,19 @@
 //! Restarts whose pods are back when they first listen.
 
 use super::{App, SECOND, TOP, at, booted, ms, rebooted, seconds};
-use crate::engine::{
-    Engine, Settings,
-    boot::{
-        Before, Kind, Pod, Recovered, Recovery, Rules,
-        average::average,
-        study::{Close, Study},
+use crate::{
+    engine::{
+        Engine, Settings,
+        boot::{
+            average::average,
+            study::{Close, Study},
+        },
+        tests::story::Story,
     },
-    fact::{Mechanism, Signal},
-    tests::story::Story,
+    model::{
+        fact::{Mechanism, Signal},
+        recovery::{Before, Kind, Pod, Recovered, Recovery, Rules},
+    },
 };
 
 const MINUTE: u64 = 60 * SECOND;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::engine::{
+use crate::model::{
     change::{Change, End, Output, Question, What},
     fact::Origin,
 };

@@ -1,11 +1,13 @@
 //! Runs a story, and compares what is told.
 
 use super::{Story, line, ms};
-use crate::engine::{
-    Engine, Settings,
-    change::{Output, Question},
-    fact::{Fact, Observation, Origin},
-    time::Timestamp,
+use crate::{
+    engine::{Engine, Settings},
+    model::{
+        change::{Output, Question},
+        fact::{Fact, Observation, Origin},
+        time::Timestamp,
+    },
 };
 
 impl Story {

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use super::Attachment;
-use crate::engine::{
-    fact::{self, StoreKind, StoreRead},
-    time::Timestamp,
-    world::{Moment, World},
+use crate::{
+    engine::world::{Moment, World},
+    model::{
+        fact::{self, StoreKind, StoreRead},
+        time::Timestamp,
+    },
 };
 
 #[serde_as]

@@ -13,12 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use super::{Attachment, Plugin};
-use crate::engine::{
-    change::Question,
-    fact::PodName,
-    id::ContainerId,
-    time::{Nanoseconds, Timestamp},
-    world::{Moment, World, call::Call},
+use crate::{
+    engine::world::{Moment, World, call::Call},
+    model::{
+        change::Question,
+        fact::PodName,
+        id::ContainerId,
+        time::{Nanoseconds, Timestamp},
+    },
 };
 
 /// So many attachments of one pod's interface are kept of which nothing is left.

@@ -1,11 +1,13 @@
 //! Who a container is: its role, its sandbox, its pod and its name, as far as anybody has said.
 
 use super::State;
-use crate::engine::{
-    change::{Question, StopReason},
-    fact::{ContainerFound, NameSource, Role},
-    id::ContainerId,
-    world::{Moment, World, argv::Made, hint::Hint, presence::Voucher},
+use crate::{
+    engine::world::{Moment, World, argv::Made, hint::Hint, presence::Voucher},
+    model::{
+        change::{Question, StopReason},
+        fact::{ContainerFound, NameSource, Role},
+        id::ContainerId,
+    },
 };
 
 /// So often a container's role is asked for: when its id is first seen, when its directory is made, and when its

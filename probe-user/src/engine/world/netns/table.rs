@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{Netns, State};
-use crate::engine::{id::NetnsKey, time::Timestamp};
+use crate::model::{id::NetnsKey, time::Timestamp};
 
 /// So many lives are remembered, with those that are over: a node's pods many times over. A container can make ten
 /// thousand a second.

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Process, State};
-use crate::engine::{id::TaskKey, time::Timestamp, world::cleaner};
+use crate::{
+    engine::world::cleaner,
+    model::{id::TaskKey, time::Timestamp},
+};
 
 /// So many processes are remembered after their end, for what comes late, however quickly they come and go.
 const OVER: usize = 4096;

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::Kept;
-use crate::engine::{
-    fact::PodName,
-    id::{ContainerId, PodUid},
-    time::Timestamp,
-    world::{World, pod::Pod},
+use crate::{
+    engine::world::{World, pod::Pod},
+    model::{
+        fact::PodName,
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
 };
 
 /// Which pods have a sandbox on record.

@@ -7,7 +7,7 @@ use strum::VariantNames;
 
 use super::Finding;
 use crate::{
-    engine::{
+    model::{
         change::Process,
         fact::{List, MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
         finding::{

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::{Standing, scope};
-use crate::{engine::id::Subnet, source::host::lines};
+use crate::{model::id::Subnet, source::host::lines};
 
 /// `ADDRESS IFINDEX PREFIX SCOPE FLAGS NAME`, all numbers hexadecimal.
 pub(super) fn addresses(if_inet6: &[u8]) -> Vec<Standing> {

@@ -10,7 +10,7 @@ use std::{
 
 use super::Bundles;
 use crate::{
-    engine::id::ContainerId,
+    model::id::ContainerId,
     source::{
         backfill::{daemon, proc},
         host::{Folder, HostRoot, Miss},

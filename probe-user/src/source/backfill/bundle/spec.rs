@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::{
-    engine::{
+    model::{
         fact::{ContainerFound, NameSource, PodName, Role},
         id::{ContainerId, PodUid},
     },

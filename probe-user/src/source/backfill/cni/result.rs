@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::engine::id::Subnet;
+use crate::model::id::Subnet;
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Outcome {

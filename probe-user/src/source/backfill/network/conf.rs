@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Configured, FLANNEL, HOST_LOCAL, pool};
-use crate::engine::fact::{Network, Pool};
+use crate::model::fact::{Network, Pool};
 
 /// Of a list or of a plugin: which it is shows only in what it has.
 #[derive(Debug, Default, Deserialize)]

@@ -9,7 +9,7 @@ use super::{
     Configured, FLANNEL, HOST_LOCAL,
 };
 use crate::{
-    engine::{fact::Pool, id::Subnet},
+    model::{fact::Pool, id::Subnet},
     source::host::lines,
 };
 

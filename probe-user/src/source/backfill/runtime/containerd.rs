@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Records;
 use crate::{
-    engine::{
+    model::{
         fact::{RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },

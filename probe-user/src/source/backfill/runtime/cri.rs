@@ -7,7 +7,7 @@ use std::{
 
 use super::{super::daemon::Daemon, Records, named};
 use crate::{
-    engine::{
+    model::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },

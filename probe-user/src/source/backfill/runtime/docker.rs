@@ -10,7 +10,7 @@ use super::{
     Records, named,
 };
 use crate::{
-    engine::{
+    model::{
         fact::{ContainerFound, Role, RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Records, named};
 use crate::{
-    engine::{
+    model::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },

@@ -11,7 +11,7 @@ use super::{
     Kind, holder,
 };
 use crate::{
-    engine::fact::{Fact, Reservation, Store, StoreKind, StoreRead},
+    model::fact::{Fact, Reservation, Store, StoreKind, StoreRead},
     source::host::{FILE, Miss},
 };
 

@@ -12,7 +12,7 @@ use super::{
     Kind, directory, holder,
 };
 use crate::{
-    engine::fact::{Holder, Store, StoreKind},
+    model::fact::{Holder, Store, StoreKind},
     source::host::{HostRoot, Miss},
 };
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::super::{Listing, Node};
 use crate::{
-    engine::fact::{Fact, Holder, Reservation, Store, StoreRead},
+    model::fact::{Fact, Holder, Reservation, Store, StoreRead},
     source::host::{ENTRIES, Entries, Entry, Folder, Miss},
 };
 

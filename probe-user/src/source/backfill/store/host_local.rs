@@ -13,7 +13,7 @@ use super::{
     Kind, directory, holder,
 };
 use crate::{
-    engine::fact::{Fact, Holder, Store, StoreKind, StoreRead},
+    model::fact::{Fact, Holder, Store, StoreKind, StoreRead},
     source::host::{ENTRIES, Miss},
 };
 

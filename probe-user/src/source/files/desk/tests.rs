@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{Desk, Job, Limits, Question, Read, Reading, Said, clock};
 use crate::{
-    engine::{
+    model::{
         fact::{Fact, List, Observation, Origin},
         id::ContainerId,
     },

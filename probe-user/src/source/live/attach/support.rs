@@ -7,7 +7,7 @@ use probe_common::knob::{ABSENT, Offsets};
 
 use super::{reason::reason, symbol::Symbol};
 use crate::{
-    engine::fact::{Mechanism, Signal},
+    model::fact::{Mechanism, Signal},
     source::{
         lack::{Here, Lack},
         live::{btf::Btf, error::Error, plan::Try},

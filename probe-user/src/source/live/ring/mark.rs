@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::time::Timestamp;
+use crate::model::time::Timestamp;
 
 #[derive(Debug)]
 pub(super) struct Mark {

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** nothing of anybody else is taken for the self-test's, though the inode may soon be another's.
 
-use crate::engine::{
+use crate::model::{
     fact::{Fact, Observation, Signal},
     id::NetnsKey,
     time::Timestamp,
@@ -97,7 +97,7 @@ impl Netns {
 #[cfg(test)]
 mod tests {
     use super::{Own, Signal};
-    use crate::engine::{
+    use crate::model::{
         fact::{Cgroup, Fact, Observation, Origin, Task},
         id::{CgroupKey, NetnsKey},
         time::Timestamp,

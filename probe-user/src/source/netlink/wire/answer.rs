@@ -14,7 +14,7 @@ use super::{
     ALIGN, AddressHeader, Header, LinkHeader, NETNSA_NSID, NLMSG_DONE, NLMSG_ERROR, Nsid, RTM_DELADDR,
     RTM_DELNSID, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNSID,
 };
-use crate::engine::id::Subnet;
+use crate::model::id::Subnet;
 
 /// One message, with the part of its header that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Address, Body, Message, Nsid, messages};
-    use crate::engine::id::Subnet;
+    use crate::model::id::Subnet;
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let len = u16::try_from(4 + value.len()).expect("short");

@@ -1,13 +1,15 @@
 //! Cuts the time from a start's beginning to its end into phases, from the front.
 
-use crate::engine::{
-    change::ContainerRef,
-    phase::{Cause, Kind, Phase},
-    time::Timestamp,
-    world::{
+use crate::{
+    engine::world::{
         World,
         attachment::Runs,
         attempt::{Attempt, Ran},
+    },
+    model::{
+        change::ContainerRef,
+        phase::{Cause, Kind, Phase},
+        time::Timestamp,
     },
 };
 

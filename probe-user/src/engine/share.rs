@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use crate::engine::{
+use crate::model::{
     phase::{Kind, Listening, Start},
     time::Nanoseconds,
 };

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
 
-use super::{
-    boot::BootRead,
+use crate::model::{
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+    recovery::BootRead,
     time::{Nanoseconds, Timestamp, on_the_clock},
 };
 
@@ -374,7 +374,7 @@ pub struct PodName {
 
 impl PodName {
     /// Adds what was not known.
-    pub(in crate::engine) fn learn(&mut self, other: &Self) {
+    pub(crate) fn learn(&mut self, other: &Self) {
         self.namespace = self.namespace.take().or_else(|| other.namespace.clone());
         self.name = self.name.take().or_else(|| other.name.clone());
         self.uid = self.uid.take().or_else(|| other.uid.clone());
@@ -431,35 +431,59 @@ pub struct Attached {
     pub missed: Vec<(Mechanism, String)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str)]
 pub enum Signal {
+    #[strum(serialize = "exec")]
     Exec,
+    #[strum(serialize = "exit")]
     Exit,
+    #[strum(serialize = "fatal signal")]
     FatalSignal,
+    #[strum(serialize = "oom kill")]
     OomKill,
+    #[strum(serialize = "netns created")]
     NetnsCreated,
+    #[strum(serialize = "netns dropped")]
     NetnsDropped,
+    #[strum(serialize = "netns freed")]
     NetnsFreed,
+    #[strum(serialize = "address ipv4")]
     AddressV4,
+    #[strum(serialize = "address ipv6")]
     AddressV6,
+    #[strum(serialize = "cgroup created")]
     CgroupCreated,
+    #[strum(serialize = "cgroup removed")]
     CgroupRemoved,
+    #[strum(serialize = "cgroup released")]
     CgroupReleased,
+    #[strum(serialize = "cgroup entered")]
     CgroupEntered,
+    #[strum(serialize = "cgroup emptied")]
     CgroupEmptied,
+    #[strum(serialize = "listening")]
     Listening,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str)]
 pub enum Mechanism {
+    #[strum(serialize = "fentry")]
     Fentry,
+    #[strum(serialize = "fexit")]
     Fexit,
+    #[strum(serialize = "kprobe")]
     Kprobe,
+    #[strum(serialize = "kretprobe")]
     Kretprobe,
+    #[strum(serialize = "raw tracepoint")]
     RawTracepoint,
+    #[strum(serialize = "tracepoint")]
     Tracepoint,
+    #[strum(serialize = "netlink")]
     Netlink,
 }
 
@@ -492,6 +516,3 @@ pub enum Loss {
     /// Runs of hooks that the kernel skipped; not each would have told something.
     SkippedRun,
 }
-
-/// How long the outbox may hold a change whose pod is not yet named.
-pub const DEFAULT_HOLD: Duration = Duration::from_secs(1);

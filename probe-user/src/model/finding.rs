@@ -14,12 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
-use super::{
-    change::Process,
-    fact::{List, MessageFound, PodName, ProgramFound, Signal, Store},
+use crate::model::{
+    change::{CgroupRef, ContainerRef, Process, What},
+    fact::{List, MessageFound, Origin, PodName, ProgramFound, Signal, Store},
     id::{ContainerId, NetnsKey, NotThat, Subnet},
     time::{Nanoseconds, Timestamp},
-    world::attempt::Exhibit,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +49,18 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     pub sandbox: ContainerId,
-    pub exhibit: Exhibit,
+    pub event: EvidenceEvent,
+}
+
+/// What was told of a sandbox once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceEvent {
+    pub at: Timestamp,
+    pub origin: Origin,
+    pub container: Option<ContainerRef>,
+    pub netns: Option<NetnsKey>,
+    pub cgroup: Option<CgroupRef>,
+    pub what: What,
 }
 
 /// `KIND/…`, of what never changes: names, addresses, ids.
@@ -363,7 +373,7 @@ pub struct Revision {
 
 impl Key {
     /// `kind/part/part`; a slash within a part would make two of it.
-    pub(super) fn new(kind: &str, parts: &[&str]) -> Self {
+    pub(crate) fn new(kind: &str, parts: &[&str]) -> Self {
         let mut text = kind.to_owned();
         for part in parts {
             text.push('/');
@@ -401,7 +411,7 @@ impl fmt::Display for Key {
 
 impl Kind {
     /// Whether it says the same as another one, but for numbers that move while it goes on.
-    pub(super) fn means(&self, other: &Self) -> bool {
+    pub(crate) fn means(&self, other: &Self) -> bool {
         let said = |it: &Self| {
             let Self::CniFailing(it) = it else { return None };
             it.message.as_ref()?.text.clone()
@@ -446,7 +456,7 @@ impl Kind {
     }
 
     /// Whether the sandboxes of such a finding are some of many, others now and then.
-    pub(super) fn shows_some(&self) -> bool {
+    pub(crate) fn shows_some(&self) -> bool {
         let is_many = matches!(self, Self::LeakedAddress(it) if it.many.is_some());
         is_many || matches!(self, Self::CniFailing(_) | Self::CniSlow { .. } | Self::CniQueue { .. })
     }

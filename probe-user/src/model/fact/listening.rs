@@ -1,7 +1,7 @@
 //! Sockets that listen.
 
 use super::Task;
-use crate::engine::id::CgroupKey;
+use crate::model::id::CgroupKey;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 

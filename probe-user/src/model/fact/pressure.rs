@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::engine::{id::CgroupKey, time::Nanoseconds};
+use crate::model::{id::CgroupKey, time::Nanoseconds};
 
 /// What a pod's cgroup had counted when it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

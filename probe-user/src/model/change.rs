@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
 
-use super::{
+use crate::model::{
     fact::{Listener, Loss, NameSource, Origin, Task},
     finding::Finding,
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use crate::engine::{
-    fact::Signal,
-    phase::{Kind, Phase, Start},
-    time::Timestamp,
-    world::{World, attempt::Attempt, netns},
+use crate::{
+    engine::world::{World, attempt::Attempt, netns},
+    model::{
+        fact::Signal,
+        phase::{Kind, Phase, Start},
+        time::Timestamp,
+    },
 };
 
 /// A loss may be noticed only so long after it happened.

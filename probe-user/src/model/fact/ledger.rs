@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::engine::{
+use crate::model::{
     fact::PodName,
     id::{ContainerId, Subnet},
     time::Timestamp,

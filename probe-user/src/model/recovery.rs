@@ -1,0 +1,421 @@
+//! The recovery of a node after a restart: what was seen of it, each thing with how well its time is known.
+//!
+//! [`Recovery`] is what one boot left, and all of it that is kept on disk or in a recording; what it means
+//! (`engine::boot::study`) is made anew from it whenever somebody asks.
+//!
+//! **Invariant:** times are of this boot's clock but for the order, which was given before it began: that one is on
+//! the wall clock.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
+use crate::model::{
+    id::{ContainerId, PodUid},
+    time::{Nanoseconds, Timestamp},
+};
+
+/// What first listens after so long does so for another reason than that it was started.
+pub const WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// How long a node may stay alive after an order that ended it.
+pub const LONGEST_SHUTDOWN: Duration = Duration::from_secs(10 * 60);
+
+/// What can be told otherwise.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Without another pod for so long, the last one was the last.
+    #[serde(rename = "quiet_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    pub quiet: Duration,
+    /// Namespaces whose pods serve the node or the cluster: none of them is a service pod.
+    pub system: Vec<String>,
+    #[serde(default)]
+    pub recovered: Recovered,
+}
+
+/// When a pod counts as back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recovered {
+    /// The first of its own containers started.
+    #[default]
+    Started,
+    /// A socket of them listens. One that does not is back as with `Started`: at once, or, where it listened before the
+    /// restart, when it has not done so for [`WITHIN`].
+    Listening,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let (quiet, recovered) = (Duration::from_secs(60), Recovered::default());
+        Self { quiet, system: vec!["kube-system".to_owned()], recovered }
+    }
+}
+
+/// What a boot is, and what is known of the one before.
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootRead {
+    /// The kernel's random id of it.
+    pub boot_id: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What the wall clock showed at its beginning, ns since the epoch; follows the clock when that is set.
+    #[serde_as(as = "DisplayFromStr")]
+    pub boot_wall_ns: i64,
+    pub before: Before,
+}
+
+/// The end of the boot before, as far as anything kept it.
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    pub boot_id: Option<String>,
+    pub ordered: Option<Ordered>,
+    /// The last time at which an agent showed that the node was alive, ns since the epoch.
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    pub alive_wall_ns: Option<i64>,
+    /// The pods that were there at the order, or at that last time. `None`: nothing was kept.
+    pub pods: Option<Vec<Pod>>,
+    /// At least so many more were there, for which there was no room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pods_left_out: u32,
+    /// If there are known to be others in between: then this is not the boot before, but the last that is known.
+    pub unseen: Option<Unseen>,
+}
+
+/// Boots that no agent has kept anything of.
+#[serde_as]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// At least so many.
+    pub boots: u32,
+    /// When the last of them began, ns since the epoch.
+    #[serde_as(as = "DisplayFromStr")]
+    pub last_wall_ns: i64,
+    /// What has kept a record of them.
+    pub source: Source,
+}
+
+/// The last boot that is known, for whoever looks for others since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// When it began, and its last sign of life, ns since the epoch.
+    pub began_wall_ns: i64,
+    pub alive_wall_ns: i64,
+    /// The ids of all that are known, this one's among them.
+    pub known: Vec<String>,
+}
+
+/// A restart was ordered.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ordered {
+    /// On the wall clock, ns since the epoch.
+    #[serde_as(as = "DisplayFromStr")]
+    pub wall_ns: i64,
+    /// What ordered it: a program and what it was told, or the record of it.
+    pub by: String,
+    pub source: Source,
+}
+
+/// How a time is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The clock's own zero.
+    Boot,
+    /// A hook, at the event.
+    Hook,
+    /// `/proc/PID/stat`: when the process was forked, in ticks of 10 ms.
+    ProcStart,
+    /// The date of a file that was written then.
+    FileTime,
+    /// The journal: when systemd-logind said so.
+    Journal,
+    /// `/var/log/wtmp`.
+    Wtmp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    pub at: Timestamp,
+    pub source: Source,
+}
+
+/// What a pod is to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// From a manifest on the node: the kubelet gives it a UID of 32 hex digits, the manifest's hash.
+    Static,
+    /// In one of [`Rules::system`].
+    System,
+    /// Any other.
+    Service,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pod {
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<PodUid>,
+    pub kind: Kind,
+    /// A socket of it was seen to listen.
+    #[serde(default)]
+    pub listens: bool,
+}
+
+/// A pod that runs again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Back {
+    pub pod: Pod,
+    /// Its first container started that did not end well before another one's start (as init containers do).
+    pub mark: Mark,
+    /// The first socket of that one, or of another that started after it, listened.
+    pub listened: Option<Timestamp>,
+}
+
+/// The network of one sandbox was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Try {
+    pub sandbox: ContainerId,
+    pub began: Timestamp,
+    /// The last of its plugins ended.
+    pub ended: Timestamp,
+    /// The plugin that failed.
+    pub failed: Option<String>,
+}
+
+/// The order that ends this boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub at: Timestamp,
+    pub by: String,
+    /// The pods that were there.
+    #[serde(flatten)]
+    pub standing: StandingPods,
+}
+
+/// The pods that are there, or were.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingPods {
+    pub pods: Vec<Pod>,
+    /// At least so many more, for which there was no room.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pods_left_out: u32,
+}
+
+/// What one boot left.
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    pub boot: Option<BootRead>,
+    /// The rules in force, for whoever reads it later.
+    #[serde_as(as = "Nanoseconds")]
+    pub quiet: Duration,
+    #[serde(default)]
+    pub recovered: Recovered,
+    /// Sockets that listen were looked for.
+    #[serde(default)]
+    pub hears: bool,
+    /// When the agent began to look: what was before is known from files alone.
+    pub watched_since: Option<Timestamp>,
+    pub init: Option<Mark>,
+    pub runtime: Option<Mark>,
+    pub kubelet: Option<Mark>,
+    pub tries: Vec<Try>,
+    /// Calls of plugins for further sandboxes, for which there was no room.
+    #[serde(default)]
+    pub tries_left_out: u32,
+    /// When the oldest address on record was written down, if that was in this boot.
+    pub leased_since: Option<Timestamp>,
+    pub pods: Vec<Back>,
+    /// At least so many more were back, for which there was no room.
+    #[serde(default)]
+    pub pods_left_out: u32,
+    pub order: Option<Order>,
+    /// The last pod was the last, as it seemed then.
+    pub closed: bool,
+    /// Until when it was looked at.
+    pub seen_until: Timestamp,
+    /// Another one whenever any of the above is, but for the last.
+    #[serde_as(as = "DisplayFromStr")]
+    pub revision: u64,
+}
+
+impl Source {
+    /// The event's own time.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self.precision().is_zero()
+    }
+
+    /// How far the true time can be from the one given; zero for an event's own.
+    #[must_use]
+    pub fn precision(self) -> Duration {
+        match self {
+            Self::Boot | Self::Hook => Duration::ZERO,
+            // A file system dates by the timer's tick, of which there are at least 100 a second.
+            Self::ProcStart | Self::FileTime => Duration::from_millis(10),
+            Self::Journal => Duration::from_millis(1),
+            Self::Wtmp => Duration::from_secs(1),
+        }
+    }
+}
+
+impl Mark {
+    /// The earlier of two; at the same time the one that is known better.
+    pub(crate) fn offer(slot: &mut Option<Self>, mark: Self) {
+        let order = |mark: &Self| (mark.at, mark.source);
+        if slot.as_ref().is_none_or(|known| order(&mark) < order(known)) {
+            *slot = Some(mark);
+        }
+    }
+}
+
+impl Pod {
+    #[must_use]
+    pub fn kind_of(namespace: Option<&str>, uid: Option<&PodUid>, rules: &Rules) -> Kind {
+        if uid.is_some_and(|uid| !uid.as_str().contains('-')) {
+            Kind::Static
+        } else if namespace.is_some_and(|own| rules.system.iter().any(|name| name == own)) {
+            Kind::System
+        } else {
+            Kind::Service
+        }
+    }
+
+    /// What tells its kind, in a word.
+    #[must_use]
+    pub fn kind_by(&self) -> &'static str {
+        match self.kind {
+            Kind::Static => "uid",
+            Kind::System => "namespace",
+            Kind::Service if self.uid.is_some() => "uid",
+            Kind::Service => "assumed",
+        }
+    }
+
+    /// Whether they are one pod to its users: a pod keeps its name over a restart, and most keep their UID.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        if self.name.is_some() && other.name.is_some() {
+            return self.name == other.name && self.namespace == other.namespace;
+        }
+        self.uid.is_some() && self.uid == other.uid
+    }
+}
+
+impl Before {
+    /// What a boot and the last sign of life tell to the next one.
+    #[must_use]
+    pub fn of(last: Option<&Recovery>, alive: Option<Alive>) -> Self {
+        let boot = last.and_then(|last| last.boot.as_ref());
+        // A heartbeat of yet another boot says nothing of this one's end.
+        let alive = alive.filter(|it| boot.is_none_or(|boot| boot.boot_id == it.boot_id));
+        let wall = |at: Timestamp| boot.map(|boot| boot.boot_wall_ns.saturating_add_unsigned(at.0));
+        let order = last.and_then(|last| last.order.as_ref());
+        let ordered = order
+            .and_then(|it| Some(Ordered { wall_ns: wall(it.at)?, by: it.by.clone(), source: Source::Hook }));
+        let seen = last.and_then(|last| wall(last.seen_until.max(order.map_or(Timestamp::ZERO, |it| it.at))));
+        let alive_wall_ns = alive.as_ref().map(|it| it.wall_ns).max(seen);
+        let outlived = |it: &Order| wall(it.at + LONGEST_SHUTDOWN) < alive_wall_ns;
+        let at_order = order.filter(|it| !outlived(it)).map(|it| it.standing.clone());
+        let standing = at_order.or_else(|| alive.as_ref().map(|it| it.standing.clone()));
+        Self {
+            boot_id: boot.map(|boot| &boot.boot_id).or(alive.as_ref().map(|it| &it.boot_id)).cloned(),
+            ordered,
+            alive_wall_ns,
+            pods_left_out: standing.as_ref().map_or(0, |it| it.pods_left_out),
+            pods: standing.map(|it| it.pods),
+            unseen: None,
+        }
+    }
+
+    /// There were others since: what ended the boot that is known did not lead to this one.
+    #[must_use]
+    pub fn followed_by(mut self, unseen: Option<Unseen>) -> Self {
+        self.unseen = unseen;
+        self.ordered.take_if(|it| unseen.is_some_and(|unseen| it.wall_ns < unseen.last_wall_ns));
+        self
+    }
+
+    /// With the order that somebody else has written down, if there is none that can have led to this boot.
+    #[must_use]
+    pub fn or_ordered(mut self, look: impl FnOnce() -> Option<Ordered>) -> Self {
+        if self.ordered.is_none() || self.has_outlived_order() {
+            let since = self.unseen.map_or(i64::MIN, |unseen| unseen.last_wall_ns);
+            self.ordered = look().filter(|it| it.wall_ns >= since).or(self.ordered);
+        }
+        self
+    }
+
+    /// The node was still alive so long after the order that it is not what ended it.
+    #[must_use]
+    pub fn has_outlived_order(&self) -> bool {
+        let outlived = |ordered: &Ordered| {
+            self.alive_wall_ns
+                .is_some_and(|alive| alive.saturating_sub(ordered.wall_ns) > ns(LONGEST_SHUTDOWN))
+        };
+        self.ordered.as_ref().is_some_and(outlived)
+    }
+}
+
+/// The last sign of life of a boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alive {
+    pub boot_id: String,
+    /// Ns since the epoch.
+    pub wall_ns: i64,
+    /// The pods that were there.
+    pub standing: StandingPods,
+}
+
+impl Recovery {
+    /// The pods that are back by the rule in force, each with the time that counts.
+    #[must_use]
+    pub fn back(&self, now: Timestamp) -> Vec<Back> {
+        self.pods.iter().filter_map(|it| Some(Back { mark: self.counts(it, now)?, ..it.clone() })).collect()
+    }
+
+    /// When the first of those that are still to listen counts by its start after all.
+    pub(crate) fn patience(&self, now: Timestamp) -> Option<Timestamp> {
+        let awaited = self.pods.iter().filter(|it| self.counts(it, now).is_none());
+        awaited.map(|it| it.mark.at + WITHIN).min()
+    }
+
+    /// `None`: it started, and is still to listen.
+    fn counts(&self, it: &Back, now: Timestamp) -> Option<Mark> {
+        match (self.recovered, it.listened) {
+            (Recovered::Started, _) => Some(it.mark),
+            (Recovered::Listening, Some(at)) => Some(Mark { at, source: Source::Hook }),
+            (Recovered::Listening, None) => {
+                let mut before = self.expected().unwrap_or_default().iter();
+                let listened = before.any(|pod| pod.listens && pod.is(&it.pod));
+                // Of one that was found running it is not known.
+                let is_heard = self.hears && it.mark.source == Source::Hook;
+                let is_awaited = listened && is_heard && now < it.mark.at + WITHIN;
+                (!is_awaited).then_some(it.mark)
+            }
+        }
+    }
+
+    /// The pods that were there before, if that was kept.
+    #[must_use]
+    pub fn expected(&self) -> Option<&[Pod]> {
+        self.boot.as_ref()?.before.pods.as_deref()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+pub(crate) fn ns(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
