@@ -1,13 +1,12 @@
 //! sandprobe: sources say facts; the engine believes, remembers and judges; sinks tell.
 //!
 //! The modules in the order in which a thing goes through them. A kernel record becomes an
-//! [`engine::fact::Observation`], enters the [`engine::Engine`] once, and leaves as an
-//! [`engine::change::Output`]; nothing calls back. What the engine wants to know it asks with a question,
+//! [`model::fact::Observation`], enters the [`engine::Engine`] once, and leaves as an
+//! [`model::change::Output`]; nothing calls back. What the engine wants to know it asks with a question,
 //! which is an output; the answer is a fact.
 
-pub mod engine;
-pub mod model;
-pub mod recording;
+pub use probe_engine::{engine, model, recording};
+
 pub mod source;
 
 pub mod sink;

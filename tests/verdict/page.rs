@@ -55,7 +55,7 @@ fn speaks(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool> {
 #[test]
 fn every_cause_on_a_page_of_findings_is_shown_by_a_test() {
     let stories = files("tests/data/stories", ".story");
-    let tests = files("probe-user/src/engine/tests", ".rs");
+    let tests = files("probe-engine/src/engine/tests", ".rs");
     let pages = files("docs/findings", ".md");
     assert!(pages.len() > 10 && stories.len() > 10 && tests.len() > 10, "nothing to look at");
     for (page, text) in &pages {

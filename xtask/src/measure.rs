@@ -17,7 +17,7 @@ use module::Module;
 use std::{fs, path::Path};
 
 /// The crates whose code an agent is made of.
-const CRATES: [&str; 3] = ["probe-common", "probe-ebpf", "probe-user"];
+const CRATES: [&str; 4] = ["probe-common", "probe-ebpf", "probe-engine", "probe-user"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -20,7 +20,8 @@ const ARROW: &[(&str, &[&str])] = &[
 const PURE: [&str; 5] = ["probe_common", "serde", "serde_with", "strum", "thiserror"];
 /// The modules that nothing but those crates may reach.
 const PURE_MODULES: [&str; 2] = ["model", "engine"];
-const AGENT: &str = "probe-user/src/";
+/// The crates that these modules stand in.
+const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/src/"];
 /// Roots of the crate: they name everything.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
@@ -28,7 +29,7 @@ pub(super) fn problems(sources: &[Source]) -> Vec<String> {
     // Unit tests in a file of their own may look around.
     let agent = || {
         let modules = sources.iter().filter(|source| !source.path.ends_with("/tests.rs"));
-        modules.filter_map(|source| Some((source, source.path.strip_prefix(AGENT)?.strip_suffix(".rs")?)))
+        modules.filter_map(|source| Some((source, AGENT.iter().find_map(|root| source.path.strip_prefix(root))?.strip_suffix(".rs")?)))
     };
     let mut found = Vec::new();
     for (source, path) in agent().filter(|(source, _)| ROOTS.iter().all(|root| !source.path.ends_with(root)))
@@ -39,7 +40,7 @@ pub(super) fn problems(sources: &[Source]) -> Vec<String> {
             None => found.push(format!("{}: {module} has no place in tidy's arrow", source.path)),
         }
     }
-    let manifest = sources.iter().find(|source| source.path == "probe-user/Cargo.toml");
+    let manifest = sources.iter().find(|source| source.path == "probe-engine/Cargo.toml");
     let banned = manifest.map(|manifest| dependencies(&manifest.text)).unwrap_or_default();
     for (source, _) in
         agent().filter(|(_, path)| PURE_MODULES.iter().any(|pure| path.split('/').next() == Some(pure)))
@@ -132,7 +133,7 @@ mod tests {
     fn check(path: &str, text: &str) -> Vec<String> {
         let manifest = "[package]\n\n[dependencies]\n# a note\nprobe-common = 1\nserde = 1\nserde-json = 1\n\n[lints]\na = 1\n";
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
-        problems(&[source("probe-user/Cargo.toml", manifest), source(path, text)])
+        problems(&[source("probe-engine/Cargo.toml", manifest), source(path, text)])
     }
 
     #[test]
@@ -148,24 +149,24 @@ mod tests {
         let wrong = check("probe-user/src/source.rs", group).join(", ");
         assert!(wrong.contains("rs:1: source must not know agent"), "{wrong}");
         assert!(wrong.contains("rs:5: source must not know cli"), "{wrong}");
-        assert_eq!(check("probe-user/src/engine.rs", "use crate::recording;").len(), 1);
+        assert_eq!(check("probe-engine/src/engine.rs", "use crate::recording;").len(), 1);
         assert_eq!(check("probe-user/src/odd.rs", "").len(), 1);
         assert!(check("probe-user/src/main.rs", "use crate::cli;").is_empty());
     }
 
     #[test]
     fn model_and_engine_take_nothing_in() {
-        for pure in ["probe-user/src/engine/world.rs", "probe-user/src/model/id.rs"] {
+        for pure in ["probe-engine/src/engine/world.rs", "probe-engine/src/model/id.rs"] {
             assert_eq!(check(pure, "use serde_json::Value;").len(), 1);
         }
-        assert_eq!(check("probe-user/src/model/fact.rs", "use crate::engine::world;").len(), 1);
+        assert_eq!(check("probe-engine/src/model/fact.rs", "use crate::engine::world;").len(), 1);
         assert!(
             check(
-                "probe-user/src/model/id.rs",
+                "probe-engine/src/model/id.rs",
                 "use probe_common::id;\nuse serde::Serialize;\nuse std::fmt; my_serde_json::x"
             )
             .is_empty()
         );
-        assert!(check("probe-user/src/recording.rs", "use serde_json::Value;").is_empty());
+        assert!(check("probe-engine/src/recording.rs", "use serde_json::Value;").is_empty());
     }
 }

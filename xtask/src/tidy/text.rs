@@ -3,6 +3,8 @@
 use super::Source;
 
 const MAX_LINES: usize = 600;
+/// The agent's crates.
+const AGENT: [&str; 2] = ["probe-engine/", "probe-user/"];
 /// Where the agent may be unsafe: where it talks to the kernel, and in the handler of a signal.
 const UNSAFE: [&str; 2] = ["probe-user/src/source/", "probe-user/src/confine/refusal.rs"];
 
@@ -54,7 +56,7 @@ fn rust(path: &str, text: &str) -> Vec<String> {
         found.push(format!("{path}: an ignored test is no test"));
     }
     let may_be_unsafe =
-        !path.starts_with("probe-user/") || UNSAFE.iter().any(|place| path.starts_with(place));
+        !AGENT.iter().any(|root| path.starts_with(root)) || UNSAFE.iter().any(|place| path.starts_with(place));
     if !may_be_unsafe
         && text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("unsafe "))
     {
@@ -90,6 +92,6 @@ mod tests {
         assert_eq!(check("a/b.rs", "fn f() {}\n"), 1);
         assert_eq!(check("a/mod.rs", "//! Why.\n"), 1);
         assert_eq!(check("a/b.rs", &format!("//! Why.\n{}", "\n".repeat(600))), 1);
-        assert_eq!(check("probe-user/src/engine.rs", "//! Why.\nunsafe { f() }\n"), 1);
+        assert_eq!(check("probe-engine/src/engine.rs", "//! Why.\nunsafe { f() }\n"), 1);
     }
 }
