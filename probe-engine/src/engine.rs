@@ -24,15 +24,15 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 pub use call::Call;
-pub use detect::{Cleaners, Limits};
-use detect::{Docket, Sight};
+pub use detect::{Daemons, Limits};
+use detect::{DetectContext, FindingTracker};
 use outbox::Outbox;
 use share::Share;
 use timeline::{Placed, Timeline};
 use world::{CheckpointEntry, EngineState, World};
 
 use crate::model::{
-    change::{Output, What},
+    change::{ChangeKind, Output},
     fact::{Fact, Observation},
     finding::{Finding, Key, Revision},
     phase::Start,
@@ -45,7 +45,7 @@ use view::{ManyView, PodView, PoolView};
 /// How long the outbox may hold a change whose pod is not yet named.
 pub const DEFAULT_HOLD: Duration = Duration::from_secs(1);
 
-/// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
+/// ChangeKind the engine can be told to do differently; part of a recording's header, since replay needs the same.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -73,8 +73,8 @@ pub struct Engine {
     timeline: Timeline,
     world: World,
     outbox: Outbox,
-    docket: Docket,
-    /// What can be taken by `poll`.
+    finding_tracker: FindingTracker,
+    /// ChangeKind can be taken by `poll`.
     ready: VecDeque<Output>,
     now: Timestamp,
 }
@@ -86,7 +86,7 @@ impl Engine {
             timeline: Timeline::default(),
             world: World::new(settings.boot.clone()),
             outbox: Outbox::new(settings.first_seq),
-            docket: Docket::default(),
+            finding_tracker: FindingTracker::default(),
             ready: VecDeque::new(),
             now: Timestamp::ZERO,
             settings,
@@ -126,7 +126,7 @@ impl Engine {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let held = self.outbox.deadline(self.settings.hold);
-        let verdict = self.docket.due().map(|due| self.timeline.settles(due));
+        let verdict = self.finding_tracker.due().map(|due| self.timeline.settles(due));
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
@@ -180,25 +180,25 @@ impl Engine {
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         let leaks = OnceCell::new();
-        detect::pools(&Sight::of(&self.world, &self.settings.limits, self.now, &leaks))
+        detect::pools(&DetectContext::of(&self.world, &self.settings.limits, self.now, &leaks))
     }
 
     /// The leaks that are told as one finding of many.
     #[must_use]
     pub fn many(&self) -> Vec<ManyView> {
         let leaks = OnceCell::new();
-        let sight = Sight::of(&self.world, &self.settings.limits, self.now, &leaks);
-        detect::many(&sight.told(&self.docket))
+        let ctx = DetectContext::of(&self.world, &self.settings.limits, self.now, &leaks);
+        detect::many(&ctx.told(&self.finding_tracker))
     }
 
-    /// What is wrong now, and what was a while ago; by key.
+    /// ChangeKind is wrong now, and what was a while ago; by key.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.docket.iter()
+        self.finding_tracker.iter()
     }
 
     #[must_use]
     pub fn finding(&self, key: &Key) -> Option<&Finding> {
-        self.docket.get(key)
+        self.finding_tracker.get(key)
     }
 
     /// Files of the node at which reading hangs, and since when.
@@ -207,7 +207,7 @@ impl Engine {
         self.world.hanging.iter().map(|(path, since)| (path.clone(), *since)).collect()
     }
 
-    /// What is known of the node's recovery in this boot.
+    /// ChangeKind is known of the node's recovery in this boot.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         self.world.recovery()
@@ -219,16 +219,16 @@ impl Engine {
         self.world.standing(self.now)
     }
 
-    /// What a first look finds wrong, whether it was told or not. Changes nothing.
+    /// ChangeKind a first look finds wrong, whether it was told or not. Changes nothing.
     #[must_use]
-    pub fn survey(&self, now: Timestamp, cleaners: Cleaners) -> Vec<Finding> {
+    pub fn survey(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
     }
 
     /// Numbers that are other ones when any finding is.
     #[must_use]
     pub fn findings_revision(&self) -> Revision {
-        self.docket.revision()
+        self.finding_tracker.revision()
     }
 
     #[must_use]
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// Everything that is believed and everything that waits. A fresh engine with the same settings that takes it back by
-    /// `restore`, in this order, goes on as this one would. What `poll` can give is to be taken before.
+    /// `restore`, in this order, goes on as this one would. ChangeKind `poll` can give is to be taken before.
     #[must_use]
     pub fn dump(&self) -> Vec<CheckpointEntry> {
         let state = EngineState {
@@ -251,13 +251,15 @@ impl Engine {
             relisted_at: self.world.relisted_at,
             woke_at: self.world.woke_at,
             began_at: self.world.began_at,
-            judge_at: self.docket.due(),
+            judge_at: self.finding_tracker.due(),
             watches: self.world.watches,
         };
         let mut rows = vec![CheckpointEntry::Engine(state)];
         rows.extend(self.world.dump());
         rows.extend(self.timeline.iter().cloned().map(|seen| CheckpointEntry::Pending(Box::new(seen))));
-        rows.extend(self.docket.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))));
+        rows.extend(
+            self.finding_tracker.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))),
+        );
         rows.extend(self.outbox.iter().cloned().map(|held| CheckpointEntry::Held(Box::new(held))));
         rows.extend(self.ready.iter().filter_map(|output| match output {
             Output::Question(question) => Some(CheckpointEntry::Asked(question.clone())),
@@ -299,15 +301,15 @@ impl Engine {
         }
         self.ready.extend(self.world.asked.drain(..).map(Output::Question));
         if let Some(at) = self.world.changed_at.take() {
-            self.docket.hurry(at, &self.world);
+            self.finding_tracker.arm_earlier(at, &self.world);
         }
     }
 
     /// Looks for what is wrong, at the times up to this one at which there is something to look at.
     fn judge(&mut self, until: Timestamp) {
         self.collect();
-        while let Some(due) = self.docket.due().filter(|due| *due <= until) {
-            let (told, wanted) = self.docket.look(&self.world, &self.settings.limits, due);
+        while let Some(due) = self.finding_tracker.due().filter(|due| *due <= until) {
+            let (told, wanted) = self.finding_tracker.detect(&self.world, &self.settings.limits, due);
             if wanted.records {
                 self.world.records_changed(due);
             }
@@ -327,10 +329,11 @@ impl Engine {
         self.collect();
         while let Some(mut change) = self.outbox.pop(self.now, self.settings.hold, &mut self.world) {
             self.world.keep(&change);
-            if let What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) =
-                &mut change.what
+            if let ChangeKind::FindingOpened(it)
+            | ChangeKind::FindingConfirmed(it)
+            | ChangeKind::FindingClosed(it) = &mut change.what
             {
-                self.docket.complete(it, &self.world);
+                self.finding_tracker.complete(it, &self.world);
             }
             *self.world.counts.told.entry(change.what.into_str()).or_default() += 1;
             self.world.counts.late += u64::from(change.late);
@@ -353,12 +356,12 @@ impl Engine {
                 self.world.relisted_at = at.relisted_at;
                 self.world.woke_at = at.woke_at;
                 self.world.began_at = at.began_at;
-                self.docket.restore_due(at.judge_at);
+                self.finding_tracker.restore_due(at.judge_at);
                 self.world.watches = at.watches;
             }
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
             Some(CheckpointEntry::Held(held)) => self.outbox.push(*held),
-            Some(CheckpointEntry::Finding(finding)) => self.docket.restore(*finding),
+            Some(CheckpointEntry::Finding(finding)) => self.finding_tracker.restore(*finding),
             Some(CheckpointEntry::Asked(question)) => self.ready.push_back(Output::Question(question)),
             // The world has kept its own.
             Some(

@@ -32,7 +32,7 @@ use crate::{
         stream::{Stream, Unwritten},
     },
     source::{
-        channel::{Asker, Batch, Stopper},
+        channel::{Asker, Batch, CancellationSource},
         clock,
     },
 };
@@ -53,7 +53,7 @@ const SLEPT: Duration = Duration::from_millis(100);
 pub struct Agent {
     pub session: Session,
     pub batches: mpsc::Receiver<Batch>,
-    pub stopper: Stopper,
+    pub stopper: CancellationSource,
     pub routes: Routes,
     /// Where the stream goes.
     pub stream: Stream,

@@ -14,13 +14,13 @@ use crate::{
         recovery::{Recovery, StandingPods},
         time::Timestamp,
     },
-    recording::{Header, WriteError, Writer, state::Known},
-    sink::{Label, Listener, Sink, filter::Filter, summary::Summary},
+    recording::{Header, WriteError, Writer, state::Snapshot},
+    sink::{Label, Observer, Sink, filter::Filter, summary::Summary},
 };
 #[cfg(feature = "metrics")]
 use crate::{
     model::finding::Finding,
-    sink::metrics::{Metrics, Views, own::Own},
+    sink::metrics::{Metrics, Views, own::AgentStats},
 };
 
 /// So many starts are told to other commands beside those of the pods that are here.
@@ -31,7 +31,7 @@ pub struct Session {
     label: Label,
     filter: Filter,
     sink: Box<dyn Sink>,
-    listeners: Vec<Box<dyn Listener>>,
+    listeners: Vec<Box<dyn Observer>>,
     /// The lists of the node that have been read to their end.
     listed: BTreeSet<List>,
     summary: Summary,
@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Has `listener` hear of every change from here on.
-    pub fn listen(&mut self, listener: Box<dyn Listener>) {
+    pub fn listen(&mut self, listener: Box<dyn Observer>) {
         self.listeners.push(listener);
     }
 
@@ -177,8 +177,8 @@ impl Session {
 
     /// What is wrong on the node, and what was; and how its pods started.
     #[must_use]
-    pub fn known(&self) -> Known<'_> {
-        Known {
+    pub fn known(&self) -> Snapshot<'_> {
+        Snapshot {
             findings: self.engine.findings().collect(),
             starts: self.engine.late_starts(STARTS),
             shares: self.engine.shares(),
@@ -224,7 +224,7 @@ impl Session {
 
     /// Sets what is so now on the node, and of the agent, for a scrape.
     #[cfg(feature = "metrics")]
-    pub fn look(&self, now: Timestamp, own: &Own) {
+    pub fn look(&self, now: Timestamp, own: &AgentStats) {
         let Some(metrics) = &self.metrics else { return };
         let findings: Vec<&Finding> = self.engine.findings().collect();
         metrics.look(&Views {

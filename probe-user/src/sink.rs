@@ -54,7 +54,7 @@ pub struct Label {
 }
 
 /// Who takes note of every change, whatever is asked for of the stream. It must not wait for anything.
-pub trait Listener {
+pub trait Observer {
     fn hear(&mut self, change: &Change, label: &Label);
 }
 

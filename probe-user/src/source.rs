@@ -1,7 +1,7 @@
 //! What brings facts in. Each source is a task that sends batches of observations on one bounded channel.
 //!
-//! The way out of a source is a [`channel::Feed`], which it holds as long as it runs; the way in is a
-//! [`channel::Asks`] for those that answer questions, and a [`channel::Stop`]. When it is told to stop, a source sends
+//! The way out of a source is a [`channel::BatchSender`], which it holds as long as it runs; the way in is a
+//! [`channel::Asks`] for those that answer questions, and a [`channel::CancellationToken`]. When it is told to stop, a source sends
 //! what it still has and returns; when all have returned the channel is closed, and that is how the agent knows that
 //! there is nothing more.
 //!

@@ -11,7 +11,7 @@ use std::{
 
 use probe_user::{
     model::time::Timestamp,
-    recording::state::{self, About, Known},
+    recording::state::{self, About, Snapshot},
 };
 
 fn run(arguments: &[&str]) -> Output {
@@ -37,7 +37,7 @@ fn state() -> Vec<u8> {
         written_at: Timestamp(5_000_000_000),
         ended: false,
     };
-    state::write(&about, &Known::default()).expect("JSON")
+    state::write(&about, &Snapshot::default()).expect("JSON")
 }
 
 /// Answers one request; gives its first line.

@@ -12,7 +12,7 @@ use probe_user::{
     model::{
         fact::{Executed, Fact, Observation, Origin, Task},
         id::TaskKey,
-        recovery::{Alive, Before, BootRead, StandingPods},
+        recovery::{Alive, BootRead, PreviousBoot, StandingPods},
         time::Timestamp,
     },
     recording::{
@@ -64,7 +64,7 @@ fn agent(seconds: u64, fact: Fact) -> Observation {
 fn boot(
     id: &str,
     boot_wall_ns: i64,
-    before: Before,
+    before: PreviousBoot,
     kubelet: u64,
     rest: &[Observation],
 ) -> (Vec<u8>, Record) {
@@ -95,10 +95,10 @@ fn boot(
 /// Two boots, of which the second was ordered in the first, 12 s before it began.
 fn boots() -> [(Vec<u8>, Record); 2] {
     let order = exec(100, 900, "/bin/reboot now");
-    let first = boot("a", WALL, Before::default(), 9, &[order]);
+    let first = boot("a", WALL, PreviousBoot::default(), 9, &[order]);
     let alive =
         Alive { boot_id: "a".to_owned(), wall_ns: WALL + 102_000_000_000, standing: StandingPods::default() };
-    let before = Before::of(Some(&first.1.recovery), Some(alive));
+    let before = PreviousBoot::of(Some(&first.1.recovery), Some(alive));
     let second = boot("b", WALL + 112_000_000_000, before, 10, &[]);
     [first, second]
 }

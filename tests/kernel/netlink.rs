@@ -17,7 +17,7 @@ use probe_user::{
         id::{NetnsKey, TaskKey},
     },
     source::{
-        channel::{self, Asker, Batch, Stopper},
+        channel::{self, Asker, Batch, CancellationSource},
         netlink::Netlink,
     },
 };
@@ -122,7 +122,7 @@ fn what_an_overrun_hid_is_found_out() -> Result<()> {
 struct Source {
     asker: Asker,
     batches: mpsc::Receiver<Batch>,
-    stopper: Stopper,
+    stopper: CancellationSource,
     worker: JoinHandle<()>,
     runtime: Runtime,
     seen: Vec<Observation>,

@@ -8,7 +8,7 @@ use probe_user::{
     source::{
         channel::{self, Batch},
         live::{
-            ring::{Drain, SLACK},
+            ring::{RingReader, SLACK},
             selftest::{Outcome, SelfTest},
         },
     },
@@ -27,7 +27,7 @@ fn every_hook_fires_and_the_test_itself_is_not_told() -> Result<()> {
     let (probe, hierarchy) = load(Setup::default())?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut drain = Drain::new(probe, SLACK)?;
+        let mut drain = RingReader::new(probe, SLACK)?;
         let test = SelfTest::run(&mut drain, &hierarchy.mount, machine::patience()).await;
         let fired = |signal| test.outcomes.contains(&(signal, Outcome::Fired));
         for signal in

@@ -4,7 +4,7 @@ mod scrape;
 
 use std::{fs, path::Path};
 
-use probe_user::sink::metrics::{label::PodLabel, own::Own, page};
+use probe_user::sink::metrics::{label::PodLabel, own::AgentStats, page};
 use tests::golden;
 
 /// Where the page's own words end.
@@ -25,14 +25,14 @@ fn the_reference_is_made_from_the_registry() {
 #[test]
 fn a_recording_comes_to_what_it_is_known_to_come_to() {
     let recording = tests().join("data/recordings/demo.jsonl");
-    let told = scrape::of(&recording, &[], &Own::default()).expect("a recording");
+    let told = scrape::of(&recording, &[], &AgentStats::default()).expect("a recording");
     golden::expect(&recording.with_extension("metrics"), &told);
 }
 
 #[test]
 fn labels_of_pods_are_there_where_they_were_asked_for() {
     let recording = tests().join("data/recordings/demo.jsonl");
-    let told = scrape::of(&recording, &PodLabel::ALL, &Own::default()).expect("a recording");
+    let told = scrape::of(&recording, &PodLabel::ALL, &AgentStats::default()).expect("a recording");
     let leak = "sandprobe_ip_leaks_total{namespace=\"default\",pod=\"report\",reason=\"del_blind\",workload=\"report\"} 1";
     assert!(told.lines().any(|line| line == leak), "{told}");
     assert!(

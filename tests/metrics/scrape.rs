@@ -10,12 +10,12 @@ use probe_user::{
     sink::{
         filter::Filter,
         jsonl::Jsonl,
-        metrics::{Metrics, label::PodLabel, own::Own},
+        metrics::{Metrics, label::PodLabel, own::AgentStats},
     },
 };
 
 /// The text of the scrape, with these labels of pods.
-pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &Own) -> Result<String> {
+pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &AgentStats) -> Result<String> {
     let file = File::open(recording).with_context(|| format!("open {}", recording.display()))?;
     let mut reader = Reader::open(BufReader::new(file))?;
     let mut session = Session::new(reader.header(), Filter::default(), Box::new(Jsonl));

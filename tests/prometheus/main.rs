@@ -19,7 +19,7 @@ use probe_user::{
     sink::metrics::{
         family::{ALL, Family, Kind},
         label::PodLabel,
-        own::{Own, Process, Program, Queue, Ring, StateWrite},
+        own::{AgentStats, Process, Program, Queue, Ring, StateWrite},
     },
 };
 use promtool::promtool;
@@ -33,8 +33,8 @@ fn root() -> PathBuf {
 }
 
 /// Something of everything.
-fn own() -> Own {
-    Own {
+fn own() -> AgentStats {
+    AgentStats {
         hooks: vec![(Signal::NetnsFreed, Some(Mechanism::Fentry)), (Signal::AddressV6, None)],
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![1; 15] }],
         programs: vec![Program {
@@ -46,7 +46,7 @@ fn own() -> Own {
         queues: vec![Queue { name: "batches", length: 1, capacity: Some(64) }],
         state_writes: vec![StateWrite { file: "findings", failures: 1, has_succeeded: false }],
         process: Some(Process { open_fds: Some(30), max_fds: Some(1024), ..Process::default() }),
-        ..Own::default()
+        ..AgentStats::default()
     }
 }
 

@@ -26,11 +26,11 @@ use probe_user::{
     source::{
         backfill,
         cgroup::Layout,
-        channel::{self, Asker, Batch, Stopper},
+        channel::{self, Asker, Batch, CancellationSource},
         host::HostRoot,
         live::{
             attach::{HookReport, Options, Probe},
-            ring::{Drain, SLACK},
+            ring::{RingReader, SLACK},
             tally::Totals,
         },
         netlink::Netlink,
@@ -70,7 +70,7 @@ pub struct Live {
     /// The counters, as the drain read them last.
     totals: watch::Receiver<Totals>,
     netlink: Option<Asker>,
-    stopper: Option<Stopper>,
+    stopper: Option<CancellationSource>,
     worker: Option<JoinHandle<Result<Totals>>>,
 }
 
@@ -96,7 +96,7 @@ impl Live {
         }
         let worker = thread::Builder::new().name("drain".to_owned()).spawn(move || {
             runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
-                let drain = Drain::new(probe, SLACK)?;
+                let drain = RingReader::new(probe, SLACK)?;
                 counted.send(drain.totals())?;
                 // Without a bound: a test that is busy must not hold the drain up.
                 let passed_on = tokio::spawn(async move {

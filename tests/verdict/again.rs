@@ -9,7 +9,7 @@ use probe_user::{
     model::change::Output,
     recording::{
         Header, Reader, Writer,
-        state::{self, About, Kept, Known},
+        state::{self, About, SavedState, Snapshot},
     },
 };
 use proptest::prelude::*;
@@ -57,10 +57,10 @@ fn findings(engine: &Engine) -> String {
     };
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };
     let known =
-        Known { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
+        Snapshot { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
     let bytes = state::write(&about, &known).expect("JSON");
     let findings = known.findings.into_iter().cloned().collect();
-    let kept = Kept { findings, starts: known.starts, shares: known.shares };
+    let kept = SavedState { findings, starts: known.starts, shares: known.shares };
     assert_eq!(state::read(&bytes).expect("what was written"), (about, kept));
     String::from_utf8(bytes).expect("JSON is text")
 }

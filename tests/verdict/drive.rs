@@ -5,7 +5,7 @@ use std::time::Duration;
 use probe_user::{
     engine::{Call, Engine, Settings},
     model::{
-        change::{Output, Question, What},
+        change::{ChangeKind, Output, Question},
         fact::{Fact, Observation, Origin},
         finding::{Finding, Stage},
         time::Timestamp,
@@ -23,7 +23,7 @@ pub(crate) struct Drive {
     pub(crate) told: Vec<Finding>,
     /// How often the records were asked for.
     pub(crate) asked_records: u32,
-    /// What becomes of a record of the kernel on its way.
+    /// ChangeKind becomes of a record of the kernel on its way.
     pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
 }
 
@@ -40,7 +40,7 @@ impl Drive {
         }
     }
 
-    /// What happened is told, and answered what is asked, until nothing more is.
+    /// ChangeKind happened is told, and answered what is asked, until nothing more is.
     pub(crate) fn settle(&mut self) {
         loop {
             let facts = (self.way)(self.sim.take());
@@ -135,8 +135,9 @@ impl Drive {
                     questions.push(question);
                 }
                 Output::Change(change) => {
-                    if let What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) =
-                        change.what
+                    if let ChangeKind::FindingOpened(it)
+                    | ChangeKind::FindingConfirmed(it)
+                    | ChangeKind::FindingClosed(it) = change.what
                     {
                         self.tell(*it);
                     }

@@ -4,7 +4,7 @@
 pub mod average;
 pub mod inexact;
 pub mod order;
-pub mod study;
+pub mod report;
 #[cfg(test)]
 mod tests;
 

@@ -12,10 +12,10 @@ mod blind_spot;
 mod cni_failing;
 mod cni_queue;
 mod cni_slow;
-mod docket;
 mod duplicate_address;
 mod duplicate_container;
 mod duplicate_sandbox;
+mod finding_tracker;
 mod leaked_address;
 mod orphan_netns;
 mod orphan_sandbox;
@@ -34,10 +34,10 @@ use std::{cell::OnceCell, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-pub(super) use docket::Docket;
+pub(super) use finding_tracker::FindingTracker;
 pub(super) use leaked_address::{Leak, many::members as many};
 pub(super) use pool::pools;
-pub use survey::Cleaners;
+pub use survey::Daemons;
 pub(super) use survey::survey;
 
 use super::world::{
@@ -94,7 +94,7 @@ impl Default for Limits {
 
 /// What a detector looks at.
 #[derive(Clone, Copy)]
-pub(super) struct Sight<'a> {
+pub(super) struct DetectContext<'a> {
     pub(super) world: &'a World,
     pub(super) limits: &'a Limits,
     pub(super) now: Timestamp,
@@ -103,14 +103,14 @@ pub(super) struct Sight<'a> {
     /// A runtime runs whose records were not read.
     pub(super) unread: bool,
     /// What was told before; nothing at a first look.
-    told: Option<&'a Docket>,
+    told: Option<&'a FindingTracker>,
     /// What more than one detector looks at, once it was found.
     leaks: &'a OnceCell<Vec<Leak<'a>>>,
 }
 
 /// Something that is wrong now.
 #[derive(Clone, Debug)]
-pub(super) struct Sighting {
+pub(super) struct Detection {
     pub(super) key: Key,
     pub(super) kind: Kind,
     pub(super) severity: Severity,
@@ -118,11 +118,11 @@ pub(super) struct Sighting {
     pub(super) pod: Option<PodName>,
     pub(super) sandboxes: Vec<ContainerId>,
     pub(super) gapped: bool,
-    pub(super) standing: Standing,
+    pub(super) standing: Verdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Verdict {
     /// Not to be told yet: it may be a moment's work. To be looked at again then, if not before.
     Watched {
         until: Option<Timestamp>,
@@ -145,28 +145,28 @@ pub(super) enum Standing {
 }
 
 /// Adds what it finds to what those before it have found.
-pub(super) type Detector = fn(&Sight<'_>, &mut Vec<Sighting>);
+pub(super) type Detector = fn(&DetectContext<'_>, &mut Vec<Detection>);
 
 pub(super) const DETECTORS: &[Detector] = &[
-    leaked_address::look,
-    abandoned_store::look,
-    duplicate_sandbox::look,
-    teardown_out_of_order::look,
-    cni_failing::look,
-    cni_slow::look,
-    cni_queue::look,
-    duplicate_address::look,
-    duplicate_container::look,
-    orphan_netns::look,
-    orphan_sandbox::look,
-    stuck_netns_teardown::look,
-    stuck_cgroup::look,
-    pool_exhaustion::look,
-    unverified_release::look,
-    blind_spot::look,
+    leaked_address::detect,
+    abandoned_store::detect,
+    duplicate_sandbox::detect,
+    teardown_out_of_order::detect,
+    cni_failing::detect,
+    cni_slow::detect,
+    cni_queue::detect,
+    duplicate_address::detect,
+    duplicate_container::detect,
+    orphan_netns::detect,
+    orphan_sandbox::detect,
+    stuck_netns_teardown::detect,
+    stuck_cgroup::detect,
+    pool_exhaustion::detect,
+    unverified_release::detect,
+    blind_spot::detect,
 ];
 
-impl<'a> Sight<'a> {
+impl<'a> DetectContext<'a> {
     pub(super) fn of(
         world: &'a World,
         limits: &'a Limits,
@@ -179,11 +179,11 @@ impl<'a> Sight<'a> {
     }
 
     /// With what was found before.
-    pub(super) fn told(self, docket: &'a Docket) -> Self {
-        Self { told: Some(docket), ..self }
+    pub(super) fn told(self, finding_tracker: &'a FindingTracker) -> Self {
+        Self { told: Some(finding_tracker), ..self }
     }
 
-    /// Whether what is found goes into a docket: then it was looked before, and will be again.
+    /// Whether what is found goes into a finding_tracker: then it was looked before, and will be again.
     pub(super) fn is_watching(&self) -> bool {
         self.told.is_some()
     }
@@ -210,25 +210,25 @@ impl<'a> Sight<'a> {
 
     /// The standing of what must have been so for a while: watched first, told when a quarter of it has passed, and
     /// confirmed at its end.
-    pub(super) fn after(&self, since: Timestamp, grace: Duration) -> Standing {
+    pub(super) fn after(&self, since: Timestamp, grace: Duration) -> Verdict {
         let since = self.awake(since);
         let told = since + grace / 4;
         if self.now < told {
-            Standing::Watched { until: Some(told) }
+            Verdict::Watched { until: Some(told) }
         } else if self.now < since + grace {
-            Standing::Candidate { until: Some(since + grace) }
+            Verdict::Candidate { until: Some(since + grace) }
         } else {
-            Standing::Confirmed
+            Verdict::Confirmed
         }
     }
 
     /// The same for what runtime and kubelet are to clean up: their time begins when both are up. While one is down
     /// nobody cleans up, and nothing is held against it.
-    pub(super) fn after_cleanup(&self, since: Timestamp, grace: Duration) -> Standing {
+    pub(super) fn after_cleanup(&self, since: Timestamp, grace: Duration) -> Verdict {
         match self.up {
             Some(up) => self.after(since.max(up), grace),
             // Looked at again when one of them comes up.
-            None => Standing::Watched { until: None },
+            None => Verdict::Watched { until: None },
         }
     }
 
@@ -239,33 +239,33 @@ impl<'a> Sight<'a> {
         since: Timestamp,
         read_at: Timestamp,
         found_at: Option<Timestamp>,
-    ) -> Option<Standing> {
+    ) -> Option<Verdict> {
         let standing = self.after_cleanup(since, self.limits.leak_grace);
         match standing {
-            Standing::Candidate { until } if read_at < since || found_at < Some(since) => {
-                return Some(Standing::Watched { until });
+            Verdict::Candidate { until } if read_at < since || found_at < Some(since) => {
+                return Some(Verdict::Watched { until });
             }
-            Standing::Watched { .. }
-            | Standing::Candidate { .. }
-            | Standing::Unsure
-            | Standing::Unverified
-            | Standing::Unlisted
-            | Standing::Passing { .. } => return Some(standing),
-            Standing::Confirmed => {}
+            Verdict::Watched { .. }
+            | Verdict::Candidate { .. }
+            | Verdict::Unsure
+            | Verdict::Unverified
+            | Verdict::Unlisted
+            | Verdict::Passing { .. } => return Some(standing),
+            Verdict::Confirmed => {}
         }
         let up = self.up?;
         let ready = since.max(up) + self.limits.leak_grace;
         if read_at < ready {
-            return Some(Standing::Unverified);
+            return Some(Verdict::Unverified);
         }
         let ready = ready.max(self.now.saturating_sub(FRESH));
         if found_at >= Some(ready) {
-            return Some(Standing::Confirmed);
+            return Some(Verdict::Confirmed);
         }
         match self.world.relisted_at.filter(|asked| *asked >= ready) {
-            None => Some(Standing::Unlisted),
+            None => Some(Verdict::Unlisted),
             Some(asked) if self.now < asked + ANSWER => {
-                Some(Standing::Watched { until: Some(asked + ANSWER) })
+                Some(Verdict::Watched { until: Some(asked + ANSWER) })
             }
             Some(_) => None,
         }
@@ -273,7 +273,7 @@ impl<'a> Sight<'a> {
 
     /// What was told and is not over.
     pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
-        self.told.into_iter().flat_map(Docket::iter).filter(|it| it.stage != Stage::Closed)
+        self.told.into_iter().flat_map(FindingTracker::iter).filter(|it| it.stage != Stage::Closed)
     }
 
     /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::model::{
-    change::What,
+    change::ChangeKind,
     fact::{Origin, PodName, Role},
     id::{CgroupKey, ContainerId},
     time::Timestamp,
@@ -18,10 +18,10 @@ pub struct Held {
     pub late: bool,
     pub subject: Subject,
     pub wait: Wait,
-    pub what: What,
+    pub what: ChangeKind,
 }
 
-/// What a change is about; its context is looked up when it leaves.
+/// ChangeKind a change is about; its context is looked up when it leaves.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
@@ -38,7 +38,7 @@ pub struct Subject {
     pub cgroup: Option<CgroupKey>,
 }
 
-/// What a change waits for, until its time is up.
+/// ChangeKind a change waits for, until its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {

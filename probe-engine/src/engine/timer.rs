@@ -32,7 +32,7 @@ impl Timers {
     }
 
     /// Arms it unless it is armed for earlier.
-    pub fn hurry(&mut self, name: Name, due: Timestamp) {
+    pub fn arm_earlier(&mut self, name: Name, due: Timestamp) {
         let at = self.0.entry(name).or_insert(due);
         *at = due.min(*at);
     }
@@ -65,9 +65,9 @@ mod tests {
     fn a_deadline_falls_due_once_and_the_earliest_first() {
         let mut timers = Timers::default();
         timers.set(Name::Relist, Timestamp(5));
-        timers.hurry(Name::Reap, Timestamp(9));
-        timers.hurry(Name::Reap, Timestamp(3));
-        timers.hurry(Name::Reap, Timestamp(7));
+        timers.arm_earlier(Name::Reap, Timestamp(9));
+        timers.arm_earlier(Name::Reap, Timestamp(3));
+        timers.arm_earlier(Name::Reap, Timestamp(7));
         assert_eq!(timers.next(), Some(Timestamp(3)));
         assert_eq!(timers.pop(Timestamp(2)), None);
         assert_eq!(timers.pop(Timestamp(9)), Some(Name::Reap));

@@ -48,7 +48,7 @@ use super::{
 use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
-        change::{self, Question, What},
+        change::{self, ChangeKind, Question},
         fact::{Attached, Fact, List, Observation, Origin, Signal, Task},
         finding::Finding,
         id::{CgroupKey, ContainerId, PodUid, TaskKey},
@@ -179,20 +179,20 @@ pub struct World {
     pub(super) timers: Timers,
     pub(super) counts: Counts,
     pub(super) watches: watch::Budget,
-    /// What was found out and not yet taken by the outbox.
+    /// ChangeKind was found out and not yet taken by the outbox.
     pub(super) told: Vec<Held>,
     pub(super) asked: Vec<Question>,
 }
 
 /// When and by whom something was said.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct EventContext {
     pub(super) at: Timestamp,
     pub(super) origin: Origin,
     pub(super) late: bool,
 }
 
-impl Moment {
+impl EventContext {
     /// The same source, speaking of an earlier time: what is told now is behind what was told already.
     fn back_at(self, at: Timestamp) -> Self {
         Self { at, late: self.late || at < self.at, ..self }
@@ -206,49 +206,49 @@ impl World {
 
     /// Takes one fact in. Facts come in the order in which they are to be believed.
     pub(super) fn apply(&mut self, seen: Observation, late: bool) {
-        let m = Moment { at: seen.at, origin: seen.origin, late };
-        self.changed_at.get_or_insert(m.at);
+        let ctx = EventContext { at: seen.at, origin: seen.origin, late };
+        self.changed_at.get_or_insert(ctx.at);
         match seen.fact {
-            Fact::Executed(it) => self.executed(m, it),
-            Fact::CniCalled(it) => self.cni_called(m, it),
-            Fact::Exited(it) => self.exited(m, &it),
-            Fact::Signaled(it) => self.signaled(m, it, false),
-            Fact::OomKilled(it) => self.signaled(m, it, true),
-            Fact::NetnsCreated { netns, by, end_unseen } => self.netns_created(m, netns, by, end_unseen),
-            Fact::NetnsDropped { netns, by } => self.netns_dropped(m, netns, &by),
-            Fact::NetnsFreed { netns } => self.netns_freed(m, netns),
-            Fact::AddressAdded(it) => self.address_added(m, it),
-            Fact::AddressRemoved(it) => self.address_removed(m, &it),
-            Fact::CgroupCreated { cgroup, by } => self.cgroup_created(m, cgroup, &by),
-            Fact::CgroupRemoved { cgroup, by } => self.cgroup_removed(m, cgroup, &by),
-            Fact::CgroupReleased { cgroup } => self.cgroup_released(m, cgroup),
-            Fact::CgroupEntered { cgroup, member, by: _ } => self.cgroup_entered(m, cgroup, member),
-            Fact::CgroupEmptied { cgroup } => self.cgroup_emptied(m, cgroup),
-            Fact::Listened(it) => self.listened(m, &it),
-            Fact::ListBegun(list) => self.list_begun(m, list),
-            Fact::ListEnded { list, complete } => self.list_ended(m, list, complete),
-            Fact::ProcessFound(it) => self.process_found(m, it),
-            Fact::NetnsFound { netns, mounts, vacant } => self.netns_found(m, netns, mounts, vacant),
-            Fact::AddressFound(it) => self.address_found(m, it),
-            Fact::CgroupFound { cgroup, populated } => self.cgroup_found(m, cgroup, populated),
-            Fact::ContainerFound(it) => self.container_found(m, it),
+            Fact::Executed(it) => self.executed(ctx, it),
+            Fact::CniCalled(it) => self.cni_called(ctx, it),
+            Fact::Exited(it) => self.exited(ctx, &it),
+            Fact::Signaled(it) => self.signaled(ctx, it, false),
+            Fact::OomKilled(it) => self.signaled(ctx, it, true),
+            Fact::NetnsCreated { netns, by, end_unseen } => self.netns_created(ctx, netns, by, end_unseen),
+            Fact::NetnsDropped { netns, by } => self.netns_dropped(ctx, netns, &by),
+            Fact::NetnsFreed { netns } => self.netns_freed(ctx, netns),
+            Fact::AddressAdded(it) => self.address_added(ctx, it),
+            Fact::AddressRemoved(it) => self.address_removed(ctx, &it),
+            Fact::CgroupCreated { cgroup, by } => self.cgroup_created(ctx, cgroup, &by),
+            Fact::CgroupRemoved { cgroup, by } => self.cgroup_removed(ctx, cgroup, &by),
+            Fact::CgroupReleased { cgroup } => self.cgroup_released(ctx, cgroup),
+            Fact::CgroupEntered { cgroup, member, by: _ } => self.cgroup_entered(ctx, cgroup, member),
+            Fact::CgroupEmptied { cgroup } => self.cgroup_emptied(ctx, cgroup),
+            Fact::Listened(it) => self.listened(ctx, &it),
+            Fact::ListBegun(list) => self.list_begun(ctx, list),
+            Fact::ListEnded { list, complete } => self.list_ended(ctx, list, complete),
+            Fact::ProcessFound(it) => self.process_found(ctx, it),
+            Fact::NetnsFound { netns, mounts, vacant } => self.netns_found(ctx, netns, mounts, vacant),
+            Fact::AddressFound(it) => self.address_found(ctx, it),
+            Fact::CgroupFound { cgroup, populated } => self.cgroup_found(ctx, cgroup, populated),
+            Fact::ContainerFound(it) => self.container_found(ctx, it),
             Fact::ContainerUnknown(id) => self.container_unknown(&id),
             Fact::PodFound { uid, namespace, name, source } => {
-                self.pod_found(m, uid, namespace, name, source)
+                self.pod_found(ctx, uid, namespace, name, source)
             }
             Fact::ContainersExpected { uid, names } => self.containers_expected(&uid, names),
-            Fact::CacheFound(it) => self.cache_found(m, it),
-            Fact::CacheUnread { path } => self.cache_unread(m, path),
-            Fact::StoreRead(it) => self.store_read(m, it),
-            Fact::RuntimeRead(it) => self.runtime_read(m, it),
-            Fact::NetworksRead(it) => self.networks_read(m, it),
+            Fact::CacheFound(it) => self.cache_found(ctx, it),
+            Fact::CacheUnread { path } => self.cache_unread(ctx, path),
+            Fact::StoreRead(it) => self.store_read(ctx, it),
+            Fact::RuntimeRead(it) => self.runtime_read(ctx, it),
+            Fact::NetworksRead(it) => self.networks_read(ctx, it),
             Fact::KubeletExpected(expected) => self.records.kubelet_expected = expected,
             Fact::ProgramFound(it) => self.program_found(it),
             Fact::MessageFound(it) => self.message_found(it),
-            Fact::BootRead(it) => self.boot_read(m, *it),
-            Fact::PressureRead(it) => self.pressure_read(m, it),
+            Fact::BootRead(it) => self.boot_read(ctx, *it),
+            Fact::PressureRead(it) => self.pressure_read(ctx, it),
             Fact::Attached(it) => self.attach(it),
-            Fact::Lost { what, count } => self.lost(m, what, count),
+            Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {
                     self.hanging.insert(path, since);
@@ -256,7 +256,7 @@ impl World {
                     self.hanging.remove(&path);
                 }
             }
-            Fact::Resumed { .. } => self.woke_at = self.woke_at.max(m.at),
+            Fact::Resumed { .. } => self.woke_at = self.woke_at.max(ctx.at),
             Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
             // The timeline's affair.
             Fact::Watermark => {}
@@ -277,8 +277,8 @@ impl World {
         }
     }
 
-    fn tell(&mut self, m: Moment, subject: Subject, wait: Wait, what: What) {
-        self.told.push(Held { at: m.at, origin: m.origin, late: m.late, subject, wait, what });
+    fn tell(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
+        self.told.push(Held { at: ctx.at, origin: ctx.origin, late: ctx.late, subject, wait, what });
     }
 
     fn ask(&mut self, question: Question) {
@@ -297,8 +297,8 @@ impl World {
     }
 
     /// Something is over: its row may go when it has been over for long enough.
-    fn bury(&mut self, at: Timestamp) {
-        self.timers.hurry(timer::Name::Reap, at + reap::GRACE);
+    fn schedule_reap(&mut self, at: Timestamp) {
+        self.timers.arm_earlier(timer::Name::Reap, at + reap::GRACE);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-/// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
+/// ChangeKind the engine says. Its time is that of the event or of the deadline that caused it, never "now".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every output is a change")]
 pub enum Output {
@@ -32,7 +32,7 @@ pub struct Change {
     /// It became known only after later events had been told.
     pub late: bool,
     pub context: Context,
-    pub what: What,
+    pub what: ChangeKind,
 }
 
 /// Where it happened, as far as is known.
@@ -66,12 +66,12 @@ pub struct CgroupRef {
     pub path: String,
 }
 
-/// What happened. Each has the name by which users see it in the stream.
+/// ChangeKind happened. Each has the name by which users see it in the stream.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
 #[strum(const_into_str)]
-pub enum What {
+pub enum ChangeKind {
     #[strum(serialize = "process.exec")]
     ProcessExec { process: Process, filename: String, argv: Vec<String>, argv_cut: bool },
     #[strum(serialize = "process.exit")]
@@ -223,13 +223,13 @@ pub enum StopReason {
     RuntimeEnded,
 }
 
-/// What the engine wants to know; the answer comes as a fact, or never.
+/// ChangeKind the engine wants to know; the answer comes as a fact, or never.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// What is this container? Answered by `ContainerFound` or `ContainerUnknown`.
+    /// ChangeKind is this container? Answered by `ContainerFound` or `ContainerUnknown`.
     Container { id: ContainerId },
-    /// What is this pod's name? Answered by `PodFound`, if at all.
+    /// ChangeKind is this pod's name? Answered by `PodFound`, if at all.
     Pod { uid: PodUid },
     /// Which containers is this pod to have? Answered by `ContainersExpected`, where a kubelet keeps that.
     Expected { uid: PodUid },
@@ -241,7 +241,7 @@ pub enum Question {
     Records,
     /// Which version is this executable? Answered by `ProgramFound`.
     Program { path: String },
-    /// What did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
+    /// ChangeKind did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
     Message { container: ContainerId, since: Timestamp },
     /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
     Pressure { cgroup: CgroupKey, path: String },

@@ -1,7 +1,7 @@
 //! The recovery of a node after a restart: what was seen of it, each thing with how well its time is known.
 //!
 //! [`Recovery`] is what one boot left, and all of it that is kept on disk or in a recording; what it means
-//! (`engine::boot::study`) is made anew from it whenever somebody asks.
+//! (`engine::boot::report`) is made anew from it whenever somebody asks.
 //!
 //! **Invariant:** times are of this boot's clock but for the order, which was given before it began: that one is on
 //! the wall clock.
@@ -66,13 +66,13 @@ pub struct BootRead {
     /// What the wall clock showed at its beginning, ns since the epoch; follows the clock when that is set.
     #[serde_as(as = "DisplayFromStr")]
     pub boot_wall_ns: i64,
-    pub before: Before,
+    pub before: PreviousBoot,
 }
 
 /// The end of the boot before, as far as anything kept it.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before {
+pub struct PreviousBoot {
     pub boot_id: Option<String>,
     pub ordered: Option<Ordered>,
     /// The last time at which an agent showed that the node was alive, ns since the epoch.
@@ -141,7 +141,7 @@ pub enum Source {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct TimedSource {
     pub at: Timestamp,
     pub source: Source,
 }
@@ -171,17 +171,17 @@ pub struct Pod {
 
 /// A pod that runs again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Back {
+pub struct RecoveredPod {
     pub pod: Pod,
     /// Its first container started that did not end well before another one's start (as init containers do).
-    pub mark: Mark,
+    pub mark: TimedSource,
     /// The first socket of that one, or of another that started after it, listened.
     pub listened: Option<Timestamp>,
 }
 
 /// The network of one sandbox was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Try {
+pub struct NetworkAttempt {
     pub sandbox: ContainerId,
     pub began: Timestamp,
     /// The last of its plugins ended.
@@ -224,16 +224,16 @@ pub struct Recovery {
     pub hears: bool,
     /// When the agent began to look: what was before is known from files alone.
     pub watched_since: Option<Timestamp>,
-    pub init: Option<Mark>,
-    pub runtime: Option<Mark>,
-    pub kubelet: Option<Mark>,
-    pub tries: Vec<Try>,
+    pub init: Option<TimedSource>,
+    pub runtime: Option<TimedSource>,
+    pub kubelet: Option<TimedSource>,
+    pub tries: Vec<NetworkAttempt>,
     /// Calls of plugins for further sandboxes, for which there was no room.
     #[serde(default)]
     pub tries_left_out: u32,
     /// When the oldest address on record was written down, if that was in this boot.
     pub leased_since: Option<Timestamp>,
-    pub pods: Vec<Back>,
+    pub pods: Vec<RecoveredPod>,
     /// At least so many more were back, for which there was no room.
     #[serde(default)]
     pub pods_left_out: u32,
@@ -267,7 +267,7 @@ impl Source {
     }
 }
 
-impl Mark {
+impl TimedSource {
     /// The earlier of two; at the same time the one that is known better.
     pub(crate) fn offer(slot: &mut Option<Self>, mark: Self) {
         let order = |mark: &Self| (mark.at, mark.source);
@@ -310,7 +310,7 @@ impl Pod {
     }
 }
 
-impl Before {
+impl PreviousBoot {
     /// What a boot and the last sign of life tell to the next one.
     #[must_use]
     pub fn of(last: Option<&Recovery>, alive: Option<Alive>) -> Self {
@@ -378,8 +378,11 @@ pub struct Alive {
 impl Recovery {
     /// The pods that are back by the rule in force, each with the time that counts.
     #[must_use]
-    pub fn back(&self, now: Timestamp) -> Vec<Back> {
-        self.pods.iter().filter_map(|it| Some(Back { mark: self.counts(it, now)?, ..it.clone() })).collect()
+    pub fn back(&self, now: Timestamp) -> Vec<RecoveredPod> {
+        self.pods
+            .iter()
+            .filter_map(|it| Some(RecoveredPod { mark: self.counts(it, now)?, ..it.clone() }))
+            .collect()
     }
 
     /// When the first of those that are still to listen counts by its start after all.
@@ -389,10 +392,10 @@ impl Recovery {
     }
 
     /// `None`: it started, and is still to listen.
-    fn counts(&self, it: &Back, now: Timestamp) -> Option<Mark> {
+    fn counts(&self, it: &RecoveredPod, now: Timestamp) -> Option<TimedSource> {
         match (self.recovered, it.listened) {
             (Recovered::Started, _) => Some(it.mark),
-            (Recovered::Listening, Some(at)) => Some(Mark { at, source: Source::Hook }),
+            (Recovered::Listening, Some(at)) => Some(TimedSource { at, source: Source::Hook }),
             (Recovered::Listening, None) => {
                 let mut before = self.expected().unwrap_or_default().iter();
                 let listened = before.any(|pod| pod.listens && pod.is(&it.pod));

@@ -71,7 +71,7 @@ struct Versioned<T> {
 
 /// The member by which the format is known.
 #[derive(Deserialize)]
-struct Mark {
+struct TimedSource {
     schema: u32,
 }
 
@@ -206,7 +206,7 @@ fn parse(line: &[u8]) -> Result<Record, Why> {
     let text = str::from_utf8(line).map_err(|_not_text| Why::Damaged)?;
     let body = body(text).ok_or(Why::Damaged)?;
     let read = || -> serde_json::Result<Result<Record, u32>> {
-        let Mark { schema } = serde_json::from_str(body)?;
+        let TimedSource { schema } = serde_json::from_str(body)?;
         let record = || serde_json::from_str(body).map(|it: Versioned<Record>| it.it);
         if schema == SCHEMA { record().map(Ok) } else { Ok(Err(schema)) }
     };
@@ -238,8 +238,8 @@ mod tests {
     use crate::model::{
         id::{ContainerId, PodUid},
         recovery::{
-            Back, Before, BootRead, Kind, Mark, Order, Ordered, Pod, Recovered, Recovery, Source,
-            StandingPods, Try, Unseen,
+            BootRead, Kind, NetworkAttempt, Order, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod,
+            Recovery, Source, StandingPods, TimedSource, Unseen,
         },
         time::Timestamp,
     };
@@ -262,10 +262,10 @@ mod tests {
 
     /// All that can be known of a boot, with numbers at their ends.
     fn full(recovery: Recovery) -> Recovery {
-        let mark = |source| Some(Mark { at: Timestamp(u64::MAX), source });
+        let mark = |source| Some(TimedSource { at: Timestamp(u64::MAX), source });
         let ordered =
             Ordered { wall_ns: i64::MIN, by: "systemctl reboot".to_owned(), source: Source::Journal };
-        let before = Before {
+        let before = PreviousBoot {
             boot_id: Some("a".to_owned()),
             ordered: Some(ordered),
             alive_wall_ns: Some(i64::MAX),
@@ -273,16 +273,16 @@ mod tests {
             pods_left_out: 3,
             unseen: Some(Unseen { boots: 2, last_wall_ns: -1, source: Source::Wtmp }),
         };
-        let tried = Try {
+        let tried = NetworkAttempt {
             sandbox: ContainerId::parse(&"a".repeat(64)).expect("letters"),
             began: Timestamp(1),
             ended: Timestamp(u64::MAX - 1),
             failed: Some("bridge".to_owned()),
         };
         let boot = recovery.boot.map(|boot| BootRead { kernel: "6.1".to_owned(), before, ..boot });
-        let back = Back {
+        let back = RecoveredPod {
             pod: pod(),
-            mark: Mark { at: Timestamp(3), source: Source::FileTime },
+            mark: TimedSource { at: Timestamp(3), source: Source::FileTime },
             listened: Some(Timestamp(4)),
         };
         Recovery {

@@ -34,7 +34,7 @@ pub struct About {
 
 /// What an agent knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Known<'a> {
+pub struct Snapshot<'a> {
     pub findings: Vec<&'a Finding>,
     pub starts: Vec<Start>,
     pub shares: Vec<Share>,
@@ -42,7 +42,7 @@ pub struct Known<'a> {
 
 /// The same, read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Kept {
+pub struct SavedState {
     pub findings: Vec<Finding>,
     #[serde(default)]
     pub starts: Vec<Start>,
@@ -75,24 +75,24 @@ struct File<A, K> {
 }
 
 /// The file's contents.
-pub fn write(about: &About, known: &Known<'_>) -> serde_json::Result<Vec<u8>> {
+pub fn write(about: &About, known: &Snapshot<'_>) -> serde_json::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(&File { schema: SCHEMA, about, known })?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-pub fn read(bytes: &[u8]) -> Result<(About, Kept), StateError> {
+pub fn read(bytes: &[u8]) -> Result<(About, SavedState), StateError> {
     let Mark { schema } = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
     if schema > SCHEMA {
         return Err(StateError::Newer(schema));
     }
-    let file: File<About, Kept> = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
+    let file: File<About, SavedState> = serde_json::from_slice(bytes).map_err(StateError::Foreign)?;
     Ok((file.about, file.known))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{About, Kept, Known, StateError, read, write};
+    use super::{About, SavedState, Snapshot, StateError, read, write};
     use crate::model::time::Timestamp;
 
     fn about() -> About {
@@ -109,11 +109,11 @@ mod tests {
 
     #[test]
     fn what_was_kept_before_starts_were_is_read() {
-        let bytes = write(&about(), &Known::default()).expect("JSON");
+        let bytes = write(&about(), &Snapshot::default()).expect("JSON");
         let text = String::from_utf8(bytes).expect("JSON is UTF-8");
         let before = text.replace(r#","starts":[],"shares":[]"#, "");
         assert_ne!(before, text);
-        assert_eq!(read(before.as_bytes()).expect("a state"), (about(), Kept::default()));
+        assert_eq!(read(before.as_bytes()).expect("a state"), (about(), SavedState::default()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     confine::refusal,
     model::fact::{Mechanism, Signal},
     sink::{
-        metrics::own::{Expiry, Own, Process, Program, Queue, Ring, ServerFiles, StateWrite},
+        metrics::own::{AgentStats, Expiry, Process, Program, Queue, Ring, ServerFiles, StateWrite},
         state_writes::{Outcome, StateFile, StateWrites},
     },
     source::{
@@ -21,7 +21,7 @@ use crate::{
         files::Reading,
         live::{
             attach::HookReport,
-            ring::Drain,
+            ring::RingReader,
             tally::{Runs, Totals},
         },
         own::Usage,
@@ -54,7 +54,7 @@ pub struct Parts {
 impl Figures {
     /// Of a run that begins now; `reports` with what the self-test made of them.
     #[must_use]
-    pub fn new(reports: &[HookReport], drain: &Drain, parts: Parts) -> Self {
+    pub fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         Self { hooks: hooks.collect(), totals: drain.totals(), parts, started: wall() }
     }
@@ -66,11 +66,11 @@ impl Figures {
     }
 
     #[must_use]
-    pub fn own(&self) -> Own {
+    pub fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
         let Parts { batches, unreadable, dropped, reading, server, state } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
-        Own {
+        AgentStats {
             hooks: self.hooks.clone(),
             rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
             programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),

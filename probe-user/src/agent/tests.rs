@@ -26,7 +26,7 @@ use crate::{
     recording::{Header, ReadError, Reader},
     session::Session,
     sink::{
-        Label, Listener,
+        Label, Observer,
         filter::Filter,
         history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
@@ -343,7 +343,7 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
 /// Counts the events.
 struct Told(Arc<AtomicU64>);
 
-impl Listener for Told {
+impl Observer for Told {
     fn hear(&mut self, _: &Change, _: &Label) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

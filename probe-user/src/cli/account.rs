@@ -24,14 +24,14 @@ use crate::{
     model::{fact::Fact, finding::Finding, phase::Start, time::Timestamp},
     recording::{
         ReadError, Reader,
-        state::{self, About, Kept},
+        state::{self, About, SavedState},
     },
     sink::{Label, file::read_bounded, span::span},
     source::replay::{Pace, ReplayError, replay},
 };
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct From {
+pub(in crate::cli) struct SnapshotArgs {
     #[command(flatten)]
     state: StateArgs,
 
@@ -46,7 +46,7 @@ pub(in crate::cli) struct From {
 
 /// All that an agent has found out, and what the times in it mean.
 #[derive(Debug)]
-pub(in crate::cli) struct Account {
+pub(in crate::cli) struct AgentSnapshot {
     pub(in crate::cli) label: Label,
     pub(in crate::cli) findings: Vec<Finding>,
     /// In the order in which they were complete.
@@ -63,12 +63,12 @@ pub(in crate::cli) struct Account {
 /// An agent that has shown nothing for so long is not at work.
 const STALE: Duration = Duration::from_secs(60);
 
-impl From {
+impl SnapshotArgs {
     pub(in crate::cli) fn is_recording(&self) -> bool {
         self.recording.is_some()
     }
 
-    pub(in crate::cli) fn read(&self) -> anyhow::Result<Account> {
+    pub(in crate::cli) fn read(&self) -> anyhow::Result<AgentSnapshot> {
         match (&self.recording, self.state.dir()) {
             // clap would take the variable of every pod for the flag.
             (Some(_), _) if self.state.is_typed() => {
@@ -141,7 +141,7 @@ struct Readiness {
 
 /// What the agent itself says.
 enum Told {
-    Whole(Account),
+    Whole(AgentSnapshot),
     /// With the reason, where there is one to tell of.
     Not(Option<String>),
 }
@@ -153,7 +153,7 @@ pub(in crate::cli) fn instead(why: &str) -> String {
 
 /// By the agent of this node, which did not answer for this reason. It is said with what was kept, or with why that
 /// cannot be read either: one line.
-fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
+fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<AgentSnapshot> {
     let read = read_kept(dir);
     match (read, silent) {
         (Ok((about, kept, wall, caveat)), silent) => {
@@ -165,7 +165,7 @@ fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<Account> {
     }
 }
 
-fn read_kept(dir: &Path) -> anyhow::Result<(About, Kept, SystemTime, Option<String>)> {
+fn read_kept(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Option<String>)> {
     let file = dir.join(FILE);
     let bytes = match read_bounded(&file) {
         Ok(bytes) => bytes,
@@ -185,11 +185,11 @@ fn read_kept(dir: &Path) -> anyhow::Result<(About, Kept, SystemTime, Option<Stri
     Ok((about, kept, wall, caveat))
 }
 
-fn account(about: &About, kept: Kept, wall: SystemTime, caveats: Vec<String>) -> Account {
-    let Kept { findings, starts, shares } = kept;
+fn account(about: &About, kept: SavedState, wall: SystemTime, caveats: Vec<String>) -> AgentSnapshot {
+    let SavedState { findings, starts, shares } = kept;
     let label =
         Label { node: about.node.clone(), boot_id: about.boot_id.clone(), boot_wall_ns: about.boot_wall_ns };
-    Account {
+    AgentSnapshot {
         now: boot_time(wall, about.boot_wall_ns),
         caveats,
         label,
@@ -226,7 +226,7 @@ fn boot_time(wall: SystemTime, boot_wall_ns: i64) -> Timestamp {
 }
 
 /// By an engine that is told what a recording has.
-fn recorded(file: &Path) -> anyhow::Result<Account> {
+fn recorded(file: &Path) -> anyhow::Result<AgentSnapshot> {
     let mut reader = Reader::open(open(file)?).map_err(|error| unreadable(file, &error))?;
     let header = reader.header().clone();
     let mut label = Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns };
@@ -254,5 +254,5 @@ fn recorded(file: &Path) -> anyhow::Result<Account> {
     };
     let findings = engine.findings().cloned().collect();
     let (starts, shares, pods) = (engine.starts(), engine.shares(), engine.pods());
-    Ok(Account { label, findings, starts, shares, pods, now, caveats })
+    Ok(AgentSnapshot { label, findings, starts, shares, pods, now, caveats })
 }

@@ -18,7 +18,7 @@ use crate::{
     model::recovery::Recovered,
     source::{backfill::store::Declared, host::HostRoot},
 };
-use crate::{model::change::What, sink::filter::Filter};
+use crate::{model::change::ChangeKind, sink::filter::Filter};
 
 /// The form of what is written to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,7 +29,7 @@ pub(super) enum Form {
     Json,
 }
 
-/// What is told, and how.
+/// ChangeKind is told, and how.
 #[derive(Debug, Args)]
 pub(super) struct Shown {
     /// The form of the output
@@ -49,7 +49,7 @@ pub(super) struct Shown {
     container: Vec<String>,
 
     /// Tell only events of this kind; may be repeated
-    #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(What::VARIANTS))]
+    #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(ChangeKind::VARIANTS))]
     event: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct HostArgs {
     pub(super) host_root: PathBuf,
 }
 
-/// What else may be configured.
+/// ChangeKind else may be configured.
 #[cfg(feature = "live")]
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {

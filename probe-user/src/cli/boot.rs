@@ -24,7 +24,7 @@ use super::{
     client::AgentArgs,
 };
 use crate::{
-    engine::boot::study::Study,
+    engine::boot::report::RecoveryReport,
     model::{
         recovery::{Recovered, Recovery},
         time::Timestamp,
@@ -82,14 +82,14 @@ struct Asked {
 struct Row {
     node: String,
     recovery: Recovery,
-    study: Study,
+    study: RecoveryReport,
     now: Timestamp,
 }
 
 impl Row {
     /// `now`: until when it is known that nothing else happened.
     fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
-        let study = Study::of(&recovery, now.max(recovery.seen_until));
+        let study = RecoveryReport::of(&recovery, now.max(recovery.seen_until));
         Self { node, recovery, study, now }
     }
 

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     ExitStatus,
-    account::{Account, From},
+    account::{AgentSnapshot, SnapshotArgs},
     args::Form,
     output,
     picture::Pictures,
@@ -52,7 +52,7 @@ pub(super) struct Pods {
     pictures: Pictures,
 
     #[command(flatten)]
-    from: From,
+    from: SnapshotArgs,
 
     #[cfg(feature = "live")]
     #[command(flatten)]
@@ -82,7 +82,7 @@ struct Seen {
     pods: Vec<PodView>,
     ages: Ages,
     /// What an agent or a recording tells; of files alone, nothing.
-    told: Option<Account>,
+    told: Option<AgentSnapshot>,
     now: Timestamp,
     done: ExitStatus,
 }
@@ -114,8 +114,8 @@ impl Pods {
     }
 
     /// Starts of pods that are gone are drawn too.
-    fn chart(&self, told: Account, pods: &[PodView]) -> Chart {
-        let Account { label, mut starts, shares, caveats, .. } = told;
+    fn chart(&self, told: AgentSnapshot, pods: &[PodView]) -> Chart {
+        let AgentSnapshot { label, mut starts, shares, caveats, .. } = told;
         if self.slow {
             starts.retain(|start| start.total() > SLOW);
         }
@@ -134,7 +134,7 @@ impl Pods {
         Ok(done)
     }
 
-    fn account(&self) -> anyhow::Result<Account> {
+    fn account(&self) -> anyhow::Result<AgentSnapshot> {
         let account = self.from.read()?;
         for caveat in &account.caveats {
             say(caveat);

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{
     ExitStatus,
-    account::{Account, From},
+    account::{AgentSnapshot, SnapshotArgs},
     args::Form,
     output, say,
 };
@@ -27,7 +27,7 @@ pub(super) struct PodStart {
     output: Form,
 
     #[command(flatten)]
-    from: From,
+    from: SnapshotArgs,
 }
 
 impl PodStart {
@@ -55,7 +55,7 @@ impl PodStart {
 }
 
 /// The starts of the one pod that is meant: one in each sandbox that it ran in.
-fn matching<'a>(account: &'a Account, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
+fn matching<'a>(account: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
     let starts: Vec<&Start> = account.starts.iter().filter(|it| is_meant(it, asked)).collect();
     let Some(first) = starts.first() else {
         return Err(anyhow!(

@@ -51,7 +51,7 @@ pub struct Bar {
     /// Whose it is: of bars in one lane no two are at the same time.
     pub lane: String,
     pub name: String,
-    pub tone: Tone,
+    pub tone: Series,
     /// Since the row's beginning.
     pub at: Duration,
     /// None: a moment.
@@ -64,7 +64,7 @@ pub struct Bar {
 
 /// What a bar is about, by which it has its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tone {
+pub enum Series {
     Prepare,
     Retry,
     Netns,
@@ -106,7 +106,7 @@ impl Row {
     }
 }
 
-impl Tone {
+impl Series {
     /// What it means.
     #[must_use]
     pub fn meaning(self) -> &'static str {

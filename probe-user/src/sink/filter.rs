@@ -1,6 +1,6 @@
 //! Which changes are told: those of the pods and of the kinds that were asked for.
 
-use crate::model::change::{Change, PodRef, What};
+use crate::model::change::{Change, ChangeKind, PodRef};
 
 /// Names to keep; an empty list keeps all. Lists are joined by "and", the names in one by "or".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Filter {
     pub events: Vec<String>,
 }
 
-/// What a filter looks at.
+/// ChangeKind a filter looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks<'a> {
     pub event: &'a str,
@@ -48,7 +48,7 @@ impl Filter {
         if !has(&self.events, Some(marks.event)) {
             return false;
         }
-        // What was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
+        // ChangeKind was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
         marks.is_everyone_s
             || (has(&self.namespaces, marks.namespace)
                 && has(&self.pods, marks.pod)
@@ -56,10 +56,12 @@ impl Filter {
     }
 }
 
-fn is_everyone_s(what: &What) -> bool {
+fn is_everyone_s(what: &ChangeKind) -> bool {
     match what {
-        What::Gap { .. } => true,
-        What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => it.pod.is_none(),
+        ChangeKind::Gap { .. } => true,
+        ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
+            it.pod.is_none()
+        }
         _ => false,
     }
 }
@@ -72,7 +74,7 @@ fn has(names: &[String], name: Option<&str>) -> bool {
 mod tests {
     use super::Filter;
     use crate::model::{
-        change::{Change, ContainerRef, Context, PodRef, What},
+        change::{Change, ChangeKind, ContainerRef, Context, PodRef},
         fact::{Loss, Origin},
         id::ContainerId,
         time::Timestamp,
@@ -90,7 +92,7 @@ mod tests {
             ..Context::default()
         };
         let at = Timestamp(1);
-        Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what: What::CgroupEmptied }
+        Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what: ChangeKind::CgroupEmptied }
     }
 
     fn filter(namespaces: &[&str], pods: &[&str], containers: &[&str], events: &[&str]) -> Filter {
@@ -119,7 +121,7 @@ mod tests {
         let mut nameless = Change { context: Context::default(), ..change("", "", "") };
         assert!(Filter::default().keeps(&nameless));
         assert!(!filter(&["default"], &[], &[], &[]).keeps(&nameless));
-        nameless.what = What::Gap { what: Loss::BulkRing, count: 3 };
+        nameless.what = ChangeKind::Gap { what: Loss::BulkRing, count: 3 };
         assert!(filter(&["default"], &["web-0"], &["nginx"], &[]).keeps(&nameless));
         assert!(!filter(&["default"], &[], &[], &["pod.gone"]).keeps(&nameless));
     }

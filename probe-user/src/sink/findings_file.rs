@@ -24,7 +24,7 @@ use crate::{
     model::{finding::Revision, time::Timestamp},
     recording::{
         Header,
-        state::{self, About, Known},
+        state::{self, About, Snapshot},
     },
     sink::{
         folder,
@@ -122,7 +122,7 @@ impl FindingsFile {
         now: Timestamp,
         boot_wall_ns: i64,
         revision: Revision,
-        known: impl FnOnce() -> Known<'a>,
+        known: impl FnOnce() -> Snapshot<'a>,
     ) {
         if now < self.due(revision) {
             return;
@@ -151,7 +151,7 @@ impl FindingsFile {
     }
 
     /// Writes the file for the last time; returns when that is done or has failed.
-    pub async fn finish(mut self, now: Timestamp, known: &Known<'_>) {
+    pub async fn finish(mut self, now: Timestamp, known: &Snapshot<'_>) {
         self.about.written_at = now;
         self.about.ended = true;
         if let Ok(bytes) = state::write(&self.about, known) {
@@ -216,7 +216,7 @@ mod tests {
         model::{finding::Revision, time::Timestamp},
         recording::{
             Header,
-            state::{self, Known},
+            state::{self, Snapshot},
         },
         sink::state_writes::{StateFile, StateWrites},
     };
@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn finish(file: FindingsFile) {
-        block_on(file.finish(Timestamp(9), &Known::default()));
+        block_on(file.finish(Timestamp(9), &Snapshot::default()));
     }
 
     fn open(dir: &Path) -> FindingsFile {
@@ -254,7 +254,7 @@ mod tests {
         let dir = dir.path().join("deep/er");
         let mut file = open(&dir);
         let revision = Revision::default();
-        file.update(Timestamp(1), 5, revision, Known::default);
+        file.update(Timestamp(1), 5, revision, Snapshot::default);
         assert_eq!(file.due(revision), Timestamp(1) + Duration::from_secs(15));
         finish(file);
         let (about, kept) = state::read(&fs::read(dir.join(FILE)).expect("a file")).expect("a state");
@@ -269,11 +269,11 @@ mod tests {
         let at = |seconds: u64| Timestamp(seconds * 1_000_000_000);
         let revision = |stages, meaning| Revision { stages, meaning };
         assert_eq!(file.due(revision(0, 0)), Timestamp::ZERO);
-        file.update(at(100), 5, revision(0, 0), Known::default);
+        file.update(at(100), 5, revision(0, 0), Snapshot::default);
         assert_eq!(file.due(revision(0, 1)), at(110));
         assert_eq!(file.due(revision(1, 1)), at(101));
         // What shows that an agent is at work is no reason to wait for longer.
-        file.update(at(115), 5, revision(0, 0), Known::default);
+        file.update(at(115), 5, revision(0, 0), Snapshot::default);
         assert_eq!(file.due(revision(0, 0)), at(130));
         assert_eq!(file.due(revision(0, 1)), at(110));
         assert_eq!(file.due(revision(1, 1)), at(101));
@@ -304,7 +304,7 @@ mod tests {
         fs::write(&file, "").expect("a file");
         let writes = StateWrites::default();
         let mut kept = open_with(&file.join("below"), writes.clone());
-        kept.update(Timestamp(1), 5, Revision::default(), Known::default);
+        kept.update(Timestamp(1), 5, Revision::default(), Snapshot::default);
         assert!(!block_on(writes.has_begun(StateFile::Findings)));
         let troubles = writes.troubles();
         assert!(troubles[0].contains("/file/below (--state-dir): Not a directory"), "{troubles:?}");
@@ -322,11 +322,11 @@ mod tests {
         let dir = dir.path().join("state");
         let writes = StateWrites::default();
         let mut kept = open_with(&dir, writes.clone());
-        kept.update(Timestamp(1), 5, Revision::default(), Known::default);
+        kept.update(Timestamp(1), 5, Revision::default(), Snapshot::default);
         assert!(block_on(writes.has_begun(StateFile::Findings)));
         fs::remove_dir_all(&dir).expect("it is there");
         let now = Timestamp(1) + Duration::from_secs(20);
-        kept.update(now, 5, Revision { stages: 1, meaning: 1 }, Known::default);
+        kept.update(now, 5, Revision { stages: 1, meaning: 1 }, Snapshot::default);
         while kept.jobs.capacity() == 0 || !dir.join(FILE).exists() {
             assert!(writes.outcomes()[&StateFile::Findings].failures == 0, "{:?}", writes.troubles());
             std::thread::yield_now();

@@ -12,7 +12,7 @@ use std::{io, path::Path};
 
 use super::file::read_bounded;
 use crate::{
-    model::recovery::{Alive, Before, Last},
+    model::recovery::{Alive, Last, PreviousBoot},
     recording::history::{Heartbeat, History, read_heartbeat},
 };
 
@@ -65,7 +65,7 @@ pub fn read(dir: &Path) -> Past {
 impl Past {
     /// What is known of the end of the boot before this one.
     #[must_use]
-    pub fn before(&self, boot_id: &str) -> Before {
+    pub fn before(&self, boot_id: &str) -> PreviousBoot {
         let last = self.history.before(boot_id).map(|record| &record.recovery);
         let alive = self.heartbeat.as_ref().filter(|beat| beat.boot_id != boot_id);
         let alive = alive.map(|beat| Alive {
@@ -73,7 +73,7 @@ impl Past {
             wall_ns: beat.wall_ns(),
             standing: beat.standing.clone(),
         });
-        Before::of(last, alive)
+        PreviousBoot::of(last, alive)
     }
 
     /// The last boot of which there is a record, and what the ones are that need not be looked for.

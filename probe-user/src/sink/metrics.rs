@@ -28,7 +28,7 @@ use self::{
     family::FOLDED,
     gauges::Gauges,
     label::PodLabel,
-    own::Own,
+    own::AgentStats,
     series::{Registrar, Vector as _},
 };
 use super::word;
@@ -66,7 +66,7 @@ pub struct Views<'a> {
     pub unwatched: usize,
     /// Ends that netlink told of too late.
     pub stale: u64,
-    pub own: &'a Own,
+    pub own: &'a AgentStats,
 }
 
 impl Metrics {

@@ -8,7 +8,7 @@ mod row;
 
 use std::collections::BTreeSet;
 
-use super::chart::{Chart, Table, Tone};
+use super::chart::{Chart, Series, Table};
 use html::Html;
 use row::{axis, round_up, row};
 
@@ -85,7 +85,7 @@ fn rows(chart: &Chart, page: &mut Html) {
 /// The colors that are there.
 fn legend(chart: &Chart, page: &mut Html) {
     let bars = || chart.rows.iter().flat_map(|row| &row.bars);
-    let tones: BTreeSet<Tone> = bars().map(|bar| bar.tone).collect();
+    let tones: BTreeSet<Series> = bars().map(|bar| bar.tone).collect();
     page.put("<ul class=\"legend\" aria-label=\"colors\">\n");
     for tone in tones {
         page.put("<li><svg aria-hidden=\"true\"><rect class=\"").put(row::class(tone));

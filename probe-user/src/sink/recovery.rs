@@ -7,10 +7,10 @@ use crate::{
     engine::boot::{
         average::Average,
         inexact::Inexact,
-        study::{COLUMNS, Close, NoOrder, Study, Zero},
+        report::{COLUMNS, Close, NoOrder, RecoveryReport, Zero},
     },
     model::{
-        recovery::{Back, BootRead, Kind, Mark, Pod, Recovered, Recovery, Source, Unseen},
+        recovery::{BootRead, Kind, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, Unseen},
         time::Timestamp,
     },
 };
@@ -19,17 +19,17 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Milestone<'a> {
     pub name: &'static str,
-    pub mark: Mark,
+    pub mark: TimedSource,
     pub pod: Option<&'a Pod>,
 }
 
 /// Those that are known, in the order of their times.
 #[must_use]
-pub fn milestones(study: &Study) -> Vec<Milestone<'_>> {
-    let alone = |mark: Option<Mark>| mark.map(|mark| (mark, None));
-    let back = |back| Option::map(back, |it: &Back| (it.mark, Some(&it.pod)));
+pub fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
+    let alone = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
+    let back = |back| Option::map(back, |it: &RecoveredPod| (it.mark, Some(&it.pod)));
     let all = [
-        ("kernel start", alone(Some(Mark { at: Timestamp::ZERO, source: Source::Boot }))),
+        ("kernel start", alone(Some(TimedSource { at: Timestamp::ZERO, source: Source::Boot }))),
         ("init started", alone(study.init)),
         ("runtime started", alone(study.runtime)),
         ("kubelet started", alone(study.kubelet)),
@@ -62,7 +62,7 @@ pub fn recovered(rule: Recovered) -> &'static str {
 
 /// Behind the name of a row of which not every time is of the usual kind.
 #[must_use]
-pub fn signs(study: &Study) -> &'static str {
+pub fn signs(study: &RecoveryReport) -> &'static str {
     match (&study.zero, study.recovered) {
         (Zero::Order { .. }, Recovered::Started) => "",
         (Zero::Kernel(_), Recovered::Started) => " *",
@@ -273,7 +273,7 @@ pub fn names(pods: &[Pod]) -> String {
 
 /// What the network cost before its first success, if it cost anything, or if nobody was there to see it.
 #[must_use]
-pub fn network(study: &Study) -> Option<String> {
+pub fn network(study: &RecoveryReport) -> Option<String> {
     let cni = &study.cni;
     let by = cni.plugin.as_deref().unwrap_or("a plugin");
     let until = if cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
@@ -289,7 +289,7 @@ pub fn network(study: &Study) -> Option<String> {
 
 /// What is to be known of a boot beside its numbers, a sentence each.
 #[must_use]
-pub fn notes(recovery: &Recovery, study: &Study) -> Vec<String> {
+pub fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> {
     let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
     lines.extend(unseen(recovery));
     lines.extend(network(study));

@@ -1,4 +1,4 @@
-//! What was told in all: counts by event, pods, losses. Printed when `run` ends.
+//! ChangeKind was told in all: counts by event, pods, losses. Printed when `run` ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::model::{
-    change::{Change, What},
+    change::{Change, ChangeKind},
     id::PodUid,
 };
 
@@ -25,10 +25,10 @@ pub struct Summary {
 impl Summary {
     pub fn add(&mut self, change: &Change) {
         *self.events.entry(change.what.into_str()).or_default() += 1;
-        if let What::Gap { count, .. } = change.what {
+        if let ChangeKind::Gap { count, .. } = change.what {
             self.lost = self.lost.saturating_add(count);
         }
-        if let What::FindingConfirmed(it) = &change.what {
+        if let ChangeKind::FindingConfirmed(it) = &change.what {
             *self.confirmed.entry(it.kind.into_str()).or_default() += 1;
         }
         let uid = change.context.pod.as_ref().and_then(|pod| pod.uid.as_ref());
@@ -78,7 +78,7 @@ mod tests {
 
     use super::Summary;
     use crate::model::{
-        change::{Change, Context, PodRef, What},
+        change::{Change, ChangeKind, Context, PodRef},
         fact::{Loss, Origin},
         id::PodUid,
         time::Timestamp,
@@ -88,7 +88,11 @@ mod tests {
     fn events_are_counted_by_name_and_pods_once() {
         let mut summary = Summary::default();
         let uid = PodUid::parse("11111111-2222-3333-4444-555555555555");
-        for what in [What::SandboxCreated, What::PodFirstSeen, What::Gap { what: Loss::BulkRing, count: 7 }] {
+        for what in [
+            ChangeKind::SandboxCreated,
+            ChangeKind::PodFirstSeen,
+            ChangeKind::Gap { what: Loss::BulkRing, count: 7 },
+        ] {
             let pod = Some(PodRef { uid: uid.clone(), ..PodRef::default() });
             let context = Context { pod, ..Context::default() };
             let at = Timestamp(1);

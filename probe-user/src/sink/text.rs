@@ -11,7 +11,7 @@ use super::{
     escape::{brief, escaped},
     wall::TimeOfDay,
 };
-use crate::model::change::{Change, PodRef, What};
+use crate::model::change::{Change, ChangeKind, PodRef};
 
 /// How the text is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,39 +108,39 @@ fn pod_name(pod: &PodRef) -> String {
 }
 
 /// Red is trouble, yellow an end, green a beginning.
-fn color(what: &What) -> &'static str {
+fn color(what: &ChangeKind) -> &'static str {
     match what {
-        What::Gap { .. } | What::FindingConfirmed(_) => RED,
-        What::FindingOpened(_) => YELLOW,
-        What::FindingClosed(_) => GREEN,
-        What::ProcessExit { end, .. }
-        | What::ContainerExited { end, .. }
-        | What::CniFinished { end: Some(end), .. }
+        ChangeKind::Gap { .. } | ChangeKind::FindingConfirmed(_) => RED,
+        ChangeKind::FindingOpened(_) => YELLOW,
+        ChangeKind::FindingClosed(_) => GREEN,
+        ChangeKind::ProcessExit { end, .. }
+        | ChangeKind::ContainerExited { end, .. }
+        | ChangeKind::CniFinished { end: Some(end), .. }
             if end.code != 0 =>
         {
             RED
         }
-        What::NetnsCreated { .. }
-        | What::CgroupCreated { .. }
-        | What::AddressAdded { .. }
-        | What::SandboxCreated
-        | What::SandboxReady { .. }
-        | What::ContainerStarted { .. }
-        | What::ContainerListening { .. }
-        | What::PodFirstSeen
-        | What::PodStarted(_) => GREEN,
-        What::NetnsDestroyed { .. }
-        | What::NetnsFreed { .. }
-        | What::CgroupEmptied
-        | What::CgroupRemoved { .. }
-        | What::AddressRemoved { .. }
-        | What::SandboxStopped { .. }
-        | What::ContainerExited { .. }
-        | What::PodGone { .. } => YELLOW,
-        What::ProcessExec { .. }
-        | What::ProcessExit { .. }
-        | What::CniStarted { .. }
-        | What::CniFinished { .. } => "",
+        ChangeKind::NetnsCreated { .. }
+        | ChangeKind::CgroupCreated { .. }
+        | ChangeKind::AddressAdded { .. }
+        | ChangeKind::SandboxCreated
+        | ChangeKind::SandboxReady { .. }
+        | ChangeKind::ContainerStarted { .. }
+        | ChangeKind::ContainerListening { .. }
+        | ChangeKind::PodFirstSeen
+        | ChangeKind::PodStarted(_) => GREEN,
+        ChangeKind::NetnsDestroyed { .. }
+        | ChangeKind::NetnsFreed { .. }
+        | ChangeKind::CgroupEmptied
+        | ChangeKind::CgroupRemoved { .. }
+        | ChangeKind::AddressRemoved { .. }
+        | ChangeKind::SandboxStopped { .. }
+        | ChangeKind::ContainerExited { .. }
+        | ChangeKind::PodGone { .. } => YELLOW,
+        ChangeKind::ProcessExec { .. }
+        | ChangeKind::ProcessExit { .. }
+        | ChangeKind::CniStarted { .. }
+        | ChangeKind::CniFinished { .. } => "",
     }
 }
 

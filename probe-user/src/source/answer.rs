@@ -8,7 +8,7 @@ use super::{
         bundle::Places,
         log,
     },
-    host::{HostRoot, Miss, skipped::Skipped},
+    host::{HostRoot, ReadError, skipped::Skipped},
     message::{self, Message, Window},
     release,
 };
@@ -45,7 +45,7 @@ impl<'a> Answerer<'a> {
     /// What the container is: `ContainerFound`, or else `ContainerUnknown`.
     pub fn container(&mut self, id: &ContainerId) -> Fact {
         let mut found = self.places.find(self.root, id);
-        if found == Err(Miss::Absent) {
+        if found == Err(ReadError::Absent) {
             // Its runtime may have started after we last looked for runtimes.
             self.places = Places::look(self.root);
             found = self.places.find(self.root, id);

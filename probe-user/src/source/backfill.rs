@@ -27,7 +27,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{
     cgroup::Hierarchy,
-    host::{HostRoot, Miss, skipped::Skipped},
+    host::{HostRoot, ReadError, skipped::Skipped},
 };
 use crate::model::{
     fact::{Fact, List, Observation, Origin},
@@ -166,9 +166,9 @@ impl<'a> Listing<'a> {
     }
 
     /// What was there could not be read, and what it would have told is missing from the list.
-    fn skip(&mut self, path: impl Into<PathBuf>, why: Miss) {
+    fn skip(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         let path = path.into();
-        if why != Miss::Absent {
+        if why != ReadError::Absent {
             self.partial = true;
             self.skipped.partial.entry(self.list).or_insert_with(|| (path.clone(), why));
         }
@@ -177,12 +177,12 @@ impl<'a> Listing<'a> {
 
     /// One file could not be read, and the list is whole without it: either it is told by its name what is not known, or
     /// its name shows that it is nothing that the list is about.
-    fn set_aside(&mut self, path: impl Into<PathBuf>, why: Miss) {
+    fn set_aside(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         self.skipped.add(path, why);
     }
 
     /// The value; a failure is noted, and one of absence is none.
-    fn take<T>(&mut self, path: impl Into<PathBuf>, read: Result<T, Miss>) -> Option<T> {
+    fn take<T>(&mut self, path: impl Into<PathBuf>, read: Result<T, ReadError>) -> Option<T> {
         read.map_err(|why| self.skip(path, why)).ok()
     }
 

@@ -8,7 +8,7 @@ pub mod unseen;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use super::{
-    host::{HostRoot, Miss},
+    host::{HostRoot, ReadError},
     message::{self, TEXT, Window},
 };
 use crate::model::recovery::{Ordered, Source};
@@ -84,7 +84,7 @@ fn recorded(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
 }
 
 /// The last whole records.
-fn end(root: &HostRoot, layout: Layout) -> Result<Vec<u8>, Miss> {
+fn end(root: &HostRoot, layout: Layout) -> Result<Vec<u8>, ReadError> {
     let mut file = root.plain(WTMP)?;
     let size = file.seek(SeekFrom::End(0))?;
     let record = layout.size as u64;

@@ -3,7 +3,7 @@
 //! Each hierarchy counts its directories' ids for itself, so whoever speaks of a cgroup must first choose the
 //! hierarchy, and all must choose the same: that in which the container runtime makes its directories.
 
-use super::host::{HostRoot, Miss, lines, mountinfo};
+use super::host::{HostRoot, ReadError, lines, mountinfo};
 
 /// One hierarchy and where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Layout {
 
 impl Layout {
     /// As the node's init sees it: any other process may have mounts of its own.
-    pub fn read(root: &HostRoot) -> Result<Self, Miss> {
+    pub fn read(root: &HostRoot) -> Result<Self, ReadError> {
         Ok(Self::parse(&root.read("/proc/1/cgroup")?, &root.read("/proc/1/mountinfo")?))
     }
 

@@ -19,7 +19,7 @@ const DEPTH: usize = 64;
 
 /// A source's way to the engine.
 #[derive(Clone, Debug)]
-pub struct Feed(mpsc::Sender<Batch>);
+pub struct BatchSender(mpsc::Sender<Batch>);
 
 /// The agent takes nothing any more: the source should end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,12 +27,12 @@ pub struct Feed(mpsc::Sender<Batch>);
 pub struct Closed;
 
 #[must_use]
-pub fn feed() -> (Feed, mpsc::Receiver<Batch>) {
+pub fn feed() -> (BatchSender, mpsc::Receiver<Batch>) {
     let (sender, receiver) = mpsc::channel(DEPTH);
-    (Feed(sender), receiver)
+    (BatchSender(sender), receiver)
 }
 
-impl Feed {
+impl BatchSender {
     /// Hands over `batch`, in order; waits while the engine is behind. An empty batch is nothing.
     pub async fn send(&self, batch: Batch) -> Result<(), Closed> {
         if batch.is_empty() {
@@ -129,25 +129,25 @@ impl Asks {
 
 /// Tells all sources to end, when dropped or told so.
 #[derive(Debug)]
-pub struct Stopper(watch::Sender<bool>);
+pub struct CancellationSource(watch::Sender<bool>);
 
 /// How a source learns that it should end.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct CancellationToken(watch::Receiver<bool>);
 
 #[must_use]
-pub fn stop() -> (Stopper, Stop) {
+pub fn stop() -> (CancellationSource, CancellationToken) {
     let (sender, receiver) = watch::channel(false);
-    (Stopper(sender), Stop(receiver))
+    (CancellationSource(sender), CancellationToken(receiver))
 }
 
-impl Stopper {
+impl CancellationSource {
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
-impl Stop {
+impl CancellationToken {
     /// Returns when the source should end; for `select!`.
     pub async fn requested(&mut self) {
         // A stopper that is gone asks for the same as one that says so.

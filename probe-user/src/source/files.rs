@@ -22,7 +22,7 @@ use self::desk::{Desk, Limits};
 use super::{
     backfill::store::Declared,
     cgroup::{Hierarchy, Layout},
-    channel::{Asks, Closed, Feed, Stop},
+    channel::{Asks, BatchSender, CancellationToken, Closed},
     host::HostRoot,
 };
 
@@ -43,7 +43,7 @@ pub struct Files {
 
 impl Files {
     /// Begins to list the node; for what happens meanwhile to be seen too, the hooks must be attached by now.
-    pub fn start(self, feed: Feed, asks: Asks, stop: Stop) -> io::Result<JoinHandle<()>> {
+    pub fn start(self, feed: BatchSender, asks: Asks, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
         // For waiting alone: nothing that it runs reads a file.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let (unreadable, reading) = (Arc::clone(&self.unreadable), Arc::clone(&self.reading));

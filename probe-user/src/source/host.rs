@@ -70,32 +70,32 @@ impl HostRoot {
     }
 
     /// The same root, of which `reader` says at which file it is.
-    pub fn watched(&self, reader: Arc<Reader>) -> Result<Self, Miss> {
+    pub fn watched(&self, reader: Arc<Reader>) -> Result<Self, ReadError> {
         let fd = self.0.fd.try_clone()?;
         Ok(Self(Folder { fd, path: self.0.path.clone(), reader: Some(reader) }))
     }
 
     /// A directory by its path on the node. Links on the way are followed, but as the node itself would follow them.
-    pub fn folder(&self, path: impl AsRef<Path>) -> Result<Folder, Miss> {
+    pub fn folder(&self, path: impl AsRef<Path>) -> Result<Folder, ReadError> {
         let path = path.as_ref();
         self.0.enter(path)?;
-        let fd = resolve::directory(&self.0.fd, path).map_err(Miss::from)?;
+        let fd = resolve::directory(&self.0.fd, path).map_err(ReadError::from)?;
         Ok(Folder { fd, path: path.to_owned(), reader: self.0.reader.clone() })
     }
 
     /// The files as a process sees them, whose folder in `/proc` this is: it may have mounts that nobody else has. Needs
     /// `CAP_SYS_PTRACE` for processes of others.
-    pub fn of_process(process: &Folder) -> Result<Self, Miss> {
+    pub fn of_process(process: &Folder) -> Result<Self, ReadError> {
         let flags = if process.is_kernels()? { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
         let fd = fcntl::openat(&process.fd, PROCESS_ROOT, flags, Mode::empty())?;
         Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: process.reader.clone() }))
     }
 
     /// The whole of a plain file by its path on the node.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Miss> {
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
-        let parent = path.parent().ok_or(Miss::NotPlain)?;
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or(Miss::NotPlain)?;
+        let parent = path.parent().ok_or(ReadError::NotPlain)?;
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
         self.folder(parent)?.read(name, FILE)
     }
 }
@@ -111,7 +111,7 @@ pub struct Folder {
 
 /// Why something could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Miss {
+pub enum ReadError {
     /// It is not there, or no longer: that is an answer, not a failure.
     #[error("not there")]
     Absent,
@@ -131,7 +131,7 @@ pub enum Miss {
     Unanswered,
 }
 
-impl From<Errno> for Miss {
+impl From<Errno> for ReadError {
     fn from(errno: Errno) -> Self {
         match errno {
             // A process that ends while it is read gives ESRCH, a cgroup that is removed ENODEV.
@@ -159,7 +159,7 @@ pub struct Entry {
 
 impl Folder {
     /// Something in it, or below, is about to be opened or read.
-    fn enter(&self, name: impl AsRef<Path>) -> Result<(), Miss> {
+    fn enter(&self, name: impl AsRef<Path>) -> Result<(), ReadError> {
         self.reader.as_ref().map_or(Ok(()), |reader| reader.enter(self.path.join(name)))
     }
 
@@ -170,12 +170,12 @@ impl Folder {
     }
 
     /// The number by which its file system knows it.
-    pub fn inode(&self) -> Result<u64, Miss> {
+    pub fn inode(&self) -> Result<u64, ReadError> {
         Ok(stat::fstat(&self.fd)?.st_ino)
     }
 
     /// By what a file in it is known to be the same that it was: its number, when it was last written, and its size.
-    pub fn edition(&self, name: &str) -> Result<(u64, i64, i64), Miss> {
+    pub fn edition(&self, name: &str) -> Result<(u64, i64, i64), ReadError> {
         let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let written = about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec);
         Ok((about.st_ino, written, about.st_size))
@@ -189,7 +189,7 @@ impl Folder {
 
     /// When something in it was last removed: on the wall clock, ns since the epoch. `None` if what changed last is
     /// still there, since making and renaming an entry dates the directory too.
-    pub fn emptied(&self) -> Result<Option<i64>, Miss> {
+    pub fn emptied(&self) -> Result<Option<i64>, ReadError> {
         let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
         let about = stat::fstat(&self.fd)?;
         let changed = ns(about.st_mtime, about.st_mtime_nsec);
@@ -202,7 +202,7 @@ impl Folder {
         Ok(Some(changed))
     }
 
-    pub fn folder(&self, name: &str) -> Result<Self, Miss> {
+    pub fn folder(&self, name: &str) -> Result<Self, ReadError> {
         self.enter(name)?;
         let fd = fcntl::openat(&self.fd, single(name)?, DIRECTORY, Mode::empty())?;
         Ok(Self { fd, path: self.path.join(name), reader: self.reader.clone() })
@@ -210,7 +210,7 @@ impl Folder {
 
     /// Whether the program of the process whose folder in `/proc` this is lends whoever runs it the rights of its owner
     /// (setuid). Needs `CAP_SYS_PTRACE` for processes of others.
-    pub fn is_setuid(&self) -> Result<bool, Miss> {
+    pub fn is_setuid(&self) -> Result<bool, ReadError> {
         self.enter(PROGRAM)?;
         let flags = if self.is_kernels()? { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
         let about = stat::fstatat(&self.fd, PROGRAM, flags)?;
@@ -219,33 +219,33 @@ impl Folder {
 
     /// Whether it is in a `/proc` of the kernel's own, whose links lead to what they stand for; in a copy of a node's files
     /// they would lead out of the copy.
-    fn is_kernels(&self) -> Result<bool, Miss> {
+    fn is_kernels(&self) -> Result<bool, ReadError> {
         Ok(statfs::fstatfs(&self.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC)
     }
 
     /// The whole of a plain file, if it has at most `limit` bytes.
-    pub fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>, Miss> {
+    pub fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>, ReadError> {
         // One byte more shows that there is more.
         let bytes = self.head(name, limit.saturating_add(1))?;
-        if bytes.len() > limit { Err(Miss::TooLarge(limit)) } else { Ok(bytes) }
+        if bytes.len() > limit { Err(ReadError::TooLarge(limit)) } else { Ok(bytes) }
     }
 
     /// The whole of a plain file, and when it was last written: on the wall clock, ns since the epoch.
-    pub fn read_dated(&self, name: &str, limit: usize) -> Result<(Vec<u8>, i64), Miss> {
+    pub fn read_dated(&self, name: &str, limit: usize) -> Result<(Vec<u8>, i64), ReadError> {
         let (bytes, file) = self.start(name, limit.saturating_add(1))?;
         if bytes.len() > limit {
-            return Err(Miss::TooLarge(limit));
+            return Err(ReadError::TooLarge(limit));
         }
         let about = stat::fstat(&file)?;
         Ok((bytes, about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec)))
     }
 
     /// The first `limit` bytes of a plain file, or all if it has fewer.
-    pub fn head(&self, name: &str, limit: usize) -> Result<Vec<u8>, Miss> {
+    pub fn head(&self, name: &str, limit: usize) -> Result<Vec<u8>, ReadError> {
         Ok(self.start(name, limit)?.0)
     }
 
-    fn start(&self, name: &str, limit: usize) -> Result<(Vec<u8>, OwnedFd), Miss> {
+    fn start(&self, name: &str, limit: usize) -> Result<(Vec<u8>, OwnedFd), ReadError> {
         self.enter(name)?;
         let file = plain::open(&self.fd, single(name)?)?;
         let mut bytes = Vec::new();
@@ -263,30 +263,30 @@ impl Folder {
     }
 
     /// The way to a socket in it by which this process can connect, while the folder is open.
-    pub fn socket(&self, name: &str) -> Result<PathBuf, Miss> {
+    pub fn socket(&self, name: &str) -> Result<PathBuf, ReadError> {
         let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         if !is(SFlag::S_IFSOCK, &about) {
-            return Err(Miss::NotPlain);
+            return Err(ReadError::NotPlain);
         }
         // Short enough for an address of its kind (unix(7)), and out of reach of links on the way.
         Ok(Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name))
     }
 
     /// What a link says, which is not followed. `path` may go through directories of `/proc/PID`.
-    pub fn link(&self, path: &str) -> Result<String, Miss> {
+    pub fn link(&self, path: &str) -> Result<String, ReadError> {
         self.enter(path)?;
-        fcntl::readlinkat(&self.fd, path)?.into_string().map_err(|_not_text| Miss::Malformed)
+        fcntl::readlinkat(&self.fd, path)?.into_string().map_err(|_not_text| ReadError::Malformed)
     }
 
     /// The inode of a namespace that is bound to the file `name`; `None` if that file is no namespace.
-    pub fn namespace(&self, name: &str) -> Result<Option<u64>, Miss> {
+    pub fn namespace(&self, name: &str) -> Result<Option<u64>, ReadError> {
         self.enter(name)?;
         let file = fcntl::openat(&self.fd, single(name)?, PLACE, Mode::empty())?;
         let nsfs = statfs::fstatfs(&file)?.filesystem_type() == NSFS;
         Ok(if nsfs { Some(stat::fstat(&file)?.st_ino) } else { None })
     }
 
-    pub fn entries(&self) -> Result<Entries, Miss> {
+    pub fn entries(&self) -> Result<Entries, ReadError> {
         self.enter("")?;
         let mut found = Entries::default();
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -309,9 +309,9 @@ impl Folder {
 }
 
 /// A name is one step down, never a way elsewhere.
-fn single(name: &str) -> Result<&str, Miss> {
+fn single(name: &str) -> Result<&str, ReadError> {
     if name.is_empty() || name == "." || name == ".." || name.contains('/') {
-        return Err(Miss::NotPlain);
+        return Err(ReadError::NotPlain);
     }
     Ok(name)
 }
@@ -331,7 +331,7 @@ mod tests {
 
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
-    use super::{HostRoot, Miss};
+    use super::{HostRoot, ReadError};
 
     #[test]
     fn only_plain_files_below_the_root_are_read() {
@@ -354,19 +354,19 @@ mod tests {
         // A link to a directory is followed as the node would: from its own root.
         assert_eq!(host.read("/absolute/b/plain").as_deref(), Ok(&b"0123456789"[..]));
         assert_eq!(host.read("/up/a/b/plain").as_deref(), Ok(&b"0123456789"[..]));
-        assert_eq!(host.read("/out/secret"), Err(Miss::Absent));
+        assert_eq!(host.read("/out/secret"), Err(ReadError::Absent));
         assert_eq!(host.read("/../../a/b/plain").as_deref(), Ok(&b"0123456789"[..]));
-        assert_eq!(host.folder("/loop").map(|_| ()), Err(Miss::NotPlain));
+        assert_eq!(host.folder("/loop").map(|_| ()), Err(ReadError::NotPlain));
 
         let a = host.folder("/a").expect("a folder");
         for name in ["near", "far", "fifo", "b", "../a", "", ".."] {
-            assert_eq!(a.read(name, 100), Err(Miss::NotPlain), "{name}");
+            assert_eq!(a.read(name, 100), Err(ReadError::NotPlain), "{name}");
         }
         let b = a.folder("b").expect("a folder");
         assert_eq!(b.read("plain", 10).as_deref(), Ok(&b"0123456789"[..]));
-        assert_eq!(b.read("plain", 9), Err(Miss::TooLarge(9)));
+        assert_eq!(b.read("plain", 9), Err(ReadError::TooLarge(9)));
         assert_eq!(b.head("plain", 3).as_deref(), Ok(&b"012"[..]));
-        assert_eq!(b.read("gone", 9), Err(Miss::Absent));
+        assert_eq!(b.read("gone", 9), Err(ReadError::Absent));
     }
 
     #[test]
@@ -385,8 +385,8 @@ mod tests {
         let host = HostRoot::open(copy.path()).expect("the root");
         let root = |path: &str| HostRoot::of_process(&host.folder(path)?);
         assert!(root("/proc/7").and_then(|root| root.folder("/etc")).is_ok());
-        assert_eq!(root("/proc/8").map(|_| ()), Err(Miss::NotPlain));
-        assert_eq!(root("/proc").map(|_| ()), Err(Miss::Absent));
+        assert_eq!(root("/proc/8").map(|_| ()), Err(ReadError::NotPlain));
+        assert_eq!(root("/proc").map(|_| ()), Err(ReadError::Absent));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`attach::Probe`] loads the eBPF object with the offsets and switches of this kernel and node, and attaches each
 //! signal by the best mechanism that works. Features are tried, versions never compared.
-//! [`selftest::SelfTest`] proves that they fire, and [`ring::Drain`] tells what they write.
+//! [`selftest::SelfTest`] proves that they fire, and [`ring::RingReader`] tells what they write.
 
 pub mod attach;
 pub mod btf;

@@ -40,7 +40,7 @@ use self::{ask::Asker, watch::Watch};
 use crate::{
     model::{change::Question, fact::Loss},
     source::{
-        channel::{Asks, Closed, Feed, Stop},
+        channel::{Asks, BatchSender, CancellationToken, Closed},
         clock,
         lack::Lack,
         ready::Ready,
@@ -95,7 +95,7 @@ impl Netlink {
     }
 
     /// Begins to answer `Question::Watch` and to tell what is notified, until `stop`.
-    pub fn start(self, feed: Feed, asks: Asks, stop: Stop) -> io::Result<JoinHandle<()>> {
+    pub fn start(self, feed: BatchSender, asks: Asks, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         thread::Builder::new().name("netlink".to_owned()).spawn(move || {
             if let Err(error) = runtime.block_on(self.run(&feed, asks, stop)) {
@@ -104,7 +104,7 @@ impl Netlink {
         })
     }
 
-    async fn run(self, feed: &Feed, mut asks: Asks, mut stop: Stop) -> io::Result<()> {
+    async fn run(self, feed: &BatchSender, mut asks: Asks, mut stop: CancellationToken) -> io::Result<()> {
         let Self { mut listener, asker, root } = self;
         let ready = Ready::new(listener.as_fd())?;
         let mut watch = Watch::new(asker, root)?;

@@ -3,7 +3,7 @@
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
 use probe_user::{
-    engine::{Engine, boot::study::Study, view::PodView},
+    engine::{Engine, boot::report::RecoveryReport, view::PodView},
     model::{id::PodUid, recovery::Recovery},
     recording::Reader,
     session::Session,
@@ -116,7 +116,7 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
 
 /// Those of the pictures, and the first of them once more.
 fn boots() -> Value {
-    let mut rows: Vec<(Recovery, Study)> = given::boots();
+    let mut rows: Vec<(Recovery, RecoveryReport)> = given::boots();
     let mut again = given::boots().swap_remove(0);
     if let Some(boot) = &mut again.0.boot {
         boot.boot_id = "d".to_owned();

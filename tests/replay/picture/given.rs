@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use probe_user::{
     engine::{
-        boot::study::Study,
+        boot::report::RecoveryReport,
         share::{Share, shares as shares_of},
         view::PodView,
     },
@@ -13,7 +13,10 @@ use probe_user::{
         fact::{CpuUse, NameSource, PodName, Pressure},
         id::{ContainerId, PodUid},
         phase::{Cause, Kind, Phase, Start},
-        recovery::{Back, Before, BootRead, Kind as PodKind, Mark, Ordered, Pod, Recovery, Source, Try},
+        recovery::{
+            BootRead, Kind as PodKind, NetworkAttempt, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery,
+            Source, TimedSource,
+        },
         time::Timestamp,
     },
     sink::Label,
@@ -138,21 +141,26 @@ pub(super) fn pods() -> Vec<PodView> {
     }]
 }
 
-fn mark(ms: u64) -> Mark {
-    Mark { at: at(ms), source: Source::Hook }
+fn mark(ms: u64) -> TimedSource {
+    TimedSource { at: at(ms), source: Source::Hook }
 }
 
-fn back(namespace: &str, name: &str, kind: PodKind, mark: Mark) -> Back {
+fn back(namespace: &str, name: &str, kind: PodKind, mark: TimedSource) -> RecoveredPod {
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
-    Back { pod: Pod { namespace, name, uid: None, kind, listens: false }, mark, listened: None }
+    RecoveredPod { pod: Pod { namespace, name, uid: None, kind, listens: false }, mark, listened: None }
 }
 
-fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> Try {
-    Try { sandbox: id(sandbox), began: at(began), ended: at(ended), failed: failed.map(str::to_owned) }
+fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> NetworkAttempt {
+    NetworkAttempt {
+        sandbox: id(sandbox),
+        began: at(began),
+        ended: at(ended),
+        failed: failed.map(str::to_owned),
+    }
 }
 
 /// One whose order is known, and whose network came late; one after a loss of power, without static pods.
-pub(super) fn boots() -> Vec<(Recovery, Study)> {
+pub(super) fn boots() -> Vec<(Recovery, RecoveryReport)> {
     let read = |id: &str, wall: i64, before| BootRead {
         boot_id: id.to_owned(),
         kernel: "6.1.0-56".to_owned(),
@@ -166,7 +174,7 @@ pub(super) fn boots() -> Vec<(Recovery, Study)> {
         back("shop", HOSTILE, PodKind::Service, mark(36_000)),
         back("shop", "later", PodKind::Service, mark(90_000)),
     ];
-    let before = Before {
+    let before = PreviousBoot {
         boot_id: Some("a".to_owned()),
         ordered: Some(Ordered {
             wall_ns: WALL - 10_000_000_000,
@@ -182,7 +190,7 @@ pub(super) fn boots() -> Vec<(Recovery, Study)> {
         boot: Some(read("b", WALL, before)),
         quiet: Duration::from_secs(60),
         watched_since: Some(at(2_000)),
-        init: Some(Mark { at: at(1_100), source: Source::ProcStart }),
+        init: Some(TimedSource { at: at(1_100), source: Source::ProcStart }),
         runtime: Some(mark(3_250)),
         kubelet: Some(mark(11_667)),
         tries: vec![
@@ -199,17 +207,17 @@ pub(super) fn boots() -> Vec<(Recovery, Study)> {
         boot: Some(read(
             "c",
             WALL + 86_400_000_000_000,
-            Before { boot_id: Some("b".to_owned()), ..Before::default() },
+            PreviousBoot { boot_id: Some("b".to_owned()), ..PreviousBoot::default() },
         )),
         quiet: Duration::from_secs(60),
         watched_since: Some(at(40_000)),
-        kubelet: Some(Mark { at: at(9_000), source: Source::ProcStart }),
-        runtime: Some(Mark { at: at(5_000), source: Source::ProcStart }),
+        kubelet: Some(TimedSource { at: at(9_000), source: Source::ProcStart }),
+        runtime: Some(TimedSource { at: at(5_000), source: Source::ProcStart }),
         pods: vec![service("web-0", 23_000), service("web-1", 24_000)],
         ..Recovery::default()
     };
     let study = |recovery: Recovery| {
-        let study = Study::of(&recovery, at(100_000));
+        let study = RecoveryReport::of(&recovery, at(100_000));
         (recovery, study)
     };
     vec![study(first), study(second)]

@@ -29,7 +29,9 @@ pub(super) fn problems(sources: &[Source]) -> Vec<String> {
     // Unit tests in a file of their own may look around.
     let agent = || {
         let modules = sources.iter().filter(|source| !source.path.ends_with("/tests.rs"));
-        modules.filter_map(|source| Some((source, AGENT.iter().find_map(|root| source.path.strip_prefix(root))?.strip_suffix(".rs")?)))
+        modules.filter_map(|source| {
+            Some((source, AGENT.iter().find_map(|root| source.path.strip_prefix(root))?.strip_suffix(".rs")?))
+        })
     };
     let mut found = Vec::new();
     for (source, path) in agent().filter(|(source, _)| ROOTS.iter().all(|root| !source.path.ends_with(root)))

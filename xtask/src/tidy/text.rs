@@ -55,8 +55,8 @@ fn rust(path: &str, text: &str) -> Vec<String> {
     if text.contains(concat!("#[", "ignore")) {
         found.push(format!("{path}: an ignored test is no test"));
     }
-    let may_be_unsafe =
-        !AGENT.iter().any(|root| path.starts_with(root)) || UNSAFE.iter().any(|place| path.starts_with(place));
+    let may_be_unsafe = !AGENT.iter().any(|root| path.starts_with(root))
+        || UNSAFE.iter().any(|place| path.starts_with(place));
     if !may_be_unsafe
         && text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains("unsafe "))
     {

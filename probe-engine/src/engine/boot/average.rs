@@ -5,7 +5,7 @@
 
 use super::{
     inexact::Inexact,
-    study::{COLUMNS, Study, Zero},
+    report::{COLUMNS, RecoveryReport, Zero},
 };
 use crate::model::recovery::Recovered;
 
@@ -27,8 +27,8 @@ pub struct Average {
 /// Over the boots whose pods are back by the same rule as the last one's; of these over those whose order is known, if
 /// there are any.
 #[must_use]
-pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average {
-    let is_from_order = |study: &&Study| matches!(study.zero, Zero::Order { .. });
+pub fn average<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Average {
+    let is_from_order = |study: &&RecoveryReport| matches!(study.zero, Zero::Order { .. });
     let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
     let studies = studies.filter(|study| study.recovered == recovered);
     let any = studies.clone().any(|study| is_from_order(&study));
@@ -58,7 +58,7 @@ pub fn average<'a>(studies: impl Iterator<Item = &'a Study> + Clone) -> Average 
 type Row = [Option<i64>; COLUMNS];
 
 /// The columns that a mean takes: as long as more pods may come, the last so far is not the last.
-fn row(study: &Study) -> Row {
+fn row(study: &RecoveryReport) -> Row {
     let mut columns = study.columns;
     columns[COLUMNS - 1].take_if(|_| !study.is_closed());
     columns

@@ -5,11 +5,14 @@ use std::time::Duration;
 use super::{
     average::{average, differences},
     inexact::Inexact,
-    study::{NoOrder, Study, Zero},
+    report::{NoOrder, RecoveryReport, Zero},
 };
 use crate::model::{
     id::PodUid,
-    recovery::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Rules, Source, Unseen},
+    recovery::{
+        BootRead, Kind, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery, Rules, Source, TimedSource,
+        Unseen,
+    },
     time::Timestamp,
 };
 
@@ -23,14 +26,14 @@ fn boot(ordered: Option<i64>, kubelet: Option<u64>) -> Recovery {
         by: "reboot".to_owned(),
         source: Source::Wtmp,
     });
-    let before = Before { boot_id: Some("a".to_owned()), ordered, ..Before::default() };
+    let before = PreviousBoot { boot_id: Some("a".to_owned()), ordered, ..PreviousBoot::default() };
     let boot = BootRead { boot_wall_ns: WALL, before, ..BootRead::default() };
-    let kubelet = kubelet.map(|at| Mark { at: Timestamp(at), source: Source::Hook });
+    let kubelet = kubelet.map(|at| TimedSource { at: Timestamp(at), source: Source::Hook });
     Recovery { boot: Some(boot), kubelet, ..Recovery::default() }
 }
 
-fn study(ordered: Option<i64>, kubelet: Option<u64>) -> Study {
-    Study::of(&boot(ordered, kubelet), Timestamp(1))
+fn study(ordered: Option<i64>, kubelet: Option<u64>) -> RecoveryReport {
+    RecoveryReport::of(&boot(ordered, kubelet), Timestamp(1))
 }
 
 #[test]
@@ -43,7 +46,7 @@ fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
         let mut recovery = boot(Some(before), Some(1));
         let ordered = recovery.boot.as_mut().and_then(|boot| boot.before.ordered.as_mut());
         ordered.expect("an order").source = Source::Hook;
-        Study::of(&recovery, Timestamp(1)).inexact
+        RecoveryReport::of(&recovery, Timestamp(1)).inexact
     };
     assert_eq!(inexact(0), Inexact::default());
     let [first, ..] = inexact(-1).periods;
@@ -52,7 +55,7 @@ fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
     assert!(matches!(of(8 * 3600 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))), "it was off overnight");
     assert!(matches!(of(i64::MIN / 2), Zero::Kernel(NoOrder::NotComparable(_))));
     assert_eq!(study(None, None).zero, Zero::Kernel(NoOrder::NotSeen { alive_wall_ns: None }));
-    assert_eq!(Study::of(&Recovery::default(), Timestamp(9)).zero, Zero::Kernel(NoOrder::NoHistory));
+    assert_eq!(RecoveryReport::of(&Recovery::default(), Timestamp(9)).zero, Zero::Kernel(NoOrder::NoHistory));
 }
 
 /// The study's own numbers, ms: native, with a connected edge, with a disconnected one.
@@ -82,7 +85,7 @@ fn a_mean_is_of_what_counts_from_the_same() {
 }
 
 /// Two service pods are back; a third one that was there before is not, unless these are all.
-fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> Study {
+fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> RecoveryReport {
     let pod = |name: &str, kind| Pod {
         namespace: Some("default".to_owned()),
         name: Some(name.to_owned()),
@@ -91,8 +94,8 @@ fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> Study {
         listens: false,
     };
     let back = |name, kind, at: Option<u64>| {
-        let mark = Mark { at: Timestamp(at?), source: Source::Hook };
-        Some(Back { pod: pod(name, kind), mark, listened: None })
+        let mark = TimedSource { at: Timestamp(at?), source: Source::Hook };
+        Some(RecoveredPod { pod: pod(name, kind), mark, listened: None })
     };
     let mut recovery = boot(Some(SECOND), columns[0]);
     let [_, static_pod, first] = columns;
@@ -112,7 +115,7 @@ fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> Study {
         order.source = Source::Hook;
     }
     recovery.quiet = Duration::from_secs(60);
-    Study::of(&recovery, Timestamp(1_000))
+    RecoveryReport::of(&recovery, Timestamp(1_000))
 }
 
 /// Boots have not all the same columns: the node had no static pods then, or no agent told of its kubelet.
@@ -141,7 +144,7 @@ fn the_last_pod_so_far_is_in_no_mean() {
     assert_eq!((alone.columns[3], alone.differences[3], alone.whole), (None, None, None));
     // Nor is it told how well what is in no mean is known.
     let inexact = Inexact { columns: [false, false, false, true], periods: [false, false, false, true] };
-    let open = Study { inexact, ..open };
+    let open = RecoveryReport { inexact, ..open };
     assert_eq!(average([&whole, &open].into_iter()).inexact, Inexact::default());
 }
 
@@ -153,7 +156,11 @@ fn an_order_from_before_a_boot_in_between_does_not_count() {
     };
     let unseen = Some(Unseen { boots: 1, last_wall_ns: WALL - 100 * SECOND, source: Source::Journal });
     let of = |known: i64, others, written: Option<i64>| {
-        let before = Before { boot_id: Some("a".to_owned()), ordered: ordered(known), ..Before::default() };
+        let before = PreviousBoot {
+            boot_id: Some("a".to_owned()),
+            ordered: ordered(known),
+            ..PreviousBoot::default()
+        };
         let before = before.followed_by(others).or_ordered(|| written.and_then(ordered));
         (before.ordered.map(|it| (WALL - it.wall_ns) / SECOND), before.unseen)
     };
@@ -177,7 +184,7 @@ fn a_number_is_as_exact_as_what_it_is_made_of() {
     let logged = of(false, [hook, None, hook, hook]);
     assert_eq!(logged, ([true, false, true, true], [true, false, false, false]));
 
-    let exact = Study { inexact: Inexact::default(), ..study(Some(SECOND), Some(1)) };
+    let exact = RecoveryReport { inexact: Inexact::default(), ..study(Some(SECOND), Some(1)) };
     let inexact = study(Some(SECOND), Some(1));
     assert_eq!(average([&exact].into_iter()).inexact, Inexact::default());
     assert_eq!(average([&exact, &inexact].into_iter()).inexact, inexact.inexact);

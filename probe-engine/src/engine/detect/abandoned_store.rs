@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::record::Kept,
     model::{
@@ -26,15 +26,15 @@ const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
 /// The stores of networks that are no more, by path, and whether that is sure.
 pub(super) type Abandoned<'a> = BTreeMap<&'a str, bool>;
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    for (path, is_sure) in abandoned(sight) {
-        let Some((read_at, read)) = sight.world.records.stores.get(path) else { continue };
-        found.extend(sighting(sight, *read_at, read, is_sure));
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    for (path, is_sure) in abandoned(ctx) {
+        let Some((read_at, read)) = ctx.world.records.stores.get(path) else { continue };
+        found.extend(detection(ctx, *read_at, read, is_sure));
     }
 }
 
-pub(super) fn abandoned<'a>(sight: &Sight<'a>) -> Abandoned<'a> {
-    let records = &sight.world.records;
+pub(super) fn abandoned<'a>(ctx: &DetectContext<'a>) -> Abandoned<'a> {
+    let records = &ctx.world.records;
     let Some((_, configured)) = &records.networks else { return Abandoned::new() };
     let is_broker = |plugin: &String| BROKERS.contains(&plugin.as_str());
     if configured.networks.is_empty()
@@ -50,21 +50,21 @@ pub(super) fn abandoned<'a>(sight: &Sight<'a>) -> Abandoned<'a> {
     };
     let stores = records.stores.iter().filter(|(_, (_, read))| of_network(read));
     let judged = stores.filter_map(|(path, (_, read))| {
-        let is_sure = is_vacant(sight, read)? && read.complete && configured.complete;
+        let is_sure = is_vacant(ctx, read)? && read.complete && configured.complete;
         Some((path.as_str(), is_sure))
     });
     judged.collect()
 }
 
 /// Whether surely none of a store's holders lives or is on record; `None`: one is.
-fn is_vacant(sight: &Sight<'_>, read: &StoreRead) -> Option<bool> {
-    let monitored = sight.world.monitored();
+fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
+    let monitored = ctx.world.monitored();
     let mut is_sure = true;
     for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
         // Podman's and nerdctl's containers are no sandboxes, and on no record that is read.
-        let is_other = !sight.world.attempts.contains_key(id) && monitored.contains(id);
-        let lives = is_other || sight.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
-        match sight.kept(id) {
+        let is_other = !ctx.world.attempts.contains_key(id) && monitored.contains(id);
+        let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
+        match ctx.kept(id) {
             Kept::Yes => return None,
             Kept::Unknown | Kept::No { .. } if lives => return None,
             Kept::Unknown => is_sure = false,
@@ -74,22 +74,27 @@ fn is_vacant(sight: &Sight<'_>, read: &StoreRead) -> Option<bool> {
     Some(is_sure)
 }
 
-fn sighting(sight: &Sight<'_>, read_at: Timestamp, read: &StoreRead, is_sure: bool) -> Option<Sighting> {
+fn detection(
+    ctx: &DetectContext<'_>,
+    read_at: Timestamp,
+    read: &StoreRead,
+    is_sure: bool,
+) -> Option<Detection> {
     let network = read.store.network.clone()?;
     let since = read.reservations.iter().map(|it| it.since).max()?;
-    let (configured_at, _) = sight.world.records.networks.as_ref()?;
-    let mut standing = sight.after_cleanup(since, sight.limits.leak_grace);
+    let (configured_at, _) = ctx.world.records.networks.as_ref()?;
+    let mut standing = ctx.after_cleanup(since, ctx.limits.leak_grace);
     if !is_sure {
-        standing = Standing::Unsure;
-    } else if standing == Standing::Confirmed {
-        let ready = since.max(sight.up?) + sight.limits.leak_grace;
+        standing = Verdict::Unsure;
+    } else if standing == Verdict::Confirmed {
+        let ready = since.max(ctx.up?) + ctx.limits.leak_grace;
         if read_at.min(*configured_at) < ready {
-            standing = Standing::Unverified;
+            standing = Verdict::Unverified;
         }
     }
     let count = u32::try_from(read.reservations.len()).unwrap_or(u32::MAX);
     let kind = Kind::AbandonedStore { path: read.store.path.clone(), network, count };
-    Some(Sighting {
+    Some(Detection {
         key: Key::new(kind.into_str(), &[&read.store.path]),
         kind,
         severity: Severity::Info,

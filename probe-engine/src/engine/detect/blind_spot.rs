@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{attachment::LATELY, record::Unread},
     model::{
@@ -34,89 +34,89 @@ const OF_LOSS: [FindingKind; 4] = [
     FindingKind::CniFailing,
 ];
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    signals(sight, found);
-    let losses = sight.world.losses.as_ref().filter(|it| sight.now < it.last_at + LATELY);
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    signals(ctx, found);
+    let losses = ctx.world.losses.as_ref().filter(|it| ctx.now < it.last_at + LATELY);
     found.extend(losses.map(|it| {
-        let standing = Standing::Passing { until: it.last_at + LATELY };
+        let standing = Verdict::Passing { until: it.last_at + LATELY };
         let spot = Blind::Lost { count: it.count };
-        sighting(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, standing)
+        detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, standing)
     }));
-    for (path, since) in &sight.world.hanging {
+    for (path, since) in &ctx.world.hanging {
         let spot = Blind::File { path: path.clone() };
         let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
-        found.push(sighting(&["file", path], spot, &weaker, Severity::Warning, *since, Standing::Confirmed));
+        found.push(detection(&["file", path], spot, &weaker, Severity::Warning, *since, Verdict::Confirmed));
     }
-    let records = &sight.world.records;
+    let records = &ctx.world.records;
     for (path, (at, read)) in records.stores.iter().filter(|(_, (_, read))| !read.complete) {
         let spot = Blind::Store { path: read.store.path.clone() };
         let weaker = [FindingKind::LeakedAddress, FindingKind::PoolExhaustion];
-        found.push(sighting(&["store", path], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
+        found.push(detection(&["store", path], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
     }
     let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
         let spot = Blind::Runtime { place: Some(place.clone()) };
         let key = ["runtime", place];
-        found.push(sighting(&key, spot, &weaker, Severity::Info, row.read_at, Standing::Confirmed));
+        found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, Verdict::Confirmed));
     }
-    found.extend(cache(sight));
+    found.extend(cache(ctx));
     // Only there a rule is switched off by it: of what else cannot be listed whole, nothing is taken to be absent.
-    if let Some(at) = sight.world.partial.get(&List::Netns) {
+    if let Some(at) = ctx.world.partial.get(&List::Netns) {
         let spot = Blind::Listing { list: List::Netns };
         let weaker = [FindingKind::OrphanNetns];
-        found.push(sighting(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Standing::Confirmed));
+        found.push(detection(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
     }
-    if let Some(at) = sight.world.kubelet_missing_since() {
+    if let Some(at) = ctx.world.kubelet_missing_since() {
         let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckCgroup];
-        let ready = sight.awake(at) + KUBELET;
-        let is_ready = sight.now >= ready;
-        let standing = if is_ready { Standing::Confirmed } else { Standing::Watched { until: Some(ready) } };
-        found.push(sighting(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, standing));
+        let ready = ctx.awake(at) + KUBELET;
+        let is_ready = ctx.now >= ready;
+        let standing = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
+        found.push(detection(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, standing));
     }
-    if let Some(at) = unread_since(sight) {
+    if let Some(at) = unread_since(ctx) {
         let spot = Blind::Runtime { place: None };
-        found.push(sighting(&["runtime"], spot, &weaker, Severity::Info, at, sight.after(at, READ)));
+        found.push(detection(&["runtime"], spot, &weaker, Severity::Info, at, ctx.after(at, READ)));
     }
 }
 
 /// The files of libcni's cache that cannot be read, all in one: after a power cut there may be many.
-fn cache(sight: &Sight<'_>) -> Option<Sighting> {
-    let all = &sight.world.records.unread;
+fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
+    let all = &ctx.world.records.unread;
     let lasting = |it: &Unread| it.read_at >= it.since + READ;
     let told = all.iter().filter(|(_, it)| lasting(it)).collect::<Vec<_>>();
     let (path, since, count) = match told.first() {
         Some((path, _)) => (*path, told.iter().map(|(_, it)| it.since).min()?, told.len()),
         None => (all.keys().next()?, all.values().map(|it| it.since).min()?, all.len()),
     };
-    let ready = sight.awake(since) + READ;
+    let ready = ctx.awake(since) + READ;
     let standing = if !told.is_empty() {
-        Standing::Confirmed
-    } else if sight.now < ready {
-        Standing::Watched { until: Some(ready) }
+        Verdict::Confirmed
+    } else if ctx.now < ready {
+        Verdict::Watched { until: Some(ready) }
     } else {
         // It is to be read once more.
-        Standing::Unverified
+        Verdict::Unverified
     };
     let spot = Blind::CniCache { path: path.clone(), count: u64::try_from(count).unwrap_or(u64::MAX) };
-    Some(sighting(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, standing))
+    Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, standing))
 }
 
 /// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes.
-fn unread_since(sight: &Sight<'_>) -> Option<Timestamp> {
-    let world = sight.world;
+fn unread_since(ctx: &DetectContext<'_>) -> Option<Timestamp> {
+    let world = ctx.world;
     let (at, _) = world.records.networks.as_ref()?;
     let missing = world.records.runtimes.is_empty() && !world.sandboxes.is_empty();
     (missing && world.is_runtime_up()).then_some(*at)
 }
 
-fn signals(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    for row in sight.world.attached.values().filter(|row| row.mechanism.is_none()) {
+fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    for row in ctx.world.attached.values().filter(|row| row.mechanism.is_none()) {
         let weaker = weaker(row.signal);
         if !weaker.is_empty() {
             let severity = if row.signal == Signal::Exec { Severity::Warning } else { Severity::Info };
             let spot = Blind::Signal { signal: row.signal };
             let word = row.signal.into_str().replace(' ', "_");
-            found.push(sighting(&["signal", &word], spot, weaker, severity, sight.now, Standing::Confirmed));
+            found.push(detection(&["signal", &word], spot, weaker, severity, ctx.now, Verdict::Confirmed));
         }
     }
 }
@@ -157,16 +157,16 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
     }
 }
 
-fn sighting(
+fn detection(
     key: &[&str],
     spot: Blind,
     weaker: &[FindingKind],
     severity: Severity,
     since: Timestamp,
-    standing: Standing,
-) -> Sighting {
+    standing: Verdict,
+) -> Detection {
     let kind = Kind::BlindSpot { spot, weaker: weaker.to_vec() };
-    Sighting {
+    Detection {
         key: Key::new(kind.into_str(), key),
         kind,
         severity,

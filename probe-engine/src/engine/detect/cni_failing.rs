@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
         World,
@@ -39,12 +39,12 @@ pub(super) const ABSENT: Duration = Duration::from_secs(30);
 /// So many sandboxes, the latest, are shown as evidence.
 const SHOWN: usize = 16;
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    let world = sight.world;
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    let world = ctx.world;
     let mut failed: BTreeMap<&str, BTreeMap<&PodName, Pod<'_>>> = BTreeMap::new();
     for row in world.attachments.values().filter(|row| names_pod(&row.pod)) {
         for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
-            if sight.now < plugin.add.last_at + LATELY {
+            if ctx.now < plugin.add.last_at + LATELY {
                 failed
                     .entry(&plugin.name)
                     .or_default()
@@ -65,9 +65,9 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         waiting.retain(|pod, it| {
             it.gone_at = gone.get(pod).copied();
             it.tries.retain(|(row, plugin)| !connected.has(row, plugin));
-            !it.tries.is_empty() && it.gone_at.is_none_or(|at| sight.now < at + ABSENT)
+            !it.tries.is_empty() && it.gone_at.is_none_or(|at| ctx.now < at + ABSENT)
         });
-        found.extend(sighting(sight, name, &waiting));
+        found.extend(detection(ctx, name, &waiting));
     }
 }
 
@@ -102,7 +102,11 @@ impl Pod<'_> {
     }
 }
 
-fn sighting(sight: &Sight<'_>, name: &str, waiting: &BTreeMap<&PodName, Pod<'_>>) -> Option<Sighting> {
+fn detection(
+    ctx: &DetectContext<'_>,
+    name: &str,
+    waiting: &BTreeMap<&PodName, Pod<'_>>,
+) -> Option<Detection> {
     let mut tries: Vec<_> = waiting.values().flat_map(|pod| &pod.tries).copied().collect();
     tries.sort_by_key(|(row, plugin)| (plugin.add.last_at, &row.container));
     let (_, last) = *tries.last()?;
@@ -121,7 +125,7 @@ fn sighting(sight: &Sight<'_>, name: &str, waiting: &BTreeMap<&PodName, Pod<'_>>
         message: said.clone().find(|it| it.text.is_some()).or_else(|| said.clone().next()).cloned(),
     });
     let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
-    Some(Sighting {
+    Some(Detection {
         key: Key::new(kind.into_str(), &[name]),
         kind,
         severity: if pods >= MANY { Severity::Critical } else { Severity::Warning },
@@ -129,40 +133,40 @@ fn sighting(sight: &Sight<'_>, name: &str, waiting: &BTreeMap<&PodName, Pod<'_>>
         pod: waiting.keys().next().filter(|_| pods == 1).map(|pod| (*pod).clone()),
         sandboxes: shown.map(|(row, _)| row.container.clone()).collect(),
         gapped: tries.iter().any(|(row, _)| row.gapped),
-        standing: standing(sight, waiting, since, attempts),
+        standing: standing(ctx, waiting, since, attempts),
     })
 }
 
 fn standing(
-    sight: &Sight<'_>,
+    ctx: &DetectContext<'_>,
     waiting: &BTreeMap<&PodName, Pod<'_>>,
     since: Timestamp,
     attempts: u32,
-) -> Standing {
+) -> Verdict {
     let sure = || waiting.values().filter(|pod| pod.is_sure());
     let mut times: Vec<Timestamp> = sure().map(Pod::last_at).collect();
     times.sort_unstable();
     let several = times.windows(2).any(|pair| pair[1].since(pair[0]) <= TOGETHER);
-    let until = next(sight, waiting);
+    let until = next(ctx, waiting);
     if !several && sure().all(|pod| pod.attempts() < 2) {
-        return Standing::Watched { until: Some(until) };
+        return Verdict::Watched { until: Some(until) };
     }
-    let confirmed_at = sight.awake(since) + LONG;
-    if attempts >= OFTEN || sight.now >= confirmed_at {
-        Standing::Passing { until }
+    let confirmed_at = ctx.awake(since) + LONG;
+    if attempts >= OFTEN || ctx.now >= confirmed_at {
+        Verdict::Passing { until }
     } else {
-        Standing::Candidate { until: Some(until.min(confirmed_at)) }
+        Verdict::Candidate { until: Some(until.min(confirmed_at)) }
     }
 }
 
 /// When the first of them waits no longer, if nothing more happens.
-fn next(sight: &Sight<'_>, waiting: &BTreeMap<&PodName, Pod<'_>>) -> Timestamp {
+fn next(ctx: &DetectContext<'_>, waiting: &BTreeMap<&PodName, Pod<'_>>) -> Timestamp {
     let times = waiting.values().map(|pod| {
         let forgotten = pod.tries.iter().map(|(_, plugin)| plugin.add.last_at + LATELY);
         let absent = pod.gone_at.map(|at| at + ABSENT);
-        forgotten.chain(absent).min().unwrap_or(sight.now)
+        forgotten.chain(absent).min().unwrap_or(ctx.now)
     });
-    times.min().unwrap_or(sight.now)
+    times.min().unwrap_or(ctx.now)
 }
 
 /// When pods last got their network, by pod and interface.

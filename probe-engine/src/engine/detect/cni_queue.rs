@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::call::Call,
     model::{
@@ -22,25 +22,25 @@ pub(super) const OLD: Duration = Duration::from_secs(5);
 /// So many sandboxes, those that wait for longest, are shown as evidence.
 const SHOWN: usize = 16;
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let mut open: Vec<&Call> =
-        sight.world.calls.values().filter(|call| call.top && call.origin != Origin::Listed).collect();
+        ctx.world.calls.values().filter(|call| call.top && call.origin != Origin::Listed).collect();
     let waiting = u32::try_from(open.len()).unwrap_or(u32::MAX);
     open.sort_by_key(|call| (call.at, call.call.process.key));
-    let Some(oldest) = open.first().filter(|_| waiting >= sight.limits.cni_queue) else { return };
-    let gapped = sight.world.is_gapped(List::Processes);
-    let until = sight.awake(oldest.at) + OLD;
+    let Some(oldest) = open.first().filter(|_| waiting >= ctx.limits.cni_queue) else { return };
+    let gapped = ctx.world.is_gapped(List::Processes);
+    let until = ctx.awake(oldest.at) + OLD;
     let standing = match () {
-        () if gapped => Standing::Watched { until: None },
-        () if sight.now < until => Standing::Watched { until: Some(until) },
-        () => Standing::Confirmed,
+        () if gapped => Verdict::Watched { until: None },
+        () if ctx.now < until => Verdict::Watched { until: Some(until) },
+        () => Verdict::Confirmed,
     };
     let kind = Kind::CniQueue {
         waiting,
-        oldest: sight.world.awake_for(oldest.at, sight.now),
+        oldest: ctx.world.awake_for(oldest.at, ctx.now),
         plugin: oldest.call.plugin.clone(),
     };
-    found.push(Sighting {
+    found.push(Detection {
         key: Key::new(kind.into_str(), &["node"]),
         kind,
         severity: Severity::Warning,

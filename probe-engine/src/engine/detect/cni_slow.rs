@@ -7,7 +7,7 @@
 
 use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 
-use super::{Sight, Sighting, Standing, cni_failing};
+use super::{DetectContext, Detection, Verdict, cni_failing};
 use crate::{
     engine::world::{
         attachment::{Attachment, LATELY, Plugin, Runs},
@@ -40,11 +40,11 @@ struct Slow<'a> {
     gapped: bool,
 }
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let mut slow: BTreeMap<(&str, &str), Vec<Slow<'_>>> = BTreeMap::new();
-    for row in sight.world.attachments.values() {
+    for row in ctx.world.attachments.values() {
         for (plugin, command, runs) in row.plugins.iter().flat_map(runs_of) {
-            if let Some(it) = finished(sight, row, runs) {
+            if let Some(it) = finished(ctx, row, runs) {
                 slow.entry((&plugin.name, command)).or_default().push(it);
             }
         }
@@ -52,28 +52,28 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     // What has not run for long yet, by when the first of it will have.
     let mut next: Option<Timestamp> = None;
     let failed = OnceCell::new();
-    for call in sight.world.calls.values().filter(is_judged) {
+    for call in ctx.world.calls.values().filter(is_judged) {
         let (plugin, command) = (call.call.plugin.as_str(), call.call.command.as_str());
-        let all_failed = || failed.get_or_init(|| cni_failing::all_failed(sight.world));
+        let all_failed = || failed.get_or_init(|| cni_failing::all_failed(ctx.world));
         if command == "ADD" && all_failed().contains(&(&call.pod, plugin)) {
             continue;
         }
-        let due = sight.awake(call.at) + sight.limits.cni_slow;
-        if sight.now < due {
+        let due = ctx.awake(call.at) + ctx.limits.cni_slow;
+        if ctx.now < due {
             next = next.into_iter().chain([due]).min();
             continue;
         }
         slow.entry((plugin, command)).or_default().push(Slow {
-            took: sight.world.awake_for(call.at, sight.now),
+            took: ctx.world.awake_for(call.at, ctx.now),
             since: call.at,
             until: None,
             pod: &call.pod,
             container: call.container.as_ref(),
-            gapped: sight.world.is_gapped(List::Processes),
+            gapped: ctx.world.is_gapped(List::Processes),
         });
     }
     for ((plugin, command), all) in slow {
-        found.extend(sighting(plugin, command, all));
+        found.extend(detection(plugin, command, all));
     }
     found.extend(next.map(watched));
 }
@@ -82,9 +82,9 @@ fn runs_of(plugin: &Plugin) -> [(&Plugin, &'static str, &Runs); 3] {
     [(plugin, "ADD", &plugin.add), (plugin, "DEL", &plugin.del), (plugin, "DEL", &plugin.blind)]
 }
 
-fn finished<'a>(sight: &Sight<'_>, row: &'a Attachment, runs: &Runs) -> Option<Slow<'a>> {
+fn finished<'a>(ctx: &DetectContext<'_>, row: &'a Attachment, runs: &Runs) -> Option<Slow<'a>> {
     let until = runs.longest_at + LATELY;
-    let is_slow = runs.longest >= sight.limits.cni_slow && runs.longest > Duration::ZERO && sight.now < until;
+    let is_slow = runs.longest >= ctx.limits.cni_slow && runs.longest > Duration::ZERO && ctx.now < until;
     is_slow.then(|| Slow {
         took: runs.longest,
         since: runs.longest_at.saturating_sub(runs.longest),
@@ -99,7 +99,7 @@ fn is_operation(command: &str) -> bool {
     matches!(command, "ADD" | "DEL")
 }
 
-fn sighting(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Sighting> {
+fn detection(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Detection> {
     all.sort_by_key(|it| (it.took, it.container));
     let worst = all.last()?;
     let kind = Kind::CniSlow {
@@ -117,11 +117,11 @@ fn sighting(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Sight
     let pod = Some(worst.pod.clone()).filter(|pod| *pod != PodName::default());
     let is_sure = all.iter().any(|it| !it.gapped);
     let standing = match all.iter().filter_map(|it| it.until).max() {
-        _ if !is_sure => Standing::Watched { until: None },
-        Some(until) => Standing::Passing { until },
-        None => Standing::Confirmed,
+        _ if !is_sure => Verdict::Watched { until: None },
+        Some(until) => Verdict::Passing { until },
+        None => Verdict::Confirmed,
     };
-    Some(Sighting {
+    Some(Detection {
         key: Key::new(kind.into_str(), &[plugin, command]),
         kind,
         severity: Severity::Warning,
@@ -134,10 +134,10 @@ fn sighting(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Sight
 }
 
 /// Nothing yet, and to be looked at again then. It has a key of its own, so that it keeps no other one open.
-fn watched(until: Timestamp) -> Sighting {
+fn watched(until: Timestamp) -> Detection {
     let kind =
         Kind::CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
-    Sighting {
+    Detection {
         key: Key::new(kind.into_str(), &[""]),
         kind,
         severity: Severity::Info,
@@ -145,6 +145,6 @@ fn watched(until: Timestamp) -> Sighting {
         pod: None,
         sandboxes: Vec::new(),
         gapped: false,
-        standing: Standing::Watched { until: Some(until) },
+        standing: Verdict::Watched { until: Some(until) },
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use super::{Sight, Sighting};
+use super::{DetectContext, Detection};
 use crate::{
     engine::world::attachment::{Attachment, Lease},
     model::finding::{Key, Kind, Severity},
@@ -16,11 +16,11 @@ use crate::{
 /// By then a DEL or an end that came before has been told, however late its record.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let mut held: BTreeMap<(&str, IpAddr), Vec<(&Attachment, &Lease)>> = BTreeMap::new();
     // Of thousands of records that nobody holds each is passed by at once.
     let granted = |row: &&Attachment| row.leases.iter().any(|lease| is_granted(row, lease));
-    for row in sight.world.attachments.values().filter(granted).filter(|row| is_held(sight, row)) {
+    for row in ctx.world.attachments.values().filter(granted).filter(|row| is_held(ctx, row)) {
         let Some(network) = row.network.as_deref() else { continue };
         for lease in row.leases.iter().filter(|lease| is_granted(row, lease)) {
             held.entry((network, lease.address)).or_default().push((row, lease));
@@ -31,7 +31,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         holders.dedup_by_key(|(row, _)| &row.container);
         let [_, (later, lease), ..] = holders.as_slice() else { continue };
         let kind = Kind::DuplicateAddress { network: Some(network.to_owned()), address };
-        found.push(Sighting {
+        found.push(Detection {
             key: Key::new(kind.into_str(), &[network, &address.to_string()]),
             kind,
             severity: Severity::Critical,
@@ -39,15 +39,15 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
             pod: Some(later.pod.clone()),
             sandboxes: holders.iter().map(|(row, _)| row.container.clone()).collect(),
             gapped: false,
-            standing: sight.after(lease.since, SETTLE),
+            standing: ctx.after(lease.since, SETTLE),
         });
     }
 }
 
 /// Its sandbox lives, and nobody has begun to take it away.
-fn is_held(sight: &Sight<'_>, row: &Attachment) -> bool {
+fn is_held(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     let lives = |row: &Attachment| {
-        sight.world.sandboxes.get(&row.container).is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
+        ctx.world.sandboxes.get(&row.container).is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
     };
     !row.gapped && !row.inferred && !row.is_being_deleted() && lives(row)
 }

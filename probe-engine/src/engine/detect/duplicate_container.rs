@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::container::{Container, State},
     model::{
@@ -20,9 +20,9 @@ use crate::{
 /// How long the old one and the new one may seem to run together.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let mut named: BTreeMap<(&ContainerId, &str), Vec<(Timestamp, &Container)>> = BTreeMap::new();
-    for row in sight.world.containers.values().filter(|row| row.role == Some(Role::Container)) {
+    for row in ctx.world.containers.values().filter(|row| row.role == Some(Role::Container)) {
         let State::Running { since, .. } = row.state else { continue };
         if let (Some(sandbox), Some(name)) = (&row.sandbox, &row.name) {
             named.entry((sandbox, name)).or_default().push((since, row));
@@ -34,18 +34,18 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
         let since = *since;
         let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
         let kind = Kind::DuplicateContainer { name: name.to_owned(), containers };
-        found.push(Sighting {
+        found.push(Detection {
             key: Key::new(kind.into_str(), &[sandbox.as_str(), name]),
             kind,
             severity: Severity::Warning,
             since,
-            pod: sight.world.attempts.get(sandbox).map(|row| row.pod.clone()),
+            pod: ctx.world.attempts.get(sandbox).map(|row| row.pod.clone()),
             sandboxes: vec![sandbox.clone()],
             gapped: false,
-            standing: if sight.world.is_gapped(List::Processes) {
-                Standing::Watched { until: None }
+            standing: if ctx.world.is_gapped(List::Processes) {
+                Verdict::Watched { until: None }
             } else {
-                sight.after(since, OVERLAP)
+                ctx.after(since, OVERLAP)
             },
         });
     }

@@ -18,10 +18,10 @@ pub(super) mod burst;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
-        attempt::{Attempt, Ran},
+        attempt::{Attempt, ContainerRun},
         rebuild::WINDOW,
     },
     model::{
@@ -39,53 +39,53 @@ pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
 /// So many within [`WINDOW`] are no accident.
 pub(super) const REBUILDS: usize = 3;
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    let mut forms: BTreeMap<Duplicate, Vec<Sighting>> = BTreeMap::new();
-    for attempts in sight.world.attempts_by_pod() {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    let mut forms: BTreeMap<Duplicate, Vec<Detection>> = BTreeMap::new();
+    for attempts in ctx.world.attempts_by_pod() {
         let connected: Vec<&Attempt> =
-            attempts.into_iter().filter(|row| !row.gapped && sight.is_connected(row)).collect();
+            attempts.into_iter().filter(|row| !row.gapped && ctx.is_connected(row)).collect();
         // Whether a sandbox ran anything is not to be seen afterwards.
         let whole: Vec<&Attempt> = connected.iter().copied().filter(|row| !row.runs_unsure).collect();
-        let all = [concurrent(sight, &connected), unused_rebuild(sight, &whole)];
-        for (form, it) in all.into_iter().flatten().chain(after_completion(sight, &whole)) {
+        let all = [concurrent(ctx, &connected), unused_rebuild(ctx, &whole)];
+        for (form, it) in all.into_iter().flatten().chain(after_completion(ctx, &whole)) {
             forms.entry(form).or_default().push(it);
         }
     }
-    for (form, sightings) in forms {
-        burst::gather(sight, form, sightings, found);
+    for (form, detections) in forms {
+        burst::gather(ctx, form, detections, found);
     }
 }
 
-fn concurrent(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
+fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Detection)> {
     let is_live = |row: &&&Attempt| {
-        sight.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
-            && !sight.world.may_be_abandoned(&row.id)
+        ctx.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
+            && !ctx.world.may_be_abandoned(&row.id)
     };
     let live: Vec<&Attempt> = attempts.iter().filter(is_live).copied().collect();
     let since = live.get(1)?.first_at;
     let it = Told { form: Duplicate::Concurrent, named: live[0], rows: &live, since };
-    Some(sighting(&it, sight.after(since, OVERLAP)))
+    Some(detection(&it, ctx.after(since, OVERLAP)))
 }
 
 fn after_completion<'a>(
-    sight: &'a Sight<'_>,
+    ctx: &'a DetectContext<'_>,
     attempts: &'a [&'a Attempt],
-) -> impl Iterator<Item = (Duplicate, Sighting)> + 'a {
+) -> impl Iterator<Item = (Duplicate, Detection)> + 'a {
     attempts.windows(2).filter_map(move |pair| {
         let [before, row] = pair else { return None };
         if !is_done(before, row.first_at) || !row.containers.is_empty() {
             return None;
         }
-        let told = sight.awake(row.first_at) + IDLE;
+        let told = ctx.awake(row.first_at) + IDLE;
         let standing = match row.over_at {
-            Some(at) if sight.now >= at + AFTERWARDS => return None,
-            Some(at) => Standing::Passing { until: at + AFTERWARDS },
-            None if sight.now < told => Standing::Watched { until: Some(told) },
-            None => Standing::Candidate { until: None },
+            Some(at) if ctx.now >= at + AFTERWARDS => return None,
+            Some(at) => Verdict::Passing { until: at + AFTERWARDS },
+            None if ctx.now < told => Verdict::Watched { until: Some(told) },
+            None => Verdict::Candidate { until: None },
         };
         let rows = [*before, *row];
         let it = Told { form: Duplicate::AfterCompletion, named: row, rows: &rows, since: row.first_at };
-        Some(sighting(&it, standing))
+        Some(detection(&it, standing))
     })
 }
 
@@ -95,20 +95,21 @@ fn is_done(row: &Attempt, by: Timestamp) -> bool {
     let in_order = row.stop_at.is_some_and(|at| at <= by);
     let by = row.death.as_ref().map_or(by, |death| by.min(death.at));
     // Of a container that was restarted the last run counts.
-    let mut last: BTreeMap<&str, &Ran> = BTreeMap::new();
+    let mut last: BTreeMap<&str, &ContainerRun> = BTreeMap::new();
     for ran in &row.containers {
         last.insert(ran.name.as_deref().unwrap_or(ran.id.as_str()), ran);
     }
-    let exited_0 = |ran: &Ran| ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by);
+    let exited_0 =
+        |ran: &ContainerRun| ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by);
     let completed = last.values().filter(|ran| exited_0(ran)).filter_map(|ran| ran.ended);
     let completed = completed.filter(|ended| ended.stopped_at.is_none()).map(|ended| ended.at).max();
-    let is_over = |ran: &&Ran| exited_0(ran) || completed.is_some_and(|at| is_sidecar(ran, at, by));
+    let is_over = |ran: &&ContainerRun| exited_0(ran) || completed.is_some_and(|at| is_sidecar(ran, at, by));
     in_order && !last.is_empty() && last.values().all(is_over)
 }
 
 /// Whether the runtime ended it for the reason that the last of the others had ended, by itself, at `completed`: it ran
 /// beside that one. What began later is what an init container had made way for.
-fn is_sidecar(ran: &Ran, completed: Timestamp, by: Timestamp) -> bool {
+fn is_sidecar(ran: &ContainerRun, completed: Timestamp, by: Timestamp) -> bool {
     let was_stopped = |stopped_at: Option<Timestamp>| stopped_at.is_some_and(|at| at >= completed);
     ran.started_at < completed
         && ran.ended.is_some_and(|ended| ended.at <= by && was_stopped(ended.stopped_at))
@@ -116,7 +117,7 @@ fn is_sidecar(ran: &Ran, completed: Timestamp, by: Timestamp) -> bool {
 
 /// Named by the sandbox before them, which stays the same however many follow. It goes on as long as the latest three
 /// were made within the window, and one of them within the window from now.
-fn unused_rebuild(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Sighting)> {
+fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Detection)> {
     let used = attempts.iter().rposition(|row| !row.containers.is_empty())?;
     let unused: Vec<&Attempt> =
         attempts[used + 1..].iter().filter(|row| row.over_at.is_some()).copied().collect();
@@ -136,10 +137,10 @@ fn unused_rebuild(sight: &Sight<'_>, attempts: &[&Attempt]) -> Option<(Duplicate
         rows: &unused,
         since: rows[0].first_at,
     };
-    (sight.now < until).then(|| sighting(&it, Standing::Passing { until }))
+    (ctx.now < until).then(|| detection(&it, Verdict::Passing { until }))
 }
 
-/// What a sighting is made of.
+/// What a detection is made of.
 struct Told<'a> {
     form: Duplicate,
     /// A pod's sandboxes can be duplicates more than once: this one tells which time it is.
@@ -148,11 +149,11 @@ struct Told<'a> {
     since: Timestamp,
 }
 
-fn sighting(it: &Told<'_>, standing: Standing) -> (Duplicate, Sighting) {
+fn detection(it: &Told<'_>, standing: Verdict) -> (Duplicate, Detection) {
     let pod = it.rows.last().map(|row| row.pod.clone());
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
     let kind = Kind::DuplicateSandbox { form: it.form, count: 1 };
-    let sighting = Sighting {
+    let detection = Detection {
         key: Key::new(kind.into_str(), &[it.form.into_str(), uid, it.named.id.as_str()]),
         kind,
         severity: Severity::Warning,
@@ -162,5 +163,5 @@ fn sighting(it: &Told<'_>, standing: Standing) -> (Duplicate, Sighting) {
         gapped: false,
         standing,
     };
-    (it.form, sighting)
+    (it.form, detection)
 }

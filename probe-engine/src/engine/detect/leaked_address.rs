@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::{
-    Sight, Sighting, Standing,
+    DetectContext, Detection, Verdict,
     abandoned_store::{self, Abandoned},
 };
 use crate::{
@@ -42,36 +42,36 @@ pub(in crate::engine) struct Leak<'a> {
     lease: &'a Lease,
     pub(super) cause: Cause,
     pub(super) since: Timestamp,
-    pub(super) standing: Standing,
+    pub(super) standing: Verdict,
 }
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    many::gather(sight, sight.leaks(), found);
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    many::gather(ctx, ctx.leaks(), found);
 }
 
 /// Every address that is leaked, or may be.
-pub(super) fn leaks<'a>(sight: &Sight<'a>) -> Vec<Leak<'a>> {
+pub(super) fn leaks<'a>(ctx: &DetectContext<'a>) -> Vec<Leak<'a>> {
     let mut found = Vec::new();
-    let held = held(sight);
-    let monitored = sight.world.monitored();
-    let abandoned = abandoned_store::abandoned(sight);
-    for row in sight.world.attachments.values() {
+    let held = held(ctx);
+    let monitored = ctx.world.monitored();
+    let abandoned = abandoned_store::abandoned(ctx);
+    for row in ctx.world.attachments.values() {
         if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::is_on_record) {
             continue;
         }
-        if !may_be_pods(sight, row, &monitored) {
+        if !may_be_pods(ctx, row, &monitored) {
             continue;
         }
-        let Some(over) = over(sight, row) else { continue };
+        let Some(over) = over(ctx, row) else { continue };
         for lease in row.leases.iter().filter(|lease| is_loose(lease, &over) && !is_taken(&held, row, lease))
         {
             match in_abandoned(&abandoned, lease) {
                 Some(true) => {}
                 Some(false) => {
-                    let unsure = leak(sight, row, lease, &over);
-                    found.extend(unsure.map(|it| Leak { standing: Standing::Unsure, ..it }));
+                    let unsure = leak(ctx, row, lease, &over);
+                    found.extend(unsure.map(|it| Leak { standing: Verdict::Unsure, ..it }));
                 }
-                None => found.extend(leak(sight, row, lease, &over)),
+                None => found.extend(leak(ctx, row, lease, &over)),
             }
         }
     }
@@ -88,8 +88,8 @@ struct Over {
     unsure: bool,
 }
 
-fn over(sight: &Sight<'_>, row: &Attachment) -> Option<Over> {
-    let known = sight.world.sandboxes.get(&row.container).filter(|sandbox| !sandbox.is_stopped());
+fn over(ctx: &DetectContext<'_>, row: &Attachment) -> Option<Over> {
+    let known = ctx.world.sandboxes.get(&row.container).filter(|sandbox| !sandbox.is_stopped());
     // One that never came to have a process or a namespace ends with the ADD that failed, and nothing tells of it.
     let is_stillborn = |sandbox: &Sandbox| {
         sandbox.up_since.is_none() && sandbox.netns.is_none() && row.was_seen() && !row.is_added()
@@ -97,9 +97,9 @@ fn over(sight: &Sight<'_>, row: &Attachment) -> Option<Over> {
     if known.is_some_and(|sandbox| !is_stillborn(sandbox)) {
         return None;
     }
-    let ended = sight.world.attempts.get(&row.container).and_then(|attempt| attempt.over_at);
+    let ended = ctx.world.attempts.get(&row.container).and_then(|attempt| attempt.over_at);
     let ended = ended.or_else(|| known.map(|_stillborn| row.last_at));
-    match sight.kept(&row.container) {
+    match ctx.kept(&row.container) {
         Kept::Yes => None,
         Kept::No { at } => {
             Some(Over { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: Some(at), unsure: false })
@@ -118,9 +118,8 @@ fn is_loose(lease: &Lease, over: &Over) -> bool {
 
 /// Whether it can be a pod's sandbox. Podman, nerdctl and others attach containers to the same networks, and no runtime
 /// of pods has those on record: their ADD names no pod, nerdctl's ids are none of a pod's, and a monitor holds them.
-fn may_be_pods(sight: &Sight<'_>, row: &Attachment, monitored: &BTreeSet<&ContainerId>) -> bool {
-    let of_attempt =
-        || sight.world.attempts.get(&row.container).is_some_and(|it| it.pod != PodName::default());
+fn may_be_pods(ctx: &DetectContext<'_>, row: &Attachment, monitored: &BTreeSet<&ContainerId>) -> bool {
+    let of_attempt = || ctx.world.attempts.get(&row.container).is_some_and(|it| it.pod != PodName::default());
     row.pod != PodName::default()
         || of_attempt()
         || !row.was_seen() && row.container.is_full() && !monitored.contains(&row.container)
@@ -138,9 +137,9 @@ fn in_abandoned(abandoned: &Abandoned<'_>, lease: &Lease) -> Option<bool> {
 /// What lives in a namespace, by address.
 type Held<'a> = BTreeMap<IpAddr, Vec<(&'a Attachment, &'a Lease)>>;
 
-fn held<'a>(sight: &Sight<'a>) -> Held<'a> {
+fn held<'a>(ctx: &DetectContext<'a>) -> Held<'a> {
     let mut held = Held::new();
-    for row in sight.world.attachments.values() {
+    for row in ctx.world.attachments.values() {
         for lease in row.leases.iter().filter(|lease| lease.kernel.is_some()) {
             held.entry(lease.address).or_default().push((row, lease));
         }
@@ -157,12 +156,12 @@ fn is_taken(held: &Held<'_>, row: &Attachment, lease: &Lease) -> bool {
     })
 }
 
-fn leak<'a>(sight: &Sight<'_>, row: &'a Attachment, lease: &'a Lease, over: &Over) -> Option<Leak<'a>> {
+fn leak<'a>(ctx: &DetectContext<'_>, row: &'a Attachment, lease: &'a Lease, over: &Over) -> Option<Leak<'a>> {
     // Where the store can be read it has the last word: somebody may have freed the address by hand.
-    if lease.stores.is_empty() && sight.world.is_store_read(row, lease) {
+    if lease.stores.is_empty() && ctx.world.is_store_read(row, lease) {
         return None;
     }
-    let cause = cause(sight, row, lease);
+    let cause = cause(ctx, row, lease);
     // libcni forgets an attachment with its first DEL that succeeds.
     if lease.stores.is_empty() && !matches!(cause, Cause::DelMissing | Cause::DelFailed | Cause::RuntimeEnded)
     {
@@ -170,7 +169,7 @@ fn leak<'a>(sight: &Sight<'_>, row: &'a Attachment, lease: &'a Lease, over: &Ove
     }
     let seen = !row.plugins.is_empty();
     let since = if seen { over.at.max(row.last_at) } else { over.at.max(lease.since) };
-    let standing = if over.unsure { Standing::Unsure } else { verified(sight, row, lease, over, since) };
+    let standing = if over.unsure { Verdict::Unsure } else { verified(ctx, row, lease, over, since) };
     Some(Leak { row, lease, cause, since, standing })
 }
 
@@ -184,13 +183,13 @@ impl Leak<'_> {
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
-        self.standing == Standing::Confirmed
+        self.standing == Verdict::Confirmed
     }
 
     /// A finding of its own.
-    fn sighting(&self, sight: &Sight<'_>) -> Sighting {
+    fn detection(&self, ctx: &DetectContext<'_>) -> Detection {
         let Self { row, lease, cause, since, standing } = *self;
-        let stores = sight.world.records.stores.values().map(|(_, read)| &read.store);
+        let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
         let stores = stores.filter(|store| lease.stores.contains(&store.path)).cloned().collect();
         let network = self.network().unwrap_or("");
         let kind = Kind::LeakedAddress(LeakedAddress {
@@ -203,7 +202,7 @@ impl Leak<'_> {
             stores,
             many: None,
         });
-        Sighting {
+        Detection {
             key: Key::new(kind.into_str(), &[network, &lease.address.to_string(), row.container.as_str()]),
             kind,
             severity: Severity::Warning,
@@ -218,30 +217,36 @@ impl Leak<'_> {
 
 /// It is told only of what the records said after the sandbox's end, and confirmed only by what they said after the
 /// grace. Runtimes are read before stores: what a runtime had forgotten by then had had its last DEL.
-fn verified(sight: &Sight<'_>, row: &Attachment, lease: &Lease, over: &Over, since: Timestamp) -> Standing {
-    let records = &sight.world.records;
+fn verified(
+    ctx: &DetectContext<'_>,
+    row: &Attachment,
+    lease: &Lease,
+    over: &Over,
+    since: Timestamp,
+) -> Verdict {
+    let records = &ctx.world.records;
     let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
     let read_at = stores.chain(row.cached_at.filter(|_| lease.cached)).max().unwrap_or(Timestamp::ZERO);
     let forgotten_at = over.forgotten_at.unwrap_or(since);
     let is_fresh = |at: Timestamp| read_at >= forgotten_at && forgotten_at >= at;
-    let standing = sight.after_cleanup(since, sight.limits.leak_grace);
+    let standing = ctx.after_cleanup(since, ctx.limits.leak_grace);
     match standing {
-        Standing::Watched { .. }
-        | Standing::Unsure
-        | Standing::Unverified
-        | Standing::Unlisted
-        | Standing::Passing { .. } => standing,
-        Standing::Candidate { .. } if is_fresh(since) => standing,
-        Standing::Confirmed => {
-            let up = sight.up.unwrap_or(since);
-            let ready = since.max(up) + sight.limits.leak_grace;
-            if is_fresh(ready) { standing } else { Standing::Unverified }
+        Verdict::Watched { .. }
+        | Verdict::Unsure
+        | Verdict::Unverified
+        | Verdict::Unlisted
+        | Verdict::Passing { .. } => standing,
+        Verdict::Candidate { .. } if is_fresh(since) => standing,
+        Verdict::Confirmed => {
+            let up = ctx.up.unwrap_or(since);
+            let ready = since.max(up) + ctx.limits.leak_grace;
+            if is_fresh(ready) { standing } else { Verdict::Unverified }
         }
-        Standing::Candidate { .. } => Standing::Unverified,
+        Verdict::Candidate { .. } => Verdict::Unverified,
     }
 }
 
-fn cause(sight: &Sight<'_>, row: &Attachment, lease: &Lease) -> Cause {
+fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     let Some(plugin) = row.plugin_of(lease) else { return Cause::StaleRecord };
     let Plugin { add, del, blind, .. } = plugin;
     // What was not seen may have been anything.
@@ -258,7 +263,7 @@ fn cause(sight: &Sight<'_>, row: &Attachment, lease: &Lease) -> Cause {
     if del.failed > 0 || blind.failed > 0 {
         return Cause::DelFailed;
     }
-    if sight.world.attempts.get(&row.container).is_some_and(|attempt| attempt.abandoned) {
+    if ctx.world.attempts.get(&row.container).is_some_and(|attempt| attempt.abandoned) {
         return Cause::RuntimeEnded;
     }
     let failed = |plugin: &Plugin| plugin.add.failed > 0 && plugin.add.succeeded == 0;

@@ -12,7 +12,7 @@
 
 use std::{borrow::Cow, cell::OnceCell, collections::BTreeMap};
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
         World,
@@ -29,16 +29,16 @@ use crate::{
     },
 };
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let index = Index::default();
-    for row in sight.world.netns.rows.values() {
-        if !row.is_live() || row.mounts.is_empty() || row.key.inode == sight.world.host_netns {
+    for row in ctx.world.netns.rows.values() {
+        if !row.is_live() || row.mounts.is_empty() || row.key.inode == ctx.world.host_netns {
             continue;
         }
-        if let Some(left) = left(sight, row, &index)
-            && let Some(standing) = standing(sight, row, &left)
+        if let Some(left) = left(ctx, row, &index)
+            && let Some(standing) = standing(ctx, row, &left)
         {
-            found.push(sighting(sight, row, left, standing));
+            found.push(detection(ctx, row, left, standing));
         }
     }
 }
@@ -59,8 +59,8 @@ struct Left {
     owners: Vec<ContainerId>,
 }
 
-fn left<'a>(sight: &Sight<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
-    let world = sight.world;
+fn left<'a>(ctx: &DetectContext<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
+    let world = ctx.world;
     if row.sandbox.as_ref().is_some_and(|id| lives(world, id)) {
         return None;
     }
@@ -81,7 +81,7 @@ fn left<'a>(sight: &Sight<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
     }
     let (mut since, mut read_at) = (Timestamp::ZERO, Some(Timestamp::ZERO));
     for id in &owners {
-        let at = match sight.kept(id) {
+        let at = match ctx.kept(id) {
             Kept::Yes => return None,
             Kept::No { at } => Some(at),
             Kept::Unknown => None,
@@ -97,15 +97,15 @@ fn left<'a>(sight: &Sight<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
     Some(Left { since, read_at, owners })
 }
 
-fn standing(sight: &Sight<'_>, row: &Netns, left: &Left) -> Option<Standing> {
+fn standing(ctx: &DetectContext<'_>, row: &Netns, left: &Left) -> Option<Verdict> {
     let listed = row.found_at >= Some(left.since);
     let lived_in = |it: &Process| it.state == State::Running && it.netns == row.key.inode;
-    if listed && row.vacant_since.is_none() || sight.world.processes.values().any(lived_in) {
+    if listed && row.vacant_since.is_none() || ctx.world.processes.values().any(lived_in) {
         return None;
     }
     match left.read_at {
-        Some(read_at) => sight.left_over(left.since, read_at, row.found_at),
-        None => Some(Standing::Unsure),
+        Some(read_at) => ctx.left_over(left.since, read_at, row.found_at),
+        None => Some(Verdict::Unsure),
     }
 }
 
@@ -153,11 +153,11 @@ fn is_uuid(text: &str) -> bool {
     groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(is_hex)
 }
 
-fn sighting(sight: &Sight<'_>, row: &Netns, left: Left, standing: Standing) -> Sighting {
-    let attempt = left.owners.last().and_then(|id| sight.world.attempts.get(id));
+fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict) -> Detection {
+    let attempt = left.owners.last().and_then(|id| ctx.world.attempts.get(id));
     let kind = Kind::OrphanNetns { netns: row.key, mounts: row.mounts.clone() };
-    let name = pin(sight.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
-    Sighting {
+    let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
+    Detection {
         key: Key::new(kind.into_str(), &[name]),
         kind,
         severity: Severity::Warning,

@@ -7,7 +7,7 @@
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
         attachment::Attachment,
@@ -27,53 +27,52 @@ use crate::{
 /// The processes that stay with a sandbox, by the beginning of their names, which the kernel cuts.
 const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let forgotten: Vec<&Attempt> =
-        sight.world.attempts.values().filter(|row| row.forgotten_at.is_some()).collect();
+        ctx.world.attempts.values().filter(|row| row.forgotten_at.is_some()).collect();
     if forgotten.is_empty() {
         return;
     }
     let is_monitor = |row: &&Process| {
         row.state == State::Running && MONITORS.iter().any(|name| row.comm.starts_with(name))
     };
-    let monitors = sight.world.processes.values().filter(is_monitor);
+    let monitors = ctx.world.processes.values().filter(is_monitor);
     let monitors: BTreeMap<&ContainerId, &Process> =
         monitors.filter_map(|row| Some((row.about.as_ref()?, row))).collect();
     let pods = OnceCell::new();
     for row in forgotten {
-        if let Some(process) = pause(sight, &row.id).or_else(|| monitors.get(&row.id).copied()) {
-            found.extend(orphan(sight, row, process, &pods));
+        if let Some(process) = pause(ctx, &row.id).or_else(|| monitors.get(&row.id).copied()) {
+            found.extend(orphan(ctx, row, process, &pods));
         }
     }
 }
 
-fn pause<'a>(sight: &Sight<'a>, id: &ContainerId) -> Option<&'a Process> {
-    let key = sight.world.containers.get(id)?.process()?;
-    sight.world.processes.get(key).filter(|row| row.state == State::Running)
+fn pause<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a Process> {
+    let key = ctx.world.containers.get(id)?.process()?;
+    ctx.world.processes.get(key).filter(|row| row.state == State::Running)
 }
 
 fn orphan<'a>(
-    sight: &Sight<'a>,
+    ctx: &DetectContext<'a>,
     row: &Attempt,
     process: &Process,
     pods: &OnceCell<PodsKept<'a>>,
-) -> Option<Sighting> {
+) -> Option<Detection> {
     let since = row.forgotten_at?.max(row.first_at);
-    let being_made =
-        sight.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
-            || sight.world.attachments_of(&row.id).any(Attachment::is_adding);
+    let being_made = ctx.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
+        || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
     if being_made {
         return None;
     }
-    let standing = match (sight.kept(&row.id), sight.pod_kept(pods, row.pod.uid.as_ref()?)) {
+    let standing = match (ctx.kept(&row.id), ctx.pod_kept(pods, row.pod.uid.as_ref()?)) {
         (Kept::Yes, _) | (_, Kept::Yes) => return None,
-        (Kept::Unknown, _) | (_, Kept::Unknown) => Standing::Unsure,
-        _ if sight.world.is_gapped(List::Processes) => Standing::Unsure,
-        (Kept::No { at }, Kept::No { .. }) => sight.left_over(since, at, process.found_at)?,
+        (Kept::Unknown, _) | (_, Kept::Unknown) => Verdict::Unsure,
+        _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,
+        (Kept::No { at }, Kept::No { .. }) => ctx.left_over(since, at, process.found_at)?,
     };
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
     let kind = Kind::OrphanSandbox { process: it };
-    Some(Sighting {
+    Some(Detection {
         key: Key::new(kind.into_str(), &[row.id.as_str()]),
         kind,
         severity: Severity::Warning,

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::{Leak, Sight};
+use super::{DetectContext, Leak};
 use crate::{
     engine::{
         view::PoolView,
@@ -48,15 +48,15 @@ struct Taken {
     sure: bool,
 }
 
-pub(in crate::engine) fn pools(sight: &Sight<'_>) -> Vec<PoolView> {
-    count(sight).into_iter().map(|it| it.view).collect()
+pub(in crate::engine) fn pools(ctx: &DetectContext<'_>) -> Vec<PoolView> {
+    count(ctx).into_iter().map(|it| it.view).collect()
 }
 
-pub(super) fn count<'a>(sight: &Sight<'a>) -> Vec<Count<'a>> {
-    let leaks = sight.leaks();
-    let networks = sight.world.records.networks().iter();
+pub(super) fn count<'a>(ctx: &DetectContext<'a>) -> Vec<Count<'a>> {
+    let leaks = ctx.leaks();
+    let networks = ctx.world.records.networks().iter();
     let one = |network: &Network| {
-        let taken = taken(sight, network, leaks);
+        let taken = taken(ctx, network, leaks);
         network.pools.iter().map(|pool| count_one(network, pool, &taken, leaks)).collect::<Vec<_>>()
     };
     networks.filter(|network| !network.pools.is_empty()).flat_map(one).collect()
@@ -100,8 +100,8 @@ fn amount<'a>(all: impl Iterator<Item = &'a Taken>) -> u64 {
 }
 
 /// The addresses of a network that are given out, and to whom.
-fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTreeMap<IpAddr, Taken> {
-    let world = sight.world;
+fn taken(ctx: &DetectContext<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTreeMap<IpAddr, Taken> {
+    let world = ctx.world;
     let mut all: BTreeMap<IpAddr, Taken> = BTreeMap::new();
     let mut take = |address: IpAddr, taken: Taken| {
         let known = all.entry(address).or_insert(taken);
@@ -117,7 +117,7 @@ fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTreeMap<I
         .collect();
     let may_be_gone = world.is_gapped(List::Netns);
     for row in world.attachments.values().filter(|row| row.network.as_ref() == Some(&network.name)) {
-        for lease in row.leases.iter().filter(|lease| is_taken(sight, row, lease)) {
+        for lease in row.leases.iter().filter(|lease| is_taken(ctx, row, lease)) {
             let by = match world.sandboxes.get(&row.container) {
                 Some(sandbox) if !sandbox.is_stopped() => Use::Live,
                 _ if lease.kernel.is_some() => Use::Live,
@@ -140,8 +140,8 @@ fn taken(sight: &Sight<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTreeMap<I
 }
 
 /// Where the store can be read it says what is given out; libcni's cache may be old.
-fn is_taken(sight: &Sight<'_>, row: &Attachment, lease: &Lease) -> bool {
-    let has_store = || sight.world.is_store_read(row, lease);
+fn is_taken(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+    let has_store = || ctx.world.is_store_read(row, lease);
     lease.kernel.is_some() || !lease.stores.is_empty() || lease.cached && !has_store()
 }
 

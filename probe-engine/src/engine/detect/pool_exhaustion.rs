@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{
-    Sight, Sighting, Standing,
+    DetectContext, Detection, Verdict,
     pool::{self, Count},
 };
 use crate::model::{
@@ -26,19 +26,19 @@ pub(super) const LEAKS: usize = 3;
 /// Pods that come and go may have all addresses for a moment.
 pub(super) const MOMENT: Duration = Duration::from_secs(30);
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    if sight.world.records.networks().iter().all(|network| network.pools.is_empty()) {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    if ctx.world.records.networks().iter().all(|network| network.pools.is_empty()) {
         return;
     }
     let mut more = Vec::new();
-    let counts = pool::count(sight);
+    let counts = pool::count(ctx);
     for it in &counts {
         let family = counts.iter().filter(|other| {
             other.view.network == it.view.network && other.first.is_ipv4() == it.first.is_ipv4()
         });
         let spare = |free: fn(&Count<'_>) -> u64| family.clone().map(free).fold(0, u64::saturating_add);
-        more.extend(sighting(
-            sight,
+        more.extend(detection(
+            ctx,
             it,
             &Spare {
                 free: spare(|it| it.view.free),
@@ -57,24 +57,21 @@ struct Spare {
     unsure: u64,
 }
 
-fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting> {
-    let left = runs_out_in(sight, it, spare.free);
+fn detection(ctx: &DetectContext<'_>, it: &Count<'_>, spare: &Spare) -> Option<Detection> {
+    let left = runs_out_in(ctx, it, spare.free);
     let is_empty = spare.free == 0 && it.view.size > 0;
     let is_low = spare.free < spare.size / 10;
     let (severity, since, standing) = if is_empty {
-        let standing = if spare.unsure > 0 {
-            Standing::Watched { until: None }
-        } else {
-            sight.after(it.taken_at, MOMENT)
-        };
+        let standing =
+            if spare.unsure > 0 { Verdict::Watched { until: None } } else { ctx.after(it.taken_at, MOMENT) };
         (Severity::Critical, it.taken_at, standing)
     } else if left.is_some_and(|left| left < DAY) || is_low && it.view.leaked > 0 {
         let confirmed = it.leaks.iter().filter(|leak| leak.is_confirmed());
-        let since = confirmed.map(|leak| leak.since).max().unwrap_or(sight.now);
-        (Severity::Warning, since, Standing::Confirmed)
+        let since = confirmed.map(|leak| leak.since).max().unwrap_or(ctx.now);
+        (Severity::Warning, since, Verdict::Confirmed)
     } else if is_low && it.view.leak_candidate > 0 {
         // Leaks are looked at anew when runtime or kubelet start; that alone mends nothing.
-        (Severity::Warning, sight.now, Standing::Watched { until: None })
+        (Severity::Warning, ctx.now, Verdict::Watched { until: None })
     } else {
         return None;
     };
@@ -89,7 +86,7 @@ fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting
         runs_out_in: left,
     });
     let range = format!("{}-{}", it.first, it.last);
-    Some(Sighting {
+    Some(Detection {
         key: Key::new(kind.into_str(), &[&view.network, &range]),
         kind,
         severity,
@@ -102,13 +99,13 @@ fn sighting(sight: &Sight<'_>, it: &Count<'_>, spare: &Spare) -> Option<Sighting
 }
 
 /// When nothing is free any more, if it goes on leaking as it does.
-fn runs_out_in(sight: &Sight<'_>, it: &Count<'_>, free: u64) -> Option<Duration> {
-    let from = sight.now.saturating_sub(DAY);
+fn runs_out_in(ctx: &DetectContext<'_>, it: &Count<'_>, free: u64) -> Option<Duration> {
+    let from = ctx.now.saturating_sub(DAY);
     // Of a record that only turned up nobody knows when it leaked.
     let seen = it.leaks.iter().filter(|leak| leak.is_confirmed() && leak.cause != Cause::StaleRecord);
     let times: Vec<Timestamp> = seen.map(|leak| leak.since).filter(|at| *at >= from).collect();
     let first = times.iter().min().filter(|_| times.len() >= LEAKS)?;
-    let over = sight.now.since(*first).max(HOUR);
+    let over = ctx.now.since(*first).max(HOUR);
     let each = over / u32::try_from(times.len()).unwrap_or(u32::MAX);
     Some(each.saturating_mul(u32::try_from(free).unwrap_or(u32::MAX)))
 }

@@ -9,7 +9,7 @@
 
 use std::cell::OnceCell;
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
         cgroup::Cgroup,
@@ -22,37 +22,37 @@ use crate::{
     },
 };
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    if !sight.world.has_kubelet() {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    if !ctx.world.has_kubelet() {
         return;
     }
     let pods = OnceCell::new();
-    for pod in sight.world.pods.rows.values() {
-        found.extend(stuck(sight, pod, &pods));
+    for pod in ctx.world.pods.rows.values() {
+        found.extend(stuck(ctx, pod, &pods));
     }
 }
 
-fn stuck<'a>(sight: &Sight<'a>, pod: &Pod, pods: &OnceCell<PodsKept<'a>>) -> Option<Sighting> {
+fn stuck<'a>(ctx: &DetectContext<'a>, pod: &Pod, pods: &OnceCell<PodsKept<'a>>) -> Option<Detection> {
     let since = pod.left_at?;
     let uid = pod.uid.as_ref()?;
-    let rows = pod.cgroups.iter().filter_map(|key| sight.world.cgroups.get(key));
+    let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
     // One that was made later waits for its first sandbox.
     let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
     let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
-    let runs = sight.world.containers.values().any(|row| row.pod == Some(pod.id) && row.is_running())
-        || sight.world.sandboxes.values().any(|row| row.pod == Some(pod.id) && !row.is_stopped());
+    let runs = ctx.world.containers.values().any(|row| row.pod == Some(pod.id) && row.is_running())
+        || ctx.world.sandboxes.values().any(|row| row.pod == Some(pod.id) && !row.is_stopped());
     if runs {
         return None;
     }
-    let standing = match sight.pod_kept(pods, uid) {
+    let standing = match ctx.pod_kept(pods, uid) {
         Kept::Yes => return None,
-        Kept::Unknown => Standing::Unsure,
-        Kept::No { at } => sight.left_over(since, at, cgroup.found_at)?,
+        Kept::Unknown => Verdict::Unsure,
+        Kept::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
     };
     let kind = Kind::StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated };
-    let attempts = sight.world.attempts.values().filter(|row| row.pod.uid.as_ref() == Some(uid));
+    let attempts = ctx.world.attempts.values().filter(|row| row.pod.uid.as_ref() == Some(uid));
     let last = attempts.max_by_key(|row| row.first_at);
-    Some(Sighting {
+    Some(Detection {
         key: Key::new(kind.into_str(), &[uid.as_str()]),
         kind,
         severity: Severity::Warning,

@@ -7,7 +7,7 @@
 //! one of whose end no hook told (netlink did, or a listing without it); one whose successors in the queue have been
 //! taken apart, so that it was, too.
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::netns::{Netns, SAME_BATCH, State, passed_at},
     model::{
@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    let attached = sight.world.attached.get(&Signal::NetnsFreed);
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    let attached = ctx.world.attached.get(&Signal::NetnsFreed);
     if attached.is_none_or(|attached| attached.mechanism.is_none()) {
         return;
     }
-    let rows = || sight.world.netns.rows.values();
+    let rows = || ctx.world.netns.rows.values();
     let passed = passed_at(rows());
     let mut dying: Vec<(Timestamp, &Netns)> = rows()
         .filter_map(|row| Some((row.ending_since()?, row)))
@@ -31,26 +31,22 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
     dying.sort_by_key(|(at, row)| (*at, row.life));
     let Some(((since, row), behind)) = dying.split_first() else { return };
     let freed = rows().filter_map(freed_at).max();
-    let until = sight.awake(freed.unwrap_or(*since).max(*since)) + sight.limits.stuck_after;
+    let until = ctx.awake(freed.unwrap_or(*since).max(*since)) + ctx.limits.stuck_after;
     let kind = Kind::StuckNetnsTeardown {
         netns: row.key,
-        held: sight.world.awake_for(*since, sight.now),
+        held: ctx.world.awake_for(*since, ctx.now),
         waiting: u32::try_from(behind.len()).unwrap_or(u32::MAX),
     };
     let cookie = row.key.cookie.to_string();
-    found.push(Sighting {
+    found.push(Detection {
         key: Key::new(kind.into_str(), &[&row.key.inode.to_string(), &cookie]),
         kind,
         severity: Severity::Warning,
         since: *since,
-        pod: row.sandbox.as_ref().and_then(|id| sight.world.attempts.get(id)).map(|row| row.pod.clone()),
+        pod: row.sandbox.as_ref().and_then(|id| ctx.world.attempts.get(id)).map(|row| row.pod.clone()),
         sandboxes: row.sandbox.iter().cloned().collect(),
         gapped: false,
-        standing: if sight.now < until {
-            Standing::Watched { until: Some(until) }
-        } else {
-            Standing::Confirmed
-        },
+        standing: if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed },
     });
 }
 

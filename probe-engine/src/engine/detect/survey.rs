@@ -1,10 +1,10 @@
-//! One look at a node that nobody has watched: what a docket would have come to by now.
+//! One look at a node that nobody has watched: what a finding_tracker would have come to by now.
 //!
-//! **Invariant:** what is too young to be told of by a docket is not told of here.
+//! **Invariant:** what is too young to be told of by a finding_tracker is not told of here.
 
 use std::{cell::OnceCell, collections::BTreeSet};
 
-use super::{DETECTORS, Limits, Sight, Sighting, Standing};
+use super::{DETECTORS, DetectContext, Detection, Limits, Verdict};
 use crate::{
     engine::world::World,
     model::{
@@ -15,7 +15,7 @@ use crate::{
 
 /// What is held of runtime and kubelet, whose time to clean up counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cleaners {
+pub enum Daemons {
     /// They are up since their processes are; while one is not there, nobody cleans up.
     Seen,
     /// There are no processes to see, as on a disk that was taken out: what is old by its own date has had its time.
@@ -26,18 +26,18 @@ pub(in crate::engine) fn survey(
     world: &World,
     limits: &Limits,
     now: Timestamp,
-    cleaners: Cleaners,
+    cleaners: Daemons,
 ) -> Vec<Finding> {
     let leaks = OnceCell::new();
-    let mut sight = Sight::of(world, limits, now, &leaks);
-    if cleaners == Cleaners::Supposed {
-        sight.up = Some(Timestamp::ZERO);
+    let mut ctx = DetectContext::of(world, limits, now, &leaks);
+    if cleaners == Daemons::Supposed {
+        ctx.up = Some(Timestamp::ZERO);
     }
     let mut sighted = Vec::new();
     for detector in DETECTORS {
-        detector(&sight, &mut sighted);
+        detector(&ctx, &mut sighted);
     }
-    if cleaners == Cleaners::Supposed {
+    if cleaners == Daemons::Supposed {
         // Where nothing runs there is nothing of which a list could be missing: it was not to be had.
         sighted.retain(|it| !matches!(it.kind, Kind::BlindSpot { spot: Blind::Listing { .. }, .. }));
     }
@@ -46,13 +46,13 @@ pub(in crate::engine) fn survey(
     sighted.into_iter().filter_map(|it| finding(it, world, limits, now)).collect()
 }
 
-fn finding(it: Sighting, world: &World, limits: &Limits, now: Timestamp) -> Option<Finding> {
+fn finding(it: Detection, world: &World, limits: &Limits, now: Timestamp) -> Option<Finding> {
     let stage = match it.standing {
-        Standing::Confirmed | Standing::Passing { .. } => Stage::Confirmed,
-        Standing::Candidate { .. } | Standing::Unverified | Standing::Unlisted => Stage::Candidate,
+        Verdict::Confirmed | Verdict::Passing { .. } => Stage::Confirmed,
+        Verdict::Candidate { .. } | Verdict::Unverified | Verdict::Unlisted => Stage::Candidate,
         // Old enough in itself: only those who are to clean it up have had no time yet.
-        Standing::Watched { .. } if now >= it.since + limits.leak_grace / 4 => Stage::Candidate,
-        Standing::Watched { .. } | Standing::Unsure => return None,
+        Verdict::Watched { .. } if now >= it.since + limits.leak_grace / 4 => Stage::Candidate,
+        Verdict::Watched { .. } | Verdict::Unsure => return None,
     };
     Some(Finding {
         key: it.key,

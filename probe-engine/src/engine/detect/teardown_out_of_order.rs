@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Sight, Sighting};
+use super::{DetectContext, Detection};
 use crate::{
     engine::world::attempt::Attempt,
     model::{
@@ -20,10 +20,10 @@ use crate::{
 /// By then a stop that was under way has shown itself, however late its records came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    for row in sight.world.attempts.values().filter(|row| !row.gapped) {
-        let Some((since, kind)) = death(row).or_else(|| netns_gone(sight, row)) else { continue };
-        found.push(Sighting {
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    for row in ctx.world.attempts.values().filter(|row| !row.gapped) {
+        let Some((since, kind)) = death(row).or_else(|| netns_gone(ctx, row)) else { continue };
+        found.push(Detection {
             key: Key::new(kind.into_str(), &[row.id.as_str()]),
             kind,
             severity: Severity::Warning,
@@ -31,7 +31,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
             pod: Some(row.pod.clone()),
             sandboxes: vec![row.id.clone()],
             gapped: false,
-            standing: sight.after(since, SETTLE),
+            standing: ctx.after(since, SETTLE),
         });
     }
 }
@@ -48,10 +48,10 @@ fn death(row: &Attempt) -> Option<(Timestamp, Kind)> {
     Some((death.at, Kind::TeardownOutOfOrder { how, killer: Some(killer), signal: Some(signal) }))
 }
 
-fn netns_gone(sight: &Sight<'_>, row: &Attempt) -> Option<(Timestamp, Kind)> {
+fn netns_gone(ctx: &DetectContext<'_>, row: &Attempt) -> Option<(Timestamp, Kind)> {
     let gone = row.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
     // With its last process goes a namespace that is bound to no file: that is the process's end.
-    if row.death.as_ref().is_some_and(|death| death.at <= gone.at) || !sight.is_connected(row) {
+    if row.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }
     let how = OutOfOrder::NetnsGone;

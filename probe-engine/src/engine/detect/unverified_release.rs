@@ -7,17 +7,17 @@
 //! free by container id; sandboxes whose ADD was before us, or with whom records were lost: a DEL with a namespace may
 //! be among those. It closes after an hour without a new one.
 
-use super::{Sight, Sighting, Standing};
+use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::release::MEMORY,
     model::finding::{Key, Kind, Severity},
 };
 
-pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
-    let late = sight.world.releases.values().filter(|row| sight.now < row.last_at + MEMORY);
+pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    let late = ctx.world.releases.values().filter(|row| ctx.now < row.last_at + MEMORY);
     found.extend(late.map(|row| {
         let kind = Kind::UnverifiedRelease { plugin: row.plugin.clone(), count: row.count };
-        Sighting {
+        Detection {
             key: Key::new(kind.into_str(), &[&row.plugin]),
             kind,
             severity: Severity::Info,
@@ -25,7 +25,7 @@ pub(super) fn look(sight: &Sight<'_>, found: &mut Vec<Sighting>) {
             pod: None,
             sandboxes: Vec::new(),
             gapped: false,
-            standing: Standing::Passing { until: row.last_at + MEMORY },
+            standing: Verdict::Passing { until: row.last_at + MEMORY },
         }
     }));
 }

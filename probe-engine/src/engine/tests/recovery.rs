@@ -16,7 +16,7 @@ use crate::{
         Engine, Settings,
         boot::{
             inexact::Inexact,
-            study::{Close, NoOrder, Study, Zero},
+            report::{Close, NoOrder, RecoveryReport, Zero},
         },
         world::CheckpointEntry,
     },
@@ -24,7 +24,8 @@ use crate::{
         fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
         id::{ContainerId, PodUid, TICK, TaskKey},
         recovery::{
-            Alive, Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, StandingPods, Try,
+            Alive, BootRead, Kind, NetworkAttempt, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery,
+            Source, StandingPods, TimedSource,
         },
         time::Timestamp,
     },
@@ -118,7 +119,7 @@ impl App {
     }
 }
 
-fn read(before: Before) -> Fact {
+fn read(before: PreviousBoot) -> Fact {
     Fact::BootRead(Box::new(BootRead {
         boot_id: "this".to_owned(),
         kernel: "6.1".to_owned(),
@@ -128,8 +129,8 @@ fn read(before: Before) -> Fact {
 }
 
 /// Ordered 12 s before the kernel began.
-fn rebooted(pods: &[App]) -> Before {
-    Before {
+fn rebooted(pods: &[App]) -> PreviousBoot {
+    PreviousBoot {
         boot_id: Some("last".to_owned()),
         ordered: Some(Ordered {
             wall_ns: WALL - 12_000_000_000,
@@ -143,7 +144,7 @@ fn rebooted(pods: &[App]) -> Before {
     }
 }
 
-fn booted(before: Before) -> Story {
+fn booted(before: PreviousBoot) -> Story {
     let mut story = Story::new();
     story.at(3 * SECOND).say(Origin::Agent, read(before));
     story.at(4 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
@@ -151,16 +152,16 @@ fn booted(before: Before) -> Story {
     story
 }
 
-fn study(story: &Story, until: u64) -> (Study, Engine) {
+fn study(story: &Story, until: u64) -> (RecoveryReport, Engine) {
     let (_, engine) = story.judge(until);
-    (Study::of(engine.recovery(), ms(until)), engine)
+    (RecoveryReport::of(engine.recovery(), ms(until)), engine)
 }
 
 fn seconds(columns: [Option<i64>; 4]) -> [Option<i64>; 4] {
     columns.map(|ns| ns.map(|ns| ns / 1_000_000_000))
 }
 
-fn at(back: Option<&Back>) -> Option<u64> {
+fn at(back: Option<&RecoveredPod>) -> Option<u64> {
     back.map(|back| back.mark.at.0 / 1_000_000)
 }
 
@@ -293,7 +294,7 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
 
 #[test]
 fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
-    let mut story = booted(Before::default());
+    let mut story = booted(PreviousBoot::default());
     App(1).up(&mut story, 20 * SECOND);
     App(2).up(&mut story, 21 * SECOND);
     let shell = Who::new(700, 1, "reboot");
@@ -329,7 +330,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
         wall_ns: WALL + 63_000_000_000,
         standing: StandingPods::default(),
     };
-    let before = Before::of(Some(engine.recovery()), Some(alive));
+    let before = PreviousBoot::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.ordered.as_ref().map(|it| it.wall_ns - WALL), Some(60_000_000_000));
     assert_eq!(before.pods.map(|pods| pods.len()), Some(2));
     // It went on for an hour: that order was not what ended it, and its pods are not those of the end.
@@ -338,7 +339,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
         wall_ns: WALL + 3_600_000_000_000,
         standing: StandingPods::default(),
     };
-    let before = Before::of(Some(engine.recovery()), Some(alive));
+    let before = PreviousBoot::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.pods.as_deref(), Some(&[][..]));
     let mut next = booted(before);
     App(1).up(&mut next, 20 * SECOND);
@@ -353,7 +354,7 @@ fn a_power_cut_has_no_order_and_counts_from_the_kernel() {
         wall_ns: WALL - 5_000_000_000,
         standing: StandingPods { pods: vec![App(1).pod()], pods_left_out: 0 },
     };
-    let mut story = booted(Before::of(None, Some(alive)));
+    let mut story = booted(PreviousBoot::of(None, Some(alive)));
     App(1).up(&mut story, 20 * SECOND);
     let (found, _) = study(&story, 30 * SECOND);
     let alive_wall_ns = Some(WALL - 5_000_000_000);
@@ -383,7 +384,7 @@ fn a_pod_that_never_comes_back_is_named_when_it_is_quiet() {
 /// A CronJob's pods come for ever: none of them is waited for, and they do not fill memory.
 #[test]
 fn without_a_history_the_first_quiet_ends_it() {
-    let mut story = booted(Before::default());
+    let mut story = booted(PreviousBoot::default());
     App(1).up(&mut story, 20 * SECOND);
     App(2).up(&mut story, 50 * SECOND);
     App(3).up(&mut story, 130 * SECOND);
@@ -430,7 +431,7 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     }
     pass(&mut engine, ms(50 * SECOND));
     engine.advance(ms(52 * SECOND));
-    let found = Study::of(engine.recovery(), ms(52 * SECOND));
+    let found = RecoveryReport::of(engine.recovery(), ms(52 * SECOND));
     assert_eq!(seconds(found.columns), [Some(21), None, Some(32), Some(57)]);
     assert!(!found.is_late);
     assert_eq!(found.close, Close::All { pods: 2 });
@@ -446,14 +447,14 @@ fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
     let kubelet = KUBELET.within(77, HOST);
     for (path, is_node_s) in [(own, true), (format!("{}/{container}", App(1).path()), false)] {
         let mut listed = Story::new();
-        listed.at(3 * SECOND).say(Origin::Agent, read(Before::default()));
+        listed.at(3 * SECOND).say(Origin::Agent, read(PreviousBoot::default()));
         listed.found(DAEMON, DAEMON.pid, "/system.slice/containerd.service", "/usr/bin/containerd");
         listed.found(kubelet, kubelet.pid, &path, "kubelet");
         let (found, _) = study(&listed, 10 * SECOND);
         assert_eq!(found.kubelet.map(|mark| mark.source), is_node_s.then_some(Source::ProcStart), "{path}");
 
         let mut seen = Story::new();
-        seen.at(3 * SECOND).say(Origin::Agent, read(Before::default()));
+        seen.at(3 * SECOND).say(Origin::Agent, read(PreviousBoot::default()));
         seen.at(4 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
         seen.at(8 * SECOND).mkdir(77, &path).at(9 * SECOND).exec(kubelet, TOP | class::CALLER, "kubelet");
         let (found, _) = study(&seen, 10 * SECOND);
@@ -469,15 +470,15 @@ fn what_there_is_no_room_for_is_counted() {
     let mut recovery = Recovery::default();
     for n in 0..ALMOST {
         let pod = App(10_000 + n).pod();
-        let mark = Mark { at: ms(15 * SECOND), source: Source::Hook };
-        recovery.pods.push(Back { pod, mark, listened: None });
+        let mark = TimedSource { at: ms(15 * SECOND), source: Source::Hook };
+        recovery.pods.push(RecoveredPod { pod, mark, listened: None });
         let failed = Some("flannel".to_owned());
         let sandbox = App(10_000 + n).id(1);
-        recovery.tries.push(Try { sandbox, began: mark.at, ended: mark.at, failed });
+        recovery.tries.push(NetworkAttempt { sandbox, began: mark.at, ended: mark.at, failed });
     }
     let mut story = Story::new();
     story.restored.push(CheckpointEntry::Recovery(Box::new(recovery)));
-    story.facts.extend(booted(Before::default()).facts);
+    story.facts.extend(booted(PreviousBoot::default()).facts);
     for n in 1..=10 {
         App(n).add(&mut story, 20 * SECOND + 200 * u64::from(n), 11, 0x100);
     }
@@ -494,7 +495,7 @@ fn what_there_is_no_room_for_is_counted() {
 /// On a node with more pods than any has, the next boot knows that it does not know all.
 #[test]
 fn pods_that_are_not_kept_with_an_order_are_counted() {
-    let mut story = booted(Before::default());
+    let mut story = booted(PreviousBoot::default());
     for n in 1..=1030 {
         App(n).begin(&mut story, 10 * SECOND + u64::from(n));
     }
@@ -505,9 +506,9 @@ fn pods_that_are_not_kept_with_an_order_are_counted() {
     assert_eq!((standing.pods.len(), standing.pods_left_out), (1024, 6));
     let order = engine.recovery().order.as_ref().expect("an order");
     assert_eq!(order.standing, standing);
-    let before = Before::of(Some(engine.recovery()), None);
+    let before = PreviousBoot::of(Some(engine.recovery()), None);
     assert_eq!((before.pods.map(|pods| pods.len()), before.pods_left_out), (Some(1024), 6));
     // The last sign of life has them too.
     let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL, standing };
-    assert_eq!(Before::of(None, Some(alive)).pods_left_out, 6);
+    assert_eq!(PreviousBoot::of(None, Some(alive)).pods_left_out, 6);
 }

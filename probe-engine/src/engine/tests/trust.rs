@@ -9,7 +9,7 @@ use super::{
 use crate::{
     engine::{Engine, Settings},
     model::{
-        change::{Output, What},
+        change::{ChangeKind, Output},
         fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
         finding::{Kind, OutOfOrder},
         id::{NetnsKey, TaskKey},
@@ -101,7 +101,7 @@ fn end_of(story: &Story, pid: u32) -> (bool, Option<String>) {
     engine.advance(last + engine.settings().hold);
     let end = std::iter::from_fn(|| engine.poll()).find_map(|output| {
         let Output::Change(change) = output else { return None };
-        let What::ProcessExit { process, end } = change.what else { return None };
+        let ChangeKind::ProcessExit { process, end } = change.what else { return None };
         (process.key == key(pid)).then_some(end)
     });
     let end = end.expect("the end is told");
@@ -251,7 +251,7 @@ fn a_daemon_is_known_by_more_than_its_name() {
     assert!(since(&story) > before);
 }
 
-/// What follows an order shows whether it was one.
+/// ChangeKind follows an order shows whether it was one.
 #[test]
 fn an_order_without_effect_is_taken_back() {
     const AT: u64 = 60_000;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     engine::world::{
-        Moment, World,
+        EventContext, World,
         attachment::Attachment,
         record::Kept,
         sandbox::{Outcome, Sandbox, State},
@@ -25,7 +25,7 @@ pub(in crate::engine) const ANSWERS: Duration = Duration::from_secs(10);
 
 impl World {
     /// After a whole reading of the runtimes' records.
-    pub(super) fn judge_abandoned(&mut self, m: Moment) {
+    pub(super) fn judge_abandoned(&mut self, ctx: EventContext) {
         // A process that was not seen may be found.
         if self.is_gapped(List::Processes) {
             return;
@@ -40,7 +40,7 @@ impl World {
             if let Some(row) = self.attempts.get_mut(&id) {
                 row.abandoned = true;
             }
-            self.stop(m, &id, StopReason::RuntimeEnded);
+            self.stop(ctx, &id, StopReason::RuntimeEnded);
         }
     }
 

@@ -4,41 +4,46 @@
 use crate::{
     engine::{
         held::Subject,
-        world::{Moment, World, netns::Address},
+        world::{EventContext, World, netns::Address},
     },
-    model::{change::What, fact},
+    model::{change::ChangeKind, fact},
 };
 
 /// So many addresses of one namespace are remembered. Who runs in it can add any number.
 const REMEMBERED: usize = 1024;
 
 impl World {
-    pub(super) fn address_added(&mut self, m: Moment, it: fact::Address) {
-        self.prove_by_plugin(m, &it);
-        let Some(life) = self.netns_seen(m, it.netns) else { return };
-        self.lease_by_kernel(m, life, &it);
+    pub(super) fn address_added(&mut self, ctx: EventContext, it: fact::Address) {
+        self.prove_by_plugin(ctx, &it);
+        let Some(life) = self.netns_seen(ctx, it.netns) else { return };
+        self.lease_by_kernel(ctx, life, &it);
         if self.keep_address(life, &it) {
             let mut subject = self.netns_subject(life);
             if subject.sandbox.is_none() {
                 subject.container = subject.container.or_else(|| self.subject_of(&it.by).container);
             }
             let wait = self.wait_of(&subject);
-            self.tell(m, subject, wait, What::AddressAdded { address: it.address, ifname: it.ifname });
+            self.tell(
+                ctx,
+                subject,
+                wait,
+                ChangeKind::AddressAdded { address: it.address, ifname: it.ifname },
+            );
         }
     }
 
-    pub(super) fn address_found(&mut self, m: Moment, it: fact::Address) {
-        if let Some(life) = self.netns_seen(m, it.netns) {
-            self.lease_by_kernel(m, life, &it);
+    pub(super) fn address_found(&mut self, ctx: EventContext, it: fact::Address) {
+        if let Some(life) = self.netns_seen(ctx, it.netns) {
+            self.lease_by_kernel(ctx, life, &it);
             self.keep_address(life, &it);
         }
     }
 
     /// Also while the namespace is being taken apart.
-    pub(super) fn address_removed(&mut self, m: Moment, it: &fact::Address) {
+    pub(super) fn address_removed(&mut self, ctx: EventContext, it: &fact::Address) {
         let same = |kept: &Address| kept.address == it.address && kept.ifname == it.ifname;
         let holder = self.netns.lives(it.netns.inode).rev().find(|row| row.addresses.iter().any(same));
-        let Some(life) = holder.map(|row| row.life).or_else(|| self.holder_from_before(m, it)) else {
+        let Some(life) = holder.map(|row| row.life).or_else(|| self.holder_from_before(ctx, it)) else {
             return;
         };
         if let Some(row) = self.netns.rows.get_mut(&life) {
@@ -47,22 +52,22 @@ impl World {
         self.lease_left_kernel(life, Some(it.address.address));
         let subject = self.netns_subject(life);
         let wait = self.wait_of(&subject);
-        let what = What::AddressRemoved { address: it.address, ifname: it.ifname.clone() };
-        self.tell(m, subject, wait, what);
+        let what = ChangeKind::AddressRemoved { address: it.address, ifname: it.ifname.clone() };
+        self.tell(ctx, subject, wait, what);
     }
 
     /// A namespace whose beginning was not seen can have addresses that nobody told of.
-    fn holder_from_before(&mut self, m: Moment, it: &fact::Address) -> Option<u64> {
+    fn holder_from_before(&mut self, ctx: EventContext, it: &fact::Address) -> Option<u64> {
         let last = self.netns.lives(it.netns.inode).next_back().map(|row| row.life);
-        let life = last.or_else(|| self.netns_seen(m, it.netns))?;
+        let life = last.or_else(|| self.netns_seen(ctx, it.netns))?;
         self.netns.get(life).filter(|row| row.created_at.is_none() && row.is_live()).map(|row| row.life)
     }
 
     /// A namespace is gone, and these of its addresses with it.
-    pub(super) fn addresses_gone(&mut self, m: Moment, subject: &Subject, gone: Vec<Address>) {
+    pub(super) fn addresses_gone(&mut self, ctx: EventContext, subject: &Subject, gone: Vec<Address>) {
         for Address { address, ifname, .. } in gone {
             let wait = self.wait_of(subject);
-            self.tell(m, subject.clone(), wait, What::AddressRemoved { address, ifname });
+            self.tell(ctx, subject.clone(), wait, ChangeKind::AddressRemoved { address, ifname });
         }
     }
 
@@ -89,9 +94,9 @@ impl World {
 
     /// A plugin that gives an address in a namespace other than the node's works for that namespace's sandbox.
     ///
-    /// What a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
+    /// ChangeKind a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
     /// call open for the same sandbox and the same namespace, and only of a namespace that was not made in a container.
-    fn prove_by_plugin(&mut self, m: Moment, it: &fact::Address) {
+    fn prove_by_plugin(&mut self, ctx: EventContext, it: &fact::Address) {
         if it.netns.inode == self.host_netns {
             return;
         }
@@ -101,11 +106,11 @@ impl World {
         let delegated = call.call.delegated;
         let believed = !delegated || self.is_backed(call);
         let Some(sandbox) = call.container.clone().filter(|_| believed) else { return };
-        let Some(life) = self.netns_seen(m, it.netns) else { return };
+        let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         let creator = self.netns.get(life).map(|row| row.creator.cgroup);
         if delegated && creator.is_some_and(|cgroup| self.in_container(cgroup)) {
             return;
         }
-        self.claim(m, life, &sandbox, !delegated);
+        self.claim(ctx, life, &sandbox, !delegated);
     }
 }

@@ -16,7 +16,7 @@ pub use lease::Lease;
 pub use tries::Earlier;
 
 use crate::{
-    engine::world::{Moment, World, args::Args, call::Call},
+    engine::world::{EventContext, World, args::Args, call::Call},
     model::{
         change::End,
         fact::{CacheFound, MessageFound, Network, Origin, PodName},
@@ -245,13 +245,13 @@ impl Attachment {
 
 impl World {
     /// The runtime called a plugin with ADD or DEL.
-    pub(super) fn attachment_called(&mut self, m: Moment, call: &Call) {
+    pub(super) fn attachment_called(&mut self, ctx: EventContext, call: &Call) {
         let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let inferred = self.records.network_of(&call.call.plugin).map(|network| network.name.clone());
-        let row = self.attachment(m, &id, &ifname);
+        let row = self.attachment(ctx, &id, &ifname);
         row.pod.learn(&call.pod);
-        row.last_at = row.last_at.max(m.at);
+        row.last_at = row.last_at.max(ctx.at);
         if let Some(name) = inferred {
             row.learn_network(&name, true);
         }
@@ -267,24 +267,24 @@ impl World {
     }
 
     /// A plugin that the runtime called is over.
-    pub(super) fn attachment_answered(&mut self, m: Moment, call: &Call, end: Option<&End>) {
+    pub(super) fn attachment_answered(&mut self, ctx: EventContext, call: &Call, end: Option<&End>) {
         let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
         let ifname = call.call.ifname.clone().unwrap_or_default();
-        let took = self.awake_for(call.at, m.at);
-        let row = self.attachment(m, &id, &ifname);
-        row.last_at = row.last_at.max(m.at);
+        let took = self.awake_for(call.at, ctx.at);
+        let row = self.attachment(ctx, &id, &ifname);
+        row.last_at = row.last_at.max(ctx.at);
         let failed = call.call.command == "ADD" && end.is_some_and(|end| end.code != 0);
         if let Some(runs) = row.runs(call) {
-            runs.end(m.at, end, took);
+            runs.end(ctx.at, end, took);
             // An ADD that waits until it fails is one that fails.
             if end.is_some() && !failed {
-                runs.lasted(m.at, took);
+                runs.lasted(ctx.at, took);
             }
         }
         if failed && row.message.is_none() {
-            self.ask_message(m, call, id, &ifname);
+            self.ask_message(ctx, call, id, &ifname);
         }
-        self.records_changed(m.at);
+        self.records_changed(ctx.at);
     }
 
     pub(super) fn message_found(&mut self, it: MessageFound) {
@@ -297,11 +297,11 @@ impl World {
     }
 
     /// libcni's cache names an attachment and what its ADD gave it.
-    pub(super) fn attachment_cached(&mut self, m: Moment, it: &CacheFound) {
+    pub(super) fn attachment_cached(&mut self, ctx: EventContext, it: &CacheFound) {
         let id = it.container.clone();
         let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;
-        let row = self.attachment(m, &id, &it.ifname);
-        row.cached_at = Some(m.at);
+        let row = self.attachment(ctx, &id, &it.ifname);
+        row.cached_at = Some(ctx.at);
         row.pod.learn(&pod);
         row.learn_network(&it.network, false);
         if row.netns_path.is_none() {
@@ -311,7 +311,7 @@ impl World {
             let plugin = row.plugins.iter().find(|plugin| plugin.add.begun > 0);
             let plugin = plugin.map(|plugin| plugin.name.clone());
             for address in &it.addresses {
-                row.lease(address.address, m.at, plugin.as_deref()).cached = true;
+                row.lease(address.address, ctx.at, plugin.as_deref()).cached = true;
             }
             let named = |lease: &Lease| it.addresses.iter().any(|given| given.address == lease.address);
             for lease in row.leases.iter_mut().filter(|lease| !named(lease)) {
@@ -322,7 +322,7 @@ impl World {
 
     /// A file of libcni's cache cannot be read: its attachment is in the cache as it was before, and of others it says
     /// nothing.
-    pub(super) fn cache_unread(&mut self, m: Moment, path: String) {
+    pub(super) fn cache_unread(&mut self, ctx: EventContext, path: String) {
         let name = path.rsplit('/').next().unwrap_or(&path);
         let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
         let key = |row: &Attachment| (row.container.clone(), row.ifname.clone());
@@ -333,10 +333,10 @@ impl World {
         };
         for key in keys {
             if let Some(row) = self.attachments.get_mut(&key) {
-                row.cached_at = Some(m.at);
+                row.cached_at = Some(ctx.at);
             }
         }
-        self.records.unread(m.at, path);
+        self.records.unread(ctx.at, path);
     }
 
     /// What a complete listing of libcni's cache that began then does not name is not in it.
@@ -384,10 +384,15 @@ impl World {
         (has_network || self.records.networks().is_empty()) && self.attachments_of(id).all(through)
     }
 
-    pub(super) fn attachment(&mut self, m: Moment, id: &ContainerId, ifname: &str) -> &mut Attachment {
-        self.bury(m.at);
+    pub(super) fn attachment(
+        &mut self,
+        ctx: EventContext,
+        id: &ContainerId,
+        ifname: &str,
+    ) -> &mut Attachment {
+        self.schedule_reap(ctx.at);
         let key = (id.clone(), ifname.to_owned());
-        self.attachments.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, m.at))
+        self.attachments.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
     }
 
     /// A record was lost: what is open now may have gone on unseen.

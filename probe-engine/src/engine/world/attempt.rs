@@ -1,4 +1,4 @@
-//! What is remembered of every sandbox for verdicts, longer than it lives: who stopped or killed it, what ran in it,
+//! ChangeKind is remembered of every sandbox for verdicts, longer than it lives: who stopped or killed it, what ran in it,
 //! and what was told of it.
 //!
 //! **Invariant:** bounded: what is over is forgotten after a while, and so are the first of too many.
@@ -6,12 +6,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::{timeline::OOM_BEHIND, world::{Moment, World, argv, container::Hook, listening::Listening, phase}},
+    engine::{
+        timeline::OOM_BEHIND,
+        world::{EventContext, World, argv, container::Hook, listening::Listening, phase},
+    },
     model::{
-        change::{self, Change, Context, End, What},
+        change::{self, Change, ChangeKind, Context, End},
         fact::{Origin, PodName, SIGKILL},
         finding::EvidenceEvent,
-        id::{ContainerId, NetnsKey, TaskKey},
+        id::{ContainerId, TaskKey},
         time::Timestamp,
     },
 };
@@ -42,13 +45,13 @@ pub struct Attempt {
     /// Its runtime ended while it made it, and no runtime knows it.
     #[serde(default)]
     pub abandoned: bool,
-    pub containers: Vec<Ran>,
+    pub containers: Vec<ContainerRun>,
     /// A record was lost while it was there.
     pub gapped: bool,
     /// The same, but for ever: containers may have run in it that were not seen.
     #[serde(default)]
     pub runs_unsure: bool,
-    /// What was told of it, in order.
+    /// ChangeKind was told of it, in order.
     pub evidence: Vec<EvidenceEvent>,
 }
 
@@ -68,7 +71,7 @@ pub struct NetnsGone {
 
 /// A container that started in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct ContainerRun {
     pub id: ContainerId,
     pub name: Option<String>,
     /// The first sign of it: its runtime was run for it, or its cgroup made.
@@ -106,40 +109,43 @@ impl Ended {
 
 /// Of the processes that make and end sandboxes only those say something that end them, or were ended by force: there
 /// are a dozen more for each pod.
-fn is_evidence(what: &What) -> bool {
+fn is_evidence(what: &ChangeKind) -> bool {
     match what {
-        What::ProcessExec { argv, .. } => argv::is_ending(argv),
-        What::ProcessExit { end, .. } => end.signal.is_some(),
-        What::CniStarted { .. }
-        | What::CniFinished { .. }
-        | What::NetnsCreated { .. }
-        | What::NetnsDestroyed { .. }
-        | What::NetnsFreed { .. }
-        | What::CgroupCreated { .. }
-        | What::CgroupEmptied
-        | What::CgroupRemoved { .. }
-        | What::AddressAdded { .. }
-        | What::AddressRemoved { .. }
-        | What::SandboxCreated
-        | What::SandboxReady { .. }
-        | What::SandboxStopped { .. }
-        | What::ContainerStarted { .. }
-        | What::ContainerListening { .. }
-        | What::ContainerExited { .. }
-        | What::PodFirstSeen
-        | What::PodGone { .. } => true,
-        // What is said about it is no evidence of it.
-        What::PodStarted(_)
-        | What::Gap { .. }
-        | What::FindingOpened(_)
-        | What::FindingConfirmed(_)
-        | What::FindingClosed(_) => false,
+        ChangeKind::ProcessExec { argv, .. } => argv::is_ending(argv),
+        ChangeKind::ProcessExit { end, .. } => end.signal.is_some(),
+        ChangeKind::CniStarted { .. }
+        | ChangeKind::CniFinished { .. }
+        | ChangeKind::NetnsCreated { .. }
+        | ChangeKind::NetnsDestroyed { .. }
+        | ChangeKind::NetnsFreed { .. }
+        | ChangeKind::CgroupCreated { .. }
+        | ChangeKind::CgroupEmptied
+        | ChangeKind::CgroupRemoved { .. }
+        | ChangeKind::AddressAdded { .. }
+        | ChangeKind::AddressRemoved { .. }
+        | ChangeKind::SandboxCreated
+        | ChangeKind::SandboxReady { .. }
+        | ChangeKind::SandboxStopped { .. }
+        | ChangeKind::ContainerStarted { .. }
+        | ChangeKind::ContainerListening { .. }
+        | ChangeKind::ContainerExited { .. }
+        | ChangeKind::PodFirstSeen
+        | ChangeKind::PodGone { .. } => true,
+        // ChangeKind is said about it is no evidence of it.
+        ChangeKind::PodStarted(_)
+        | ChangeKind::Gap { .. }
+        | ChangeKind::FindingOpened(_)
+        | ChangeKind::FindingConfirmed(_)
+        | ChangeKind::FindingClosed(_) => false,
     }
 }
 
 /// Elsewhere its path would stand in each of them.
-fn is_about_cgroup(what: &What) -> bool {
-    matches!(what, What::CgroupCreated { .. } | What::CgroupEmptied | What::CgroupRemoved { .. })
+fn is_about_cgroup(what: &ChangeKind) -> bool {
+    matches!(
+        what,
+        ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. }
+    )
 }
 
 /// So many containers of one sandbox are remembered; of more, the first are forgotten.
@@ -154,12 +160,12 @@ const ANCESTORS: usize = 8;
 const FIRST: usize = 32;
 
 impl Attempt {
-    fn new(id: ContainerId, m: Moment) -> Self {
+    fn new(id: ContainerId, ctx: EventContext) -> Self {
         Self {
             id,
             pod: PodName::default(),
-            first_at: m.at,
-            origin: m.origin,
+            first_at: ctx.at,
+            origin: ctx.origin,
             netns_at: None,
             up_at: None,
             started_at: None,
@@ -177,60 +183,66 @@ impl Attempt {
         }
     }
 
-    fn ran(&mut self, id: &ContainerId) -> Option<&mut Ran> {
+    fn ran(&mut self, id: &ContainerId) -> Option<&mut ContainerRun> {
         self.containers.iter_mut().rev().find(|ran| ran.id == *id)
     }
 }
 
 impl World {
-    pub(super) fn attempt_begun(&mut self, m: Moment, id: &ContainerId) {
-        self.attempts.entry(id.clone()).or_insert_with(|| Attempt::new(id.clone(), m));
+    pub(super) fn attempt_begun(&mut self, ctx: EventContext, id: &ContainerId) {
+        self.attempts.entry(id.clone()).or_insert_with(|| Attempt::new(id.clone(), ctx));
     }
 
     /// A runtime's program was run to end it.
-    pub(super) fn attempt_stopping(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn attempt_stopping(&mut self, ctx: EventContext, id: &ContainerId) {
         if let Some(row) = self.attempts.get_mut(id) {
-            row.stop_at = Some(row.stop_at.map_or(m.at, |at| at.min(m.at)));
+            row.stop_at = Some(row.stop_at.map_or(ctx.at, |at| at.min(ctx.at)));
         }
     }
 
-    pub(super) fn attempt_over(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn attempt_over(&mut self, ctx: EventContext, id: &ContainerId) {
         if let Some(row) = self.attempts.get_mut(id)
             && row.over_at.is_none()
         {
-            row.over_at = Some(m.at);
-            self.records_changed(m.at);
-            self.start_over(m, id);
+            row.over_at = Some(ctx.at);
+            self.records_changed(ctx.at);
+            self.start_over(ctx, id);
         }
     }
 
     /// The process that holds it ended.
-    pub(super) fn attempt_died(&mut self, m: Moment, id: &ContainerId, end: &End) {
+    pub(super) fn attempt_died(&mut self, ctx: EventContext, id: &ContainerId, end: &End) {
         let by_runtime = end.killer.as_ref().is_some_and(|killer| self.is_of_runtime(killer));
         if let Some(row) = self.attempts.get_mut(id)
             && row.death.is_none()
         {
-            row.death = Some(Death { at: m.at, end: end.clone(), by_runtime });
+            row.death = Some(Death { at: ctx.at, end: end.clone(), by_runtime });
             if by_runtime {
-                row.stop_at = Some(row.stop_at.map_or(m.at, |at| at.min(m.at)));
+                row.stop_at = Some(row.stop_at.map_or(ctx.at, |at| at.min(ctx.at)));
             }
         }
     }
 
     /// The OOM killer chose the process that holds it, as is told only after its end.
-    pub(super) fn attempt_starved(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn attempt_starved(&mut self, ctx: EventContext, id: &ContainerId) {
         let death = self.attempts.get_mut(id).and_then(|row| row.death.as_mut());
-        if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && m.at <= it.at + OOM_BEHIND) {
+        if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && ctx.at <= it.at + OOM_BEHIND)
+        {
             death.end = End { oom: true, killer: None, ..death.end };
             death.by_runtime = false;
         }
     }
 
-    pub(super) fn attempt_lost_netns(&mut self, m: Moment, id: &ContainerId, by: Option<change::Process>) {
+    pub(super) fn attempt_lost_netns(
+        &mut self,
+        ctx: EventContext,
+        id: &ContainerId,
+        by: Option<change::Process>,
+    ) {
         if let Some(row) = self.attempts.get_mut(id)
             && row.netns_gone.is_none()
         {
-            row.netns_gone = Some(NetnsGone { at: m.at, by });
+            row.netns_gone = Some(NetnsGone { at: ctx.at, by });
         }
     }
 
@@ -254,7 +266,7 @@ impl World {
         let Some(sandbox) = self.sandbox_for(id) else { return };
         let Some(container) = self.containers.get(id) else { return };
         let cgroup = container.cgroup.and_then(|key| self.cgroups.get(&key));
-        let ran = Ran {
+        let ran = ContainerRun {
             id: id.clone(),
             name: container.name.clone(),
             first_at: container.first_at.min(began.at),

@@ -1,6 +1,6 @@
 //! CNI calls that run. One call is one plugin process: it begins with the exec and is over with the exit.
 //!
-//! What a plugin runs for itself inherits its `CNI_*` (iptables, eight times for one ADD): a plugin is a program
+//! ChangeKind a plugin runs for itself inherits its `CNI_*` (iptables, eight times for one ADD): a plugin is a program
 //! from one of `CNI_PATH`'s directories.
 
 use probe_common::event::class;
@@ -10,7 +10,7 @@ use crate::{
     engine::{
         held::{Subject, Wait},
         world::{
-            Moment, World,
+            EventContext, World,
             args::Args,
             presence::Voucher,
             process::{Program, State},
@@ -19,7 +19,7 @@ use crate::{
         },
     },
     model::{
-        change::{CniCall, End, StopReason, What},
+        change::{ChangeKind, CniCall, End, StopReason},
         fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
         id::{ContainerId, TaskKey},
         time::Timestamp,
@@ -40,7 +40,7 @@ pub struct Call {
     pub path: String,
 }
 
-/// What a process with `CNI_COMMAND` in its environment is.
+/// ChangeKind a process with `CNI_COMMAND` in its environment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plugin,
@@ -53,16 +53,16 @@ enum Kind {
 const HELPERS: usize = 4;
 
 impl World {
-    pub(super) fn cni_called(&mut self, m: Moment, it: CniCalled) {
+    pub(super) fn cni_called(&mut self, ctx: EventContext, it: CniCalled) {
         let key = it.task.key;
-        if self.processes.get(key).is_some_and(|known| known.executed_at == Some(m.at)) {
+        if self.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
             return;
         }
         if it.host {
             self.learn_host_netns(&it.task, class::CNI);
         }
         let program = Program { filename: &it.filename, class: class::CNI, ns_pid: key.pid, about: None };
-        self.began(m, &it.task, program);
+        self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);
         let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
         let is_foreign = !it.host && !self.host_call_open(container.as_ref());
@@ -70,9 +70,9 @@ impl World {
             Kind::Plugin if is_foreign => self.counts.cni_foreign += 1,
             Kind::Plugin => {
                 let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
-                let call = self.call_of(m, &it.task, &it.filename, it.variables, !it.host);
-                self.begin(m, call, caller, true);
-                self.may_be_over(m, key);
+                let call = self.call_of(ctx, &it.task, &it.filename, it.variables, !it.host);
+                self.begin(ctx, call, caller, true);
+                self.may_be_over(ctx, key);
                 return;
             }
             Kind::Quiet => self.counts.cni_quiet += 1,
@@ -86,19 +86,30 @@ impl World {
     }
 
     /// A plugin that ran already when we began to look. Its start is its process's; nobody saw it, so it is not told.
-    pub(super) fn cni_found(&mut self, m: Moment, task: &Task, filename: &str, variables: CniVariables) {
+    pub(super) fn cni_found(
+        &mut self,
+        ctx: EventContext,
+        task: &Task,
+        filename: &str,
+        variables: CniVariables,
+    ) {
         let is_known = self.calls.contains_key(&task.key) || self.in_container(task.cgroup);
         if is_known || self.kind_of(task, filename, &variables) != Kind::Plugin {
             return;
         }
-        let call =
-            self.call_of(Moment { at: Timestamp(task.key.start), ..m }, task, filename, variables, false);
-        self.begin(m, call, task.parent, false);
+        let call = self.call_of(
+            EventContext { at: Timestamp(task.key.start), ..ctx },
+            task,
+            filename,
+            variables,
+            false,
+        );
+        self.begin(ctx, call, task.parent, false);
     }
 
     fn call_of(
         &self,
-        m: Moment,
+        ctx: EventContext,
         task: &Task,
         filename: &str,
         variables: CniVariables,
@@ -108,8 +119,8 @@ impl World {
         let called_by = self.call_around(task.parent).map(|caller| caller.call.plugin.clone());
         let plugin = filename.rsplit('/').next().unwrap_or(filename).to_owned();
         Call {
-            at: m.at,
-            origin: if delegated { Origin::Delegated } else { m.origin },
+            at: ctx.at,
+            origin: if delegated { Origin::Delegated } else { ctx.origin },
             container: container_id.as_deref().and_then(ContainerId::parse),
             pod: args.map(|text| Args::read(&text).pod).unwrap_or_default(),
             top: !delegated && called_by.is_none(),
@@ -118,81 +129,83 @@ impl World {
         }
     }
 
-    fn begin(&mut self, m: Moment, call: Call, caller: TaskKey, told: bool) {
+    fn begin(&mut self, ctx: EventContext, call: Call, caller: TaskKey, told: bool) {
         if self.calls.contains_key(&call.call.process.key) {
             return;
         }
         let command = call.call.command.as_str();
         if call.top && command == "ADD" {
-            self.network_added(m, &call, caller);
+            self.network_added(ctx, &call, caller);
         } else {
             self.pod_of(&call.pod, NameSource::CniArgs);
         }
-        self.attachment_called(m, &call);
+        self.attachment_called(ctx, &call);
         if told {
             let subject = self.call_subject(&call);
             let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
-            let m = Moment { origin: call.origin, ..m };
-            self.tell(m, subject, wait, What::CniStarted { call: call.call.clone() });
+            let ctx = EventContext { origin: call.origin, ..ctx };
+            self.tell(ctx, subject, wait, ChangeKind::CniStarted { call: call.call.clone() });
         }
         if call.top
             && command == "DEL"
             && let Some(id) = &call.container
         {
-            self.attempt_stopping(m, id);
-            self.stop(m, id, StopReason::NetworkRemoved);
+            self.attempt_stopping(ctx, id);
+            self.stop(ctx, id, StopReason::NetworkRemoved);
         }
         self.calls.insert(call.call.process.key, call);
     }
 
     /// The runtime gives a sandbox its network: the first evidence of the sandbox, with most runtimes.
-    fn network_added(&mut self, m: Moment, call: &Call, caller: TaskKey) {
+    fn network_added(&mut self, ctx: EventContext, call: &Call, caller: TaskKey) {
         let Some(id) = &call.container else { return };
-        let pod = self.pod_lives(m, &call.pod, NameSource::CniArgs);
+        let pod = self.pod_lives(ctx, &call.pod, NameSource::CniArgs);
         if pod.is_some() {
-            self.sandbox_seen(m, id, pod);
+            self.sandbox_seen(ctx, id, pod);
         }
         self.phase_turns(pod);
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
-        sandbox.presence.vouch(Voucher::Kernel, m.at);
-        sandbox.add(call.call.ifname.as_deref().unwrap_or(""), &call.call.plugin, Outcome::Open, m.at);
+        sandbox.presence.vouch(Voucher::Kernel, ctx.at);
+        sandbox.add(call.call.ifname.as_deref().unwrap_or(""), &call.call.plugin, Outcome::Open, ctx.at);
         if let Some(path) = &call.call.netns {
-            self.claim_at_call(m, id, path, caller);
+            self.claim_at_call(ctx, id, path, caller);
         }
     }
 
     /// The plugin's process is over; `end` is missing if nobody saw how.
-    pub(super) fn cni_finished(&mut self, m: Moment, call: Call, end: Option<End>) {
+    pub(super) fn cni_finished(&mut self, ctx: EventContext, call: Call, end: Option<End>) {
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
-        self.attachment_answered(m, &call, end.as_ref());
+        self.attachment_answered(ctx, &call, end.as_ref());
         if call.top && call.call.command == "ADD" {
-            self.network_tried(m.at, &call, succeeded);
+            self.network_tried(ctx.at, &call, succeeded);
             self.phase_turns(call.container.as_ref().and_then(|id| self.sandboxes.get(id)?.pod));
         }
         let subject = self.call_subject(&call);
         let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
-        let duration = m.at.since(call.at);
+        let duration = ctx.at.since(call.at);
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let (plugin, is_add) = (call.call.plugin.clone(), call.call.command == "ADD");
-        let told =
-            Moment { origin: if call.origin == Origin::Delegated { call.origin } else { m.origin }, ..m };
-        self.tell(told, subject, wait, What::CniFinished { call: call.call, end, duration });
+        let told = EventContext {
+            origin: if call.origin == Origin::Delegated { call.origin } else { ctx.origin },
+            ..ctx
+        };
+        self.tell(told, subject, wait, ChangeKind::CniFinished { call: call.call, end, duration });
         if call.top
             && is_add
             && let Some(id) = call.container
             && let Some(sandbox) = self.sandboxes.get_mut(&id)
         {
             let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Failed };
-            sandbox.add(&ifname, &plugin, outcome, m.at);
-            self.may_be_ready(m, &id, false);
+            sandbox.add(&ifname, &plugin, outcome, ctx.at);
+            self.may_be_ready(ctx, &id, false);
         }
     }
 
     /// A late record can tell of a call whose end was told of before.
-    fn may_be_over(&mut self, m: Moment, key: TaskKey) {
+    fn may_be_over(&mut self, ctx: EventContext, key: TaskKey) {
         let is_over = self.processes.get(key).is_some_and(|row| row.state != State::Running);
         if is_over && let Some(call) = self.calls.remove(&key) {
-            self.cni_finished(m, call, None);
+            self.cni_finished(ctx, call, None);
         }
     }
 

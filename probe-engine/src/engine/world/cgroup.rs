@@ -3,10 +3,10 @@
 use crate::{
     engine::{
         held::Subject,
-        world::{Moment, World, path::Place, process_of},
+        world::{EventContext, World, path::Place, process_of},
     },
     model::{
-        change::What,
+        change::ChangeKind,
         fact::{self, NameSource, PodName, Task},
         id::{CgroupKey, ContainerId, PodUid, TaskKey},
         time::Timestamp,
@@ -19,7 +19,7 @@ pub struct Cgroup {
     pub key: CgroupKey,
     pub path: String,
     pub level: u32,
-    /// What its path says.
+    /// ChangeKind its path says.
     pub pod: Option<PodUid>,
     pub container: Option<ContainerId>,
     /// Made by what runs in a container, below the container's own.
@@ -72,56 +72,56 @@ impl Cgroup {
 }
 
 impl World {
-    pub(super) fn cgroup_created(&mut self, m: Moment, it: fact::Cgroup, by: &Task) {
+    pub(super) fn cgroup_created(&mut self, ctx: EventContext, it: fact::Cgroup, by: &Task) {
         if self.cgroups.get(&it.key).is_some_and(|row| row.created_at.is_some() || !row.is_live()) {
             return;
         }
         let key = it.key;
         let row = self.cgroup_row(it);
-        row.created_at = Some(m.at);
+        row.created_at = Some(ctx.at);
         let nested = row.nested;
-        self.cgroup_shows(m, key);
+        self.cgroup_shows(ctx, key);
         if nested {
             return;
         }
-        self.pod_made(m, key);
+        self.pod_made(ctx, key);
         let subject = self.cgroup_subject(key);
         let wait = self.wait_of(&subject);
-        self.tell(m, subject, wait, What::CgroupCreated { by: process_of(by) });
+        self.tell(ctx, subject, wait, ChangeKind::CgroupCreated { by: process_of(by) });
     }
 
-    pub(super) fn cgroup_removed(&mut self, m: Moment, it: fact::Cgroup, by: &Task) {
+    pub(super) fn cgroup_removed(&mut self, ctx: EventContext, it: fact::Cgroup, by: &Task) {
         let key = it.key;
         let row = self.cgroup_row(it);
-        let Some(removed) = row.state.step(m.at) else { return };
+        let Some(removed) = row.state.step(ctx.at) else { return };
         row.state = removed;
         row.populated = Some(false);
         let nested = row.nested;
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         if nested {
             return;
         }
         let subject = self.cgroup_subject(key);
         let wait = self.wait_of(&subject);
-        self.tell(m, subject, wait, What::CgroupRemoved { by: process_of(by) });
-        self.cgroup_gone(m, key);
+        self.tell(ctx, subject, wait, ChangeKind::CgroupRemoved { by: process_of(by) });
+        self.cgroup_gone(ctx, key);
     }
 
     /// The kernel's object is gone too: nothing can refer to it any more, and the row has done its work.
-    pub(super) fn cgroup_released(&mut self, m: Moment, it: fact::Cgroup) {
+    pub(super) fn cgroup_released(&mut self, ctx: EventContext, it: fact::Cgroup) {
         let key = it.key;
         let row = self.cgroup_row(it);
-        if let Some(removed) = row.state.step(m.at) {
+        if let Some(removed) = row.state.step(ctx.at) {
             row.state = removed;
             let nested = row.nested;
-            self.bury(m.at);
+            self.schedule_reap(ctx.at);
             if !nested {
-                self.cgroup_gone(m, key);
+                self.cgroup_gone(ctx, key);
             }
         }
     }
 
-    pub(super) fn cgroup_entered(&mut self, m: Moment, it: fact::Cgroup, member: TaskKey) {
+    pub(super) fn cgroup_entered(&mut self, ctx: EventContext, it: fact::Cgroup, member: TaskKey) {
         let key = it.key;
         let known = self.cgroups.contains_key(&key);
         let row = self.cgroup_row(it);
@@ -133,17 +133,17 @@ impl World {
             process.cgroup = key;
         }
         if !known {
-            self.cgroup_shows(m, key);
+            self.cgroup_shows(ctx, key);
         }
     }
 
-    pub(super) fn cgroup_emptied(&mut self, m: Moment, it: fact::Cgroup) {
+    pub(super) fn cgroup_emptied(&mut self, ctx: EventContext, it: fact::Cgroup) {
         let key = it.key;
         let row = self.cgroup_row(it);
-        if row.emptied_at >= Some(m.at) {
+        if row.emptied_at >= Some(ctx.at) {
             return;
         }
-        row.emptied_at = Some(m.at);
+        row.emptied_at = Some(ctx.at);
         row.populated = Some(false);
         // Each level up to the root is told of; only those that are somebody's matter.
         let own = row.is_container().then(|| row.container.clone()).flatten();
@@ -152,30 +152,30 @@ impl World {
         }
         let subject = self.cgroup_subject(key);
         let wait = self.wait_of(&subject);
-        self.tell(m, subject, wait, What::CgroupEmptied);
+        self.tell(ctx, subject, wait, ChangeKind::CgroupEmptied);
         if let Some(id) = own {
-            self.container_emptied(m, &id);
+            self.container_emptied(ctx, &id);
         }
     }
 
-    pub(super) fn cgroup_found(&mut self, m: Moment, it: fact::Cgroup, populated: bool) {
+    pub(super) fn cgroup_found(&mut self, ctx: EventContext, it: fact::Cgroup, populated: bool) {
         let key = it.key;
         let row = self.cgroup_row(it);
         if !row.is_live() {
             return;
         }
-        row.found_at = Some(m.at);
-        if row.emptied_at.is_none_or(|emptied| emptied < m.at) {
+        row.found_at = Some(ctx.at);
+        if row.emptied_at.is_none_or(|emptied| emptied < ctx.at) {
             row.populated = Some(populated);
         }
-        self.cgroup_shows(m, key);
+        self.cgroup_shows(ctx, key);
     }
 
     /// A process's own listing names its cgroup, perhaps before the listing of cgroups does.
-    pub(super) fn cgroup_named(&mut self, m: Moment, key: CgroupKey, path: &str) {
+    pub(super) fn cgroup_named(&mut self, ctx: EventContext, key: CgroupKey, path: &str) {
         if key != CgroupKey::default() && !path.is_empty() && !self.cgroups.contains_key(&key) {
             let it = fact::Cgroup { key, path: path.to_owned(), level: 0, nested: false };
-            self.cgroup_found(m, it, true);
+            self.cgroup_found(ctx, it, true);
         }
     }
 
@@ -215,29 +215,29 @@ impl World {
     }
 
     /// A directory exists: so do the pod and the container that its path names.
-    fn cgroup_shows(&mut self, m: Moment, key: CgroupKey) {
+    fn cgroup_shows(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key).filter(|row| !row.nested) else { return };
         let (uid, id, is_pod) = (row.pod.clone(), row.container.clone(), row.is_pod());
         let pod = uid.and_then(|uid| {
             let name = PodName { uid: Some(uid), ..PodName::default() };
-            self.pod_lives(m, &name, NameSource::CgroupPath)
+            self.pod_lives(ctx, &name, NameSource::CgroupPath)
         });
         if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
             row.has_cgroup(if is_pod { key } else { CgroupKey::default() });
         }
         if let Some(id) = id {
-            self.container_seen(m, &id, pod, Some(key));
+            self.container_seen(ctx, &id, pod, Some(key));
         }
     }
 
     /// A pod's own directory was made, or one in it.
-    fn pod_made(&mut self, m: Moment, key: CgroupKey) {
+    fn pod_made(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key) else { return };
         let (is_pod, uid) = (row.is_pod(), row.pod.clone());
         let Some(id) = uid.and_then(|uid| self.pods.by_uid(&uid)) else { return };
         if is_pod {
             if let Some(row) = self.pods.rows.get_mut(&id) {
-                row.made_at = Some(row.made_at.map_or(m.at, |at| at.min(m.at)));
+                row.made_at = Some(row.made_at.map_or(ctx.at, |at| at.min(ctx.at)));
             }
         } else {
             self.phase_turns(Some(id));
@@ -245,11 +245,11 @@ impl World {
     }
 
     /// A directory is gone, and what it held with it.
-    pub(super) fn cgroup_gone(&mut self, m: Moment, key: CgroupKey) {
+    pub(super) fn cgroup_gone(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key) else { return };
         let (own, pod, is_pod) = (self.own_container(key), row.pod.clone(), row.is_pod());
         if let Some(id) = own {
-            self.container_cgroup_gone(m, &id);
+            self.container_cgroup_gone(ctx, &id);
         }
         let pod = pod.and_then(|uid| self.pods.by_uid(&uid));
         if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| is_pod) {
@@ -257,9 +257,9 @@ impl World {
         }
         if let Some(pod) = pod {
             if is_pod {
-                self.stop_unvouched(m, pod);
+                self.stop_unvouched(ctx, pod);
             }
-            self.pod_may_be_gone(m, pod);
+            self.pod_may_be_gone(ctx, pod);
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use crate::{
-    engine::world::{Moment, World, netns::Netns, presence::Voucher},
+    engine::world::{EventContext, World, netns::Netns, presence::Voucher},
     model::id::{ContainerId, TaskKey},
 };
 
@@ -13,8 +13,14 @@ const JUST_MADE: Duration = Duration::from_secs(10);
 
 impl World {
     /// A sandbox's namespace is the one at this path. `caller`: who called the plugin.
-    pub(super) fn claim_at_call(&mut self, m: Moment, sandbox: &ContainerId, path: &str, caller: TaskKey) {
-        if self.claim_by_path(m, sandbox, path)
+    pub(super) fn claim_at_call(
+        &mut self,
+        ctx: EventContext,
+        sandbox: &ContainerId,
+        path: &str,
+        caller: TaskKey,
+    ) {
+        if self.claim_by_path(ctx, sandbox, path)
             || self.sandboxes.get(sandbox).is_none_or(|row| row.netns.is_some())
         {
             return;
@@ -24,24 +30,26 @@ impl World {
                 && row.sandbox.is_none()
                 && row.mounts.is_empty()
                 && (row.creator.key == caller || row.creator.parent == caller)
-                && row.created_at.is_some_and(|created| created <= m.at && m.at.since(created) <= JUST_MADE)
+                && row
+                    .created_at
+                    .is_some_and(|created| created <= ctx.at && ctx.at.since(created) <= JUST_MADE)
         };
         let mut lately = self.netns.rows.values().filter(made_by_caller);
         // Of two that were made side by side it could be either; the plugin's work will tell.
         if let (Some(life), None) = (lately.next().map(|row| row.life), lately.next()) {
-            self.claim(m, life, sandbox, false);
+            self.claim(ctx, life, sandbox, false);
         }
     }
 
     /// Whether the path alone is enough.
-    pub(super) fn claim_by_path(&mut self, m: Moment, sandbox: &ContainerId, path: &str) -> bool {
+    pub(super) fn claim_by_path(&mut self, ctx: EventContext, sandbox: &ContainerId, path: &str) -> bool {
         if path.is_empty() {
             return false;
         }
         let Some(row) = self.sandboxes.get_mut(sandbox) else { return false };
         row.netns_path = Some(path.to_owned());
         let Some(life) = self.netns_at(path) else { return false };
-        self.claim(m, life, sandbox, true);
+        self.claim(ctx, life, sandbox, true);
         true
     }
 
@@ -62,7 +70,7 @@ impl World {
     }
 
     /// A namespace was found with these mounts: a sandbox may have been waiting for it.
-    pub(super) fn claim_by_mounts(&mut self, m: Moment, life: u64) {
+    pub(super) fn claim_by_mounts(&mut self, ctx: EventContext, life: u64) {
         let Some(row) = self.netns.get(life) else { return };
         let waits = |path: &str| row.mounts.iter().any(|mount| is_same(mount, path));
         let sandbox = self
@@ -71,15 +79,15 @@ impl World {
             .find(|sandbox| !sandbox.is_stopped() && sandbox.netns_path.as_deref().is_some_and(waits))
             .map(|sandbox| sandbox.id.clone());
         if let Some(sandbox) = sandbox {
-            self.claim(m, life, &sandbox, true);
+            self.claim(ctx, life, &sandbox, true);
             if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-                row.presence.vouch(Voucher::Mount, m.at);
+                row.presence.vouch(Voucher::Mount, ctx.at);
             }
         }
     }
 
     /// Joins a namespace and a sandbox. What is proven stays; a guess gives way.
-    pub(super) fn claim(&mut self, m: Moment, life: u64, sandbox: &ContainerId, proven: bool) {
+    pub(super) fn claim(&mut self, ctx: EventContext, life: u64, sandbox: &ContainerId, proven: bool) {
         let Some(row) = self.sandboxes.get(sandbox) else { return };
         let (before, path) = (row.netns, row.netns_path.clone());
         let Some(netns) = self.netns.get(life) else { return };
@@ -120,7 +128,7 @@ impl World {
         if let Some(row) = self.sandboxes.get_mut(sandbox) {
             row.netns = Some(life);
             if live {
-                row.presence.vouch(Voucher::Kernel, m.at);
+                row.presence.vouch(Voucher::Kernel, ctx.at);
             }
         }
         self.watch_claimed(life);

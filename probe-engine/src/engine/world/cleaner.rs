@@ -11,7 +11,7 @@ use crate::{
         process::{Process, State},
     },
     model::{
-        change::{Question, What},
+        change::{ChangeKind, Question},
         fact::{List, ProgramFound, RuntimeKind},
         finding::Finding,
         id::ContainerId,
@@ -109,7 +109,7 @@ impl World {
     pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
         let began = self.began_at?;
         let is_listed = self.records.networks.is_some() && !self.partial.contains_key(&List::Processes);
-        // What a pod left behind, if nothing runs in it, is no pod.
+        // ChangeKind a pod left behind, if nothing runs in it, is no pod.
         let is_pod = |row: &Cgroup| row.is_live() && row.is_pod() && row.populated != Some(false);
         let of_kubelet = || {
             self.cgroups.values().any(is_pod) || self.records.kubelet_expected && !self.sandboxes.is_empty()
@@ -184,8 +184,10 @@ impl World {
     }
 
     /// A finding is about to be told: by when it is confirmed its programs' versions are to be known.
-    pub(in crate::engine) fn ask_programs(&mut self, what: &What) {
-        let (What::FindingOpened(finding) | What::FindingConfirmed(finding)) = what else { return };
+    pub(in crate::engine) fn ask_programs(&mut self, what: &ChangeKind) {
+        let (ChangeKind::FindingOpened(finding) | ChangeKind::FindingConfirmed(finding)) = what else {
+            return;
+        };
         let unknown = |path: &&str| !self.records.programs.contains_key(*path);
         let paths: Vec<String> =
             self.paths_of(finding).into_iter().filter(unknown).map(str::to_owned).collect();

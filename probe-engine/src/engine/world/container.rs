@@ -1,4 +1,4 @@
-//! What a runtime runs under an id: a container, or the process that holds a sandbox.
+//! ChangeKind a runtime runs under an id: a container, or the process that holds a sandbox.
 
 mod identity;
 
@@ -12,10 +12,10 @@ use probe_common::event::class;
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{Moment, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
+        world::{EventContext, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
     },
     model::{
-        change::{End, Process, StopReason, What},
+        change::{ChangeKind, End, Process, StopReason},
         fact::{Origin, Role, Task},
         id::{CgroupKey, ContainerId, TaskKey},
         time::Timestamp,
@@ -93,7 +93,7 @@ pub enum State {
     },
 }
 
-/// What can happen to a container.
+/// ChangeKind can happen to a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Run { process: TaskKey, listed: bool },
@@ -133,7 +133,7 @@ impl World {
     /// Something shows that a container or sandbox of this id exists.
     pub(super) fn container_seen(
         &mut self,
-        m: Moment,
+        ctx: EventContext,
         id: &ContainerId,
         pod: Option<u64>,
         cgroup: Option<CgroupKey>,
@@ -147,8 +147,8 @@ impl World {
             sandbox: None,
             pod: None,
             cgroup: None,
-            first_at: m.at,
-            origin: m.origin,
+            first_at: ctx.at,
+            origin: ctx.origin,
             asked: 0,
             open: false,
             tentative: false,
@@ -162,17 +162,17 @@ impl World {
         });
         row.pod = row.pod.or(pod);
         row.cgroup = row.cgroup.or(cgroup);
-        self.pod_of_sandbox(m, id);
+        self.pod_of_sandbox(ctx, id);
         if is_new && let Some(hint) = self.hints.remove(id) {
-            self.learn(m, &hint);
+            self.learn(ctx, &hint);
         }
         if cgroup.is_some()
             && let Some(sandbox) = self.sandboxes.get_mut(id)
         {
-            sandbox.presence.vouch(Voucher::Cgroupfs, m.at);
+            sandbox.presence.vouch(Voucher::Cgroupfs, ctx.at);
         }
         if let Some(pod) = self.containers.get(id).and_then(|row| row.pod).filter(|_| is_new) {
-            self.ask_name(m, pod);
+            self.ask_name(ctx, pod);
         }
         if is_new && self.containers.get(id).is_some_and(|row| row.role.is_none()) {
             // Whether it is a sandbox is known a moment later; its place in the stream is here.
@@ -180,13 +180,13 @@ impl World {
                 row.tentative = true;
             }
             let subject = Subject { container: Some(id.clone()), ..Subject::default() };
-            self.tell(m, subject, Wait::Role(Role::Sandbox), What::SandboxCreated);
+            self.tell(ctx, subject, Wait::Role(Role::Sandbox), ChangeKind::SandboxCreated);
         }
         self.ask_role(id);
     }
 
     /// A program began in a container's own cgroup.
-    pub(super) fn ran_in_container(&mut self, m: Moment, id: &ContainerId, task: &Task, bits: u32) {
+    pub(super) fn ran_in_container(&mut self, ctx: EventContext, id: &ContainerId, task: &Task, bits: u32) {
         if bits & (class::CONTAINER_TOP | class::PAUSE) == 0 {
             return;
         }
@@ -197,22 +197,22 @@ impl World {
         if row.origin == Origin::Listed && cgroup.is_none_or(had_processes) {
             return;
         }
-        let Some(running) = row.state.step(Step::Run { process: task.key, listed: false }, m.at) else {
-            self.executed_into(m, id, task.key);
+        let Some(running) = row.state.step(Step::Run { process: task.key, listed: false }, ctx.at) else {
+            self.executed_into(ctx, id, task.key);
             return;
         };
         row.state = running;
-        row.began = Some(Began { at: m.at, listed: false });
-        self.started(m, id, process_of(task), bits);
+        row.began = Some(Began { at: ctx.at, listed: false });
+        self.started(ctx, id, process_of(task), bits);
     }
 
     /// A program began in a container that runs already, and not as a child of it.
-    fn executed_into(&mut self, m: Moment, id: &ContainerId, process: TaskKey) {
+    fn executed_into(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
         let Some(row) = self.containers.get_mut(id) else { return };
         if let State::Running { process: main, since, listed: false } = row.state
             && main != process
             && row.hook.is_none()
-            && m.at <= since + HOOKED
+            && ctx.at <= since + HOOKED
         {
             let hook = Hook { process, ended_at: None };
             row.hook = Some(hook);
@@ -220,10 +220,10 @@ impl World {
         }
     }
 
-    fn hook_exited(&mut self, m: Moment, id: &ContainerId, process: TaskKey) {
+    fn hook_exited(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
         let Some(row) = self.containers.get_mut(id) else { return };
         if let Some(hook) = row.hook.filter(|hook| hook.process == process && hook.ended_at.is_none()) {
-            let hook = Hook { ended_at: Some(m.at), ..hook };
+            let hook = Hook { ended_at: Some(ctx.at), ..hook };
             row.hook = Some(hook);
             self.attempt_hooked(id, hook);
         }
@@ -232,7 +232,7 @@ impl World {
     /// A process was found in a container's own cgroup.
     pub(super) fn found_in_container(
         &mut self,
-        m: Moment,
+        ctx: EventContext,
         id: &ContainerId,
         task: &Task,
         ns_pid: u32,
@@ -243,17 +243,17 @@ impl World {
         if ns_pid != 1 && !outside {
             return;
         }
-        let Some(running) = row.state.step(Step::Run { process: task.key, listed: true }, m.at) else {
+        let Some(running) = row.state.step(Step::Run { process: task.key, listed: true }, ctx.at) else {
             return;
         };
         row.state = running;
-        row.began = Some(Began { at: m.at, listed: true });
-        self.started(m, id, process_of(task), bits);
+        row.began = Some(Began { at: ctx.at, listed: true });
+        self.started(ctx, id, process_of(task), bits);
     }
 
-    fn started(&mut self, m: Moment, id: &ContainerId, process: Process, bits: u32) {
+    fn started(&mut self, ctx: EventContext, id: &ContainerId, process: Process, bits: u32) {
         if bits & class::PAUSE != 0 && self.containers.get(id).is_some_and(|row| row.pod.is_some()) {
-            self.has_role(m, id, Role::Sandbox);
+            self.has_role(ctx, id, Role::Sandbox);
         }
         self.ask_role(id);
         let role = self.containers.get(id).and_then(|row| row.role);
@@ -262,77 +262,79 @@ impl World {
             Some(Role::Sandbox) => {}
             Some(Role::Container) => {
                 self.attempt_ran(id);
-                self.tell(m, subject, Wait::Name, What::ContainerStarted { process });
+                self.tell(ctx, subject, Wait::Name, ChangeKind::ContainerStarted { process });
             }
-            None => self.tell(m, subject, Wait::Role(Role::Container), What::ContainerStarted { process }),
+            None => {
+                self.tell(ctx, subject, Wait::Role(Role::Container), ChangeKind::ContainerStarted { process })
+            }
         }
-        self.is_up(m, id);
+        self.is_up(ctx, id);
         self.phase_turns(self.containers.get(id).and_then(|row| row.pod));
     }
 
     pub(super) fn container_exited(
         &mut self,
-        m: Moment,
+        ctx: EventContext,
         id: &ContainerId,
         process: &Process,
         end: &End,
         stopped_at: Option<Timestamp>,
     ) {
-        self.hook_exited(m, id, process.key);
+        self.hook_exited(ctx, id, process.key);
         let Some(row) = self.containers.get_mut(id) else { return };
         let State::Running { process: top, since, listed } = row.state else { return };
-        let Some(ended) = row.state.step(Step::End, m.at).filter(|_| top == process.key) else { return };
+        let Some(ended) = row.state.step(Step::End, ctx.at).filter(|_| top == process.key) else { return };
         row.state = ended;
         row.code = Some(end.code);
         row.stopped_at = stopped_at;
         let (role, pod) = (row.role, row.pod);
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         if role == Some(Role::Sandbox) {
-            self.attempt_died(m, id, end);
-            self.stop(m, id, StopReason::PauseExited);
+            self.attempt_died(ctx, id, end);
+            self.stop(ctx, id, StopReason::PauseExited);
             return;
         }
-        self.attempt_ended(m.at, id, Some(end.code));
-        let ran = (!listed).then(|| m.at.since(since));
+        self.attempt_ended(ctx.at, id, Some(end.code));
+        let ran = (!listed).then(|| ctx.at.since(since));
         let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
-        let what = What::ContainerExited { process: process.clone(), end: end.clone(), ran };
-        self.tell(m, self.container_subject(id), wait, what);
+        let what = ChangeKind::ContainerExited { process: process.clone(), end: end.clone(), ran };
+        self.tell(ctx, self.container_subject(id), wait, what);
         if let Some(pod) = pod {
-            self.pod_may_be_gone(m, pod);
+            self.pod_may_be_gone(ctx, pod);
         }
     }
 
     /// Its process is no more, and nobody saw how it ended.
-    pub(super) fn container_vanished(&mut self, m: Moment, id: &ContainerId, process: TaskKey) {
+    pub(super) fn container_vanished(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
         if self.containers.get(id).is_some_and(|row| row.process() == Some(process)) {
-            self.container_over(m, id, StopReason::NotListed);
+            self.container_over(ctx, id, StopReason::NotListed);
         }
     }
 
-    pub(super) fn container_emptied(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn container_emptied(&mut self, ctx: EventContext, id: &ContainerId) {
         if self.containers.get(id).is_some_and(|row| row.role == Some(Role::Sandbox)) {
-            self.stop(m, id, StopReason::Emptied);
+            self.stop(ctx, id, StopReason::Emptied);
         }
     }
 
-    pub(super) fn container_cgroup_gone(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn container_cgroup_gone(&mut self, ctx: EventContext, id: &ContainerId) {
         if let Some(row) = self.sandboxes.get_mut(id) {
             row.presence.withdraw(Voucher::Cgroupfs);
         }
-        self.container_over(m, id, StopReason::Emptied);
+        self.container_over(ctx, id, StopReason::Emptied);
     }
 
-    fn container_over(&mut self, m: Moment, id: &ContainerId, why: StopReason) {
+    fn container_over(&mut self, ctx: EventContext, id: &ContainerId, why: StopReason) {
         let Some(row) = self.containers.get_mut(id) else { return };
-        if let Some(ended) = row.state.step(Step::End, m.at) {
+        if let Some(ended) = row.state.step(Step::End, ctx.at) {
             row.state = ended;
-            self.bury(m.at);
-            self.attempt_ended(m.at, id, None);
+            self.schedule_reap(ctx.at);
+            self.attempt_ended(ctx.at, id, None);
         }
         let pod = self.containers.get(id).and_then(|row| row.pod);
-        self.stop(m, id, why);
+        self.stop(ctx, id, why);
         if let Some(pod) = pod {
-            self.pod_may_be_gone(m, pod);
+            self.pod_may_be_gone(ctx, pod);
         }
     }
 

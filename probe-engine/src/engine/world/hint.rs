@@ -1,7 +1,7 @@
 //! Names heard before, or without, what they name: a log folder or a cached result proves no living pod.
 
 use crate::{
-    engine::world::{Moment, World, args::Args, presence::Voucher},
+    engine::world::{EventContext, World, args::Args, presence::Voucher},
     model::{
         fact::{CacheFound, NameSource, PodName, Role},
         id::{ContainerId, PodUid},
@@ -74,12 +74,12 @@ impl Name {
 
 impl World {
     /// Gives it to what it names, or keeps it for when that shows.
-    pub(super) fn hint(&mut self, m: Moment, hint: Hint) {
+    pub(super) fn hint(&mut self, ctx: EventContext, hint: Hint) {
         if self.containers.contains_key(&hint.id) || self.sandboxes.contains_key(&hint.id) {
-            self.learn(m, &hint);
+            self.learn(ctx, &hint);
             return;
         }
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         match self.hints.get_mut(&hint.id) {
             Some(known) => known.join(hint),
             None => {
@@ -90,20 +90,20 @@ impl World {
 
     pub(super) fn pod_found(
         &mut self,
-        m: Moment,
+        ctx: EventContext,
         uid: PodUid,
         namespace: String,
         name: String,
         source: NameSource,
     ) {
-        let known = Name { uid: uid.clone(), at: m.at, namespace, name, source };
+        let known = Name { uid: uid.clone(), at: ctx.at, namespace, name, source };
         self.pod_of(&known.pod_name(), source);
         self.names.insert(uid, known);
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
     }
 
-    pub(super) fn cache_found(&mut self, m: Moment, it: CacheFound) {
-        self.attachment_cached(m, &it);
+    pub(super) fn cache_found(&mut self, ctx: EventContext, it: CacheFound) {
+        self.attachment_cached(ctx, &it);
         let args = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let pod = args.pod.name.is_some().then_some(args.pod);
         if pod.is_none() && it.netns.is_none() {
@@ -111,20 +111,20 @@ impl World {
         }
         let of_pod = pod.is_some().then_some(Role::Sandbox);
         let hint = Hint {
-            at: m.at,
+            at: ctx.at,
             role: of_pod,
             pod,
             netns_path: it.netns,
             ..Hint::new(it.container.clone(), NameSource::CniCache)
         };
-        self.hint(m, hint);
-        self.record_vouches(m, &it.container);
+        self.hint(ctx, hint);
+        self.record_vouches(ctx, &it.container);
     }
 
     /// A record of the network's vouches for a sandbox that is known otherwise; alone it proves nothing.
-    pub(super) fn record_vouches(&mut self, m: Moment, container: &ContainerId) {
+    pub(super) fn record_vouches(&mut self, ctx: EventContext, container: &ContainerId) {
         if let Some(row) = self.sandboxes.get_mut(container) {
-            row.presence.vouch(Voucher::Cni, m.at);
+            row.presence.vouch(Voucher::Cni, ctx.at);
         }
     }
 }

@@ -13,10 +13,10 @@ use crate::{
     engine::{
         held::{Subject, Wait},
         timer,
-        world::{Moment, World, netns::Netns, process, sandbox::Sandbox},
+        world::{EventContext, World, netns::Netns, process, sandbox::Sandbox},
     },
     model::{
-        change::{Question, What},
+        change::{ChangeKind, Question},
         fact::{Attached, List, Loss, Origin, Signal},
         id::CgroupKey,
         time::Timestamp,
@@ -39,11 +39,11 @@ pub struct Gap {
     pub doubt: Doubt,
 }
 
-/// What a complete listing that began after it ends.
+/// ChangeKind a complete listing that began after it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// What verdicts rest on may be missing: absence means nothing.
+    /// ChangeKind verdicts rest on may be missing: absence means nothing.
     #[default]
     Lost,
     /// Only what containers do at will may be missing, or what netlink tells: rows may be out of date, verdicts stand.
@@ -53,11 +53,11 @@ pub enum Doubt {
     Marked,
 }
 
-/// What a loss can be of.
+/// ChangeKind a loss can be of.
 enum Concern {
     /// Anything, so also what verdicts rest on.
     Anything,
-    /// What containers do at will, and what they make beyond their share of the other ring.
+    /// ChangeKind containers do at will, and what they make beyond their share of the other ring.
     Containers,
     /// Addresses, and ends of namespaces of which no hook tells.
     Netlink,
@@ -69,28 +69,28 @@ const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 const BETWEEN_CHECKS: Duration = Duration::from_secs(60);
 /// After the last loss: by then what was under way has been told, or is over.
 pub(in crate::engine) const QUIET: Duration = Duration::from_secs(30);
-/// What tells that a sandbox is as it was.
+/// ChangeKind tells that a sandbox is as it was.
 const HEALING: [List; 3] = [List::Processes, List::Netns, List::CniCache];
-/// What can be out of date when only the doings of containers are lost.
+/// ChangeKind can be out of date when only the doings of containers are lost.
 const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses, List::Cgroups];
 const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
 /// So many verdicts of one moment are served by one listing.
 const GATHER: Duration = Duration::from_secs(1);
 
 impl World {
-    pub(super) fn list_begun(&mut self, m: Moment, list: List) {
-        self.listings.insert(list, m.at);
+    pub(super) fn list_begun(&mut self, ctx: EventContext, list: List) {
+        self.listings.insert(list, ctx.at);
     }
 
-    pub(super) fn list_ended(&mut self, m: Moment, list: List, complete: bool) {
+    pub(super) fn list_ended(&mut self, ctx: EventContext, list: List, complete: bool) {
         let Some(begun) = self.listings.remove(&list) else { return };
         let is_over = |doubt: Doubt| self.gaps.get(&(doubt, list)).is_some_and(|gap| *gap <= begun);
         if !complete {
             // Nothing else asks for these again.
             if is_over(Doubt::Marked) && matches!(list, List::Processes | List::Netns) {
-                self.check(m.at);
+                self.check(ctx.at);
             }
-            self.partial.entry(list).or_insert(m.at);
+            self.partial.entry(list).or_insert(ctx.at);
             return;
         }
         self.partial.remove(&list);
@@ -98,8 +98,8 @@ impl World {
         // Records tell of their own changes only by being read again.
         match list {
             List::CniCache => self.cache_not_listed(begun),
-            List::Ipam => self.stores_not_listed(m, begun),
-            List::Runtimes => self.runtimes_not_listed(m, begun),
+            List::Ipam => self.stores_not_listed(ctx, begun),
+            List::Runtimes => self.runtimes_not_listed(ctx, begun),
             List::Processes
             | List::Netns
             | List::Addresses
@@ -111,21 +111,21 @@ impl World {
             self.gaps.remove(&(*doubt, list));
         }
         if over.iter().any(|(doubt, is_over)| *is_over && *doubt != Doubt::Marked) {
-            self.not_listed(m, list, begun);
+            self.not_listed(ctx, list, begun);
         }
         if over.contains(&(Doubt::Marked, true)) {
-            self.heal(m, list);
+            self.heal(ctx, list);
         }
     }
 
-    /// What a complete listing that began then, after a gap, does not name is not there.
-    fn not_listed(&mut self, m: Moment, list: List, begun: Timestamp) {
-        let m = Moment { origin: Origin::Listed, ..m };
+    /// ChangeKind a complete listing that began then, after a gap, does not name is not there.
+    fn not_listed(&mut self, ctx: EventContext, list: List, begun: Timestamp) {
+        let ctx = EventContext { origin: Origin::Listed, ..ctx };
         match list {
-            List::Processes => self.processes_not_listed(m, begun),
-            List::Netns => self.netns_not_listed(m, begun),
-            List::Cgroups => self.cgroups_not_listed(m, begun),
-            // What these name is believed for its own evidence only.
+            List::Processes => self.processes_not_listed(ctx, begun),
+            List::Netns => self.netns_not_listed(ctx, begun),
+            List::Cgroups => self.cgroups_not_listed(ctx, begun),
+            // ChangeKind these name is believed for its own evidence only.
             List::Addresses
             | List::Containers
             | List::Pods
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    fn processes_not_listed(&mut self, m: Moment, begun: Timestamp) {
+    fn processes_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let missing = |row: &&process::Process| {
             row.state == process::State::Running
                 && row.executed_at.max(row.found_at).is_none_or(|seen| seen < begun)
@@ -143,7 +143,7 @@ impl World {
         };
         let gone: Vec<_> = self.processes.values().filter(missing).map(|row| row.key).collect();
         for key in gone {
-            self.vanished(m, key);
+            self.vanished(ctx, key);
         }
     }
 
@@ -156,7 +156,7 @@ impl World {
             || self.calls.get(&row.key).is_some_and(|call| !call.call.delegated)
     }
 
-    fn netns_not_listed(&mut self, m: Moment, begun: Timestamp) {
+    fn netns_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let missing = |row: &&Netns| {
             row.is_live()
                 && row.key.inode != self.host_netns
@@ -165,23 +165,23 @@ impl World {
         };
         let gone: Vec<_> = self.netns.rows.values().filter(missing).map(|row| row.life).collect();
         for life in gone {
-            self.drop_life(m, life, None);
+            self.drop_life(ctx, life, None);
         }
     }
 
-    fn cgroups_not_listed(&mut self, m: Moment, begun: Timestamp) {
+    fn cgroups_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let gone: Vec<_> = self
             .cgroups
             .values_mut()
             .filter(|row| row.is_live() && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun))
             .map(|row| {
-                row.state = super::cgroup::State::Removed { at: m.at };
+                row.state = super::cgroup::State::Removed { at: ctx.at };
                 row.key
             })
             .collect();
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         for key in gone {
-            self.cgroup_gone(m, key);
+            self.cgroup_gone(ctx, key);
         }
         // The directory that was known by what lay in it would have been in the list, and would have its key.
         let mut unseen = Vec::new();
@@ -190,13 +190,13 @@ impl World {
             unseen.push(row.id);
         }
         for pod in unseen {
-            self.pod_may_be_gone(m, pod);
+            self.pod_may_be_gone(ctx, pod);
         }
     }
 
     /// Rows that were there when something was lost are as they were, if a listing after a quiet time shows it: then nothing
-    /// has befallen them that was not told. What is over by then stays marked.
-    fn heal(&mut self, m: Moment, list: List) {
+    /// has befallen them that was not told. ChangeKind is over by then stays marked.
+    fn heal(&mut self, ctx: EventContext, list: List) {
         let since = self.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {
             let is_there = |row: &&mut Netns| row.is_live() && row.found_at >= Some(since);
@@ -217,7 +217,7 @@ impl World {
                 row.gapped = false;
             }
         }
-        self.changed_at.get_or_insert(m.at);
+        self.changed_at.get_or_insert(ctx.at);
     }
 
     /// Whether a listing since then showed the process that holds a sandbox, or its namespace, and no plugin is at work on
@@ -235,35 +235,37 @@ impl World {
             && !is_called()
     }
 
-    pub(super) fn lost(&mut self, m: Moment, what: Loss, count: u64) {
+    pub(super) fn lost(&mut self, ctx: EventContext, what: Loss, count: u64) {
         let lost = self.counts.lost.entry(what).or_default();
         *lost = lost.saturating_add(count);
-        self.tell(m, Subject::default(), Wait::Nothing, What::Gap { what, count });
+        self.tell(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count });
         let between = match concern(what) {
             Concern::Anything => {
                 self.rows_gapped();
-                self.losses_grow(m.at, count);
+                self.losses_grow(ctx.at, count);
                 for list in List::ALL {
-                    self.gaps.insert((Doubt::Lost, list), m.at);
+                    self.gaps.insert((Doubt::Lost, list), ctx.at);
                 }
                 for list in HEALING {
-                    self.gaps.insert((Doubt::Marked, list), m.at + QUIET);
+                    self.gaps.insert((Doubt::Marked, list), ctx.at + QUIET);
                 }
                 BETWEEN_RELISTS
             }
             Concern::Containers => {
                 self.inner_netns_gapped();
-                self.out_of_date(m.at, &OF_CONTAINERS);
+                self.out_of_date(ctx.at, &OF_CONTAINERS);
                 BETWEEN_CHECKS
             }
             Concern::Netlink => {
-                self.out_of_date(m.at, &OF_NETLINK);
+                self.out_of_date(ctx.at, &OF_NETLINK);
                 BETWEEN_CHECKS
             }
         };
         match self.relisted_at {
-            Some(last) if last + between > m.at => self.timers.hurry(timer::Name::Relist, last + between),
-            Some(_) | None => self.relist(m.at),
+            Some(last) if last + between > ctx.at => {
+                self.timers.arm_earlier(timer::Name::Relist, last + between)
+            }
+            Some(_) | None => self.relist(ctx.at),
         }
     }
 
@@ -281,7 +283,7 @@ impl World {
     /// A verdict depends on what a listing finds now.
     pub(in crate::engine) fn check(&mut self, at: Timestamp) {
         let soonest = self.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
-        self.timers.hurry(timer::Name::Relist, (at + GATHER).max(soonest));
+        self.timers.arm_earlier(timer::Name::Relist, (at + GATHER).max(soonest));
     }
 
     pub(super) fn relist(&mut self, now: Timestamp) {
@@ -289,7 +291,7 @@ impl World {
         self.ask(Question::Relist);
         let marked = HEALING.iter().filter_map(|list| self.gaps.get(&(Doubt::Marked, *list)));
         if let Some(at) = marked.max().copied().filter(|at| *at > now) {
-            self.timers.hurry(timer::Name::Relist, at);
+            self.timers.arm_earlier(timer::Name::Relist, at);
         }
     }
 

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         held::Wait,
-        world::{Moment, World, container::State, process_of},
+        world::{EventContext, World, container::State, process_of},
     },
     model::{
-        change::What,
+        change::ChangeKind,
         fact::{Listened, Listener, Role},
         recovery::WITHIN,
         time::Timestamp,
@@ -25,23 +25,23 @@ pub struct Listening {
 }
 
 impl World {
-    pub(super) fn listened(&mut self, m: Moment, it: &Listened) {
+    pub(super) fn listened(&mut self, ctx: EventContext, it: &Listened) {
         let Some(id) = self.own_container(it.container) else { return };
         let Some(row) = self.containers.get_mut(&id) else { return };
         let State::Running { since, listed: false, .. } = row.state else { return };
-        let in_time = m.at >= since && m.at.since(since) <= WITHIN;
+        let in_time = ctx.at >= since && ctx.at.since(since) <= WITHIN;
         if row.listening.is_some() || row.role == Some(Role::Sandbox) || !in_time {
             return;
         }
-        let listening = Listening { at: m.at, socket: it.socket };
+        let listening = Listening { at: ctx.at, socket: it.socket };
         row.listening = Some(listening);
         let wait = if row.role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
-        let what = What::ContainerListening {
+        let what = ChangeKind::ContainerListening {
             process: process_of(&it.task),
             socket: it.socket,
-            since_started: m.at.since(since),
+            since_started: ctx.at.since(since),
         };
-        self.tell(m, self.container_subject(&id), wait, what);
+        self.tell(ctx, self.container_subject(&id), wait, what);
         self.attempt_listened(&id, listening);
     }
 }

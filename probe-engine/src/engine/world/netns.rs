@@ -10,10 +10,10 @@ use serde_with::{DisplayFromStr, serde_as};
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{Moment, World, netns::table::same, process, process_of},
+        world::{EventContext, World, netns::table::same, process, process_of},
     },
     model::{
-        change::{Process, What},
+        change::{ChangeKind, Process},
         fact::{Origin, Signal, Task},
         id::{ContainerId, NetnsKey, Subnet},
         time::Timestamp,
@@ -67,7 +67,7 @@ pub enum State {
     Freed { at: Timestamp },
 }
 
-/// What can happen to a namespace.
+/// ChangeKind can happen to a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Drop,
@@ -110,7 +110,7 @@ impl Netns {
     }
 
     /// Whether a list tells of it as long as it is there: it stood in one before, a file holds it, or a sandbox lives in it.
-    /// What only a descriptor, a socket or a thread holds is in none.
+    /// ChangeKind only a descriptor, a socket or a thread holds is in none.
     pub(super) fn is_listable(&self) -> bool {
         self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
     }
@@ -138,31 +138,31 @@ pub(in crate::engine) fn passed_at<'a>(rows: impl Iterator<Item = &'a Netns>) ->
 }
 
 impl World {
-    pub(super) fn netns_created(&mut self, m: Moment, key: NetnsKey, by: Task, end_unseen: bool) {
+    pub(super) fn netns_created(&mut self, ctx: EventContext, key: NetnsKey, by: Task, end_unseen: bool) {
         let lives = || self.netns.lives(key.inode).filter(|row| same(row.key, key));
         let is_told = |row: &Netns| {
-            row.created_at == Some(m.at)
+            row.created_at == Some(ctx.at)
                 || row.created_at.is_some() && row.key == key && key.cookie != 0
-                || row.created_at.is_some_and(|created| created > m.at)
+                || row.created_at.is_some_and(|created| created > ctx.at)
         };
         if lives().any(is_told) {
             return;
         }
         // A listing can be quicker than the record, and a late record can come after the end.
         let known =
-            lives().find(|row| row.created_at.is_none() && row.last_at() >= Some(m.at)).map(|row| row.life);
+            lives().find(|row| row.created_at.is_none() && row.last_at() >= Some(ctx.at)).map(|row| row.life);
         let life = known.unwrap_or_else(|| {
             // The number is in use anew: whoever had it is gone, seen or not.
             for life in self.netns.lives(key.inode).map(|row| row.life).collect::<Vec<_>>() {
-                self.drop_life(m, life, None);
-                if self.free_life(m, life).is_some() {
+                self.drop_life(ctx, life, None);
+                if self.free_life(ctx, life).is_some() {
                     self.netns.infer_end(life);
                 }
             }
             self.netns.begin(Netns { key, ..Netns::default() })
         });
         if let Some(row) = self.netns.rows.get_mut(&life) {
-            row.created_at = Some(m.at);
+            row.created_at = Some(ctx.at);
             row.creator = by.clone();
             row.end_unseen = end_unseen;
         }
@@ -172,28 +172,28 @@ impl World {
             || subject.container.is_some()
             || self.processes.get(by.parent).is_some_and(|parent| process::makes_pods(&parent.comm));
         let wait = if of_pod { Wait::Name } else { Wait::Nothing };
-        self.tell(m, subject, wait, What::NetnsCreated { by: process_of(&by) });
-        self.watch_soon(m.at, life);
+        self.tell(ctx, subject, wait, ChangeKind::NetnsCreated { by: process_of(&by) });
+        self.watch_soon(ctx.at, life);
     }
 
-    pub(super) fn netns_dropped(&mut self, m: Moment, key: NetnsKey, by: &Task) {
-        let found = self.netns.live_at(key, m.at);
-        if m.origin == Origin::Netlink {
-            return self.netns_unnamed(m, found);
+    pub(super) fn netns_dropped(&mut self, ctx: EventContext, key: NetnsKey, by: &Task) {
+        let found = self.netns.live_at(key, ctx.at);
+        if ctx.origin == Origin::Netlink {
+            return self.netns_unnamed(ctx, found);
         }
         let by = (by.key.pid != 0).then(|| process_of(by));
         if let Some(life) = found {
-            self.drop_life(m, life, by);
+            self.drop_life(ctx, life, by);
         } else if self.netns.of(key).is_none() {
             // It was there before us and no listing showed it.
             let life = self.netns.begin(Netns { key, ..Netns::default() });
-            self.drop_life(m, life, by);
+            self.drop_life(ctx, life, by);
         }
     }
 
     /// Netlink tells that a namespace has ended, which can be long after the kernel's own record of it. It tells only of
     /// namespaces that it was asked to watch: one that is not known any more is over, and its number perhaps another's.
-    fn netns_unnamed(&mut self, m: Moment, found: Option<u64>) {
+    fn netns_unnamed(&mut self, ctx: EventContext, found: Option<u64>) {
         let Some(life) = found else {
             self.counts.stale = self.counts.stale.saturating_add(1);
             return;
@@ -203,81 +203,87 @@ impl World {
         let end_unseen = self.netns.get(life).is_some_and(|row| row.end_unseen);
         let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some() && !row.end_unseen);
         if !(seen && self.is_hooked(Signal::NetnsDropped)) {
-            self.drop_life(m, life, None);
+            self.drop_life(ctx, life, None);
         }
         if end_unseen {
             // Nobody will tell that its teardown is complete.
-            self.free_life(m, life);
+            self.free_life(ctx, life);
         }
     }
 
-    pub(super) fn drop_life(&mut self, m: Moment, life: u64, by: Option<Process>) {
+    pub(super) fn drop_life(&mut self, ctx: EventContext, life: u64, by: Option<Process>) {
         // A namespace loses its id in ours before its addresses go.
         let by_netlink =
             [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| self.is_by_netlink(*signal));
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
-        let Some(dropped) = row.state.step(Step::Drop, m.at) else { return };
+        let Some(dropped) = row.state.step(Step::Drop, ctx.at) else { return };
         row.state = dropped;
-        row.dropped_at = Some(m.at);
-        row.end_inferred = m.origin != Origin::Kernel;
+        row.dropped_at = Some(ctx.at);
+        row.end_inferred = ctx.origin != Origin::Kernel;
         let sandbox = row.sandbox.clone();
         // Where nothing tells of its addresses' removal, its end does.
-        let heard = m.origin == Origin::Kernel && !by_netlink;
+        let heard = ctx.origin == Origin::Kernel && !by_netlink;
         let unheard = if heard { Vec::new() } else { std::mem::take(&mut row.addresses) };
         let subject = self.netns_subject(life);
         let wait = self.wait_of(&subject);
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         self.lease_left_kernel(life, None);
-        self.tell(m, subject.clone(), wait, What::NetnsDestroyed { by: by.clone() });
-        self.addresses_gone(m, &subject, unheard);
+        self.tell(ctx, subject.clone(), wait, ChangeKind::NetnsDestroyed { by: by.clone() });
+        self.addresses_gone(ctx, &subject, unheard);
         if let Some(sandbox) = sandbox {
-            self.attempt_lost_netns(m, &sandbox, by);
-            self.sandbox_lost_netns(m, &sandbox);
+            self.attempt_lost_netns(ctx, &sandbox, by);
+            self.sandbox_lost_netns(ctx, &sandbox);
         }
     }
 
     /// The inode's number alone is told, and of namespaces of every type: only what is known is believed.
-    pub(super) fn netns_freed(&mut self, m: Moment, key: NetnsKey) {
-        let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= m.at);
-        let begun = |row: &&Netns| row.is_live() && row.created_at.is_none_or(|created| created < m.at);
+    pub(super) fn netns_freed(&mut self, ctx: EventContext, key: NetnsKey) {
+        let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= ctx.at);
+        let begun = |row: &&Netns| row.is_live() && row.created_at.is_none_or(|created| created < ctx.at);
         let lives = || self.netns.lives(key.inode).filter(|row| same(row.key, key));
         let Some(row) = lives().find(dropped).or_else(|| lives().find(begun)) else { return };
         let life = row.life;
         let teardown = match row.state {
-            State::Dropped { at } => Some(m.at.since(at)),
+            State::Dropped { at } => Some(ctx.at.since(at)),
             State::Live | State::Freed { .. } => None,
         };
         // Two CPUs that put the last two references at once can both miss that theirs was the last.
-        self.drop_life(m, life, None);
-        if let Some(subject) = self.free_life(m, life) {
+        self.drop_life(ctx, life, None);
+        if let Some(subject) = self.free_life(ctx, life) {
             let wait = self.wait_of(&subject);
-            self.tell(m, subject, wait, What::NetnsFreed { teardown });
+            self.tell(ctx, subject, wait, ChangeKind::NetnsFreed { teardown });
         }
     }
 
     /// Nothing is left of it: not its number, not an address.
-    fn free_life(&mut self, m: Moment, life: u64) -> Option<Subject> {
+    fn free_life(&mut self, ctx: EventContext, life: u64) -> Option<Subject> {
         let row = self.netns.rows.get_mut(&life)?;
-        row.state = row.state.step(Step::Free, m.at)?;
+        row.state = row.state.step(Step::Free, ctx.at)?;
         let left = std::mem::take(&mut row.addresses);
         let subject = self.netns_subject(life);
-        self.bury(m.at);
-        self.addresses_gone(m, &subject, left);
+        self.schedule_reap(ctx.at);
+        self.addresses_gone(ctx, &subject, left);
         Some(subject)
     }
 
-    pub(super) fn netns_found(&mut self, m: Moment, key: NetnsKey, mounts: Vec<String>, vacant: bool) {
-        let Some(life) = self.netns_seen(m, key) else { return };
+    pub(super) fn netns_found(
+        &mut self,
+        ctx: EventContext,
+        key: NetnsKey,
+        mounts: Vec<String>,
+        vacant: bool,
+    ) {
+        let Some(life) = self.netns_seen(ctx, key) else { return };
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
-        row.found_at = Some(m.at);
-        row.vacant_since = vacant.then(|| row.vacant_since.unwrap_or(m.at));
+        row.found_at = Some(ctx.at);
+        row.vacant_since = vacant.then(|| row.vacant_since.unwrap_or(ctx.at));
         row.mounts = mounts;
-        self.watch_soon(m.at, life);
-        self.claim_by_mounts(m, life);
+        self.watch_soon(ctx.at, life);
+        self.claim_by_mounts(ctx, life);
     }
 
     /// The life that a listing or an address shows, begun if it was not known; none if it is known to be over.
-    pub(super) fn netns_seen(&mut self, m: Moment, key: NetnsKey) -> Option<u64> {
+    pub(super) fn netns_seen(&mut self, ctx: EventContext, key: NetnsKey) -> Option<u64> {
         let live = self.netns.lives(key.inode).rev().find(|row| same(row.key, key) && row.is_live());
         if let Some(life) = live.map(|row| row.life) {
             if let Some(row) = self.netns.rows.get_mut(&life).filter(|row| row.key.cookie == 0) {
@@ -289,13 +295,13 @@ impl World {
             State::Live => false,
             // As long as it is being taken apart, the number is its own.
             State::Dropped { .. } => same(row.key, key),
-            State::Freed { at } => same(row.key, key) && (key.cookie != 0 || m.at <= at),
+            State::Freed { at } => same(row.key, key) && (key.cookie != 0 || ctx.at <= at),
         });
         if over {
             return None;
         }
-        let life = self.netns.begin(Netns { key, found_at: Some(m.at), ..Netns::default() });
-        self.watch_soon(m.at, life);
+        let life = self.netns.begin(Netns { key, found_at: Some(ctx.at), ..Netns::default() });
+        self.watch_soon(ctx.at, life);
         Some(life)
     }
 

@@ -4,8 +4,8 @@
 //! **Invariant:** computed from the world's rows alone, and changes nothing. Whatever those say, the phases lie in a row
 //! from the beginning to the end, none negative, with no gap and no overlap.
 
+mod builder;
 mod cause;
-mod cut;
 mod member;
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
@@ -13,7 +13,7 @@ use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 use crate::{
     engine::world::{
         World,
-        attempt::{Attempt, Ran},
+        attempt::{Attempt, ContainerRun},
     },
     model::{
         change::ContainerRef,
@@ -23,7 +23,7 @@ use crate::{
         time::Timestamp,
     },
 };
-use cut::Cut;
+use builder::PhaseBuilder;
 use member::Members;
 
 /// A start whose containers are known is told so long after the last of them began.
@@ -50,7 +50,7 @@ pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp
 
 /// Those that are not over and not told yet, as far as they are known by `now`. What came to nothing before another try of
 /// the same pod is part of that one.
-pub(super) fn open(world: &World, now: Timestamp) -> Vec<Start> {
+pub(in crate::engine) fn open(world: &World, now: Timestamp) -> Vec<Start> {
     let mut by_pod: BTreeMap<u64, Vec<&Attempt>> = BTreeMap::new();
     for row in world.attempts.values() {
         if let Some(pod) = world.pod_of_attempt(row) {
@@ -98,12 +98,12 @@ fn among<'a>(
     // One that waits for quiet is as long as it is by now.
     let is_long_enough = missing.is_empty() && (told || known || world.announced_at(row).is_none());
     let last = parts.last().map(|part| part.started_at).filter(|_| is_long_enough);
-    let mut cut = Cut::new(begin, last.unwrap_or(now));
+    let mut cut = PhaseBuilder::new(begin, last.unwrap_or(now));
     if let Some(first) = failed.first() {
-        cut.upto(sign(first), Kind::Prepare, None);
+        cut.push_until(sign(first), Kind::Prepare, None);
         cut.retries(world, &failed, sign(row));
     } else {
-        cut.upto(sign(row), Kind::Prepare, None);
+        cut.push_until(sign(row), Kind::Prepare, None);
     }
     cut.sandbox(world, row, parts.first().copied(), now);
     cut.containers(&row.containers, &parts);
@@ -129,7 +129,7 @@ fn among<'a>(
 
 /// When the containers of a start first listened, in the order in which their programs began.
 pub(super) fn listening(world: &World, row: &Attempt) -> Vec<Listening> {
-    let listens = |part: &&Ran| {
+    let listens = |part: &&ContainerRun| {
         let first = part.listening.filter(|_| !part.listed)?;
         Some(Listening {
             container: ContainerRef { id: part.id.clone(), name: part.name.clone() },
@@ -163,7 +163,7 @@ pub(super) fn settles_at(world: &World, row: &Attempt) -> Option<Timestamp> {
 }
 
 /// Whether a container of this name that comes now belongs to a start after all that was told before.
-pub(super) fn goes_on(row: &Attempt, expected: &[String], next: &Ran) -> bool {
+pub(super) fn goes_on(row: &Attempt, expected: &[String], next: &ContainerRun) -> bool {
     let Some(name) = &next.name else { return false };
     let is_new = row.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
     if !expected.is_empty() {

@@ -8,10 +8,10 @@ use serde_with::{DisplayFromStr, serde_as};
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{Moment, World, start::Reading},
+        world::{EventContext, World, start::Reading},
     },
     model::{
-        change::{Question, What},
+        change::{ChangeKind, Question},
         fact::{NameSource, Origin, PodName},
         id::{CgroupKey, PodUid},
         time::Timestamp,
@@ -44,7 +44,7 @@ pub struct Pod {
     /// The names of the containers that it is to have; none: not known.
     #[serde(default)]
     pub expected: Vec<String>,
-    /// What its cgroup counted while it started.
+    /// ChangeKind its cgroup counted while it started.
     pub readings: Vec<Reading>,
     pub state: State,
 }
@@ -59,7 +59,7 @@ pub enum State {
     },
 }
 
-/// What can happen to a pod.
+/// ChangeKind can happen to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Show,
@@ -179,7 +179,7 @@ impl Table {
 
 impl World {
     /// Something shows that this pod is here, and what it is called.
-    pub(super) fn pod_lives(&mut self, m: Moment, name: &PodName, source: NameSource) -> Option<u64> {
+    pub(super) fn pod_lives(&mut self, ctx: EventContext, name: &PodName, source: NameSource) -> Option<u64> {
         if name.uid.is_none() && (name.name.is_none() || name.namespace.is_none()) {
             return None;
         }
@@ -193,8 +193,8 @@ impl World {
                 namespace: name.namespace.clone(),
                 name: name.name.clone(),
                 source,
-                first_at: m.at,
-                origin: m.origin,
+                first_at: ctx.at,
+                origin: ctx.origin,
                 cgroups: Vec::new(),
                 asked: 0,
                 left_at: None,
@@ -202,18 +202,18 @@ impl World {
                 is_started: false,
                 expected: Vec::new(),
                 readings: Vec::new(),
-                state: State::Gone { at: m.at },
+                state: State::Gone { at: ctx.at },
             };
             let id = row.id;
             self.pods.insert(row);
             id
         };
         let row = self.pods.rows.get_mut(&id)?;
-        let shown = row.state.step(Step::Show, m.at);
+        let shown = row.state.step(Step::Show, ctx.at);
         if let Some(present) = shown {
             row.state = present;
-            row.first_at = m.at;
-            row.origin = m.origin;
+            row.first_at = ctx.at;
+            row.origin = ctx.origin;
             (row.made_at, row.is_started) = (None, false);
             row.expected.clear();
             row.readings.clear();
@@ -223,8 +223,13 @@ impl World {
             self.pods.learn(id, &found, source);
         }
         if shown.is_some() {
-            self.tell(m, Subject { pod: Some(id), ..Subject::default() }, Wait::Name, What::PodFirstSeen);
-            self.ask_name(m, id);
+            self.tell(
+                ctx,
+                Subject { pod: Some(id), ..Subject::default() },
+                Wait::Name,
+                ChangeKind::PodFirstSeen,
+            );
+            self.ask_name(ctx, id);
         }
         Some(id)
     }
@@ -236,9 +241,9 @@ impl World {
         Some(id)
     }
 
-    /// What is known by its UID and what is known by its name turn out to be one pod: the first row stays. The other
+    /// ChangeKind is known by its UID and what is known by its name turn out to be one pod: the first row stays. The other
     /// one goes without a word; what was said of it and waits keeps its name.
-    pub(super) fn pods_are_one(&mut self, m: Moment, keep: u64, other: u64) {
+    pub(super) fn pods_are_one(&mut self, ctx: EventContext, keep: u64, other: u64) {
         let Some(gone) = self.pods.rows.get(&other).filter(|_| keep != other) else { return };
         let name = PodName { namespace: gone.namespace.clone(), name: gone.name.clone(), uid: None };
         let (first_at, source, cgroups) = (gone.first_at, gone.source, gone.cgroups.clone());
@@ -262,10 +267,10 @@ impl World {
                 .extend(cgroups.into_iter().filter(|key| !row.cgroups.contains(key)).collect::<Vec<_>>());
         }
         if let Some(row) = self.pods.rows.get_mut(&other) {
-            row.state = State::Gone { at: m.at };
+            row.state = State::Gone { at: ctx.at };
             row.cgroups.clear();
         }
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         for pod in self.sandboxes.values_mut().map(|row| &mut row.pod) {
             *pod = if *pod == Some(other) { Some(keep) } else { *pod };
         }
@@ -280,16 +285,16 @@ impl World {
         self.pods.rows.get(&id).is_some_and(|row| row.cgroups.iter().any(made))
     }
 
-    pub(super) fn ask_name(&mut self, m: Moment, id: u64) {
+    pub(super) fn ask_name(&mut self, ctx: EventContext, id: u64) {
         let Some(row) = self.pods.rows.get_mut(&id) else { return };
-        let is_due = row.asked == 0 || row.asked < ASKS && m.at >= row.first_at + ASK_AGAIN;
+        let is_due = row.asked == 0 || row.asked < ASKS && ctx.at >= row.first_at + ASK_AGAIN;
         let Some(uid) = row.uid.clone().filter(|_| row.name.is_none() && is_due) else { return };
         row.asked = row.asked.saturating_add(1);
         self.ask(Question::Pod { uid });
     }
 
     /// A pod is gone when its cgroup is, and every sandbox, container and network namespace of it.
-    pub(super) fn pod_may_be_gone(&mut self, m: Moment, id: u64) {
+    pub(super) fn pod_may_be_gone(&mut self, ctx: EventContext, id: u64) {
         let Some(row) = self.pods.rows.get(&id) else { return };
         let lives = !row.cgroups.is_empty()
             || self.containers.values().any(|row| row.pod == Some(id) && row.is_running())
@@ -301,10 +306,15 @@ impl World {
             return;
         }
         let Some(row) = self.pods.rows.get_mut(&id) else { return };
-        let Some(gone) = row.state.step(Step::Go, m.at) else { return };
+        let Some(gone) = row.state.step(Step::Go, ctx.at) else { return };
         row.state = gone;
-        let lived = m.at.since(row.first_at);
-        self.bury(m.at);
-        self.tell(m, Subject { pod: Some(id), ..Subject::default() }, Wait::Name, What::PodGone { lived });
+        let lived = ctx.at.since(row.first_at);
+        self.schedule_reap(ctx.at);
+        self.tell(
+            ctx,
+            Subject { pod: Some(id), ..Subject::default() },
+            Wait::Name,
+            ChangeKind::PodGone { lived },
+        );
     }
 }

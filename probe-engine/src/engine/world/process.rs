@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         held::Subject,
-        world::{Moment, World, argv, process_of},
+        world::{EventContext, World, argv, process_of},
     },
     model::{
-        change::{self, End, What},
+        change::{self, ChangeKind, End},
         fact::{Executed, Exited, ProcessFound, SIGKILL, Signaled, Task},
         id::{CgroupKey, ContainerId, TaskKey},
-        recovery::{Mark, Source},
+        recovery::{Source, TimedSource},
         time::Timestamp,
     },
 };
@@ -55,7 +55,7 @@ pub enum State {
     },
 }
 
-/// What a process runs from now on.
+/// ChangeKind a process runs from now on.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
     pub(super) filename: &'a str,
@@ -96,12 +96,12 @@ impl State {
 }
 
 impl World {
-    pub(super) fn executed(&mut self, m: Moment, it: Executed) {
+    pub(super) fn executed(&mut self, ctx: EventContext, it: Executed) {
         let key = it.task.key;
-        if self.processes.get(key).is_some_and(|known| known.executed_at == Some(m.at)) {
+        if self.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
             return;
         }
-        if self.only_orders(m, &it) {
+        if self.only_orders(ctx, &it) {
             return;
         }
         self.learn_host_netns(&it.task, it.class);
@@ -114,11 +114,11 @@ impl World {
         let about = about.or_else(|| parent?.about.clone());
         let program =
             Program { filename: &it.filename, class: it.class, ns_pid: it.ns_pid, about: about.clone() };
-        self.began(m, &it.task, program);
-        self.started_at(&it.task, it.class, Mark { at: m.at, source: Source::Hook });
+        self.began(ctx, &it.task, program);
+        self.started_at(&it.task, it.class, TimedSource { at: ctx.at, source: Source::Hook });
         let made = argv::read(&it.argv).filter(|_| about.is_some());
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
-            self.attempt_stopping(m, id);
+            self.attempt_stopping(ctx, id);
         }
         let mut subject = self.subject_of(&it.task);
         subject.container = about.or(subject.container);
@@ -129,26 +129,26 @@ impl World {
         let wait = self.wait_of(&subject);
         let process = process_of(&task);
         self.tell(
-            m,
+            ctx,
             subject,
             wait,
-            What::ProcessExec { process, filename: it.filename, argv: it.argv, argv_cut },
+            ChangeKind::ProcessExec { process, filename: it.filename, argv: it.argv, argv_cut },
         );
         if let Some(made) = made {
-            self.made(m, made);
+            self.made(ctx, made);
         }
         if let Some(id) = own
             && !init
         {
-            self.ran_in_container(m, &id, &task, class);
+            self.ran_in_container(ctx, &id, &task, class);
         }
     }
 
     /// Puts a process into the table, or gives it its new program.
-    pub(super) fn began(&mut self, m: Moment, task: &Task, program: Program<'_>) {
-        self.supersede(m, task.key);
+    pub(super) fn began(&mut self, ctx: EventContext, task: &Task, program: Program<'_>) {
+        self.supersede(ctx, task.key);
         let known = self.processes.get(task.key);
-        if known.is_some_and(|known| known.executed_at > Some(m.at)) {
+        if known.is_some_and(|known| known.executed_at > Some(ctx.at)) {
             return;
         }
         let row = Process {
@@ -161,21 +161,21 @@ impl World {
             netns: task.netns,
             ns_pid: program.ns_pid,
             about: program.about,
-            executed_at: Some(m.at),
+            executed_at: Some(ctx.at),
             found_at: known.and_then(|known| known.found_at),
             quiet: false,
             // It runs a program now, though a listing may have missed it before.
-            state: known.map(|known| known.state).filter(|state| state.is_since(m.at)).unwrap_or_default(),
+            state: known.map(|known| known.state).filter(|state| state.is_since(ctx.at)).unwrap_or_default(),
         };
         self.processes.insert(row);
     }
 
-    pub(super) fn exited(&mut self, m: Moment, it: &Exited) {
+    pub(super) fn exited(&mut self, ctx: EventContext, it: &Exited) {
         let key = it.task.key;
-        self.supersede(m, key);
+        self.supersede(ctx, key);
         let known = self.processes.get(key);
         let state = known.map(|known| known.state).unwrap_or_default();
-        let Some(ended) = state.step(m.at) else { return };
+        let Some(ended) = state.step(ctx.at) else { return };
         // The end of a process whose beginning was not seen is told only if it matters by itself.
         let matters = it.class & (class::CONTAINER_TOP | class::PAUSE | class::CALLER) != 0
             && !argv::is_init(&it.task.comm, &[]);
@@ -185,19 +185,19 @@ impl World {
         let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
         row.state = ended;
         self.processes.insert(row);
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
 
         let stopped_at = self.stopped_at(key);
         let end = self.end_of(key, it.status);
         if let Some(call) = self.calls.remove(&key) {
-            self.cni_finished(m, call, Some(end));
+            self.cni_finished(ctx, call, Some(end));
             return;
         }
         // Killed before it had become the process that holds the sandbox, it takes the sandbox with it all the same.
         if end.signal.is_some()
             && let Some(id) = self.own_container(cgroup)
         {
-            self.attempt_died(m, &id, &end);
+            self.attempt_died(ctx, &id, &end);
         }
         if quiet {
             return;
@@ -209,9 +209,9 @@ impl World {
         subject.container = about.or(subject.container);
         let wait = self.wait_of(&subject);
         let process = process_of(&it.task);
-        self.tell(m, subject, wait, What::ProcessExit { process: process.clone(), end: end.clone() });
+        self.tell(ctx, subject, wait, ChangeKind::ProcessExit { process: process.clone(), end: end.clone() });
         for id in [self.own_container(cgroup), self.own_container(it.task.cgroup)].into_iter().flatten() {
-            self.container_exited(m, &id, &process, &end, stopped_at);
+            self.container_exited(ctx, &id, &process, &end, stopped_at);
         }
     }
 
@@ -220,7 +220,7 @@ impl World {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);
         let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
         let mut heard = self.signals.remove(&key).unwrap_or_default();
-        // What was said of the pid alone is of whoever had it then.
+        // ChangeKind was said of the pid alone is of whoever had it then.
         let unnamed = self.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
         heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
         let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
@@ -234,17 +234,17 @@ impl World {
         heard.filter(|heard| !heard.oom && self.is_of_runtime(&heard.sender)).map(|heard| heard.at).min()
     }
 
-    pub(super) fn signaled(&mut self, m: Moment, it: Signaled, oom: bool) {
-        let target = self.target_of(m, &it);
+    pub(super) fn signaled(&mut self, ctx: EventContext, it: Signaled, oom: bool) {
+        let target = self.target_of(ctx, &it);
         let ended = self.processes.get(target).filter(|known| known.state != State::Running);
         if let Some(known) = ended {
             // The OOM killer is told of after the signal: what was told of the end stays, what is judged of it does not.
             if let Some(id) = self.own_container(known.cgroup).filter(|_| oom) {
-                self.attempt_starved(m, &id);
+                self.attempt_starved(ctx, &id);
             }
             return;
         }
-        let signal = Signal { target, at: m.at, signal: it.signal, oom, sender: process_of(&it.sender) };
+        let signal = Signal { target, at: ctx.at, signal: it.signal, oom, sender: process_of(&it.sender) };
         let heard = self.signals.entry(target).or_default();
         // The first kill kills; of a signal that can be caught the last one may be the one that was not.
         if signal.signal != SIGKILL || oom {
@@ -255,13 +255,13 @@ impl World {
         if heard.len() < SIGNALS {
             heard.push(signal);
         }
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
     }
 
     /// Which process a signal is for. Of the OOM killer's victim older kernels tell the pid alone (start 0): it is the
     /// task that asked for memory, the known process of that pid, or one to which the kernel has just sent a signal. Else
     /// the pid stands for it until it ends.
-    fn target_of(&self, m: Moment, it: &Signaled) -> TaskKey {
+    fn target_of(&self, ctx: EventContext, it: &Signaled) -> TaskKey {
         let told = it.target.key;
         if told.start != 0 {
             return told;
@@ -269,36 +269,36 @@ impl World {
         if it.target.tid == it.sender.tid {
             return it.sender.key;
         }
-        let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= m.at.0;
+        let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= ctx.at.0;
         let running = self.processes.by_pid(told.pid).filter(|row| row.state == State::Running);
         let known = running.map(|row| row.key).filter(fits);
         known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(told)
     }
 
     /// Who had the pid before is no more.
-    fn supersede(&mut self, m: Moment, key: TaskKey) {
+    fn supersede(&mut self, ctx: EventContext, key: TaskKey) {
         if let Some(stale) = self.processes.stale(key) {
-            self.vanished(m, stale);
+            self.vanished(ctx, stale);
         }
     }
 
     /// A process is no more, and nobody saw how it ended.
-    pub(super) fn vanished(&mut self, m: Moment, key: TaskKey) {
+    pub(super) fn vanished(&mut self, ctx: EventContext, key: TaskKey) {
         let Some(row) = self.processes.get(key) else { return };
-        let Some(ended) = row.state.step(m.at) else { return };
+        let Some(ended) = row.state.step(ctx.at) else { return };
         let cgroup = row.cgroup;
         self.processes.insert(Process { state: ended, ..row.clone() });
-        self.bury(m.at);
+        self.schedule_reap(ctx.at);
         self.signals.remove(&key);
         if let Some(call) = self.calls.remove(&key) {
-            self.cni_finished(m, call, None);
+            self.cni_finished(ctx, call, None);
         }
         if let Some(id) = self.own_container(cgroup) {
-            self.container_vanished(m, &id, key);
+            self.container_vanished(ctx, &id, key);
         }
     }
 
-    pub(super) fn process_found(&mut self, m: Moment, it: ProcessFound) {
+    pub(super) fn process_found(&mut self, ctx: EventContext, it: ProcessFound) {
         let key = it.task.key;
         let known = self.processes.get(key);
         if known.is_some_and(|known| known.state != State::Running) {
@@ -311,35 +311,39 @@ impl World {
         };
         let was_seen = known.is_some_and(|known| known.executed_at.is_some());
         let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
-        row.found_at = Some(m.at);
+        row.found_at = Some(ctx.at);
         if row.executed_at.is_none() {
             let about = argv::about(&it.argv);
             row = Process { class, filename: it.filename.clone(), ns_pid: it.ns_pid, about, ..row };
         }
-        self.supersede(m, key);
+        self.supersede(ctx, key);
         self.processes.insert(row);
         if key.pid == 1 || class & class::CALLER != 0 {
             self.learn_host_netns(&it.task, class::CALLER);
         }
-        self.cgroup_named(m, it.task.cgroup, &it.cgroup_path);
+        self.cgroup_named(ctx, it.task.cgroup, &it.cgroup_path);
         if !was_seen {
-            self.started_at(&it.task, class, Mark { at: Timestamp(key.start), source: Source::ProcStart });
+            self.started_at(
+                &it.task,
+                class,
+                TimedSource { at: Timestamp(key.start), source: Source::ProcStart },
+            );
         }
         if let Some(made) = argv::read(&it.argv)
             && !self.in_container(it.task.cgroup)
         {
-            self.made(m, made);
+            self.made(ctx, made);
         }
         if let Some(variables) = it.cni {
-            self.cni_found(m, &it.task, &it.filename, variables);
+            self.cni_found(ctx, &it.task, &it.filename, variables);
         } else if let Some(id) = self.own_container(it.task.cgroup)
             && !argv::is_init(&it.task.comm, &it.argv)
         {
-            self.found_in_container(m, &id, &it.task, it.ns_pid, class);
+            self.found_in_container(ctx, &id, &it.task, it.ns_pid, class);
         }
     }
 
-    /// What a task's doings are about: its cgroup and what that belongs to.
+    /// ChangeKind a task's doings are about: its cgroup and what that belongs to.
     pub(super) fn subject_of(&self, task: &Task) -> Subject {
         let cgroup = self.cgroups.get(&task.cgroup);
         Subject {
@@ -371,7 +375,7 @@ fn unseen(task: &Task) -> Process {
     }
 }
 
-/// What a hook would have said of a process that was only listed.
+/// ChangeKind a hook would have said of a process that was only listed.
 pub(super) fn class_of(comm: &str) -> u32 {
     let named = |names: &[[u8; 16]]| names.iter().any(|name| until_nul(name) == comm.as_bytes());
     let mut bits = 0;

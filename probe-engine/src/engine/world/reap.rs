@@ -49,7 +49,7 @@ impl World {
         self.hints.retain(|_, hint| hint.at > old);
         self.names.retain(|_, name| name.at > old);
         if self.has_dead() {
-            self.timers.hurry(timer::Name::Reap, now + EVERY);
+            self.timers.arm_earlier(timer::Name::Reap, now + EVERY);
         }
     }
 

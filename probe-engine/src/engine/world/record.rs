@@ -12,7 +12,7 @@ use crate::{
     engine::{
         timer,
         world::{
-            Moment, World,
+            EventContext, World,
             attachment::{Attachment, Lease},
             sandbox::Sandbox,
         },
@@ -287,24 +287,24 @@ fn makes_netns_within(kind: Option<RuntimeKind>) -> Duration {
 }
 
 impl World {
-    pub(super) fn store_read(&mut self, m: Moment, read: StoreRead) {
+    pub(super) fn store_read(&mut self, ctx: EventContext, read: StoreRead) {
         // Of tens of thousands of records nothing has to be taken in again that was read before.
         if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
             && known.complete
             && *known == read
         {
-            *at = m.at;
+            *at = ctx.at;
             return;
         }
         for holder in read.reservations.iter().filter_map(|it| it.holder.as_ref()) {
-            self.record_vouches(m, &holder.container);
+            self.record_vouches(ctx, &holder.container);
         }
-        self.leases_in_store(m, &read);
-        self.leases_dated(m, &read);
-        self.records.stores.insert(read.store.path.clone(), (m.at, read));
+        self.leases_in_store(ctx, &read);
+        self.leases_dated(ctx, &read);
+        self.records.stores.insert(read.store.path.clone(), (ctx.at, read));
     }
 
-    pub(super) fn runtime_read(&mut self, m: Moment, read: RuntimeRead) {
+    pub(super) fn runtime_read(&mut self, ctx: EventContext, read: RuntimeRead) {
         for it in &read.sandboxes {
             if let Some(pod) = &it.pod {
                 self.attachments_named(&it.id, pod);
@@ -315,14 +315,14 @@ impl World {
             if let Some(pod) = self.pod_of_record(&it.id, it.pod.as_ref())
                 && let Some(row) = self.pods.rows.get_mut(&pod).filter(|row| row.left_at.is_some())
             {
-                row.left_at = row.left_at.max(Some(m.at));
+                row.left_at = row.left_at.max(Some(ctx.at));
             }
         }
-        self.records.runtime(m.at, read);
-        self.records.note_known(m.at);
+        self.records.runtime(ctx.at, read);
+        self.records.note_known(ctx.at);
         for row in self.attempts.values_mut() {
             match self.records.kept(&row.id) {
-                Kept::No { .. } => row.forgotten_at = row.forgotten_at.or(Some(m.at)),
+                Kept::No { .. } => row.forgotten_at = row.forgotten_at.or(Some(ctx.at)),
                 Kept::Yes => row.forgotten_at = None,
                 Kept::Unknown => {}
             }
@@ -365,8 +365,8 @@ impl World {
             && self.daemons(&["cri-dockerd"]).next().is_some()
     }
 
-    pub(super) fn networks_read(&mut self, m: Moment, read: NetworksRead) {
-        self.records.networks = Some((m.at, read));
+    pub(super) fn networks_read(&mut self, ctx: EventContext, read: NetworksRead) {
+        self.records.networks = Some((ctx.at, read));
     }
 
     pub(super) fn program_found(&mut self, it: ProgramFound) {
@@ -376,26 +376,26 @@ impl World {
     }
 
     /// Stores and runtimes that a complete listing no longer has are gone.
-    pub(super) fn stores_not_listed(&mut self, m: Moment, begun: Timestamp) {
+    pub(super) fn stores_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let all = std::mem::take(&mut self.records.stores);
         let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
         self.records.stores = kept;
         let gone: BTreeMap<String, (Timestamp, StoreRead)> = gone;
         for (_, read) in gone.into_values() {
-            self.leases_in_store(m, &StoreRead { reservations: Vec::new(), complete: true, ..read });
+            self.leases_in_store(ctx, &StoreRead { reservations: Vec::new(), complete: true, ..read });
         }
     }
 
-    pub(super) fn runtimes_not_listed(&mut self, m: Moment, begun: Timestamp) {
+    pub(super) fn runtimes_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         self.records.runtimes.retain(|_, row| row.read_at >= begun);
-        self.records.note_known(m.at);
-        self.judge_abandoned(m);
+        self.records.note_known(ctx.at);
+        self.judge_abandoned(ctx);
     }
 
     /// Something changed that the records will show: they are read again soon.
     pub(in crate::engine) fn records_changed(&mut self, at: Timestamp) {
         let soonest = self.records.asked_at.map_or(at, |asked| asked + BETWEEN * self.reading_takes());
-        self.timers.hurry(timer::Name::Records, (at + SETTLE).max(soonest));
+        self.timers.arm_earlier(timer::Name::Records, (at + SETTLE).max(soonest));
     }
 
     /// What the records alone tell of, they tell when they are read: a runtime forgets a sandbox, and a store is mended,
@@ -407,11 +407,11 @@ impl World {
         };
         let again = self.records.asked_at.unwrap_or(now) + POLL * self.reading_takes();
         if self.attachments.values().any(is_waiting) {
-            self.timers.hurry(timer::Name::Records, again);
+            self.timers.arm_earlier(timer::Name::Records, again);
         }
         if let Some(due) = self.abandoned_due() {
             let is_asked = self.records.asked_at.is_some_and(|asked| asked >= due);
-            self.timers.hurry(timer::Name::Records, if is_asked { again } else { due.max(now) });
+            self.timers.arm_earlier(timer::Name::Records, if is_asked { again } else { due.max(now) });
         }
     }
 

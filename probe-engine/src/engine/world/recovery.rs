@@ -1,4 +1,4 @@
-//! What is noted for the recovery of the node: who started when, and which pods are back. What it means is made of it
+//! ChangeKind is noted for the recovery of the node: who started when, and which pods are back. ChangeKind it means is made of it
 //! elsewhere (`engine::boot`).
 //!
 //! Pods are looked at a moment after something happened to one, when their names are known and it has shown whether a
@@ -12,12 +12,12 @@ use probe_common::event::class;
 
 use crate::{
     engine::{
-        boot::{WINDOW, order, study::Study},
+        boot::{WINDOW, order, report::RecoveryReport},
         held::{Subject, Wait},
         timer,
         world::{
-            Moment, World,
-            attempt::{Attempt, Ran},
+            EventContext, World,
+            attempt::{Attempt, ContainerRun},
             call::Call,
             cleaner::{is_kubelet, is_runtime, is_trusted},
             container::State,
@@ -25,9 +25,11 @@ use crate::{
         },
     },
     model::{
-        change::What,
+        change::ChangeKind,
         fact::{Executed, Origin, StoreRead, Task},
-        recovery::{Back, BootRead, Mark, Order, Pod, Recovery, Source, StandingPods, Try},
+        recovery::{
+            BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Source, StandingPods, TimedSource,
+        },
         time::Timestamp,
     },
 };
@@ -40,22 +42,22 @@ pub(in crate::engine) const PODS: usize = 1024;
 pub(in crate::engine) const TRIES: usize = 1024;
 /// A restart is ordered once: another order within this time is a part of the same.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
-/// What was ordered has begun within this time, unless it was ordered for later.
+/// ChangeKind was ordered has begun within this time, unless it was ordered for later.
 pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
 /// A pod that went so shortly before the node did may have gone with it.
 const GONE_WITH: Duration = Duration::from_secs(30);
 
 impl World {
-    /// What is known of the recovery.
+    /// ChangeKind is known of the recovery.
     pub(in crate::engine) fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    pub(super) fn boot_read(&mut self, m: Moment, boot: BootRead) {
+    pub(super) fn boot_read(&mut self, ctx: EventContext, boot: BootRead) {
         self.recovery.boot = Some(boot);
-        self.recovery.watched_since.get_or_insert(m.at);
-        self.began_at = Some(m.at);
-        self.noted(m.at);
+        self.recovery.watched_since.get_or_insert(ctx.at);
+        self.began_at = Some(ctx.at);
+        self.noted(ctx.at);
     }
 
     /// The wall clock was set: the distance to the order is another.
@@ -81,11 +83,11 @@ impl World {
     fn noted(&mut self, at: Timestamp) {
         self.by_rules();
         self.recovery.revision = self.recovery.revision.wrapping_add(1);
-        self.timers.hurry(timer::Name::Recovery, at + SETTLE);
+        self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
     }
 
     /// A process is in the table and was there since then: is it one of those that the node waits for?
-    pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: Mark) {
+    pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: TimedSource) {
         let is_contained = self.in_container(task.cgroup);
         let mut row = self.processes.get(task.key).into_iter().filter(|_| is_contained);
         let is_kubelet = row.any(|row| self.is_contained_kubelet(row))
@@ -95,13 +97,13 @@ impl World {
         }
         let before = [self.recovery.init, self.recovery.runtime, self.recovery.kubelet];
         if task.key.pid == 1 && mark.source == Source::ProcStart {
-            Mark::offer(&mut self.recovery.init, mark);
+            TimedSource::offer(&mut self.recovery.init, mark);
         }
         if is_runtime(&task.comm) && is_trusted(class) {
-            Mark::offer(&mut self.recovery.runtime, mark);
+            TimedSource::offer(&mut self.recovery.runtime, mark);
         }
         if is_kubelet {
-            Mark::offer(&mut self.recovery.kubelet, mark);
+            TimedSource::offer(&mut self.recovery.kubelet, mark);
         }
         if before != [self.recovery.init, self.recovery.runtime, self.recovery.kubelet] {
             self.noted(mark.at);
@@ -110,19 +112,20 @@ impl World {
 
     /// Notes a program that orders a restart. True: it is told of for nothing else; it is in the stream if it does, and
     /// is not remembered, for its end is not told.
-    pub(super) fn only_orders(&mut self, m: Moment, it: &Executed) -> bool {
-        let orders = self.may_order(m, it);
+    pub(super) fn only_orders(&mut self, ctx: EventContext, it: &Executed) -> bool {
+        let orders = self.may_order(ctx, it);
         let only = it.class & class::ORDER != 0;
         if only && orders {
             let (filename, argv) = (it.filename.clone(), it.argv.clone());
-            let what = What::ProcessExec { process: process_of(&it.task), filename, argv, argv_cut: false };
-            self.tell(m, Subject::default(), Wait::Nothing, what);
+            let what =
+                ChangeKind::ProcessExec { process: process_of(&it.task), filename, argv, argv_cut: false };
+            self.tell(ctx, Subject::default(), Wait::Nothing, what);
         }
         only
     }
 
     /// A program outside of containers may be the one that orders the restart, or takes that back: whether it does.
-    fn may_order(&mut self, m: Moment, it: &Executed) -> bool {
+    fn may_order(&mut self, ctx: EventContext, it: &Executed) -> bool {
         let Some(said) = order::read(&it.filename, &it.argv) else { return false };
         if self.in_container(it.task.cgroup) {
             return false;
@@ -131,13 +134,13 @@ impl World {
             order::Said::Cancelled => self.recovery.order = None,
             order::Said::Down => {
                 let known = self.recovery.order.as_ref();
-                if known.is_none_or(|known| m.at >= known.at + ONE_ORDER) {
-                    let standing = self.standing(m.at);
-                    self.recovery.order = Some(Order { at: m.at, by: it.argv.join(" "), standing });
+                if known.is_none_or(|known| ctx.at >= known.at + ONE_ORDER) {
+                    let standing = self.standing(ctx.at);
+                    self.recovery.order = Some(Order { at: ctx.at, by: it.argv.join(" "), standing });
                 }
             }
         }
-        self.noted(m.at);
+        self.noted(ctx.at);
         true
     }
 
@@ -150,7 +153,7 @@ impl World {
         };
         let (at, due) = (order.at, order.at + WITHOUT_EFFECT);
         if now < due {
-            self.timers.hurry(timer::Name::Recovery, due);
+            self.timers.arm_earlier(timer::Name::Recovery, due);
             return;
         }
         let run_on = self.cleaners_since().is_some_and(|since| since <= at);
@@ -161,7 +164,7 @@ impl World {
             self.recovery.order = None;
             self.recovery.revision = self.recovery.revision.wrapping_add(1);
         } else {
-            self.timers.hurry(timer::Name::Recovery, now + WITHOUT_EFFECT);
+            self.timers.arm_earlier(timer::Name::Recovery, now + WITHOUT_EFFECT);
         }
     }
 
@@ -174,12 +177,12 @@ impl World {
         }
         let failed = (!succeeded).then(|| call.call.plugin.clone());
         let tries = &mut self.recovery.tries;
-        let same = |it: &&mut Try| it.sandbox == *id && it.failed.is_none();
+        let same = |it: &&mut NetworkAttempt| it.sandbox == *id && it.failed.is_none();
         if let Some(known) = tries.iter_mut().rev().find(same) {
             known.ended = known.ended.max(at);
             known.failed = failed;
         } else if tries.len() < TRIES {
-            tries.push(Try { sandbox: id.clone(), began: call.at, ended: at, failed });
+            tries.push(NetworkAttempt { sandbox: id.clone(), began: call.at, ended: at, failed });
         } else {
             self.recovery.tries_left_out = self.recovery.tries_left_out.saturating_add(1);
         }
@@ -187,19 +190,19 @@ impl World {
     }
 
     /// The oldest address in a store dates the network's first success, where nobody was there to see it.
-    pub(super) fn leases_dated(&mut self, m: Moment, read: &StoreRead) {
+    pub(super) fn leases_dated(&mut self, ctx: EventContext, read: &StoreRead) {
         let dates = read.reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
         let oldest = dates.chain(self.recovery.leased_since).min();
         if oldest != self.recovery.leased_since {
             self.recovery.leased_since = oldest;
-            self.noted(m.at);
+            self.noted(ctx.at);
         }
     }
 
     /// Something happened to a container.
     pub(super) fn pod_may_be_back(&mut self, at: Timestamp) {
         if !self.is_recovered(at) {
-            self.timers.hurry(timer::Name::Recovery, at + SETTLE);
+            self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
         }
     }
 
@@ -222,11 +225,11 @@ impl World {
         let before = state(&self.recovery);
         let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
         let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
-        // What is left out is not remembered: whoever is there at one time are so many at least.
+        // ChangeKind is left out is not remembered: whoever is there at one time are so many at least.
         self.recovery.pods_left_out = self.recovery.pods_left_out.max(left_out);
         self.by_rules();
         self.take_back_order(now);
-        let study = Study::of(&self.recovery, now);
+        let study = RecoveryReport::of(&self.recovery, now);
         self.recovery.closed = study.is_closed();
         self.recovery.seen_until = now;
         if before != state(&self.recovery) {
@@ -235,12 +238,12 @@ impl World {
         let last = study.last_service.map(|last| last.mark.at + self.rules.quiet);
         let next = last.into_iter().chain(self.recovery.patience(now)).min();
         if let Some(next) = next.filter(|_| !self.recovery.closed) {
-            self.timers.hurry(timer::Name::Recovery, next);
+            self.timers.arm_earlier(timer::Name::Recovery, next);
         }
     }
 
     /// The pod of a sandbox, if it runs or has run in it; and when the first of its containers started.
-    fn back(&self, attempt: &Attempt) -> Option<(Back, Timestamp)> {
+    fn back(&self, attempt: &Attempt) -> Option<(RecoveredPod, Timestamp)> {
         let row = self.sandboxes.get(&attempt.id).and_then(|row| self.pods.rows.get(&row.pod?));
         let of_row = |read: fn(&super::pod::Pod) -> Option<&String>| row.and_then(read).cloned();
         let namespace = of_row(|row| row.namespace.as_ref()).or_else(|| attempt.pod.namespace.clone());
@@ -249,7 +252,7 @@ impl World {
         if name.is_none() && uid.is_none() {
             return None;
         }
-        let mut runs: Vec<(&Ran, Mark)> =
+        let mut runs: Vec<(&ContainerRun, TimedSource)> =
             attempt.containers.iter().filter_map(|ran| Some((ran, self.mark_of(ran)?))).collect();
         runs.sort_by_key(|(_, mark)| mark.at);
         let mut own = runs.as_slice();
@@ -268,20 +271,20 @@ impl World {
         let listened = own.iter().filter_map(|(ran, _)| ran.listening).map(|it| it.at).min();
         let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.rules);
         let pod = Pod { namespace, name, uid, kind, listens: listened.is_some() };
-        Some((Back { pod, mark, listened }, first))
+        Some((RecoveredPod { pod, mark, listened }, first))
     }
 
     /// When a container's program was executed. Of one that was found running by the date that its runtime left; else
     /// that was no sooner than its process was forked, by the runtime's own program. Of one that was found and has ended
     /// nobody knows.
-    fn mark_of(&self, ran: &Ran) -> Option<Mark> {
-        let hooked = Mark { at: ran.started_at, source: Source::Hook };
+    fn mark_of(&self, ran: &ContainerRun) -> Option<TimedSource> {
+        let hooked = TimedSource { at: ran.started_at, source: Source::Hook };
         let Some(row) = self.containers.get(&ran.id) else { return Some(hooked) };
         match row.state {
             State::Running { process, listed: true, .. } => {
-                let forked = Mark { at: Timestamp(process.start), source: Source::ProcStart };
+                let forked = TimedSource { at: Timestamp(process.start), source: Source::ProcStart };
                 let dated = row.dated.filter(|at| *at >= forked.at);
-                Some(dated.map_or(forked, |at| Mark { at, source: Source::FileTime }))
+                Some(dated.map_or(forked, |at| TimedSource { at, source: Source::FileTime }))
             }
             State::Running { listed: false, .. } => Some(hooked),
             State::Exited { .. } | State::Created => (row.origin != Origin::Listed).then_some(hooked),
@@ -289,7 +292,7 @@ impl World {
     }
 
     /// Notes that it is back; gives it again if it belongs to the recovery and there is no room for it.
-    fn is_back(&mut self, back: Back, first: Timestamp) -> Option<Back> {
+    fn is_back(&mut self, back: RecoveredPod, first: Timestamp) -> Option<RecoveredPod> {
         let in_time = back.mark.at <= Timestamp::ZERO + WINDOW;
         let awaited = || self.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
         if !in_time && !awaited() {
@@ -306,7 +309,7 @@ impl World {
         // In the same life it may turn out that what had started first was an init container.
         let same = known.pod.uid == back.pod.uid;
         if back.mark.at < known.mark.at || same && first <= known.mark.at {
-            // What has listened may turn out to have been an init container too.
+            // ChangeKind has listened may turn out to have been an init container too.
             (known.mark, known.listened) = (back.mark, back.listened);
         }
         known.listened = known.listened.or(back.listened);

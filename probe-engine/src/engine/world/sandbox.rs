@@ -5,12 +5,12 @@ use crate::{
     engine::{
         held::{Subject, Wait},
         world::{
-            Moment, World,
+            EventContext, World,
             presence::{Presence, Voucher},
         },
     },
     model::{
-        change::{StopReason, What},
+        change::{ChangeKind, StopReason},
         fact::{Origin, Role},
         id::ContainerId,
         time::Timestamp,
@@ -74,7 +74,7 @@ pub enum State {
     },
 }
 
-/// What can happen to a sandbox.
+/// ChangeKind can happen to a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Ready,
@@ -123,7 +123,7 @@ impl Sandbox {
 
 impl World {
     /// Something shows that this sandbox exists.
-    pub(super) fn sandbox_seen(&mut self, m: Moment, id: &ContainerId, pod: Option<u64>) {
+    pub(super) fn sandbox_seen(&mut self, ctx: EventContext, id: &ContainerId, pod: Option<u64>) {
         if let Some(row) = self.sandboxes.get_mut(id) {
             row.pod = row.pod.or(pod);
             return;
@@ -132,7 +132,7 @@ impl World {
         let tentative = container.as_ref().is_some_and(|row| row.tentative);
         let first = container
             .as_ref()
-            .map_or(m, |row| Moment { origin: row.origin, ..m.back_at(row.first_at.min(m.at)) });
+            .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
         let cgroup = container.as_ref().is_some_and(|row| row.cgroup.is_some());
         if let Some(row) = container {
             row.role = Some(Role::Sandbox);
@@ -158,16 +158,16 @@ impl World {
         self.sandboxes.insert(id.clone(), row);
         self.attempt_begun(first, id);
         if !tentative {
-            self.tell(first, self.sandbox_subject(id), Wait::Name, What::SandboxCreated);
+            self.tell(first, self.sandbox_subject(id), Wait::Name, ChangeKind::SandboxCreated);
         }
         if let Some(hint) = self.hints.remove(id) {
-            self.container_seen(m, id, pod, None);
-            self.learn(m, &hint);
+            self.container_seen(ctx, id, pod, None);
+            self.learn(ctx, &hint);
         }
     }
 
     /// The program of a container, or the process that holds a sandbox, runs.
-    pub(super) fn is_up(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn is_up(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get(id) else { return };
         let Some(role) = row.role else { return };
         let Some(process) = row.process().and_then(|key| self.processes.get(key)) else { return };
@@ -179,19 +179,19 @@ impl World {
         };
         let Some(sandbox) = sandbox else { return };
         if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-            row.up_since = Some(row.up_since.map_or(m.at, |since| since.min(m.at)));
+            row.up_since = Some(row.up_since.map_or(ctx.at, |since| since.min(ctx.at)));
             row.host_network |= on_host && row.adds.is_empty();
-            self.attempt_up(m.at, &sandbox);
+            self.attempt_up(ctx.at, &sandbox);
         }
         if inode != 0
             && !on_host
             && let Some(life) = self.netns.live(inode).map(|row| row.life)
         {
-            self.claim(m, life, &sandbox, true);
+            self.claim(ctx, life, &sandbox, true);
         }
         // A container at work has its network, whatever that is and whether or not its making was seen.
         let proven = role == Role::Container || self.host_netns == 0;
-        self.may_be_ready(m, &sandbox, proven);
+        self.may_be_ready(ctx, &sandbox, proven);
     }
 
     /// The sandbox that a container lives in: as the runtime says, or the only one that its pod has.
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// `proven`: that no ADD is open shows that none is to come.
-    pub(super) fn may_be_ready(&mut self, m: Moment, id: &ContainerId, proven: bool) {
+    pub(super) fn may_be_ready(&mut self, ctx: EventContext, id: &ContainerId, proven: bool) {
         let Some(row) = self.sandboxes.get(id) else { return };
         let none = (proven && row.adds.is_empty()).then_some(row.first_at);
         let Some((up, connected)) = row.up_since.zip(row.connected_since().or(none)) else { return };
@@ -221,61 +221,61 @@ impl World {
         if !is_through && !proven {
             return;
         }
-        let at = if is_through { up.max(connected) } else { m.at };
+        let at = if is_through { up.max(connected) } else { ctx.at };
         let Some(row) = self.sandboxes.get_mut(id) else { return };
         let Some(ready) = row.state.step(Step::Ready, at) else { return };
         row.state = ready;
         let since_created = at.since(row.first_at);
-        // What was ready before we looked became so at a time that nobody knows.
+        // ChangeKind was ready before we looked became so at a time that nobody knows.
         if row.origin != Origin::Listed {
             self.tell(
-                m.back_at(at),
+                ctx.back_at(at),
                 self.sandbox_subject(id),
                 Wait::Name,
-                What::SandboxReady { since_created },
+                ChangeKind::SandboxReady { since_created },
             );
         }
     }
 
     /// It stops once; the first sign of it is the reason told.
-    pub(super) fn stop(&mut self, m: Moment, id: &ContainerId, why: StopReason) {
+    pub(super) fn stop(&mut self, ctx: EventContext, id: &ContainerId, why: StopReason) {
         let Some(row) = self.sandboxes.get_mut(id) else { return };
-        let Some(stopped) = row.state.step(Step::Stop(why), m.at) else { return };
+        let Some(stopped) = row.state.step(Step::Stop(why), ctx.at) else { return };
         let was_ready = matches!(std::mem::replace(&mut row.state, stopped), State::Ready { .. });
         let pod = row.pod;
         if let Some(pod) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| was_ready) {
-            pod.left_at = pod.left_at.max(Some(m.at));
+            pod.left_at = pod.left_at.max(Some(ctx.at));
         }
-        self.attempt_over(m, id);
-        self.bury(m.at);
-        self.tell(m, self.sandbox_subject(id), Wait::Name, What::SandboxStopped { why });
+        self.attempt_over(ctx, id);
+        self.schedule_reap(ctx.at);
+        self.tell(ctx, self.sandbox_subject(id), Wait::Name, ChangeKind::SandboxStopped { why });
         if let Some(pod) = pod {
-            self.pod_may_be_gone(m, pod);
+            self.pod_may_be_gone(ctx, pod);
         }
     }
 
-    pub(super) fn sandbox_lost_netns(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn sandbox_lost_netns(&mut self, ctx: EventContext, id: &ContainerId) {
         self.stop(
-            m,
+            ctx,
             id,
-            if m.origin == Origin::Listed { StopReason::NotListed } else { StopReason::NetnsGone },
+            if ctx.origin == Origin::Listed { StopReason::NotListed } else { StopReason::NetnsGone },
         );
         if let Some(row) = self.sandboxes.get_mut(id) {
             row.presence.withdraw(Voucher::Mount);
             row.presence.withdraw(Voucher::Kernel);
         }
         if let Some(pod) = self.sandboxes.get(id).and_then(|row| row.pod) {
-            self.pod_may_be_gone(m, pod);
+            self.pod_may_be_gone(ctx, pod);
         }
     }
 
     /// The pod's own directory is gone: a sandbox of it that only records vouch for has nothing to live in.
-    pub(super) fn stop_unvouched(&mut self, m: Moment, pod: u64) {
+    pub(super) fn stop_unvouched(&mut self, ctx: EventContext, pod: u64) {
         let is_over = |row: &&Sandbox| row.pod == Some(pod) && !row.is_stopped() && !row.presence.is_alive();
         let over: Vec<ContainerId> =
             self.sandboxes.values().filter(is_over).map(|row| row.id.clone()).collect();
         for id in over {
-            self.stop(m, &id, StopReason::Emptied);
+            self.stop(ctx, &id, StopReason::Emptied);
         }
     }
 

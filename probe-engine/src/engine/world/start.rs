@@ -7,10 +7,10 @@ use crate::{
     engine::{
         held::{Subject, Wait},
         timer,
-        world::{Moment, World, attempt::Attempt, container, phase},
+        world::{EventContext, World, attempt::Attempt, container, phase},
     },
     model::{
-        change::{Question, What},
+        change::{ChangeKind, Question},
         fact::{Origin, Pressure, PressureRead, Role},
         id::{ContainerId, PodUid},
         phase::{Listening, Start},
@@ -90,13 +90,13 @@ impl World {
         self.ask(question);
     }
 
-    pub(super) fn pressure_read(&mut self, m: Moment, it: PressureRead) {
+    pub(super) fn pressure_read(&mut self, ctx: EventContext, it: PressureRead) {
         let pod = self.cgroups.get(&it.cgroup).and_then(|row| self.pods.by_uid(row.pod.as_ref()?));
         let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) else { return };
-        if row.readings.last().is_some_and(|(at, _)| *at >= m.at) {
+        if row.readings.last().is_some_and(|(at, _)| *at >= ctx.at) {
             return;
         }
-        row.readings.push((m.at, it.pressure));
+        row.readings.push((ctx.at, it.pressure));
         thin(&mut row.readings);
     }
 
@@ -104,7 +104,7 @@ impl World {
     pub(super) fn start_turns(&mut self, id: &ContainerId) {
         let due = self.attempts.get(id).filter(|row| row.started_at.is_none());
         if let Some(due) = due.and_then(|row| phase::settles_at(self, row)) {
-            self.timers.hurry(timer::Name::Starts, due);
+            self.timers.arm_earlier(timer::Name::Starts, due);
         }
     }
 
@@ -141,32 +141,32 @@ impl World {
         due.sort_unstable();
         for (at, id) in due {
             if at > now {
-                self.timers.hurry(timer::Name::Starts, at);
+                self.timers.arm_earlier(timer::Name::Starts, at);
                 break;
             }
-            self.started_in(Moment { at, origin: Origin::Agent, late: false }, &id);
+            self.started_in(EventContext { at, origin: Origin::Agent, late: false }, &id);
         }
     }
 
     /// The sandbox is over: no container can come.
-    pub(super) fn start_over(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn start_over(&mut self, ctx: EventContext, id: &ContainerId) {
         let is_open = |row: &&Attempt| row.started_at.is_none() && !row.containers.is_empty();
         if self.attempts.get(id).filter(is_open).is_some() {
-            self.started_in(Moment { origin: Origin::Agent, ..m }, id);
+            self.started_in(EventContext { origin: Origin::Agent, ..ctx }, id);
         }
     }
 
-    fn started_in(&mut self, m: Moment, id: &ContainerId) {
+    fn started_in(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.attempts.get_mut(id) else { return };
-        row.started_at = Some(m.at);
-        let Some(start) = phase::of(self, id, m.at) else { return };
+        row.started_at = Some(ctx.at);
+        let Some(start) = phase::of(self, id, ctx.at) else { return };
         let pod = self.attempts.get(id).and_then(|row| self.pod_of_attempt(row));
         if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
             row.is_started = true;
         }
         self.starts.push(start.clone());
         let subject = Subject { pod, ..self.sandbox_subject(id) };
-        self.tell(m, subject, Wait::Name, What::PodStarted(Box::new(start)));
+        self.tell(ctx, subject, Wait::Name, ChangeKind::PodStarted(Box::new(start)));
     }
 
     /// A container listens: one of a start that is complete is told of with that from now on.

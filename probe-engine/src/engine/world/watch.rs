@@ -54,7 +54,7 @@ impl World {
         if is_promptly && self.watches.take(at) {
             self.watch(life);
         } else {
-            self.timers.hurry(timer::Name::Watch, at + SETTLED);
+            self.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
         }
     }
 
@@ -86,7 +86,7 @@ impl World {
             self.watch(life);
         }
         if self.unwatched().next().is_some() {
-            self.timers.hurry(timer::Name::Watch, now + SETTLED);
+            self.timers.arm_earlier(timer::Name::Watch, now + SETTLED);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     },
     engine::Engine,
     model::{
-        recovery::{Alive, Before, BootRead},
+        recovery::{Alive, BootRead, PreviousBoot},
         time::Timestamp,
     },
     recording::{Header, ReadError, Reader},
@@ -28,11 +28,11 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
             boot_id: header.boot_id.clone(),
             kernel: header.kernel.clone(),
             boot_wall_ns: header.boot_wall_ns,
-            before: Before::default(),
+            before: PreviousBoot::default(),
         });
         // What was kept on the node goes before what the recording before it tells.
-        if boot.before == Before::default() {
-            boot.before = Before::of(rows.last().map(|row| &row.recovery), last.take());
+        if boot.before == PreviousBoot::default() {
+            boot.before = PreviousBoot::of(rows.last().map(|row| &row.recovery), last.take());
         }
         last = Some(Alive {
             boot_id: boot.boot_id.clone(),

@@ -8,7 +8,7 @@ use crate::{
     engine::boot::{
         average::average,
         inexact::Inexact,
-        study::{COLUMNS, Study, Zero},
+        report::{COLUMNS, RecoveryReport, Zero},
     },
     model::recovery::{Recovered, Source},
     sink::{
@@ -71,7 +71,7 @@ fn gap(row: &Row) -> Option<[String; CELLS]> {
 
 fn cells(row: &Row) -> [String; CELLS] {
     let name = recovery::began(&row.recovery) + recovery::signs(&row.study);
-    let Study { columns, periods, whole, inexact, .. } = &row.study;
+    let RecoveryReport { columns, periods, whole, inexact, .. } = &row.study;
     let mut cells = line(name, columns, periods, *whole, *inexact);
     cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
     cells
@@ -122,7 +122,10 @@ mod tests {
     use crate::{
         model::{
             id::ContainerId,
-            recovery::{Back, Before, BootRead, Kind, Mark, Ordered, Pod, Recovery, Source, Try, Unseen},
+            recovery::{
+                BootRead, Kind, NetworkAttempt, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery, Source,
+                TimedSource, Unseen,
+            },
             time::Timestamp,
         },
         sink::jsonl::boot as json,
@@ -130,8 +133,8 @@ mod tests {
 
     const WALL: i64 = 1_795_237_053_000_000_000;
 
-    fn mark(ms: u64) -> Mark {
-        Mark { at: Timestamp(ms * 1_000_000), source: Source::Hook }
+    fn mark(ms: u64) -> TimedSource {
+        TimedSource { at: Timestamp(ms * 1_000_000), source: Source::Hook }
     }
 
     fn pod(namespace: &str, name: &str, kind: Kind) -> Pod {
@@ -142,15 +145,22 @@ mod tests {
     /// A boot that was ordered 10 s before it began, with its columns as the study counts them.
     fn boot(id: &str, n: i64, columns: [u64; 4]) -> Row {
         let [kubelet, of_static, first, last] = columns.map(|ms| mark(ms - 10_000));
-        let service =
-            |name: &str, mark| Back { pod: pod("default", name, Kind::Service), mark, listened: None };
+        let service = |name: &str, mark| RecoveredPod {
+            pod: pod("default", name, Kind::Service),
+            mark,
+            listened: None,
+        };
         let pods = vec![
-            Back { pod: pod("kube-system", "etcd-edge", Kind::Static), mark: of_static, listened: None },
+            RecoveredPod {
+                pod: pod("kube-system", "etcd-edge", Kind::Static),
+                mark: of_static,
+                listened: None,
+            },
             service("nginx-1", first),
             service("nginx-2", last),
         ];
         let wall = WALL + n * 86_400_000_000_000;
-        let before = Before {
+        let before = PreviousBoot {
             boot_id: Some("other".to_owned()),
             ordered: Some(Ordered {
                 wall_ns: wall - 10_000_000_000,
@@ -184,19 +194,19 @@ mod tests {
         let id = |digit: &str| ContainerId::parse(&digit.repeat(64)).expect("an id");
         let at = |ms| mark(ms).at;
         second.recovery.tries = vec![
-            Try {
+            NetworkAttempt {
                 sandbox: id("a"),
                 began: at(30_000),
                 ended: at(30_100),
                 failed: Some("flannel".to_owned()),
             },
-            Try {
+            NetworkAttempt {
                 sandbox: id("b"),
                 began: at(33_000),
                 ended: at(33_100),
                 failed: Some("flannel".to_owned()),
             },
-            Try { sandbox: id("c"), began: at(36_000), ended: at(36_250), failed: None },
+            NetworkAttempt { sandbox: id("c"), began: at(36_000), ended: at(36_250), failed: None },
         ];
         let mut cut = boot("c", 2, [19_000, 26_000, 33_000, 34_000]);
         let before = &mut cut.recovery.boot.as_mut().expect("a boot").before;

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
 use crate::{
-    cli::{ExitStatus, account::From, args::Form, output, say, start::PodStart},
+    cli::{ExitStatus, account::SnapshotArgs, args::Form, output, say, start::PodStart},
     model::finding::Finding,
     sink::{escape::short_key, jsonl, select},
 };
@@ -26,7 +26,7 @@ pub(in crate::cli) struct Explain {
     output: Form,
 
     #[command(flatten)]
-    from: From,
+    from: SnapshotArgs,
 }
 
 /// What else can be explained.

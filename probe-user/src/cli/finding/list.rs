@@ -6,7 +6,7 @@ use super::select::Select;
 use crate::{
     cli::{
         ExitStatus,
-        account::{Account, From},
+        account::{AgentSnapshot, SnapshotArgs},
         args::Form,
         output, say,
         table::aligned,
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Findings {
     output: Form,
 
     #[command(flatten)]
-    from: From,
+    from: SnapshotArgs,
 }
 
 impl Findings {
@@ -57,7 +57,7 @@ impl Findings {
     }
 }
 
-fn text(findings: &[&Finding], account: &Account) -> String {
+fn text(findings: &[&Finding], account: &AgentSnapshot) -> String {
     if findings.is_empty() {
         // Why not, was said.
         let is_sure = account.caveats.is_empty();

@@ -12,7 +12,7 @@ use crate::{
         args::warn_of_absent,
         live::{answer::answer, identity, place::Place},
     },
-    engine::{Cleaners, Engine, Limits, Settings},
+    engine::{Daemons, Engine, Limits, Settings},
     model::{
         fact::{Fact, List, Network, Observation, StoreKind, StoreRead},
         finding::Finding,
@@ -23,7 +23,7 @@ use crate::{
         backfill::{self, Node, store::Declared},
         cgroup::Hierarchy,
         clock,
-        host::{HostRoot, Miss, skipped::Skipped},
+        host::{HostRoot, ReadError, skipped::Skipped},
     },
 };
 
@@ -78,7 +78,7 @@ impl Look<'_> {
         };
         let mut skipped = seen.pass(&mut engine, node, backfill::read);
         skipped.append(answer(&mut engine, &root));
-        let cleaners = if frozen { Cleaners::Supposed } else { Cleaners::Seen };
+        let cleaners = if frozen { Daemons::Supposed } else { Daemons::Seen };
         let mut now = clock::now();
         let mut findings = engine.survey(now, cleaners);
         if !findings.is_empty() {
@@ -186,8 +186,8 @@ impl Sight {
             it.store.kind == StoreKind::Declared && Path::new(&it.store.path) == path && !it.complete
         });
         let todo = match why {
-            Miss::Unreadable(_) => "; run as root",
-            Miss::NotPlain if is_declared => {
+            ReadError::Unreadable(_) => "; run as root",
+            ReadError::NotPlain if is_declared => {
                 "; --ipam-store takes the directory in which the plugin keeps a file for each address"
             }
             _ => "",

@@ -11,7 +11,7 @@ use std::{
 use tracing::warn;
 
 use crate::{
-    model::recovery::{Before, BootRead, Recovery},
+    model::recovery::{BootRead, PreviousBoot, Recovery},
     recording::Header,
     sink::history::{self, Past},
     source::{
@@ -46,7 +46,7 @@ pub(super) fn look(header: &Header, root: &HostRoot, past: Option<&Path>) -> io:
     let seconds = PATIENCE.as_secs();
     let Ok(past) = past_said.recv_timeout(PATIENCE) else {
         warn!(dir = ?past, seconds, "reading the history of boots hangs: going on without it and without the journal");
-        return Ok((Past::default(), told(header, &Past::default(), Before::default())));
+        return Ok((Past::default(), told(header, &Past::default(), PreviousBoot::default())));
     };
     let before = before_said.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let path = reader.at().map(|(path, _)| path);
@@ -63,7 +63,7 @@ pub(in crate::cli) fn read(header: &Header, root: &HostRoot, past: &Past) -> Boo
 }
 
 /// How the boot before this one ended, by the history and by the node's journals.
-fn before(header: &Header, root: &HostRoot, past: &Past) -> Before {
+fn before(header: &Header, root: &HostRoot, past: &Past) -> PreviousBoot {
     let known = past.history.of(&header.boot_id).and_then(|record| record.recovery.boot.as_ref());
     let before = known.map(|it| it.before.clone()).unwrap_or_else(|| {
         let others = past.last(&header.boot_id).and_then(|last| unseen(root, &last, header.boot_wall_ns));
@@ -72,7 +72,7 @@ fn before(header: &Header, root: &HostRoot, past: &Past) -> Before {
     before.or_ordered(|| boot::ordered(root, header.boot_wall_ns))
 }
 
-fn told(header: &Header, past: &Past, before: Before) -> Beginning {
+fn told(header: &Header, past: &Past, before: PreviousBoot) -> Beginning {
     let boot = BootRead {
         boot_id: header.boot_id.clone(),
         kernel: header.kernel.clone(),

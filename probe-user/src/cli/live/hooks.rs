@@ -10,7 +10,7 @@ use crate::{
         live::{
             attach::{HookReport, Probe},
             log::Logger,
-            ring::{Drain, DrainError, SLACK},
+            ring::{DrainError, RingReader, SLACK},
             selftest::{LIMIT, SelfTest},
         },
         netlink::Netlink,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(in crate::cli) struct Hooks {
-    pub(in crate::cli) drain: Drain,
+    pub(in crate::cli) drain: RingReader,
     /// How each signal is seen; one whose hook is dead is not.
     pub(in crate::cli) reports: Vec<HookReport>,
     pub(in crate::cli) test: SelfTest,
@@ -48,7 +48,7 @@ impl Hooks {
         let mut reports = probe.reports().to_vec();
         let took = probe.took();
         let logger = probe.take_logger();
-        let mut drain = Drain::new(probe, SLACK)?;
+        let mut drain = RingReader::new(probe, SLACK)?;
         let cgroups = host_root.join(hierarchy.mount.trim_start_matches('/'));
         let test = SelfTest::run(&mut drain, &cgroups, LIMIT).await;
         for report in &mut reports {

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-use crate::source::channel::Stop;
+use crate::source::channel::CancellationToken;
 
 /// Completes at ctrl-C or SIGTERM, and when the terminal is closed, unless the run is to outlive that. Then the signal of it
 /// is for somebody else.
@@ -32,7 +32,7 @@ pub(super) fn to_end(outlives_terminal: bool) -> anyhow::Result<(impl Future<Out
 
 /// Each time that it is told so (SIGHUP), the server's files are read again; that is also what a terminal that is closed
 /// tells whoever was started in it.
-pub(super) async fn hangups(mut hangup: Signal, reload: impl Fn(), mut stop: Stop) {
+pub(super) async fn hangups(mut hangup: Signal, reload: impl Fn(), mut stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.requested() => return,

@@ -62,7 +62,7 @@ use crate::{
     },
     source::{
         backfill::store::Declared,
-        channel::{Stop, asks, feed, stop},
+        channel::{CancellationToken, asks, feed, stop},
         clock,
         files::Files,
         host::HostRoot,
@@ -388,7 +388,7 @@ async fn kept(dir: PathBuf, writes: StateWrites) {
 }
 
 /// What is refused to a thread, into our own log.
-async fn refusals(mut refused: Signal, mut stop: Stop) {
+async fn refusals(mut refused: Signal, mut stop: CancellationToken) {
     loop {
         refusal::tell();
         tokio::select! {
@@ -399,7 +399,7 @@ async fn refusals(mut refused: Signal, mut stop: Stop) {
 }
 
 /// What the eBPF programs say of themselves, into our own log.
-async fn diagnostics(mut logger: Logger, mut stop: Stop) -> io::Result<()> {
+async fn diagnostics(mut logger: Logger, mut stop: CancellationToken) -> io::Result<()> {
     let ready = Ready::new(logger.as_fd())?;
     loop {
         tokio::select! {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Bar, Chart, Row, Table, Tone};
+use super::{Bar, Chart, Row, Series, Table};
 use crate::{
     engine::boot::{
         average::{Average, average},
         inexact::Inexact,
-        study::{COLUMNS, Study, Zero},
+        report::{COLUMNS, RecoveryReport, Zero},
     },
     model::{
-        recovery::{Kind, Pod, Recovered, Recovery, Source, Try},
+        recovery::{Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},
         time::Timestamp,
     },
     sink::recovery::{self, Milestone},
@@ -21,7 +21,7 @@ use crate::{
 pub struct Boot<'a> {
     pub node: &'a str,
     pub recovery: &'a Recovery,
-    pub study: &'a Study,
+    pub study: &'a RecoveryReport,
 }
 
 /// So many are shown at once.
@@ -58,7 +58,7 @@ fn name(boot: &Boot<'_>) -> String {
 fn table(boots: &[Boot<'_>]) -> Table {
     let line = |name: String, numbers: Vec<String>| [name].into_iter().chain(numbers).collect();
     let of = |it: &Boot<'_>| {
-        let Study { columns, periods, whole, inexact, .. } = it.study;
+        let RecoveryReport { columns, periods, whole, inexact, .. } = it.study;
         line(name(it), recovery::numbers(columns, periods, *whole, *inexact))
     };
     let nothing = [None; COLUMNS];
@@ -122,7 +122,7 @@ fn row(boot: &Boot<'_>) -> Row {
     Row { name: name(boot), marks: marks(study), facts, notes, took, bars, ..Row::default() }
 }
 
-fn marks(study: &Study) -> Vec<&'static str> {
+fn marks(study: &RecoveryReport) -> Vec<&'static str> {
     let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
     let marks =
         [(is_from_kernel, "order not known"), (!study.is_closed(), "not complete"), (study.is_late, "late")];
@@ -147,12 +147,12 @@ fn from_ns(ns: i64) -> Duration {
 }
 
 /// One from each column that is known to the next: without static pods there is no boundary between periods 2 and 3.
-fn periods(study: &Study) -> Vec<Bar> {
-    const NAMES: [(&str, Tone); COLUMNS] = [
-        ("kubelet", Tone::First),
-        ("first static pod", Tone::Second),
-        ("first service pod", Tone::Third),
-        ("last service pod", Tone::Fourth),
+fn periods(study: &RecoveryReport) -> Vec<Bar> {
+    const NAMES: [(&str, Series); COLUMNS] = [
+        ("kubelet", Series::First),
+        ("first static pod", Series::Second),
+        ("first service pod", Series::Third),
+        ("last service pod", Series::Fourth),
     ];
     let (mut from, mut last) = (Duration::ZERO, start(study));
     let mut bars = Vec::new();
@@ -175,21 +175,22 @@ fn periods(study: &Study) -> Vec<Bar> {
     bars
 }
 
-fn start(study: &Study) -> &'static str {
+fn start(study: &RecoveryReport) -> &'static str {
     match study.zero {
         Zero::Order { .. } => "order",
         Zero::Kernel(_) => "kernel start",
     }
 }
 
-fn bar(lane: &str, name: String, tone: Tone, at: Duration, took: Option<Duration>) -> Bar {
+fn bar(lane: &str, name: String, tone: Series, at: Duration, took: Option<Duration>) -> Bar {
     Bar { lane: lane.to_owned(), name, tone, at, took, is_part: false, marks: Vec::new(), notes: Vec::new() }
 }
 
-fn restart(study: &Study, zero: Zeroed) -> Vec<Bar> {
+fn restart(study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
     let down = match &study.zero {
         Zero::Order { ordered, .. } => {
-            let down = bar("restart", "going down".to_owned(), Tone::Down, Duration::ZERO, Some(zero.before));
+            let down =
+                bar("restart", "going down".to_owned(), Series::Down, Duration::ZERO, Some(zero.before));
             let notes = vec![format!("ordered by \"{}\"", ordered.by)];
             Some(Bar { notes, ..down })
         }
@@ -198,7 +199,7 @@ fn restart(study: &Study, zero: Zeroed) -> Vec<Bar> {
     let moments = recovery::milestones(study).into_iter().map(|Milestone { name, mark, pod }| {
         let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
         let known = known(mark.source);
-        let moment = bar("milestones", name.to_owned(), Tone::Moment, zero.at(mark.at), None);
+        let moment = bar("milestones", name.to_owned(), Series::Moment, zero.at(mark.at), None);
         Bar {
             notes: vec![match pod {
                 Some(pod) => format!("{pod}; {known}"),
@@ -211,14 +212,15 @@ fn restart(study: &Study, zero: Zeroed) -> Vec<Bar> {
 }
 
 /// What was lost, and each ADD; those of several sandboxes at once in lanes of their own.
-fn network(recovery: &Recovery, study: &Study, zero: Zeroed) -> Vec<Bar> {
-    let mut tries: Vec<&Try> = recovery.tries.iter().filter(|it| is_within(study, it.began)).collect();
+fn network(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
+    let mut tries: Vec<&NetworkAttempt> =
+        recovery.tries.iter().filter(|it| is_within(study, it.began)).collect();
     tries.sort_by_key(|it| (it.began, it.ended));
     let mut bars = Vec::new();
     let failed = tries.iter().find(|it| it.failed.is_some()).filter(|_| study.cni.failed > 0);
     if let Some(first) = failed {
         let at = zero.at(first.began);
-        let lost = bar("network", "network missing".to_owned(), Tone::Lost, at, Some(study.cni.lost));
+        let lost = bar("network", "network missing".to_owned(), Series::Lost, at, Some(study.cni.lost));
         bars.push(Bar { notes: recovery::network(study).into_iter().collect(), ..lost });
     }
     let mut lanes: Vec<Timestamp> = Vec::new();
@@ -231,8 +233,8 @@ fn network(recovery: &Recovery, study: &Study, zero: Zeroed) -> Vec<Bar> {
         }
         let of = it.sandbox.short();
         let (name, tone) = match &it.failed {
-            Some(plugin) => (format!("ADD of {of} failed ({plugin})"), Tone::Failed),
-            None => (format!("ADD of {of}"), Tone::Done),
+            Some(plugin) => (format!("ADD of {of} failed ({plugin})"), Series::Failed),
+            None => (format!("ADD of {of}"), Series::Done),
         };
         let took = Some(it.ended.since(it.began));
         adds.push((free, bar(&format!("cni {}", free + 1), name, tone, zero.at(it.began), took)));
@@ -243,7 +245,7 @@ fn network(recovery: &Recovery, study: &Study, zero: Zeroed) -> Vec<Bar> {
 }
 
 /// Those up to the last of the recovery, and who came later.
-fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>) {
+fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>) {
     let mut all: Vec<_> = recovery.pods.iter().collect();
     let is_told = |at: &Timestamp| study.recovered == Recovered::Listening && is_within(study, *at);
     all.sort_by_key(|back| (back.pod.kind, back.mark.at));
@@ -254,7 +256,7 @@ fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>
             Kind::System => "system pods",
             Kind::Service => "service pods",
         };
-        let moment = bar(lane, recovery::name(&back.pod), Tone::Moment, zero.at(back.mark.at), None);
+        let moment = bar(lane, recovery::name(&back.pod), Series::Moment, zero.at(back.mark.at), None);
         // What a hook saw is as exact as all else.
         let notes = match back.mark.source {
             Source::Hook => Vec::new(),
@@ -262,7 +264,7 @@ fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>
         };
         let listens = back.listened.filter(is_told).map(|at| {
             let name = format!("{} listens", recovery::name(&back.pod));
-            bar(lane, name, Tone::Moment, zero.at(at), None)
+            bar(lane, name, Series::Moment, zero.at(at), None)
         });
         [Bar { notes, ..moment }].into_iter().chain(listens)
     });
@@ -270,7 +272,7 @@ fn pods(recovery: &Recovery, study: &Study, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>
 }
 
 /// What is after the last pod of the recovery is no part of it, and may be a month later.
-fn is_within(study: &Study, at: Timestamp) -> bool {
+fn is_within(study: &RecoveryReport, at: Timestamp) -> bool {
     study.last_service.as_ref().is_none_or(|last| at <= last.mark.at)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Bar, Chart, Row, Table, Tone};
+use super::{Bar, Chart, Row, Series, Table};
 use crate::{
     engine::{share::Share, view::PodView},
     model::{
@@ -77,7 +77,7 @@ fn beyond(start: &Start, it: &Listening) -> Bar {
     Bar {
         lane: lane(&it.container),
         name: title_of(&Kind::Listening, &it.container),
-        tone: Tone::Listening,
+        tone: Series::Listening,
         at: it.begin.since(start.begin),
         took: Some(it.took()),
         is_part: false,
@@ -112,19 +112,19 @@ fn bar(start: &Start, phase: &Phase) -> Bar {
     }
 }
 
-fn tone(kind: &Kind) -> Tone {
+fn tone(kind: &Kind) -> Series {
     match kind {
-        Kind::Prepare => Tone::Prepare,
-        Kind::Retry => Tone::Retry,
-        Kind::Netns => Tone::Netns,
-        Kind::Cni { .. } => Tone::Cni,
-        Kind::Between => Tone::Between,
-        Kind::Pause => Tone::Pause,
-        Kind::Image => Tone::Image,
-        Kind::Runtime => Tone::Runtime,
-        Kind::Cgroup => Tone::Cgroup,
-        Kind::PostStart | Kind::Init => Tone::Init,
-        Kind::Listening => Tone::Listening,
+        Kind::Prepare => Series::Prepare,
+        Kind::Retry => Series::Retry,
+        Kind::Netns => Series::Netns,
+        Kind::Cni { .. } => Series::Cni,
+        Kind::Between => Series::Between,
+        Kind::Pause => Series::Pause,
+        Kind::Image => Series::Image,
+        Kind::Runtime => Series::Runtime,
+        Kind::Cgroup => Series::Cgroup,
+        Kind::PostStart | Kind::Init => Series::Init,
+        Kind::Listening => Series::Listening,
     }
 }
 

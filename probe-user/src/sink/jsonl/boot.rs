@@ -6,10 +6,10 @@ use crate::{
     engine::boot::{
         average::{Average, average},
         inexact::Inexact,
-        study::{COLUMNS, Close, NoOrder, Study, Zero},
+        report::{COLUMNS, Close, NoOrder, RecoveryReport, Zero},
     },
     model::{
-        recovery::{Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source},
+        recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource},
         time::Timestamp,
     },
     sink::recovery,
@@ -24,7 +24,7 @@ const PERIOD_NAMES: [&str; COLUMNS] = ["first_ns", "second_ns", "third_ns", "fou
 pub struct Told<'a> {
     pub node: &'a str,
     pub recovery: &'a Recovery,
-    pub study: &'a Study,
+    pub study: &'a RecoveryReport,
 }
 
 #[derive(Serialize)]
@@ -292,7 +292,7 @@ fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
     }
 }
 
-fn zero(study: &Study) -> (&'static str, Option<&'static str>, Option<Order<'_>>) {
+fn zero(study: &RecoveryReport) -> (&'static str, Option<&'static str>, Option<Order<'_>>) {
     fn told(ordered: &Ordered, before_ns: Option<i64>) -> Option<Order<'_>> {
         Some(Order {
             by: &ordered.by,
@@ -313,11 +313,12 @@ fn zero(study: &Study) -> (&'static str, Option<&'static str>, Option<Order<'_>>
     }
 }
 
-fn milestones(study: &Study) -> Vec<Milestone> {
-    let back = |back: &Option<Back>| back.as_ref().map(|back| (back.mark, Some(recovery::name(&back.pod))));
-    let bare = |mark: Option<Mark>| mark.map(|mark| (mark, None));
+fn milestones(study: &RecoveryReport) -> Vec<Milestone> {
+    let back =
+        |back: &Option<RecoveredPod>| back.as_ref().map(|back| (back.mark, Some(recovery::name(&back.pod))));
+    let bare = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
     let all = [
-        ("kernel_start", bare(Some(Mark { at: Timestamp::ZERO, source: Source::Boot }))),
+        ("kernel_start", bare(Some(TimedSource { at: Timestamp::ZERO, source: Source::Boot }))),
         ("init_started", bare(study.init)),
         ("runtime_started", bare(study.runtime)),
         ("kubelet_started", bare(study.kubelet)),
@@ -338,7 +339,7 @@ fn milestones(study: &Study) -> Vec<Milestone> {
         .collect()
 }
 
-fn pod(back: &Back, study: &Study) -> PodLine {
+fn pod(back: &RecoveredPod, study: &RecoveryReport) -> PodLine {
     let by = match study.recovered {
         Recovered::Listening if back.listened.is_some() => Some(Recovered::Listening),
         Recovered::Listening if !study.by_start.contains(&back.pod) => None,

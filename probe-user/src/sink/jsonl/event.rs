@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::{SCHEMA, finding::Finding, start::Start};
 use crate::{
     model::{
-        change::{self, Change, CniCall, End, PodRef, What},
+        change::{self, Change, ChangeKind, CniCall, End, PodRef},
         fact::Listener,
         id::{CgroupKey, NetnsKey, TaskKey},
     },
@@ -54,7 +54,7 @@ pub(super) struct Event<'a> {
     finding: Option<Finding<'a>>,
 }
 
-/// What is a string in JSON.
+/// ChangeKind is a string in JSON.
 pub(super) struct Text<T>(pub(super) T);
 
 impl<T: Display> Serialize for Text<T> {
@@ -238,9 +238,9 @@ impl<'a> Event<'a> {
     }
 
     /// The members that only this kind of event has.
-    fn fill(&mut self, what: &'a What, label: &Label) {
+    fn fill(&mut self, what: &'a ChangeKind, label: &Label) {
         match what {
-            What::ProcessExec { process, filename, argv, argv_cut } => {
+            ChangeKind::ProcessExec { process, filename, argv, argv_cut } => {
                 self.process = Some(Process {
                     filename: Some(filename),
                     argv: Some(argv),
@@ -248,46 +248,50 @@ impl<'a> Event<'a> {
                     ..Process::of(process)
                 });
             }
-            What::ProcessExit { process, end } => self.process = Some(Process::ended(process, end, None)),
-            What::ContainerExited { process, end, ran } => {
+            ChangeKind::ProcessExit { process, end } => {
+                self.process = Some(Process::ended(process, end, None))
+            }
+            ChangeKind::ContainerExited { process, end, ran } => {
                 self.process = Some(Process::ended(process, end, *ran));
             }
-            What::CniStarted { call } => self.cni(call, None, None),
-            What::CniFinished { call, end, duration } => self.cni(call, end.as_ref(), Some(*duration)),
-            What::NetnsCreated { by: process }
-            | What::CgroupCreated { by: process }
-            | What::CgroupRemoved { by: process }
-            | What::ContainerStarted { process } => self.process = Some(Process::of(process)),
-            What::ContainerListening { process, socket, since_started } => {
+            ChangeKind::CniStarted { call } => self.cni(call, None, None),
+            ChangeKind::CniFinished { call, end, duration } => self.cni(call, end.as_ref(), Some(*duration)),
+            ChangeKind::NetnsCreated { by: process }
+            | ChangeKind::CgroupCreated { by: process }
+            | ChangeKind::CgroupRemoved { by: process }
+            | ChangeKind::ContainerStarted { process } => self.process = Some(Process::of(process)),
+            ChangeKind::ContainerListening { process, socket, since_started } => {
                 self.process = Some(Process::of(process));
                 let (socket, after_ns) = (Socket::of(*socket), nanos(*since_started));
                 self.listening = Some(Listening { socket, after_ns });
             }
-            What::NetnsDestroyed { by } => self.process = by.as_ref().map(Process::of),
-            What::NetnsFreed { teardown } => {
+            ChangeKind::NetnsDestroyed { by } => self.process = by.as_ref().map(Process::of),
+            ChangeKind::NetnsFreed { teardown } => {
                 if let Some(teardown) = teardown {
                     self.netns.get_or_insert_default().teardown_ns = Some(nanos(*teardown));
                 }
             }
-            What::AddressAdded { address, ifname } | What::AddressRemoved { address, ifname } => {
+            ChangeKind::AddressAdded { address, ifname } | ChangeKind::AddressRemoved { address, ifname } => {
                 self.address =
                     Some(Address { address: Text(address.address), prefix: address.prefix, ifname });
             }
-            What::SandboxReady { since_created } => {
+            ChangeKind::SandboxReady { since_created } => {
                 self.sandbox.get_or_insert_default().ready_after_ns = Some(nanos(*since_created));
             }
-            What::SandboxStopped { why } => {
+            ChangeKind::SandboxStopped { why } => {
                 self.sandbox.get_or_insert_default().reason = Some(why.into_str());
             }
-            What::PodStarted(start) => self.start = Some(Start::of(start)),
-            What::PodGone { lived } => self.pod.get_or_insert_default().lived_ns = Some(nanos(*lived)),
-            What::Gap { what, count } => {
+            ChangeKind::PodStarted(start) => self.start = Some(Start::of(start)),
+            ChangeKind::PodGone { lived } => self.pod.get_or_insert_default().lived_ns = Some(nanos(*lived)),
+            ChangeKind::Gap { what, count } => {
                 self.gap = Some(Gap { what: what.into_str(), count: Text(*count) });
             }
-            What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => {
+            ChangeKind::FindingOpened(it)
+            | ChangeKind::FindingConfirmed(it)
+            | ChangeKind::FindingClosed(it) => {
                 self.finding = Some(Finding::of(it, label));
             }
-            What::CgroupEmptied | What::SandboxCreated | What::PodFirstSeen => {}
+            ChangeKind::CgroupEmptied | ChangeKind::SandboxCreated | ChangeKind::PodFirstSeen => {}
         }
     }
 

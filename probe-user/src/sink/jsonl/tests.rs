@@ -8,7 +8,9 @@ use strum::VariantNames;
 use super::Jsonl;
 use crate::{
     model::{
-        change::{CgroupRef, Change, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason, What},
+        change::{
+            CgroupRef, Change, ChangeKind, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason,
+        },
         fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
         finding::{Finding, Key, Kind, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
@@ -140,44 +142,44 @@ fn start() -> Start {
     }
 }
 
-fn all() -> Vec<What> {
+fn all() -> Vec<ChangeKind> {
     let address = Subnet { address: [10, 88, 0, 5].into(), prefix: 16 };
     let ifname = || "eth0".to_owned();
     vec![
-        What::ProcessExec {
+        ChangeKind::ProcessExec {
             process: process(5),
             filename: "/bin/sh".to_owned(),
             argv: vec!["sh".to_owned(), "-c".to_owned()],
             argv_cut: true,
         },
-        What::FindingOpened(finding()),
-        What::FindingConfirmed(finding()),
-        What::FindingClosed(finding()),
-        What::ProcessExit { process: process(5), end: end() },
-        What::CniStarted { call: call() },
-        What::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) },
-        What::NetnsCreated { by: process(6) },
-        What::NetnsDestroyed { by: Some(process(6)) },
-        What::NetnsFreed { teardown: Some(Duration::from_millis(12)) },
-        What::CgroupCreated { by: process(6) },
-        What::CgroupEmptied,
-        What::CgroupRemoved { by: process(6) },
-        What::AddressAdded { address, ifname: ifname() },
-        What::AddressRemoved { address, ifname: ifname() },
-        What::SandboxCreated,
-        What::SandboxReady { since_created: Duration::from_millis(812) },
-        What::SandboxStopped { why: StopReason::PauseExited },
-        What::ContainerStarted { process: process(8) },
-        What::ContainerListening {
+        ChangeKind::FindingOpened(finding()),
+        ChangeKind::FindingConfirmed(finding()),
+        ChangeKind::FindingClosed(finding()),
+        ChangeKind::ProcessExit { process: process(5), end: end() },
+        ChangeKind::CniStarted { call: call() },
+        ChangeKind::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) },
+        ChangeKind::NetnsCreated { by: process(6) },
+        ChangeKind::NetnsDestroyed { by: Some(process(6)) },
+        ChangeKind::NetnsFreed { teardown: Some(Duration::from_millis(12)) },
+        ChangeKind::CgroupCreated { by: process(6) },
+        ChangeKind::CgroupEmptied,
+        ChangeKind::CgroupRemoved { by: process(6) },
+        ChangeKind::AddressAdded { address, ifname: ifname() },
+        ChangeKind::AddressRemoved { address, ifname: ifname() },
+        ChangeKind::SandboxCreated,
+        ChangeKind::SandboxReady { since_created: Duration::from_millis(812) },
+        ChangeKind::SandboxStopped { why: StopReason::PauseExited },
+        ChangeKind::ContainerStarted { process: process(8) },
+        ChangeKind::ContainerListening {
             process: process(8),
             socket: Listener { port: 8080, family: Family::Ipv6 },
             since_started: Duration::from_millis(1200),
         },
-        What::ContainerExited { process: process(8), end: end(), ran: Some(Duration::from_secs(3)) },
-        What::PodFirstSeen,
-        What::PodStarted(Box::new(start())),
-        What::PodGone { lived: Duration::from_secs(60) },
-        What::Gap { what: Loss::LifecycleRing, count: 12 },
+        ChangeKind::ContainerExited { process: process(8), end: end(), ran: Some(Duration::from_secs(3)) },
+        ChangeKind::PodFirstSeen,
+        ChangeKind::PodStarted(Box::new(start())),
+        ChangeKind::PodGone { lived: Duration::from_secs(60) },
+        ChangeKind::Gap { what: Loss::LifecycleRing, count: 12 },
     ]
 }
 
@@ -189,7 +191,7 @@ fn label() -> Label {
     }
 }
 
-fn full(what: What) -> Change {
+fn full(what: ChangeKind) -> Change {
     let context = Context {
         pod: Some(PodRef {
             namespace: Some("default".to_owned()),
@@ -214,7 +216,8 @@ fn line(change: &Change) -> String {
 
 #[test]
 fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
-    let what = What::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) };
+    let what =
+        ChangeKind::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) };
     let expect = concat!(
         r#"{"schema":1,"node":"node-1","boot_id":"9f3c6e1a-0000-4000-8000-000000000001","seq":7,"#,
         r#""at":"2026-11-21T04:57:33.000000001Z","boot_ns":"53000000001","event":"cni.finished","#,
@@ -236,7 +239,7 @@ fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
 fn what_is_not_known_is_absent() {
     let at = Timestamp(1);
     let context = Context::default();
-    let what = What::NetnsDestroyed { by: None };
+    let what = ChangeKind::NetnsDestroyed { by: None };
     let bare = Change { seq: 1, at, origin: Origin::Netlink, late: false, context, what };
     let expect = concat!(
         r#"{"schema":1,"node":"node-1","boot_id":"9f3c6e1a-0000-4000-8000-000000000001","seq":1,"#,
@@ -250,7 +253,7 @@ fn what_is_not_known_is_absent() {
 fn outside_text_stays_within_its_string() {
     let argv = vec!["a\n{\"x\":1}\u{1b}\"".to_owned()];
     let process = process(5);
-    let what = What::ProcessExec { process, filename: "\\\u{0}".to_owned(), argv, argv_cut: false };
+    let what = ChangeKind::ProcessExec { process, filename: "\\\u{0}".to_owned(), argv, argv_cut: false };
     let line = line(&full(what));
     assert_eq!(line.matches('\n').count(), 1);
     let value: Value = serde_json::from_str(&line).expect("JSON");
@@ -286,7 +289,7 @@ fn the_documentation_has_every_event_and_member_and_no_other() {
         events.insert(what.into_str().to_owned());
         members("", &serde_json::from_str(&line(&full(what))).expect("JSON"), &mut written);
     }
-    assert_eq!(events, What::VARIANTS.iter().map(|&name| name.to_owned()).collect());
+    assert_eq!(events, ChangeKind::VARIANTS.iter().map(|&name| name.to_owned()).collect());
     assert_eq!(events, documented("Events"));
     // Those of a finding have a page of their own.
     written.retain(|path| !path.starts_with("finding."));
@@ -296,7 +299,8 @@ fn the_documentation_has_every_event_and_member_and_no_other() {
 #[test]
 fn the_documentation_has_every_phase_and_every_member_of_one() {
     let doc = include_str!("../../../../docs/phases.md");
-    let line: Value = serde_json::from_str(&line(&full(What::PodStarted(Box::new(start()))))).expect("JSON");
+    let line: Value =
+        serde_json::from_str(&line(&full(ChangeKind::PodStarted(Box::new(start()))))).expect("JSON");
     let phases = line["start"]["phases"].as_array().expect("phases");
     let mut written = BTreeSet::new();
     phases.iter().for_each(|phase| members("", phase, &mut written));
@@ -316,5 +320,5 @@ fn the_documentation_has_every_word_of_closed_sets() {
     assert_eq!(words(Origin::VARIANTS), documented("Origins"));
     assert_eq!(words(NameSource::VARIANTS), documented("Sources of a name"));
     assert_eq!(words(StopReason::VARIANTS), documented("Why a sandbox stopped"));
-    assert_eq!(words(Loss::VARIANTS), documented("What a gap is in"));
+    assert_eq!(words(Loss::VARIANTS), documented("ChangeKind a gap is in"));
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     engine::view::ManyView,
     model::{
-        change::{Change, CniCall, End, StopReason, What},
+        change::{Change, ChangeKind, CniCall, End, StopReason},
         fact::Origin,
         finding::{Cause, Duplicate, Finding, Kind, LeakedAddress, Severity},
         id::CgroupKey,
@@ -104,7 +104,7 @@ impl Counters {
 
     /// Everything whose labels are known beforehand begins with zero, so that the first of it is seen as one more.
     fn begin(&mut self, nobody: &[String]) {
-        for values in set::all(&[What::VARIANTS]) {
+        for values in set::all(&[ChangeKind::VARIANTS]) {
             self.events.at(&values, &[]);
         }
         for values in set::all(&[StopReason::VARIANTS]) {
@@ -153,13 +153,13 @@ impl Counters {
             self.late.add(&[], &[], 1.0);
         }
         if change.origin == Origin::Kernel
-            && !matches!(change.what, What::PodStarted(_))
+            && !matches!(change.what, ChangeKind::PodStarted(_))
             && self.waiting.len() < WAITING
         {
             self.waiting.push(change.at);
         }
         self.count(change);
-        if let (What::PodGone { .. }, Some(uid)) =
+        if let (ChangeKind::PodGone { .. }, Some(uid)) =
             (&change.what, change.context.pod.as_ref().and_then(|pod| pod.uid.as_ref()))
         {
             self.owners.gone(uid);
@@ -171,30 +171,30 @@ impl Counters {
 
     fn count(&mut self, change: &Change) {
         match &change.what {
-            What::SandboxReady { since_created } if change.origin != Origin::Listed => {
+            ChangeKind::SandboxReady { since_created } if change.origin != Origin::Listed => {
                 let pod = self.pod(change);
                 self.sandbox_ready.observe(&[], &pod, since_created.as_secs_f64());
             }
-            What::SandboxStopped { why } => {
+            ChangeKind::SandboxStopped { why } => {
                 let pod = self.pod(change);
                 self.stopped.add(&[why.into_str()], &pod, 1.0);
             }
-            What::ContainerExited { end, .. } => {
+            ChangeKind::ContainerExited { end, .. } => {
                 let pod = self.pod(change);
                 self.exits.add(&[exit(end)], &pod, 1.0);
             }
-            What::ContainerListening { since_started, .. } => {
+            ChangeKind::ContainerListening { since_started, .. } => {
                 let pod = self.pod(change);
                 self.listening.observe(&[], &pod, since_started.as_secs_f64());
             }
-            What::PodStarted(start) => self.started(change, start),
-            What::CniStarted { call } if counts(call) && call.command == "DEL" => {
+            ChangeKind::PodStarted(start) => self.started(change, start),
+            ChangeKind::CniStarted { call } if counts(call) && call.command == "DEL" => {
                 if call.netns.as_deref().unwrap_or_default().is_empty() {
                     let pod = self.pod(change);
                     self.blind_del.add(&[&label::name(&call.plugin)], &pod, 1.0);
                 }
             }
-            What::CniFinished { call, end, duration } if counts(call) => {
+            ChangeKind::CniFinished { call, end, duration } if counts(call) => {
                 let pod = self.pod(change);
                 let plugin = label::name(&call.plugin);
                 let values = [set::operation(&call.command), plugin.as_str(), result(end.as_ref())];
@@ -203,46 +203,46 @@ impl Counters {
                     self.cni_time.observe(&values, &[], duration.as_secs_f64());
                 }
             }
-            What::NetnsFreed { teardown: Some(teardown) } => {
+            ChangeKind::NetnsFreed { teardown: Some(teardown) } => {
                 self.netns_teardown.observe(&[], &[], teardown.as_secs_f64());
             }
-            What::CgroupEmptied => {
+            ChangeKind::CgroupEmptied => {
                 if let Some(cgroup) = &change.context.cgroup {
                     self.emptied(cgroup.key, change.at);
                 }
             }
-            What::CgroupRemoved { .. } => {
+            ChangeKind::CgroupRemoved { .. } => {
                 let cgroup = change.context.cgroup.as_ref();
                 if let Some(since) = cgroup.and_then(|cgroup| self.empty.remove(&cgroup.key)) {
                     self.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
                 }
             }
-            // What a ring lost is known by kind from its own counters.
-            What::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
+            // ChangeKind a ring lost is known by kind from its own counters.
+            ChangeKind::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
                 self.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
             }
-            What::FindingOpened(it) => {
+            ChangeKind::FindingOpened(it) => {
                 let pod = self.pod_of(it, change.at);
                 self.opened.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
             }
-            What::FindingConfirmed(it) => self.confirmed(it, change.at),
-            What::PodFirstSeen => drop(self.pod(change)),
-            What::ProcessExec { .. }
-            | What::ProcessExit { .. }
-            | What::CniStarted { .. }
-            | What::CniFinished { .. }
-            | What::NetnsCreated { .. }
-            | What::NetnsDestroyed { .. }
-            | What::NetnsFreed { teardown: None }
-            | What::CgroupCreated { .. }
-            | What::AddressAdded { .. }
-            | What::AddressRemoved { .. }
-            | What::SandboxCreated
-            | What::SandboxReady { .. }
-            | What::ContainerStarted { .. }
-            | What::PodGone { .. }
-            | What::Gap { .. }
-            | What::FindingClosed(_) => {}
+            ChangeKind::FindingConfirmed(it) => self.confirmed(it, change.at),
+            ChangeKind::PodFirstSeen => drop(self.pod(change)),
+            ChangeKind::ProcessExec { .. }
+            | ChangeKind::ProcessExit { .. }
+            | ChangeKind::CniStarted { .. }
+            | ChangeKind::CniFinished { .. }
+            | ChangeKind::NetnsCreated { .. }
+            | ChangeKind::NetnsDestroyed { .. }
+            | ChangeKind::NetnsFreed { teardown: None }
+            | ChangeKind::CgroupCreated { .. }
+            | ChangeKind::AddressAdded { .. }
+            | ChangeKind::AddressRemoved { .. }
+            | ChangeKind::SandboxCreated
+            | ChangeKind::SandboxReady { .. }
+            | ChangeKind::ContainerStarted { .. }
+            | ChangeKind::PodGone { .. }
+            | ChangeKind::Gap { .. }
+            | ChangeKind::FindingClosed(_) => {}
         }
     }
 
@@ -320,7 +320,7 @@ impl Counters {
         let pod = Pod {
             namespace: pod.and_then(|pod| pod.namespace.as_deref()),
             name: pod.and_then(|pod| pod.name.as_deref()),
-            // What is told when it has gone does not bring it back.
+            // ChangeKind is told when it has gone does not bring it back.
             uid: pod.and_then(|pod| pod.uid.as_ref()).filter(|_| brings(&change.what)),
         };
         self.owners.of(pod, change.at)
@@ -359,25 +359,25 @@ impl Counters {
         }
     }
 
-    /// What was told has been told by now.
+    /// ChangeKind was told has been told by now.
     pub(super) fn timed(&mut self, now: Timestamp) {
         for at in self.waiting.drain(..) {
             self.latency.observe(&[], &[], now.since(at).as_secs_f64());
         }
     }
 
-    /// What the rings' own counters say was lost.
+    /// ChangeKind the rings' own counters say was lost.
     pub(super) fn lost(&mut self, ring: &str, kind: &str, total: u64) {
         self.lost.raise(&[ring, kind], real(total));
     }
 }
 
 /// Whether a pod of which this is told is there.
-fn brings(what: &What) -> bool {
-    matches!(what, What::PodFirstSeen | What::SandboxReady { .. } | What::PodStarted(_))
+fn brings(what: &ChangeKind) -> bool {
+    matches!(what, ChangeKind::PodFirstSeen | ChangeKind::SandboxReady { .. } | ChangeKind::PodStarted(_))
 }
 
-/// What a container says of itself is not believed alone.
+/// ChangeKind a container says of itself is not believed alone.
 fn counts(call: &CniCall) -> bool {
     !call.delegated
 }

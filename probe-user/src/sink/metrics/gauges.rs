@@ -7,19 +7,19 @@ use super::{
     Views,
     counters::real,
     family as f, label,
-    own::Own,
+    own::AgentStats,
     series::{Registrar, Series},
     set,
 };
 use crate::{
     engine::{
-        boot::study::{Study, Zero},
+        boot::report::{RecoveryReport, Zero},
         view::PoolView,
         world::sandbox::State,
     },
     model::{
         finding::{Cause, Kind, Severity, Stage},
-        recovery::Back,
+        recovery::RecoveredPod,
         time::Timestamp,
     },
     sink::{recovery, word},
@@ -163,13 +163,13 @@ impl Gauges {
 
     fn boots(&mut self, views: &Views<'_>) {
         let Some(boot) = &views.recovery.boot else { return };
-        let study = Study::of(views.recovery, views.now);
+        let study = RecoveryReport::of(views.recovery, views.now);
         let before = match &study.zero {
             Zero::Order { before_ns, .. } => Some(-seconds(*before_ns)),
             Zero::Kernel(_) => None,
         };
         let mark = |mark: Option<Timestamp>| mark.map(|at| at.since(Timestamp::ZERO).as_secs_f64());
-        let pod = |back: &Option<_>| mark(back.as_ref().map(|back: &Back| back.mark.at));
+        let pod = |back: &Option<_>| mark(back.as_ref().map(|back: &RecoveredPod| back.mark.at));
         let times = [
             before,
             mark(study.init.map(|it| it.at)),
@@ -193,7 +193,7 @@ impl Gauges {
         self.ready.set_one(Some(flag(is_ready)));
     }
 
-    fn own(&mut self, own: &Own) {
+    fn own(&mut self, own: &AgentStats) {
         self.hooks.set(own.hooks.iter().map(|(signal, mechanism)| {
             let mechanism = mechanism.map(|it| it.into_str().replace(' ', "_"));
             let seen = flag(mechanism.is_some());

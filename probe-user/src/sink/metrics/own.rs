@@ -11,7 +11,7 @@ use std::{
 use crate::model::fact::{Mechanism, Signal};
 
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct AgentStats {
     /// How each signal is seen; `None`: not at all.
     pub hooks: Vec<(Signal, Option<Mechanism>)>,
     pub rings: Vec<Ring>,

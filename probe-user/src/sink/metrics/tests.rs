@@ -1,4 +1,4 @@
-//! What each kind of change adds, what is bounded however strange the stream, and what a scrape shows.
+//! ChangeKind each kind of change adds, what is bounded however strange the stream, and what a scrape shows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,13 +9,13 @@ use super::{
     Metrics, Views,
     family::{ALL, Kind},
     label::PodLabel,
-    own::{Own, Program, Ring, StateWrite},
+    own::{AgentStats, Program, Ring, StateWrite},
     owner::STAY,
 };
 use crate::{
     engine::view::{ManyView, PoolView},
     model::{
-        change::{CgroupRef, Change, CniCall, Context, End, PodRef, Process, StopReason, What},
+        change::{CgroupRef, Change, ChangeKind, CniCall, Context, End, PodRef, Process, StopReason},
         fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Signal},
         finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
@@ -37,7 +37,7 @@ fn pod(name: &str, number: u32) -> PodRef {
     PodRef { namespace, name: Some(name.to_owned()), uid: Some(uid(number)), source: None }
 }
 
-fn of(pod: Option<PodRef>, at: u64, what: What) -> Change {
+fn of(pod: Option<PodRef>, at: u64, what: ChangeKind) -> Change {
     let context = Context { pod, ..Context::default() };
     Change { seq: 1, at: Timestamp(at), origin: Origin::Kernel, late: false, context, what }
 }
@@ -54,9 +54,13 @@ fn call(command: &str, plugin: &str, netns: Option<&str>) -> CniCall {
     }
 }
 
-fn finished(plugin: &str, code: u32) -> What {
+fn finished(plugin: &str, code: u32) -> ChangeKind {
     let end = Some(End { code, ..End::default() });
-    What::CniFinished { call: call("ADD", plugin, Some("/x")), end, duration: Duration::from_millis(300) }
+    ChangeKind::CniFinished {
+        call: call("ADD", plugin, Some("/x")),
+        end,
+        duration: Duration::from_millis(300),
+    }
 }
 
 fn leak(name: &str) -> Box<Finding> {
@@ -87,7 +91,7 @@ fn leak(name: &str) -> Box<Finding> {
     })
 }
 
-fn start(revised: bool, listed: bool) -> What {
+fn start(revised: bool, listed: bool) -> ChangeKind {
     let phase = |kind, begin, end| Phase {
         kind,
         container: None,
@@ -97,7 +101,7 @@ fn start(revised: bool, listed: bool) -> What {
         cause: phase::Cause::default(),
     };
     let cni = |plugin: &str| phase::Kind::Cni { plugin: plugin.to_owned(), ifname: "eth0".to_owned() };
-    What::PodStarted(Box::new(Start {
+    ChangeKind::PodStarted(Box::new(Start {
         pod: PodName::default(),
         sandbox: ContainerId::parse("a").expect("an id"),
         begin: Timestamp(S),
@@ -125,14 +129,14 @@ fn scrape(metrics: &Metrics) -> BTreeMap<String, f64> {
     samples.map(sample).collect()
 }
 
-fn look(metrics: &Metrics, now: u64, own: &Own, pools: &[PoolView]) {
+fn look(metrics: &Metrics, now: u64, own: &AgentStats, pools: &[PoolView]) {
     look_at(metrics, now, own, pools, &[], &[]);
 }
 
 fn look_at(
     metrics: &Metrics,
     now: u64,
-    own: &Own,
+    own: &AgentStats,
     pools: &[PoolView],
     findings: &[&Finding],
     many: &[ManyView],
@@ -161,9 +165,12 @@ fn each_change_is_counted_where_it_belongs() {
     };
     let delegated = CniCall { delegated: true, ..call("ADD", "bridge", None) };
     let end = |code, signal, oom| End { code, signal, killer: None, oom };
-    let exited =
-        |end| What::ContainerExited { process: Process::default(), end, ran: Some(Duration::from_secs(1)) };
-    let listening = |since_started| What::ContainerListening {
+    let exited = |end| ChangeKind::ContainerExited {
+        process: Process::default(),
+        end,
+        ran: Some(Duration::from_secs(1)),
+    };
+    let listening = |since_started| ChangeKind::ContainerListening {
         process: Process::default(),
         socket: Listener { port: 80, family: Family::Ipv4 },
         since_started,
@@ -171,33 +178,33 @@ fn each_change_is_counted_where_it_belongs() {
     for change in [
         of(None, S, finished("bridge", 0)),
         of(None, S, finished("bridge", 1)),
-        of(None, S, What::CniFinished { call: delegated, end: None, duration: Duration::ZERO }),
-        of(None, S, What::CniStarted { call: call("DEL", "bridge", Some("")) }),
-        of(None, S, What::CniStarted { call: call("DEL", "bridge", None) }),
-        of(None, S, What::CniStarted { call: call("DEL", "bridge", Some("/x")) }),
+        of(None, S, ChangeKind::CniFinished { call: delegated, end: None, duration: Duration::ZERO }),
+        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", Some("")) }),
+        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", None) }),
+        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", Some("/x")) }),
         of(None, S, listening(Duration::from_millis(1500))),
         of(None, S, exited(end(0, None, false))),
         of(None, S, exited(end(137, Some(9), false))),
         of(None, S, exited(end(137, Some(9), true))),
-        of(None, S, What::SandboxStopped { why: StopReason::Emptied }),
-        of(None, S, What::SandboxReady { since_created: Duration::from_millis(20) }),
+        of(None, S, ChangeKind::SandboxStopped { why: StopReason::Emptied }),
+        of(None, S, ChangeKind::SandboxReady { since_created: Duration::from_millis(20) }),
         Change {
             origin: Origin::Listed,
-            ..of(None, S, What::SandboxReady { since_created: Duration::ZERO })
+            ..of(None, S, ChangeKind::SandboxReady { since_created: Duration::ZERO })
         },
         of(None, S, start(false, false)),
         of(None, S, start(true, false)),
         of(None, S, start(false, true)),
-        of(None, S, What::NetnsFreed { teardown: Some(Duration::from_secs(2)) }),
-        of(None, S, What::NetnsFreed { teardown: None }),
-        in_cgroup(S, What::CgroupEmptied),
-        in_cgroup(4 * S, What::CgroupRemoved { by: Process::default() }),
-        in_cgroup(9 * S, What::CgroupRemoved { by: Process::default() }),
-        of(None, S, What::Gap { what: Loss::Record, count: 3 }),
-        of(None, S, What::Gap { what: Loss::BulkRing, count: 3 }),
-        of(None, S, What::FindingOpened(leak("web"))),
-        of(None, S, What::FindingConfirmed(leak("web"))),
-        Change { late: true, ..of(None, S, What::PodFirstSeen) },
+        of(None, S, ChangeKind::NetnsFreed { teardown: Some(Duration::from_secs(2)) }),
+        of(None, S, ChangeKind::NetnsFreed { teardown: None }),
+        in_cgroup(S, ChangeKind::CgroupEmptied),
+        in_cgroup(4 * S, ChangeKind::CgroupRemoved { by: Process::default() }),
+        in_cgroup(9 * S, ChangeKind::CgroupRemoved { by: Process::default() }),
+        of(None, S, ChangeKind::Gap { what: Loss::Record, count: 3 }),
+        of(None, S, ChangeKind::Gap { what: Loss::BulkRing, count: 3 }),
+        of(None, S, ChangeKind::FindingOpened(leak("web"))),
+        of(None, S, ChangeKind::FindingConfirmed(leak("web"))),
+        Change { late: true, ..of(None, S, ChangeKind::PodFirstSeen) },
     ] {
         metrics.tell(&change);
     }
@@ -241,7 +248,7 @@ fn each_change_is_counted_where_it_belongs() {
 #[test]
 fn what_others_count_only_grows() {
     let metrics = Metrics::new(&[]);
-    let mut own = Own {
+    let mut own = AgentStats {
         hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
         rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
         programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
@@ -259,7 +266,7 @@ fn what_others_count_only_grows() {
         stale: true,
         certificate_expires: Some(4_948_905_001),
         unreadable: 4,
-        ..Own::default()
+        ..AgentStats::default()
     };
     assert_eq!(scrape(&metrics).get("sandprobe_ready"), None, "nobody can tell");
     metrics.ready(false);
@@ -307,7 +314,7 @@ fn many_leaks(count: u32) -> Finding {
 fn each_leaked_address_counts_once() {
     let metrics = Metrics::new(&[]);
     let at = |change| of(None, S, change);
-    let own = Own::default();
+    let own = AgentStats::default();
     let counted = |findings: &[&Finding], members: std::ops::Range<u64>, confirmed: bool| {
         let member = |leak| ManyView { cause: Cause::DelBlind, leak, is_confirmed: confirmed };
         let members: Vec<ManyView> = members.map(member).collect();
@@ -317,11 +324,11 @@ fn each_leaked_address_counts_once() {
         (of("sandprobe_ip_leaks_total"), of("sandprobe_ip_leaked_addresses"))
     };
     let single = *leak("web");
-    metrics.tell(&at(What::FindingConfirmed(Box::new(single.clone()))));
+    metrics.tell(&at(ChangeKind::FindingConfirmed(Box::new(single.clone()))));
     assert_eq!(counted(&[&single], 0..0, true), (1.0, 1.0));
     // One by one until there are too many: the rest are one finding.
     let many = |count| many_leaks(count);
-    metrics.tell(&at(What::FindingConfirmed(Box::new(many(70)))));
+    metrics.tell(&at(ChangeKind::FindingConfirmed(Box::new(many(70)))));
     assert_eq!(counted(&[&single, &many(70)], 0..70, true), (71.0, 71.0));
     // Forty are freed, and forty others leak.
     assert_eq!(counted(&[&single, &many(30)], 40..70, true), (71.0, 31.0));
@@ -331,9 +338,9 @@ fn each_leaked_address_counts_once() {
     assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
     // All are freed, and the next are told one by one again.
     assert_eq!(counted(&[&single], 0..0, true), (111.0, 1.0));
-    metrics.tell(&at(What::FindingConfirmed(leak("db"))));
+    metrics.tell(&at(ChangeKind::FindingConfirmed(leak("db"))));
     assert_eq!(counted(&[&single, &leak("db")], 0..0, true), (112.0, 2.0));
-    // What is told and not confirmed is none.
+    // ChangeKind is told and not confirmed is none.
     let candidate = Finding { stage: Stage::Candidate, ..many(70) };
     assert_eq!(counted(&[&candidate], 0..70, false), (112.0, 0.0));
 }
@@ -351,11 +358,11 @@ fn a_pool_that_is_gone_has_no_series() {
         leaked: 4,
         free: 243,
     };
-    look(&metrics, S, &Own::default(), &[pool]);
+    look(&metrics, S, &AgentStats::default(), &[pool]);
     let found = scrape(&metrics);
     assert_eq!(found["sandprobe_ip_allocations{pool=\"pod_net/10.1.0.0/24\",state=\"leaked\"}"], 4.0);
     assert_eq!(found["sandprobe_ip_pool_free{pool=\"pod_net/10.1.0.0/24\"}"], 243.0);
-    look(&metrics, S, &Own::default(), &[]);
+    look(&metrics, S, &AgentStats::default(), &[]);
     assert!(scrape(&metrics).keys().all(|name| !name.contains("pod_net")));
 }
 
@@ -365,7 +372,7 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
     let (one, two) = ("web-6d4cf56db6-x7kzp", "web-6d4cf56db6-zzzzz");
     for (name, number) in [(one, 1), (two, 2)] {
         let pod = || Some(pod(name, number));
-        metrics.tell(&of(pod(), S, What::PodFirstSeen));
+        metrics.tell(&of(pod(), S, ChangeKind::PodFirstSeen));
         metrics.tell(&of(pod(), S, finished("bridge", 0)));
         metrics.tell(&of(pod(), S, start(false, false)));
     }
@@ -377,23 +384,23 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
     };
     let started = "sandprobe_pod_start_duration_seconds_count{containers_known=\"true\",namespace=\"shop\",workload=\"web\"}";
     let after = |metrics: &Metrics, at| {
-        look(metrics, at, &Own::default(), &[]);
+        look(metrics, at, &AgentStats::default(), &[]);
         let found = scrape(metrics);
         (found.get(&added(one)).copied(), found.get(&added(two)).copied(), found.get(started).copied())
     };
     let stay = u64::try_from(STAY.as_nanos()).expect("minutes");
     assert_eq!(after(&metrics, 10 * stay), (Some(1.0), Some(1.0), Some(2.0)), "they are there");
     let gone = 10 * stay;
-    metrics.tell(&of(Some(pod(one, 1)), gone, What::PodGone { lived: Duration::ZERO }));
+    metrics.tell(&of(Some(pod(one, 1)), gone, ChangeKind::PodGone { lived: Duration::ZERO }));
     // The leak of a pod is found when it is long gone.
-    metrics.tell(&of(None, gone, What::FindingConfirmed(leak(one))));
+    metrics.tell(&of(None, gone, ChangeKind::FindingConfirmed(leak(one))));
     assert_eq!(after(&metrics, gone + stay - 1), (Some(1.0), Some(1.0), Some(2.0)));
     assert_eq!(
         after(&metrics, gone + stay),
         (None, Some(1.0), Some(2.0)),
         "one is over, its workload is not"
     );
-    metrics.tell(&of(Some(pod(two, 2)), gone + stay, What::PodGone { lived: Duration::ZERO }));
+    metrics.tell(&of(Some(pod(two, 2)), gone + stay, ChangeKind::PodGone { lived: Duration::ZERO }));
     assert_eq!(after(&metrics, gone + stay), (None, None, None));
     let found = scrape(&metrics);
     assert!(found.keys().all(|name| !name.contains("web")), "{found:#?}");
@@ -414,16 +421,17 @@ fn what_finds_no_room_is_folded_and_counted() {
     assert!(found[other] > 2000.0);
 }
 
-fn what() -> impl Strategy<Value = What> {
+fn what() -> impl Strategy<Value = ChangeKind> {
     prop_oneof![
         any::<(u16, u32)>().prop_map(|(plugin, code)| finished(&format!("p{plugin}"), code % 3)),
-        any::<u16>().prop_map(|plugin| What::CniStarted { call: call("DEL", &format!("p{plugin}"), None) }),
+        any::<u16>()
+            .prop_map(|plugin| ChangeKind::CniStarted { call: call("DEL", &format!("p{plugin}"), None) }),
         any::<bool>().prop_map(|listed| start(false, listed)),
-        any::<u16>().prop_map(|name| What::FindingConfirmed(leak(&format!("pod-{name}-x7kzp")))),
-        Just(What::PodFirstSeen),
-        Just(What::PodGone { lived: Duration::ZERO }),
-        Just(What::SandboxReady { since_created: Duration::from_secs(1) }),
-        Just(What::SandboxStopped { why: StopReason::PauseExited }),
+        any::<u16>().prop_map(|name| ChangeKind::FindingConfirmed(leak(&format!("pod-{name}-x7kzp")))),
+        Just(ChangeKind::PodFirstSeen),
+        Just(ChangeKind::PodGone { lived: Duration::ZERO }),
+        Just(ChangeKind::SandboxReady { since_created: Duration::from_secs(1) }),
+        Just(ChangeKind::SandboxStopped { why: StopReason::PauseExited }),
     ]
 }
 
@@ -441,7 +449,7 @@ proptest! {
     fn no_family_has_more_series_than_its_cap(changes in changes(), labels in prop::sample::subsequence(PodLabel::ALL.to_vec(), 0..=3)) {
         let metrics = Metrics::new(&labels);
         changes.iter().for_each(|change| metrics.tell(change));
-        look(&metrics, 3_600 * S, &Own::default(), &[]);
+        look(&metrics, 3_600 * S, &AgentStats::default(), &[]);
         let found = scrape(&metrics);
         for family in ALL.iter().flat_map(|(_, families)| families.iter()) {
             let name = match family.kind {
@@ -451,9 +459,9 @@ proptest! {
             let series = found.keys().filter(|it| it.split('{').next() == Some(name.as_str())).count();
             prop_assert!(series <= family.kind.cap(), "{name}: {series}");
         }
-        // What was counted is there, whatever became of its labels, but for the pods that are over.
+        // ChangeKind was counted is there, whatever became of its labels, but for the pods that are over.
         if labels.is_empty() {
-            let told = changes.iter().filter(|it| matches!(it.what, What::CniFinished { .. })).count();
+            let told = changes.iter().filter(|it| matches!(it.what, ChangeKind::CniFinished { .. })).count();
             let all = found.iter().filter(|(name, _)| name.starts_with("sandprobe_cni_operations_total"));
             prop_assert_eq!(all.map(|(_, value)| value).sum::<f64>(), f64::from(u32::try_from(told).expect("few")));
         }
@@ -465,7 +473,7 @@ proptest! {
 fn every_family_of_closed_labels_begins_with_zero() {
     let found = scrape(&Metrics::new(&[]));
     let of = |family: &str| found.keys().filter(|name| name.split('{').next() == Some(family)).count();
-    assert_eq!(of("sandprobe_events_total"), What::VARIANTS.len());
+    assert_eq!(of("sandprobe_events_total"), ChangeKind::VARIANTS.len());
     assert_eq!(of("sandprobe_findings"), Wrong::VARIANTS.len() * 6);
     assert_eq!(of("sandprobe_findings_confirmed_total"), Wrong::VARIANTS.len() * 3);
     assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * word::PHASES.len());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::html::Html;
 use crate::sink::{
-    chart::{Bar, Row, Tone},
+    chart::{Bar, Row, Series},
     span::span,
 };
 
@@ -135,28 +135,28 @@ fn bar(it: &Bar, scale: Duration, tip: bool, page: &mut Html) {
     }
 }
 
-pub(super) fn class(tone: Tone) -> &'static str {
+pub(super) fn class(tone: Series) -> &'static str {
     match tone {
-        Tone::Prepare => "pr",
-        Tone::Retry => "re",
-        Tone::Netns => "ns",
-        Tone::Cni => "cn",
-        Tone::Between => "be",
-        Tone::Pause => "pa",
-        Tone::Image => "im",
-        Tone::Runtime => "ru",
-        Tone::Cgroup => "cg",
-        Tone::Init => "in",
-        Tone::Listening => "li",
-        Tone::First => "p1",
-        Tone::Second => "p2",
-        Tone::Third => "p3",
-        Tone::Fourth => "p4",
-        Tone::Down => "dn",
-        Tone::Lost => "lo",
-        Tone::Failed => "fa",
-        Tone::Done => "ok",
-        Tone::Moment => "mo",
+        Series::Prepare => "pr",
+        Series::Retry => "re",
+        Series::Netns => "ns",
+        Series::Cni => "cn",
+        Series::Between => "be",
+        Series::Pause => "pa",
+        Series::Image => "im",
+        Series::Runtime => "ru",
+        Series::Cgroup => "cg",
+        Series::Init => "in",
+        Series::Listening => "li",
+        Series::First => "p1",
+        Series::Second => "p2",
+        Series::Third => "p3",
+        Series::Fourth => "p4",
+        Series::Down => "dn",
+        Series::Lost => "lo",
+        Series::Failed => "fa",
+        Series::Done => "ok",
+        Series::Moment => "mo",
     }
 }
 

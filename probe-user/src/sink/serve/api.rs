@@ -9,7 +9,7 @@ use super::{
     reply::{ApiError, JSON, Reply, json, whole},
 };
 use crate::{
-    engine::{boot::study::Study, view::PoolView},
+    engine::{boot::report::RecoveryReport, view::PoolView},
     model::{finding::Finding, recovery::Recovery},
     recording::{
         history::{self, Record},
@@ -162,9 +162,9 @@ pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Re
     let study = |record: &Record| {
         let is_this = record.boot_id() == app.header.boot_id;
         let now = if is_this { snapshot.now } else { record.recovery.seen_until };
-        Study::of(&record.recovery, now.max(record.recovery.seen_until))
+        RecoveryReport::of(&record.recovery, now.max(record.recovery.seen_until))
     };
-    let studies: Vec<Study> = records.iter().map(study).collect();
+    let studies: Vec<RecoveryReport> = records.iter().map(study).collect();
     let told: Vec<Told<'_>> = records
         .iter()
         .zip(&studies)
@@ -190,8 +190,11 @@ pub(super) fn state(app: &AppState, snapshot: &Snapshot<SavedState>) -> Response
         ended: false,
     };
     let SavedState { findings, starts, shares } = &snapshot.value;
-    let known =
-        state::Known { findings: findings.iter().collect(), starts: starts.clone(), shares: shares.clone() };
+    let known = state::Snapshot {
+        findings: findings.iter().collect(),
+        starts: starts.clone(),
+        shares: shares.clone(),
+    };
     whole(StatusCode::OK, JSON, state::write(&about, &known).unwrap_or_default())
 }
 

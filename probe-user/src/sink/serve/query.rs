@@ -1,11 +1,11 @@
-//! What stands behind the question mark: each parameter by name, none that is not known.
+//! ChangeKind stands behind the question mark: each parameter by name, none that is not known.
 
 use strum::VariantNames;
 
 use super::reply::ApiError;
 use crate::{
     model::{
-        change::What,
+        change::ChangeKind,
         finding::{Finding, Kind, Stage},
     },
     sink::{filter::Filter, select::is_of},
@@ -79,7 +79,7 @@ impl Query {
             namespaces: self.all("namespace"),
             pods: self.all("pod"),
             containers: self.all("container"),
-            events: self.words("event", What::VARIANTS)?,
+            events: self.words("event", ChangeKind::VARIANTS)?,
         })
     }
 }

@@ -1,5 +1,5 @@
 //! The latest events, for whoever follows them: each client has a place in the ring and nothing else, so that a slow one
-//! costs nobody anything. What has left the ring is missed, and who comes for it is told how much that was.
+//! costs nobody anything. ChangeKind has left the ring is missed, and who comes for it is told how much that was.
 
 use std::{
     collections::VecDeque,
@@ -10,12 +10,12 @@ use tokio::sync::watch;
 
 use crate::{
     model::{
-        change::{Change, What},
+        change::{Change, ChangeKind},
         fact::Loss,
         time::Timestamp,
     },
     sink::{
-        Label, Listener, Sink as _,
+        Label, Observer, Sink as _,
         filter::{Filter, Marks},
         jsonl::Jsonl,
     },
@@ -24,7 +24,7 @@ use crate::{
 /// So much is kept: a quarter of an hour of a busy node.
 const COUNT: usize = 8192;
 const BYTES: usize = 4 << 20;
-/// What an event takes beside its line.
+/// ChangeKind an event takes beside its line.
 const BESIDE: usize = 200;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Event {
     container: Option<Box<str>>,
 }
 
-/// What comes behind a place in the ring.
+/// ChangeKind comes behind a place in the ring.
 #[derive(Debug)]
 pub(super) struct Next {
     /// Events that have left the ring before anybody at that place could have them.
@@ -160,10 +160,10 @@ impl Ring {
     }
 }
 
-impl Listener for Arc<Ring> {
+impl Observer for Arc<Ring> {
     fn hear(&mut self, change: &Change, label: &Label) {
         let lost_at = match &change.what {
-            What::Gap { what, .. } => is_grave(*what).then_some(change.at),
+            ChangeKind::Gap { what, .. } => is_grave(*what).then_some(change.at),
             _ => None,
         };
         self.push(Event::of(change, label), lost_at);
@@ -181,7 +181,7 @@ fn is_grave(what: Loss) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Arc, BYTES, COUNT, Change, Filter, Label, Listener as _, Loss, Ring, Timestamp, What};
+    use super::{Arc, BYTES, COUNT, Change, ChangeKind, Filter, Label, Loss, Observer as _, Ring, Timestamp};
     use crate::model::{
         change::{Context, PodRef},
         fact::Origin,
@@ -191,7 +191,7 @@ pub(super) mod tests {
         Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 }
     }
 
-    pub(in crate::sink::serve) fn change(seq: u64, pod: &str, what: What) -> Change {
+    pub(in crate::sink::serve) fn change(seq: u64, pod: &str, what: ChangeKind) -> Change {
         let pod = PodRef { name: Some(pod.to_owned()), ..PodRef::default() };
         let context = Context { pod: Some(pod), ..Context::default() };
         Change { seq, at: Timestamp(seq), origin: Origin::Kernel, late: false, context, what }
@@ -201,7 +201,7 @@ pub(super) mod tests {
         let mut ring = Arc::new(Ring::default());
         for seq in 1..=count {
             let pod = if seq % 2 == 0 { "even" } else { "odd" };
-            ring.hear(&change(seq, pod, What::CgroupEmptied), &label());
+            ring.hear(&change(seq, pod, ChangeKind::CgroupEmptied), &label());
         }
         ring
     }
@@ -240,7 +240,7 @@ pub(super) mod tests {
         let mut ring = Arc::new(Ring::default());
         let long = "x".repeat(64 << 10);
         for seq in 1..=200 {
-            ring.hear(&change(seq, &long, What::CgroupEmptied), &label());
+            ring.hear(&change(seq, &long, ChangeKind::CgroupEmptied), &label());
         }
         let kept = ring.kept();
         assert!(kept.bytes <= BYTES && kept.events.len() < 100, "{} bytes", kept.bytes);
@@ -250,11 +250,11 @@ pub(super) mod tests {
     #[test]
     fn only_losses_that_can_be_of_pods_are_remembered() {
         let mut ring = ring(1);
-        let mut lose = |seq, what| ring.hear(&change(seq, "x", What::Gap { what, count: 1 }), &label());
+        let mut lose = |seq, what| ring.hear(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
         lose(2, Loss::BulkRing);
         lose(3, Loss::SkippedRun);
         assert_eq!(ring.lost_at(), None);
-        let mut lose = |seq, what| ring.hear(&change(seq, "x", What::Gap { what, count: 1 }), &label());
+        let mut lose = |seq, what| ring.hear(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
         lose(4, Loss::LifecycleRing);
         lose(5, Loss::BulkRing);
         assert_eq!(ring.lost_at(), Some(Timestamp(4)));

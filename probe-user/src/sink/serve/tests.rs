@@ -1,4 +1,4 @@
-//! What is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
+//! ChangeKind is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
 //! node.
 
 mod head;
@@ -32,13 +32,13 @@ use super::{
 use crate::{
     engine::{Call, Engine},
     model::{
-        change::{Output, What},
+        change::{ChangeKind, Output},
         fact::{Fact, Loss, Observation, Origin, Store, StoreKind, StoreRead},
         time::Timestamp,
     },
     recording::{Reader, history::History},
     sink::{
-        Label, Listener as _,
+        Label, Observer as _,
         doctor::{Check, Grade, Report, Row},
         metrics::{Metrics, own::Process},
         state_writes::{StateFile, StateWrites},
@@ -59,7 +59,7 @@ struct Bench {
     end: watch::Sender<bool>,
 }
 
-/// What came back.
+/// ChangeKind came back.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -395,7 +395,7 @@ fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
         assert!(only.len() > 1 && only[1..].iter().all(|it| it["event"] == "finding.confirmed"), "{only:?}");
         // Who was away for longer than the ring lasts.
         for seq in 1..=9000 {
-            bench.ring.hear(&rings::change(newest + seq, "x", What::CgroupEmptied), &rings::label());
+            bench.ring.hear(&rings::change(newest + seq, "x", ChangeKind::CgroupEmptied), &rings::label());
         }
         let late = bench.get(&format!("/v1/events?since={newest}&follow=false")).await.lines();
         assert_eq!((&late[1]["event"], &late[1]["stream"]["why"]), (&"stream.missed".into(), &"late".into()));
@@ -451,7 +451,7 @@ fn who_follows_has_each_event_as_it_comes_and_the_end() {
         };
         until("stream.opened").await;
         for (seq, pod) in [(1, "x"), (2, "y"), (3, "x")] {
-            bench.ring.hear(&rings::change(newest + seq, pod, What::CgroupEmptied), &rings::label());
+            bench.ring.hear(&rings::change(newest + seq, pod, ChangeKind::CgroupEmptied), &rings::label());
         }
         until(&format!("\"seq\":{},", newest + 3)).await;
         bench.end.send_replace(true);
@@ -496,7 +496,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         let mut bench = Bench::new();
         assert_eq!(bench.get("/readyz").await.status, 200);
         let now = bench.app.health.get().await.expect("an answer").now;
-        let gap = What::Gap { what: Loss::LifecycleRing, count: 1 };
+        let gap = ChangeKind::Gap { what: Loss::LifecycleRing, count: 1 };
         bench.ring.hear(
             &crate::model::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },
             &rings::label(),

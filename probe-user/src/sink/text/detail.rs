@@ -2,7 +2,7 @@
 
 use crate::{
     model::{
-        change::{Change, CniCall, ContainerRef, Context, End, Process, What},
+        change::{Change, ChangeKind, CniCall, ContainerRef, Context, End, Process},
         fact::Origin,
         id::ContainerId,
     },
@@ -22,9 +22,9 @@ pub fn detail(change: &Change) -> String {
     text
 }
 
-fn said(what: &What, context: &Context) -> String {
+fn said(what: &ChangeKind, context: &Context) -> String {
     match what {
-        What::ProcessExec { process, filename, argv, argv_cut } => {
+        ChangeKind::ProcessExec { process, filename, argv, argv_cut } => {
             let mut text = named(process);
             // The first argument is most often the file's name again.
             text += &format!(" {}", escaped(filename));
@@ -33,55 +33,55 @@ fn said(what: &What, context: &Context) -> String {
             }
             text + if *argv_cut { " …" } else { "" }
         }
-        What::ProcessExit { process, end } => format!("{} {}", named(process), ended(end)),
-        What::CniStarted { call } => called(call),
-        What::CniFinished { call, end, duration } => {
+        ChangeKind::ProcessExit { process, end } => format!("{} {}", named(process), ended(end)),
+        ChangeKind::CniStarted { call } => called(call),
+        ChangeKind::CniFinished { call, end, duration } => {
             let end = end.as_ref().map_or_else(|| "ended unseen".to_owned(), ended);
             format!("{} {end} in {}", called(call), span(*duration))
         }
-        What::NetnsCreated { by } => format!("{} by {}", netns(context), named(by)),
-        What::NetnsDestroyed { by: Some(by) } => format!("{} by {}", netns(context), named(by)),
-        What::NetnsDestroyed { by: None } => netns(context),
-        What::NetnsFreed { teardown: Some(teardown) } => {
+        ChangeKind::NetnsCreated { by } => format!("{} by {}", netns(context), named(by)),
+        ChangeKind::NetnsDestroyed { by: Some(by) } => format!("{} by {}", netns(context), named(by)),
+        ChangeKind::NetnsDestroyed { by: None } => netns(context),
+        ChangeKind::NetnsFreed { teardown: Some(teardown) } => {
             format!("{} torn down in {}", netns(context), span(*teardown))
         }
-        What::NetnsFreed { teardown: None } => netns(context),
-        What::CgroupCreated { by } | What::CgroupRemoved { by } => {
+        ChangeKind::NetnsFreed { teardown: None } => netns(context),
+        ChangeKind::CgroupCreated { by } | ChangeKind::CgroupRemoved { by } => {
             format!("{} by {}", cgroup(context), named(by))
         }
-        What::CgroupEmptied => cgroup(context),
-        What::AddressAdded { address, ifname } | What::AddressRemoved { address, ifname } => {
+        ChangeKind::CgroupEmptied => cgroup(context),
+        ChangeKind::AddressAdded { address, ifname } | ChangeKind::AddressRemoved { address, ifname } => {
             format!("{address} on {} in {}", escaped(ifname), netns(context))
         }
-        What::SandboxCreated => sandbox(context),
-        What::SandboxReady { since_created } => {
+        ChangeKind::SandboxCreated => sandbox(context),
+        ChangeKind::SandboxReady { since_created } => {
             format!("{} after {}", sandbox(context), span(*since_created))
         }
-        What::SandboxStopped { why } => {
+        ChangeKind::SandboxStopped { why } => {
             format!("{} {}", sandbox(context), why.into_str().replace('_', " "))
         }
-        What::ContainerStarted { process } => format!("{} {}", container(context), named(process)),
-        What::ContainerListening { process, socket, since_started } => {
+        ChangeKind::ContainerStarted { process } => format!("{} {}", container(context), named(process)),
+        ChangeKind::ContainerListening { process, socket, since_started } => {
             let (of, by) = (container(context), named(process));
             format!("{of} {by} on {} after {}", phase::socket(*socket), span(*since_started))
         }
-        What::ContainerExited { process, end, ran } => {
+        ChangeKind::ContainerExited { process, end, ran } => {
             let text = format!("{} {} {}", container(context), named(process), ended(end));
             match ran {
                 Some(ran) => format!("{text} after {}", span(*ran)),
                 None => text,
             }
         }
-        What::PodFirstSeen => match context.pod.as_ref().and_then(|pod| pod.uid.as_ref()) {
+        ChangeKind::PodFirstSeen => match context.pod.as_ref().and_then(|pod| pod.uid.as_ref()) {
             Some(uid) => format!("uid {uid}"),
             None => String::new(),
         },
-        What::PodStarted(start) => phase::summary(start),
-        What::PodGone { lived } => format!("lived {}", span(*lived)),
-        What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => {
+        ChangeKind::PodStarted(start) => phase::summary(start),
+        ChangeKind::PodGone { lived } => format!("lived {}", span(*lived)),
+        ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
             format!("{} ({})", summary(&it.kind), it.key)
         }
-        What::Gap { what, count } => {
+        ChangeKind::Gap { what, count } => {
             format!("{count} lost: {}", what.into_str().replace('_', " "))
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Style, Text};
 use crate::{
     model::{
-        change::{Change, CniCall, Context, End, PodRef, Process, What},
+        change::{Change, ChangeKind, CniCall, Context, End, PodRef, Process},
         fact::Origin,
         id::{NetnsKey, PodUid, TaskKey},
         time::Timestamp,
@@ -13,7 +13,7 @@ use crate::{
     sink::{Label, Sink},
 };
 
-fn change(name: &str, what: What) -> Change {
+fn change(name: &str, what: ChangeKind) -> Change {
     let pod = PodRef {
         namespace: Some("default".to_owned()),
         name: Some(name.to_owned()),
@@ -51,11 +51,11 @@ fn columns_are_aligned_under_one_heading() {
         delegated: false,
     };
     let ended =
-        What::CniFinished { call, end: Some(End::default()), duration: Duration::from_micros(35_249) };
-    let mut listed = change("a-name-that-is-longer-than-most", What::PodFirstSeen);
+        ChangeKind::CniFinished { call, end: Some(End::default()), duration: Duration::from_micros(35_249) };
+    let mut listed = change("a-name-that-is-longer-than-most", ChangeKind::PodFirstSeen);
     listed.origin = Origin::Listed;
     listed.late = true;
-    let mut nameless = change("", What::NetnsCreated { by: process("containerd") });
+    let mut nameless = change("", ChangeKind::NetnsCreated { by: process("containerd") });
     nameless.context.pod = None;
     let text = told(Style::default(), &[change("web-0", ended), listed, nameless]);
     assert_eq!(
@@ -72,14 +72,18 @@ TIME (UTC)       EVENT              POD                       DETAIL
 #[test]
 fn a_terminal_gets_colors_and_lines_that_fit() {
     let argv = vec!["sh".to_owned(), "x".repeat(200)];
-    let exec =
-        What::ProcessExec { process: process("sh"), filename: "/bin/sh".to_owned(), argv, argv_cut: false };
+    let exec = ChangeKind::ProcessExec {
+        process: process("sh"),
+        filename: "/bin/sh".to_owned(),
+        argv,
+        argv_cut: false,
+    };
     let text = told(Style { color: false, width: Some(80) }, &[change("web-0", exec)]);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     assert!(text.ends_with("…\n"));
-    let bad = What::ProcessExit { process: process("sh"), end: End { code: 1, ..End::default() } };
+    let bad = ChangeKind::ProcessExit { process: process("sh"), end: End { code: 1, ..End::default() } };
     assert!(
         told(Style { color: true, width: None }, &[change("web-0", bad)]).contains("\x1b[31mprocess.exit")
     );
@@ -89,7 +93,8 @@ fn a_terminal_gets_colors_and_lines_that_fit() {
 fn no_name_can_act_on_the_terminal() {
     let evil = "\x1b]0;owned\x07\r\n\u{202e}";
     let argv = vec![evil.to_owned(), evil.to_owned()];
-    let exec = What::ProcessExec { process: process(evil), filename: evil.to_owned(), argv, argv_cut: true };
+    let exec =
+        ChangeKind::ProcessExec { process: process(evil), filename: evil.to_owned(), argv, argv_cut: true };
     let text = told(Style::default(), &[change(evil, exec)]);
     assert_eq!(text.lines().count(), 2);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");

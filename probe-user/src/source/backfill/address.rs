@@ -20,7 +20,7 @@ use crate::{
         fact::{Address, Fact, List, Task},
         id::Subnet,
     },
-    source::host::{FILE, Folder, Miss},
+    source::host::{FILE, Folder, ReadError},
 };
 
 /// An address and where it stands, as one of the two families tells it.
@@ -62,7 +62,8 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table, namespaces: &BTreeSet<u32>
     for (netns, pids) in windows {
         let at = list.now();
         // Any of its processes will do that still runs.
-        let read = pids.iter().map(|pid| read(node, *pid, netns)).find(|read| *read != Err(Miss::Absent));
+        let read =
+            pids.iter().map(|pid| read(node, *pid, netns)).find(|read| *read != Err(ReadError::Absent));
         let found = read.and_then(|read| list.take(format!("/proc/{}/net", pids[0]), read));
         for standing in found.unwrap_or_default() {
             let Standing { address, ifname, ifindex, flags, scope } = standing;
@@ -74,25 +75,25 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table, namespaces: &BTreeSet<u32>
     list
 }
 
-fn read(node: Node<'_>, pid: u32, netns: u32) -> Result<Vec<Standing>, Miss> {
+fn read(node: Node<'_>, pid: u32, netns: u32) -> Result<Vec<Standing>, ReadError> {
     let process = node.root.folder(format!("/proc/{pid}"))?;
     // The number may be another process's by now.
     if super::proc::namespace("net", &process.link("ns/net")?) != Some(netns) {
-        return Err(Miss::Absent);
+        return Err(ReadError::Absent);
     }
     let net = process.folder("net")?;
     // A kernel may have been built without either family.
     let part = |name: &str| match net.read(name, FILE) {
-        Err(Miss::Absent) => Ok(Vec::new()),
+        Err(ReadError::Absent) => Ok(Vec::new()),
         read => read,
     };
     Ok(standing(&part("fib_trie")?, &part("route")?, &part("if_inet6")?, &indexes(&net)?))
 }
 
 /// Interfaces by name, as far as `igmp` shows them: all that IPv4 is on.
-fn indexes(net: &Folder) -> Result<Vec<u8>, Miss> {
+fn indexes(net: &Folder) -> Result<Vec<u8>, ReadError> {
     match net.read("igmp", FILE) {
-        Err(Miss::Absent) => Ok(Vec::new()),
+        Err(ReadError::Absent) => Ok(Vec::new()),
         read => read,
     }
 }

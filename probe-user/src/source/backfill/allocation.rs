@@ -13,7 +13,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::kubelet::Roots;
 use crate::{
     model::{id::PodUid, time::Timestamp},
-    source::host::{HostRoot, Miss},
+    source::host::{HostRoot, ReadError},
 };
 
 pub const FILE: &str = "allocated_pods_state";
@@ -58,7 +58,7 @@ impl Allocation {
         root: &HostRoot,
         uid: &PodUid,
         now: Timestamp,
-    ) -> Result<Option<Vec<String>>, Miss> {
+    ) -> Result<Option<Vec<String>>, ReadError> {
         if self.roots.as_ref().is_none_or(|(looked, _)| now >= *looked + AGAIN) {
             self.roots = Some((now, Roots::look(root)));
         }
@@ -69,7 +69,7 @@ impl Allocation {
         });
         let Some((edition, folder)) = kept.take(1).next() else { return Ok(None) };
         if self.edition != Some(edition) {
-            self.pods = parse(&folder.read(FILE, LONGEST)?).ok_or(Miss::Malformed)?;
+            self.pods = parse(&folder.read(FILE, LONGEST)?).ok_or(ReadError::Malformed)?;
             self.edition = Some(edition);
         }
         Ok(self.pods.get(uid.as_str()).filter(|names| !names.is_empty()).cloned())
@@ -89,7 +89,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Allocation, HostRoot, Miss, PodUid, Timestamp, parse};
+    use super::{Allocation, HostRoot, PodUid, ReadError, Timestamp, parse};
 
     const UID: &str = "11111111-2222-3333-4444-555555555555";
     const NOW: Timestamp = Timestamp(1);
@@ -147,7 +147,7 @@ mod tests {
         write(&format!(r#"{{"entries":{{"{UID}":{{"ContainerResources":{{"main":{{}}}}}}}}}}"#));
         assert_eq!(allocation.containers(&host, &uid(), NOW), Ok(Some(vec!["main".to_owned()])));
         fs::write(kubelet.join("allocated_pods_state"), "{").expect("a file");
-        assert_eq!(allocation.containers(&host, &uid(), NOW), Err(Miss::Malformed));
+        assert_eq!(allocation.containers(&host, &uid(), NOW), Err(ReadError::Malformed));
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    source::host::{FILE, HostRoot, Miss},
+    source::host::{FILE, HostRoot, ReadError},
 };
 
 /// The state directories of containerd, by whoever starts it.
@@ -76,12 +76,12 @@ impl Places {
     }
 
     /// What the container is, by the first place that knows it.
-    pub fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, Miss> {
-        let mut worst = Miss::Absent;
+    pub fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, ReadError> {
+        let mut worst = ReadError::Absent;
         for bundles in &self.0 {
             match bundles.find(root, id) {
                 Ok(found) => return Ok(found),
-                Err(Miss::Absent) => {}
+                Err(ReadError::Absent) => {}
                 Err(why) => worst = why,
             }
         }
@@ -103,7 +103,7 @@ impl Places {
 }
 
 impl Bundles {
-    fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, Miss> {
+    fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, ReadError> {
         let found = match self {
             Self::Docker(folder) => {
                 docker::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.v2.json", FILE)?, id)
@@ -116,7 +116,7 @@ impl Bundles {
                 spec::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.json", FILE)?, id)
             }
         };
-        found.ok_or(Miss::Malformed)
+        found.ok_or(ReadError::Malformed)
     }
 }
 

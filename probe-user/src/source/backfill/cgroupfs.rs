@@ -13,7 +13,7 @@ use crate::{
         id::{CgroupKey, ContainerId},
         time::Timestamp,
     },
-    source::host::{ENTRIES, FILE, Folder, Miss, lines},
+    source::host::{ENTRIES, FILE, Folder, ReadError, lines},
 };
 
 /// Deeper directories are not looked at; containers stand at six or less.
@@ -32,7 +32,7 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, BTreeSet<ContainerId>) {
         }
         // A hierarchy that is known to be mounted is never simply absent.
         Err(why) => {
-            let why = if why == Miss::Absent { Miss::NotPlain } else { why };
+            let why = if why == ReadError::Absent { ReadError::NotPlain } else { why };
             walk.list.skip(&node.hierarchy.mount, why);
         }
     }
@@ -57,7 +57,7 @@ impl Walk<'_> {
         let mut populated = false;
         for entry in entries.entries.iter().filter(|entry| entry.directory) {
             if level == DEEPEST || self.found.len() == MOST {
-                self.list.skip(folder.path(), Miss::TooMany(MOST));
+                self.list.skip(folder.path(), ReadError::TooMany(MOST));
                 break;
             }
             let at = self.list.now();

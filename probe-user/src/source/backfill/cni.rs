@@ -17,7 +17,7 @@ use crate::{
         fact::{CacheFound, Fact, List},
         id::ContainerId,
     },
-    source::host::{ENTRIES, FILE, Miss},
+    source::host::{ENTRIES, FILE, ReadError},
 };
 use result::Outcome;
 
@@ -31,11 +31,11 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
         let at = list.now();
         let found = folder
             .read(&entry.name, FILE)
-            .and_then(|bytes| parse(&entry.name, &bytes).ok_or(Miss::Malformed));
+            .and_then(|bytes| parse(&entry.name, &bytes).ok_or(ReadError::Malformed));
         match found {
             Ok(found) => list.found(at, Fact::CacheFound(found)),
             // Taken away since the folder was read.
-            Err(Miss::Absent) => {}
+            Err(ReadError::Absent) => {}
             Err(why) => {
                 let path = Path::new(RESULTS).join(&entry.name);
                 // Others, as an editor's backup, are no attachment's.
@@ -47,7 +47,7 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
         }
     }
     if entries.left_out > 0 {
-        list.skip(RESULTS, Miss::TooMany(ENTRIES));
+        list.skip(RESULTS, ReadError::TooMany(ENTRIES));
     }
     list
 }

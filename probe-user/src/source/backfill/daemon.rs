@@ -21,7 +21,7 @@ use probe_common::name::PODS_PREFIX;
 use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
     model::fact::RuntimeKind,
-    source::host::{Folder, HostRoot, Miss, lines},
+    source::host::{Folder, HostRoot, ReadError, lines},
 };
 pub(super) use settings::Unread;
 
@@ -114,11 +114,11 @@ pub(super) fn look(root: &HostRoot) -> Vec<Daemon> {
 
 /// A folder of the node's: where this program does not see it, as in a container that has not all of the node's files,
 /// the one that a daemon sees.
-pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, Miss> {
+pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, ReadError> {
     match node.folder(path) {
-        Err(Miss::Absent) => {
+        Err(ReadError::Absent) => {
             let mut others = daemons.iter().filter_map(|daemon| daemon.files.as_ref()?.folder(path).ok());
-            others.next().ok_or(Miss::Absent)
+            others.next().ok_or(ReadError::Absent)
         }
         read => read,
     }
@@ -156,19 +156,19 @@ pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
 
 /// Whether a process is root's by itself and in no container. Others may call themselves anything, and what runs in a
 /// container means other files by the same names.
-pub(super) fn is_of_node(process: &Folder) -> Result<bool, Miss> {
+pub(super) fn is_of_node(process: &Folder) -> Result<bool, ReadError> {
     let cgroup = process.head("cgroup", 1 << 16)?;
     let contained = lines(&cgroup).any(|line| cgroupfs::container(&line).is_some());
     Ok(!contained && is_root_by_itself(process)?)
 }
 
 /// The same, or a kubelet in a container that is the node's all the same, as RKE1's.
-fn is_node_s(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<bool, Miss> {
+fn is_node_s(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<bool, ReadError> {
     Ok(is_of_node(process)? || KUBELETS.contains(&comm) && is_contained_kubelet(root, process)?)
 }
 
 /// It is root's, in a container of no pod and of no user's session, and in the node's own pid and network namespaces.
-fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, Miss> {
+fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, ReadError> {
     let status = process.head("status", 1 << 16)?;
     let cgroup = process.head("cgroup", 1 << 16)?;
     let foreign = |line: &str| line.contains(PODS_PREFIX) || line.contains(SESSIONS);
@@ -180,7 +180,7 @@ fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, Miss>
     Ok(proc::ns_pid(&status) == pid && process.link("ns/net")? == init.link("ns/net")?)
 }
 
-fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, Miss> {
+fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, ReadError> {
     let kind = match comm {
         b"containerd" => Kind::Containerd,
         b"crio" => Kind::Crio,

@@ -12,7 +12,7 @@ use crate::{
         fact::{Fact, List, NameSource},
         id::PodUid,
     },
-    source::host::{HostRoot, Miss},
+    source::host::{HostRoot, ReadError},
 };
 
 const FOLDERS: &str = "/var/log/pods";
@@ -25,11 +25,11 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
     for entry in entries.entries {
         match parse(&entry.name) {
             Some(fact) => list.found(at, fact),
-            None => list.skip(Path::new(FOLDERS).join(&entry.name), Miss::Malformed),
+            None => list.skip(Path::new(FOLDERS).join(&entry.name), ReadError::Malformed),
         }
     }
     if entries.left_out > 0 {
-        list.skip(FOLDERS, Miss::TooMany(crate::source::host::ENTRIES));
+        list.skip(FOLDERS, ReadError::TooMany(crate::source::host::ENTRIES));
     }
     list
 }

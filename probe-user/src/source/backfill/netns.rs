@@ -17,7 +17,7 @@ use crate::{
         fact::{Fact, List},
         time::Timestamp,
     },
-    source::host::{Miss, mountinfo},
+    source::host::{ReadError, mountinfo},
 };
 
 /// Where `ip netns`, the CNI runtimes, CRI-O and Docker keep the files that hold a namespace.
@@ -98,7 +98,7 @@ fn held(list: &mut Listing<'_>, node: Node<'_>) -> Vec<(Timestamp, u32, String)>
             let Some(Some(inode)) = list.take(&path, inode) else { continue };
             match u32::try_from(inode) {
                 Ok(inode) => found.push((at, inode, path.to_string_lossy().into_owned())),
-                Err(_) => list.skip(path, Miss::Malformed),
+                Err(_) => list.skip(path, ReadError::Malformed),
             }
         }
     }

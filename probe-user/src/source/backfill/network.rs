@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 use super::{Listing, Node, daemon::Daemon};
 use crate::{
     model::fact::{Fact, Network, NetworksRead},
-    source::host::{Folder, HostRoot, Miss},
+    source::host::{Folder, HostRoot, ReadError},
 };
 
 /// By whoever sets up the node: the specification's own, and of k3s, rke2 and microk8s.
@@ -74,11 +74,12 @@ fn read(list: &mut Listing<'_>, folder: &Folder) -> Option<Vec<Configured>> {
     let is_one = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
     let names: Vec<_> = entries.entries.iter().map(|it| &*it.name).filter(|name| is_one(name)).collect();
     if names.len() > MOST || entries.left_out > 0 {
-        list.skip(folder.path(), Miss::TooMany(MOST));
+        list.skip(folder.path(), ReadError::TooMany(MOST));
     }
     let mut found = Vec::new();
     for name in names.into_iter().take(MOST) {
-        let parsed = folder.read(name, LONGEST).and_then(|bytes| conf::parse(&bytes).ok_or(Miss::Malformed));
+        let parsed =
+            folder.read(name, LONGEST).and_then(|bytes| conf::parse(&bytes).ok_or(ReadError::Malformed));
         found.extend(list.take(folder.path().join(name), parsed).into_iter().flatten());
     }
     Some(found)

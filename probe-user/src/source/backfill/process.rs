@@ -21,7 +21,7 @@ use crate::{
     },
     source::{
         cgroup,
-        host::{Folder, Miss},
+        host::{Folder, ReadError},
     },
 };
 
@@ -51,7 +51,7 @@ pub(super) struct Process {
     pub(super) netns: u32,
     pub(super) mnt_ns: u32,
     /// Why its network namespace may not be read.
-    pub(super) hidden: Option<Miss>,
+    pub(super) hidden: Option<ReadError>,
     container: Option<String>,
     /// It has a name that matters, and is not root's by itself.
     forged: bool,
@@ -130,7 +130,7 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
     let mut list = Listing::begin(List::Processes, node);
     let mut table = Table { begun: list.now(), is_whole: false, processes: BTreeMap::new() };
     let proc = node.root.folder("/proc").and_then(|proc| Ok((proc.entries()?, proc)));
-    let proc = proc.map_err(|why| if why == Miss::Absent { Miss::NotPlain } else { why });
+    let proc = proc.map_err(|why| if why == ReadError::Absent { ReadError::NotPlain } else { why });
     let Some((entries, proc)) = list.take("/proc", proc) else { return (list, table) };
 
     let members = OnceCell::new();
@@ -167,27 +167,27 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
     (list, table)
 }
 
-fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, Miss> {
-    let stat = proc::stat(&folder.head("stat", 4096)?).ok_or(Miss::Malformed)?;
+fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, ReadError> {
+    let stat = proc::stat(&folder.head("stat", 4096)?).ok_or(ReadError::Malformed)?;
     let cgroup = cgroup::path_in(hierarchy, &folder.head("cgroup", 1 << 16)?).unwrap_or_default();
     let container = cgroupfs::container(&cgroup).map(|(id, _)| id.as_str().to_owned());
     let namespace = |kind: &str| {
         let link = folder.link(&format!("ns/{kind}"))?;
-        proc::namespace(kind, &link).ok_or(Miss::Malformed)
+        proc::namespace(kind, &link).ok_or(ReadError::Malformed)
     };
     let (netns, mnt_ns) = (namespace("net"), namespace("mnt").unwrap_or(0));
     let named = [&name::CALLERS[..], &name::RUNTIMES].iter().any(|names| has_name_of(&stat, names));
     let forged = named && !is_root_by_itself(folder)?;
-    let hidden = netns.err().filter(|why| *why != Miss::Absent);
+    let hidden = netns.err().filter(|why| *why != ReadError::Absent);
     Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container, forged })
 }
 
 /// Whether a process is root's, by a program that lends nobody root's rights: one that was lent them may take them for good,
 /// and goes by the name that a user gave it all the same.
-pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, Miss> {
+pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, ReadError> {
     // Where a process may not be looked at more closely, its user is what is known.
     let lends = match folder.is_setuid() {
-        Err(Miss::Unreadable(Errno::EACCES | Errno::EPERM) | Miss::Absent) => false,
+        Err(ReadError::Unreadable(Errno::EACCES | Errno::EPERM) | ReadError::Absent) => false,
         lends => lends?,
     };
     Ok(!lends && proc::is_root(&folder.head("status", 1 << 16)?))
@@ -200,7 +200,7 @@ fn describe(
     process: &Process,
     folder: &Folder,
     cgroups: &mut Cgroups<'_>,
-) -> Result<Option<(ProcessFound, Option<Miss>)>, Miss> {
+) -> Result<Option<(ProcessFound, Option<ReadError>)>, ReadError> {
     // Init shows which network namespace is the node's own.
     let matters = pid == 1
         || table.is_top(process)
@@ -234,7 +234,7 @@ fn describe(
         match folder.head("cmdline", ARGUMENTS) {
             Ok(cmdline) => (proc::arguments(&cmdline), None),
             // Where a hook saw it begin, they are known without.
-            Err(why @ Miss::Unanswered) => (Vec::new(), Some(why)),
+            Err(why @ ReadError::Unanswered) => (Vec::new(), Some(why)),
             Err(why) => return Err(why),
         }
     };
@@ -299,7 +299,7 @@ mod tests {
     use crate::{
         engine::{Engine, Settings},
         model::{
-            change::{Output, What},
+            change::{ChangeKind, Output},
             fact::{Exited, Fact, Observation, Origin, ProcessFound},
             time::Timestamp,
         },
@@ -409,7 +409,7 @@ mod tests {
         engine.observe(Observation { at, origin: Origin::Kernel, fact: Fact::Exited(ended) });
         engine.advance(Timestamp(1_010_000_000_000));
         let told: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
-        let is_end = |output: &Output| matches!(output, Output::Change(it) if matches!(it.what, What::ContainerExited { .. }));
+        let is_end = |output: &Output| matches!(output, Output::Change(it) if matches!(it.what, ChangeKind::ContainerExited { .. }));
         assert!(!told.iter().any(is_end), "{told:?}");
         assert_eq!(pid(&engine), Some(MAIN), "it runs on");
     }

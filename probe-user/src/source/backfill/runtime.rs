@@ -22,7 +22,7 @@ use crate::{
         fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },
-    source::host::{HostRoot, Miss},
+    source::host::{HostRoot, ReadError},
 };
 
 /// What was read of one runtime.
@@ -30,7 +30,7 @@ struct Records {
     place: PathBuf,
     kind: Option<RuntimeKind>,
     /// The sandboxes, and whether they are all.
-    sandboxes: Result<(Vec<RuntimeSandbox>, bool), Miss>,
+    sandboxes: Result<(Vec<RuntimeSandbox>, bool), ReadError>,
     /// So many of these could not be read: each may be a sandbox, or none.
     unread: u64,
 }
@@ -39,7 +39,7 @@ impl Records {
     fn new(
         place: PathBuf,
         kind: Option<RuntimeKind>,
-        sandboxes: Result<(Vec<RuntimeSandbox>, bool), Miss>,
+        sandboxes: Result<(Vec<RuntimeSandbox>, bool), ReadError>,
     ) -> Self {
         Self { place, kind, sandboxes, unread: 0 }
     }
@@ -135,14 +135,14 @@ fn ask(_: &HostRoot, _: &[Daemon], _: &Listing<'_>) -> Vec<(Timestamp, Records)>
 fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
     let Records { place, kind, sandboxes, unread } = records;
     let (sandboxes, complete) = match sandboxes {
-        Err(Miss::Absent) if !must => return,
+        Err(ReadError::Absent) if !must => return,
         Err(why) => {
             list.skip(&place, why);
             (Vec::new(), false)
         }
         Ok((sandboxes, complete)) => {
             if !complete {
-                list.skip(&place, Miss::Malformed);
+                list.skip(&place, ReadError::Malformed);
             }
             (sandboxes, complete)
         }

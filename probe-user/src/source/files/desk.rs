@@ -18,7 +18,7 @@ use tokio::time;
 use tracing::warn;
 
 use super::{
-    later::Later,
+    later::RetryQueue,
     queue::{self, Queue},
     unread::Unread,
     work::{Job, Read, Said, Worker},
@@ -31,7 +31,7 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{Asks, Batch, Closed, Feed, Stop},
+        channel::{Asks, Batch, BatchSender, CancellationToken, Closed},
         clock,
         host::{skipped::Skipped, watch::Avoided},
     },
@@ -115,7 +115,7 @@ pub(super) struct Desk<R> {
     /// The one at work hangs too, and none can be spared for it.
     stands: Option<(PathBuf, Timestamp)>,
     queue: Queue,
-    later: Later,
+    later: RetryQueue,
     /// A pass goes before questions: the first ones, and after each batch of questions.
     passes_first: bool,
     present: Unread,
@@ -139,7 +139,7 @@ impl<R: Read> Desk<R> {
             left: Vec::new(),
             stands: None,
             queue,
-            later: Later::default(),
+            later: RetryQueue::default(),
             passes_first: true,
             present,
             records,
@@ -149,7 +149,12 @@ impl<R: Read> Desk<R> {
     }
 
     /// Until it is told to end, or there will be no question. Who hangs then is not waited for.
-    pub(super) async fn run(mut self, feed: &Feed, mut asks: Asks, mut stop: Stop) -> Result<(), Closed> {
+    pub(super) async fn run(
+        mut self,
+        feed: &BatchSender,
+        mut asks: Asks,
+        mut stop: CancellationToken,
+    ) -> Result<(), Closed> {
         loop {
             self.assign();
             self.show();
@@ -259,7 +264,7 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    async fn hear(&mut self, said: Option<Said>, feed: &Feed) -> Result<(), Closed> {
+    async fn hear(&mut self, said: Option<Said>, feed: &BatchSender) -> Result<(), Closed> {
         match said {
             Some(Said::Facts(facts)) => feed.send(facts).await,
             Some(Said::Done { facts, skipped, early }) => {

@@ -21,7 +21,7 @@ pub(super) struct Wanted {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Later(Vec<Wanted>);
+pub(super) struct RetryQueue(Vec<Wanted>);
 
 impl Wanted {
     fn due(&self) -> Timestamp {
@@ -34,7 +34,7 @@ impl Wanted {
     }
 }
 
-impl Later {
+impl RetryQueue {
     /// False if too many wait already.
     pub(super) fn ask(&mut self, container: ContainerId, since: Timestamp, now: Timestamp) -> bool {
         let room = self.0.len() < MOST;
@@ -71,7 +71,7 @@ impl Later {
 mod tests {
     use std::time::Duration;
 
-    use super::{Later, MOST};
+    use super::{MOST, RetryQueue};
     use crate::model::{id::ContainerId, time::Timestamp};
 
     fn at(seconds: u64) -> Timestamp {
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn each_is_looked_for_again_until_the_last_time() {
         let id = ContainerId::parse("c1").expect("an id");
-        let mut later = Later::default();
+        let mut later = RetryQueue::default();
         assert_eq!(later.wait(at(100)), None);
         assert!(later.ask(id.clone(), at(99), at(100)));
         let mut looks = Vec::new();
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn no_more_wait_than_can_be_looked_for() {
         let id = ContainerId::parse("c1").expect("an id");
-        let mut later = Later::default();
+        let mut later = RetryQueue::default();
         let taken = (0..1000).filter(|_| later.ask(id.clone(), at(1), at(1))).count();
         assert_eq!(taken, MOST);
         assert_eq!(later.due(at(2)).len(), MOST);

@@ -13,12 +13,12 @@ use std::{
 
 use tracing::warn;
 
-use crate::source::host::{Miss, skipped::Skipped};
+use crate::source::host::{ReadError, skipped::Skipped};
 
 /// As the last pass over one part of the node left it.
 #[derive(Debug)]
 pub(super) struct Unread {
-    named: BTreeMap<PathBuf, Miss>,
+    named: BTreeMap<PathBuf, ReadError>,
     count: u64,
     /// Of all parts together. One thread reads them, one after the other.
     total: Arc<AtomicU64>,
@@ -28,7 +28,7 @@ pub(super) struct Unread {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Turn {
     /// Unreadable now, or for another reason than before.
-    begun: Vec<(PathBuf, Miss)>,
+    begun: Vec<(PathBuf, ReadError)>,
     /// Readable again, or gone.
     over: Vec<PathBuf>,
 }
@@ -57,7 +57,7 @@ impl Unread {
         self.total.store(others.saturating_add(count), Ordering::Relaxed);
         self.count = count;
         let before = mem::replace(&mut self.named, named);
-        let is_new = |(path, why): &(&PathBuf, &Miss)| before.get(*path) != Some(*why);
+        let is_new = |(path, why): &(&PathBuf, &ReadError)| before.get(*path) != Some(*why);
         Turn {
             begun: self.named.iter().filter(is_new).map(|(path, why)| (path.clone(), *why)).collect(),
             over: before.into_keys().filter(|path| !self.named.contains_key(path)).collect(),
@@ -69,9 +69,9 @@ impl Unread {
 mod tests {
     use std::sync::Arc;
 
-    use super::{AtomicU64, Miss, Ordering, Skipped, Turn, Unread};
+    use super::{AtomicU64, Ordering, ReadError, Skipped, Turn, Unread};
 
-    fn skipped(all: &[(&str, Miss)]) -> Skipped {
+    fn skipped(all: &[(&str, ReadError)]) -> Skipped {
         let mut skipped = Skipped::default();
         all.iter().for_each(|(path, why)| skipped.add(*path, *why));
         skipped
@@ -81,17 +81,20 @@ mod tests {
     fn a_torn_file_is_told_of_once_and_when_it_is_over() {
         let total = Arc::new(AtomicU64::new(0));
         let (mut unread, mut other) = (Unread::new(Arc::clone(&total)), Unread::new(Arc::clone(&total)));
-        let torn = [("/a", Miss::Malformed), ("/b", Miss::Malformed)];
+        let torn = [("/a", ReadError::Malformed), ("/b", ReadError::Malformed)];
         let begun = torn.map(|(path, why)| (path.into(), why)).to_vec();
         assert_eq!(unread.turn(skipped(&torn)), Turn { begun, over: Vec::new() });
-        other.turn(skipped(&[("/c", Miss::NotPlain)]));
+        other.turn(skipped(&[("/c", ReadError::NotPlain)]));
         for _ in 0..3 {
             assert_eq!(unread.turn(skipped(&torn)), Turn::default());
         }
         assert_eq!(total.load(Ordering::Relaxed), 3);
         // Another reason is news, and so is one that is read again.
-        let turn = unread.turn(skipped(&[("/b", Miss::TooLarge(9))]));
-        assert_eq!(turn, Turn { begun: vec![("/b".into(), Miss::TooLarge(9))], over: vec!["/a".into()] });
+        let turn = unread.turn(skipped(&[("/b", ReadError::TooLarge(9))]));
+        assert_eq!(
+            turn,
+            Turn { begun: vec![("/b".into(), ReadError::TooLarge(9))], over: vec!["/a".into()] }
+        );
         assert_eq!(total.load(Ordering::Relaxed), 2);
         let turn = unread.turn(Skipped::default());
         assert_eq!(turn, Turn { begun: Vec::new(), over: vec!["/b".into()] });

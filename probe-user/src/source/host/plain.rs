@@ -13,7 +13,7 @@ use nix::{
     sys::stat::{self, Mode, SFlag},
 };
 
-use super::{Folder, HostRoot, Miss, is, single};
+use super::{Folder, HostRoot, ReadError, is, single};
 
 const PLAIN: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
@@ -25,41 +25,41 @@ const LINKS: u32 = 40;
 
 impl HostRoot {
     /// A plain file by its path on the node, with links followed as the node itself would follow them.
-    pub fn plain(&self, path: impl AsRef<Path>) -> Result<File, Miss> {
+    pub fn plain(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
         let mut path: PathBuf = path.as_ref().to_owned();
         for _ in 0..=LINKS {
-            let parent = path.parent().ok_or(Miss::NotPlain)?;
-            let name = path.file_name().and_then(|name| name.to_str()).ok_or(Miss::NotPlain)?;
+            let parent = path.parent().ok_or(ReadError::NotPlain)?;
+            let name = path.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
             let folder = self.folder(parent)?;
             match folder.link(name) {
                 // What it says begins where the link is; the way there is then gone again, links and all.
                 Ok(target) => path = parent.join(target),
-                Err(Miss::Unreadable(Errno::EINVAL)) => return folder.plain(name),
+                Err(ReadError::Unreadable(Errno::EINVAL)) => return folder.plain(name),
                 Err(why) => return Err(why),
             }
         }
-        Err(Miss::NotPlain)
+        Err(ReadError::NotPlain)
     }
 }
 
 impl Folder {
     /// A plain file in it; a link is none.
-    pub fn plain(&self, name: &str) -> Result<File, Miss> {
+    pub fn plain(&self, name: &str) -> Result<File, ReadError> {
         self.enter(name)?;
         open(&self.fd, single(name)?).map(File::from)
     }
 }
 
-pub(super) fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Miss> {
+pub(super) fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd, ReadError> {
     // Looked at before it is opened: opening a device can do something.
     let about = stat::fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     if !is(SFlag::S_IFREG, &about) {
-        return Err(Miss::NotPlain);
+        return Err(ReadError::NotPlain);
     }
     Ok(fcntl::openat(folder, name, PLAIN, Mode::empty())?)
 }
 
-impl From<io::Error> for Miss {
+impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         // An error without a number is one of what the file says, not of reading it.
         error.raw_os_error().map_or(Self::Malformed, |number| Errno::from_raw(number).into())
@@ -70,7 +70,7 @@ impl From<io::Error> for Miss {
 mod tests {
     use std::{fs, io::Read as _, os::unix::fs::symlink};
 
-    use crate::source::host::{HostRoot, Miss};
+    use crate::source::host::{HostRoot, ReadError};
 
     #[test]
     fn links_to_a_file_are_followed_below_the_root() {
@@ -94,17 +94,17 @@ mod tests {
         let text = |path: &str| {
             let mut text = String::new();
             host.plain(path)?.read_to_string(&mut text)?;
-            Ok::<_, Miss>(text)
+            Ok::<_, ReadError>(text)
         };
         for path in ["/store/v1/bin/tool", "/usr/bin/near", "/usr/bin/far", "/tools/tool"] {
             assert_eq!(text(path).as_deref(), Ok("tool"), "{path}");
         }
         assert_eq!(text("/tools/up").as_deref(), Ok("second"));
         for path in ["/out", "/above", "/usr/bin/gone"] {
-            assert_eq!(text(path), Err(Miss::Absent), "{path}");
+            assert_eq!(text(path), Err(ReadError::Absent), "{path}");
         }
         for path in ["/loop", "/folder", "/store", "/", "/store/.."] {
-            assert_eq!(text(path), Err(Miss::NotPlain), "{path}");
+            assert_eq!(text(path), Err(ReadError::NotPlain), "{path}");
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::Miss;
+use super::ReadError;
 use crate::model::fact::List;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     pub count: u64,
     /// The first, as an example for the log.
-    pub first: Option<(PathBuf, Miss)>,
+    pub first: Option<(PathBuf, ReadError)>,
     /// All of them, to know them again, but no more than are kept.
-    pub named: BTreeMap<PathBuf, Miss>,
+    pub named: BTreeMap<PathBuf, ReadError>,
     /// For each list that is not whole the first for which it is not.
-    pub partial: BTreeMap<List, (PathBuf, Miss)>,
+    pub partial: BTreeMap<List, (PathBuf, ReadError)>,
 }
 
 /// Most that are kept by name: of more a pass knows how many there are.
@@ -21,8 +21,8 @@ const NAMED: usize = 1024;
 
 impl Skipped {
     /// What is simply not there was not skipped.
-    pub fn add(&mut self, path: impl Into<PathBuf>, why: Miss) {
-        if why == Miss::Absent {
+    pub fn add(&mut self, path: impl Into<PathBuf>, why: ReadError) {
+        if why == ReadError::Absent {
             return;
         }
         self.count += 1;
@@ -40,7 +40,7 @@ impl Skipped {
         }
     }
 
-    fn name(&mut self, path: PathBuf, why: Miss) {
+    fn name(&mut self, path: PathBuf, why: ReadError) {
         if self.named.len() < NAMED {
             self.named.entry(path).or_insert(why);
         }

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use super::Miss;
+use super::ReadError;
 
 /// Files that the kernel reads out of a process's memory.
 const OF_MEMORY: [&str; 2] = ["cmdline", "environ"];
@@ -63,9 +63,9 @@ impl Reader {
     }
 
     /// It is about to open or read that, unless somebody hangs there.
-    pub(in crate::source) fn enter(&self, path: PathBuf) -> Result<(), Miss> {
+    pub(in crate::source) fn enter(&self, path: PathBuf) -> Result<(), ReadError> {
         if self.avoided.has(&path) {
-            return Err(Miss::Unanswered);
+            return Err(ReadError::Unanswered);
         }
         *hold(&self.at) = Some((path, Instant::now()));
         Ok(())
@@ -92,7 +92,7 @@ fn hold<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::{fs, path::Path, sync::Arc};
 
-    use super::{Avoided, Miss, Reader};
+    use super::{Avoided, ReadError, Reader};
     use crate::source::host::HostRoot;
 
     #[test]
@@ -113,11 +113,11 @@ mod tests {
         reader.leave();
         assert_eq!(reader.at(), None);
         avoided.add("/proc/7/cmdline".into());
-        assert_eq!(read("cmdline"), Err(Miss::Unanswered));
+        assert_eq!(read("cmdline"), Err(ReadError::Unanswered));
         assert_eq!(read("stat").as_deref(), Ok(&b"stat"[..]));
         avoided.remove(Path::new("/proc/7/cmdline"));
         avoided.spare_memory(true);
-        assert_eq!(read("cmdline"), Err(Miss::Unanswered));
+        assert_eq!(read("cmdline"), Err(ReadError::Unanswered));
         assert_eq!(read("stat").as_deref(), Ok(&b"stat"[..]));
         avoided.spare_memory(false);
         assert_eq!(read("cmdline").as_deref(), Ok(&b"cmdline"[..]));

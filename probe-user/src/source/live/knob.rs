@@ -8,7 +8,7 @@ use probe_common::knob::{ABSENT, NETS_MAX, Offsets, Switches};
 use super::{btf::Btf, error::Error};
 use crate::source::{
     cgroup::Hierarchy,
-    host::{HostRoot, Miss},
+    host::{HostRoot, ReadError},
 };
 
 /// Looks up every member. What only hooks of one kind read may be absent; `plan` then leaves those out.
@@ -152,13 +152,13 @@ fn subsys(btf: &Btf, hierarchy: &Hierarchy) -> Result<u32, Error> {
 fn namespace(root: &HostRoot, kind: &str) -> Result<u32, Error> {
     const FIRST: &str = "/proc/1/ns";
     let link = match root.folder(FIRST).and_then(|folder| folder.link(kind)) {
-        Err(Miss::Unreadable(Errno::EACCES)) => HostRoot::open(Path::new("/"))
+        Err(ReadError::Unreadable(Errno::EACCES)) => HostRoot::open(Path::new("/"))
             .map_err(|error| Error::Namespaces { path: FIRST, why: error.to_string() })?
             .folder("/proc/thread-self/ns")
             .and_then(|folder| folder.link(kind)),
         link => link,
     };
-    let inode = link.and_then(|link| inode_of(&link).ok_or(Miss::Malformed));
+    let inode = link.and_then(|link| inode_of(&link).ok_or(ReadError::Malformed));
     inode.map_err(|miss| Error::Namespaces { path: FIRST, why: miss.to_string() })
 }
 

@@ -21,8 +21,8 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use self::{copy::Copies, mark::Mark, turn::turn};
-use super::{attach::Probe, selftest::own::Own, tally::Totals};
+use self::{copy::RecordBuffer, mark::Mark, turn::turn};
+use super::{attach::Probe, selftest::own::SelfTestFilter, tally::Totals};
 use crate::{
     engine::decode::decode,
     model::{
@@ -30,7 +30,7 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{Batch, Closed, Feed, Stop},
+        channel::{Batch, BatchSender, CancellationToken, Closed},
         clock,
         ready::Ready,
     },
@@ -44,14 +44,14 @@ pub const SLACK: Duration = Duration::from_millis(5);
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
 /// The hooks and what they write. The hooks stay attached as long as this lives.
-pub struct Drain {
+pub struct RingReader {
     probe: Probe,
     lifecycle: Watched,
     bulk: Watched,
-    copies: Copies,
+    copies: RecordBuffer,
     records: Vec<Bytes>,
     /// The self-test's own doings, which are not told.
-    own: Own,
+    own: SelfTestFilter,
     /// What was read before there was anybody to tell it to.
     early: Batch,
     /// As they were counted last, for whoever looks.
@@ -92,7 +92,7 @@ impl Watched {
     }
 }
 
-impl Drain {
+impl RingReader {
     /// Must be called within a runtime.
     pub fn new(mut probe: Probe, slack: Duration) -> Result<Self, DrainError> {
         let rings = probe.take_rings().ok_or(DrainError::Taken)?;
@@ -100,9 +100,9 @@ impl Drain {
             probe,
             lifecycle: Watched::new(rings.lifecycle)?,
             bulk: Watched::new(rings.bulk)?,
-            copies: Copies::default(),
+            copies: RecordBuffer::default(),
             records: Vec::new(),
-            own: Own::default(),
+            own: SelfTestFilter::default(),
             early: Batch::new(),
             totals: watch::Sender::default(),
             mark: Mark::new(slack),
@@ -124,7 +124,7 @@ impl Drain {
     }
 
     /// Leaves out from here on what the self-test did.
-    pub(super) fn leave_out(&mut self, own: Own) {
+    pub(super) fn leave_out(&mut self, own: SelfTestFilter) {
         self.own = own;
     }
 
@@ -134,7 +134,7 @@ impl Drain {
     }
 
     /// Tells what the rings hold, until `stop`. Gives back what was counted.
-    pub async fn run(mut self, feed: &Feed, mut stop: Stop) -> Totals {
+    pub async fn run(mut self, feed: &BatchSender, mut stop: CancellationToken) -> Totals {
         if let Err(error) = self.work(feed, &mut stop).await {
             warn!(%error, "records can no longer be waited for");
         }
@@ -142,7 +142,7 @@ impl Drain {
         self.totals.borrow().clone()
     }
 
-    async fn work(&mut self, feed: &Feed, stop: &mut Stop) -> io::Result<()> {
+    async fn work(&mut self, feed: &BatchSender, stop: &mut CancellationToken) -> io::Result<()> {
         if let Err(Closed) = feed.send(mem::take(&mut self.early)).await {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl Drain {
         }
     }
 
-    async fn catch_up(&mut self, feed: &Feed) -> Result<(), Closed> {
+    async fn catch_up(&mut self, feed: &BatchSender) -> Result<(), Closed> {
         loop {
             let (batch, empty) = self.turn();
             feed.send(batch).await?;
@@ -242,7 +242,7 @@ impl Drain {
     }
 
     /// The rest, and how much was lost of it; nothing is read after that, so the watermark needs no slack.
-    async fn finish(&mut self, feed: &Feed) {
+    async fn finish(&mut self, feed: &BatchSender) {
         let caught_up = self.catch_up(feed).await;
         let now = clock::now();
         let mut last = Batch::new();

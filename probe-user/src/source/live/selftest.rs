@@ -11,8 +11,8 @@ use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use self::own::Own;
-use super::ring::Drain;
+use self::own::SelfTestFilter;
+use super::ring::RingReader;
 use crate::{
     model::fact::{Attached, Mechanism, Signal},
     source::clock,
@@ -49,7 +49,7 @@ const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 impl SelfTest {
     /// Tests what is attached, with the cgroup hierarchy that is mounted at `cgroups`. What else comes meanwhile is
     /// told by `drain` later; what the test does itself is not.
-    pub async fn run(drain: &mut Drain, cgroups: &Path, limit: Duration) -> Self {
+    pub async fn run(drain: &mut RingReader, cgroups: &Path, limit: Duration) -> Self {
         let start = Instant::now();
         let deadline = start + limit;
         let attached: BTreeSet<Signal> = drain
@@ -59,7 +59,7 @@ impl SelfTest {
             .filter(|report| report.mechanism.is_some())
             .map(|report| report.signal)
             .collect();
-        let mut own = Own::default();
+        let mut own = SelfTestFilter::default();
         let mut failures: Vec<Failure> = Vec::new();
         let since = clock::now();
         match timeout_at(deadline, make::netns()).await.map_err(io::Error::other).flatten() {
@@ -117,7 +117,12 @@ fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Ou
 }
 
 /// Takes from `awaited` what is told of, until nothing is left or the deadline has passed.
-async fn listen(drain: &mut Drain, own: &mut Own, awaited: &mut BTreeSet<Signal>, deadline: Instant) {
+async fn listen(
+    drain: &mut RingReader,
+    own: &mut SelfTestFilter,
+    awaited: &mut BTreeSet<Signal>,
+    deadline: Instant,
+) {
     loop {
         let (batch, empty) = drain.turn();
         let mut others = batch;

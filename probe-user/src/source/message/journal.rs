@@ -9,7 +9,7 @@ mod object;
 use std::{collections::BTreeMap, path::Path};
 
 use super::{Message, Search, Unreadable, Window, extract};
-use crate::source::host::{Folder, HostRoot, Miss};
+use crate::source::host::{Folder, HostRoot, ReadError};
 use file::Journal;
 
 /// On disk, and where nothing is kept beyond a boot.
@@ -22,7 +22,7 @@ const ALL_FILES: usize = 128;
 const MACHINE_ID: &str = "/etc/machine-id";
 
 /// What is to be had of one file.
-type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), Miss>;
+type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
 
 /// Takes a message: when it was logged, what it is, and in which file it stands.
 type Tell<'a> = &'a mut dyn FnMut(u64, &str, &Path);
@@ -61,7 +61,7 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
             }
         };
         if left_out > 0 {
-            not.skipped.add(place, Miss::TooMany(crate::source::host::ENTRIES));
+            not.skipped.add(place, ReadError::TooMany(crate::source::host::ENTRIES));
         }
         // Others beside these are other machines' (`remote`) or other services' (`ID.NAMESPACE`).
         for machine in machines.iter().filter(|entry| entry.directory && is_machine(&entry.name)) {
@@ -128,7 +128,7 @@ fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, lo
         }
         read += 1;
         if read > limit {
-            not.skipped.add(folder.path(), Miss::TooMany(limit));
+            not.skipped.add(folder.path(), ReadError::TooMany(limit));
             break;
         }
         if let Err(why) = look(&journal, &path) {

@@ -9,7 +9,7 @@ use std::{
 use super::{Message, Search, Unreadable, Wanted, are_exact, extract, extract::Match, time};
 use crate::source::{
     backfill::outputs,
-    host::{HostRoot, Miss, lines},
+    host::{HostRoot, ReadError, lines},
 };
 
 /// Where Debian, Ubuntu, Red Hat, SUSE, GKE, k3s, RKE2 and hand-made units have them.
@@ -81,7 +81,7 @@ fn read(line: &str, wanted: Wanted<'_>) -> Option<(Match, u64, String)> {
 }
 
 /// The last bytes of a file, from the beginning of a line.
-fn end(mut file: File, limit: u64) -> Result<Vec<u8>, Miss> {
+fn end(mut file: File, limit: u64) -> Result<Vec<u8>, ReadError> {
     let size = file.seek(SeekFrom::End(0))?;
     let from = size.saturating_sub(limit);
     file.seek(SeekFrom::Start(from))?;

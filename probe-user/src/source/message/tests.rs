@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::{Match, Message, TEXT, Unreadable, Wanted, Window, boots, each, extract, find};
-use crate::source::host::{HostRoot, Miss};
+use crate::source::host::{HostRoot, ReadError};
 
 const CONTAINERD_1_6: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#;
 const CONTAINERD_1_7: &str = r#"time="2026-11-21T08:16:05.578149814Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-1,Uid:00000000-0142-4000-8000-000000000002,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"7d2508103574fcdee6bfc02f9e63017703f2008862901b475364b31686fc3d37\": plugin type=\"no-such-plugin\" failed (add): failed to find plugin \"no-such-plugin\" in path [/usr/lib/cni]""#;
@@ -211,7 +211,7 @@ fn a_journal_that_claims_much_is_not_read_for_it() {
     file.write_all_at(&(1_u64 << 63).to_le_bytes(), arrays + 8).expect("written");
     file.set_len(1 << 40).expect("a length");
     let not = look(&root, wanted("bb22")).expect_err("nothing");
-    assert!(matches!(not.skipped.first, Some((_, Miss::TooLarge(_)))), "{not}");
+    assert!(matches!(not.skipped.first, Some((_, ReadError::TooLarge(_)))), "{not}");
 }
 
 proptest! {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    engine::detect::{Sight, Sighting, Standing},
+    engine::detect::{DetectContext, Detection, Verdict},
     model::finding::{Duplicate, Finding, Kind, Stage},
 };
 
@@ -18,27 +18,27 @@ pub(in crate::engine::detect) const TOGETHER: Duration = Duration::from_secs(60)
 const SHOWN: usize = 16;
 
 pub(super) fn gather(
-    sight: &Sight<'_>,
+    ctx: &DetectContext<'_>,
     form: Duplicate,
-    mut sightings: Vec<Sighting>,
-    found: &mut Vec<Sighting>,
+    mut detections: Vec<Detection>,
+    found: &mut Vec<Detection>,
 ) {
-    sightings.sort_by(|one, other| (one.since, &one.key).cmp(&(other.since, &other.key)));
-    let mut open: Vec<&Finding> = sight.open().filter(|it| is_burst(it, form)).collect();
+    detections.sort_by(|one, other| (one.since, &one.key).cmp(&(other.since, &other.key)));
+    let mut open: Vec<&Finding> = ctx.open().filter(|it| is_burst(it, form)).collect();
     open.sort_by_key(|it| (it.since, &it.key));
     for before in open {
-        let is_of = |it: &Sighting| it.since >= before.since && it.since.since(before.since) <= TOGETHER;
-        let (of_it, others) = sightings.into_iter().partition(is_of);
-        sightings = others;
+        let is_of = |it: &Detection| it.since >= before.since && it.since.since(before.since) <= TOGETHER;
+        let (of_it, others) = detections.into_iter().partition(is_of);
+        detections = others;
         found.extend(burst(form, of_it, Some(before)));
     }
-    let mut rest = sightings;
+    let mut rest = detections;
     while let Some(first) = rest.first() {
         let end = first.since + TOGETHER;
         let others = rest.split_off(rest.partition_point(|it| it.since <= end));
         let group = std::mem::replace(&mut rest, others);
         // Those that were all told apart are not put together because one before them is over.
-        let is_new = |it: &Sighting| sight.open().all(|known| known.key != it.key);
+        let is_new = |it: &Detection| ctx.open().all(|known| known.key != it.key);
         if number(&group) >= BURST && group.iter().any(is_new) {
             found.extend(burst(form, group, None));
         } else {
@@ -52,12 +52,12 @@ fn is_burst(it: &Finding, wanted: Duplicate) -> bool {
         && it.stage != Stage::Closed
 }
 
-fn number(group: &[Sighting]) -> u32 {
+fn number(group: &[Detection]) -> u32 {
     u32::try_from(group.len()).unwrap_or(u32::MAX)
 }
 
 /// One finding of them all; as it was `before`, with what came to it since.
-fn burst(form: Duplicate, group: Vec<Sighting>, before: Option<&Finding>) -> Option<Sighting> {
+fn burst(form: Duplicate, group: Vec<Detection>, before: Option<&Finding>) -> Option<Detection> {
     let first = group.first()?;
     let count = number(&group);
     let known = match before.map(|it| (it, &it.kind)) {
@@ -65,7 +65,7 @@ fn burst(form: Duplicate, group: Vec<Sighting>, before: Option<&Finding>) -> Opt
         Some(_) | None => None,
     };
     let now: Vec<_> = group.iter().flat_map(|it| it.sandboxes.clone()).take(SHOWN).collect();
-    Some(Sighting {
+    Some(Detection {
         key: before.map_or_else(|| first.key.clone(), |it| it.key.clone()),
         kind: Kind::DuplicateSandbox { form, count: known.map_or(count, |(_, before)| before.max(count)) },
         pod: None,
@@ -76,20 +76,20 @@ fn burst(form: Duplicate, group: Vec<Sighting>, before: Option<&Finding>) -> Opt
 }
 
 /// Confirmed if one of them is, and over when the last of them is.
-fn standing(group: &[Sighting], first: &Sighting) -> Standing {
+fn standing(group: &[Detection], first: &Detection) -> Verdict {
     let until = group.iter().filter_map(|it| match it.standing {
-        Standing::Passing { until } => Some(until),
-        Standing::Watched { .. }
-        | Standing::Candidate { .. }
-        | Standing::Unsure
-        | Standing::Unverified
-        | Standing::Unlisted
-        | Standing::Confirmed => None,
+        Verdict::Passing { until } => Some(until),
+        Verdict::Watched { .. }
+        | Verdict::Candidate { .. }
+        | Verdict::Unsure
+        | Verdict::Unverified
+        | Verdict::Unlisted
+        | Verdict::Confirmed => None,
     });
-    let is_sure = group.iter().any(|it| it.standing == Standing::Confirmed);
+    let is_sure = group.iter().any(|it| it.standing == Verdict::Confirmed);
     match until.max() {
-        _ if is_sure => Standing::Confirmed,
-        Some(until) => Standing::Passing { until },
+        _ if is_sure => Verdict::Confirmed,
+        Some(until) => Verdict::Passing { until },
         None => first.standing,
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use super::Leak;
 use crate::{
     engine::{
-        detect::{Sight, Sighting, Standing},
+        detect::{DetectContext, Detection, Verdict},
         view::ManyView,
     },
     model::{
@@ -31,10 +31,10 @@ pub(in crate::engine::detect) const FIRST: usize = 16;
 /// What has one reason.
 type Reason<'a> = (Option<&'a str>, Cause);
 
-pub(super) fn gather(sight: &Sight<'_>, leaks: &[Leak<'_>], found: &mut Vec<Sighting>) {
+pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[Leak<'_>], found: &mut Vec<Detection>) {
     // A look at a node that nobody watches tells of each: there is no stream to be flooded.
-    if !sight.is_watching() {
-        found.extend(leaks.iter().map(|leak| leak.sighting(sight)));
+    if !ctx.is_watching() {
+        found.extend(leaks.iter().map(|leak| leak.detection(ctx)));
         return;
     }
     let mut reasons: BTreeMap<Reason<'_>, Vec<&Leak<'_>>> = BTreeMap::new();
@@ -44,33 +44,33 @@ pub(super) fn gather(sight: &Sight<'_>, leaks: &[Leak<'_>], found: &mut Vec<Sigh
     if reasons.is_empty() {
         return;
     }
-    let told = Told::of(sight);
+    let told = Told::of(ctx);
     for (reason, all) in reasons {
         let (own, rest): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) = all.into_iter().partition(|leak| told.has(leak));
-        found.extend(own.iter().map(|leak| leak.sighting(sight)));
+        found.extend(own.iter().map(|leak| leak.detection(ctx)));
         let (young, rest): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) =
             rest.into_iter().partition(|leak| leak.is_young());
         let key = key(reason);
         if told.many.contains(&key) || own.len() + rest.len() > MANY {
-            found.extend(many(sight, reason, key, &rest, &young));
+            found.extend(many(ctx, reason, key, &rest, &young));
         } else {
-            found.extend(rest.iter().map(|leak| leak.sighting(sight)));
+            found.extend(rest.iter().map(|leak| leak.detection(ctx)));
             // Of what is not told yet it matters only when it is to be looked at again.
-            found.extend(many(sight, reason, key, &[], &young));
+            found.extend(many(ctx, reason, key, &[], &young));
         }
     }
 }
 
 /// The leaks that findings of many stand for.
-pub(in crate::engine) fn members(sight: &Sight<'_>) -> Vec<ManyView> {
-    let told = Told::of(sight);
+pub(in crate::engine) fn members(ctx: &DetectContext<'_>) -> Vec<ManyView> {
+    let told = Told::of(ctx);
     // To find the leaks is much work, and seldom are there so many.
     if told.many.is_empty() {
         return Vec::new();
     }
     let mut reasons: BTreeMap<Reason<'_>, bool> = BTreeMap::new();
     let mut is_many = |reason| *reasons.entry(reason).or_insert_with(|| told.many.contains(&key(reason)));
-    let leaks = sight.leaks().iter().filter(|leak| is_many((leak.network(), leak.cause)) && !told.has(leak));
+    let leaks = ctx.leaks().iter().filter(|leak| is_many((leak.network(), leak.cause)) && !told.has(leak));
     let member = |leak: &Leak<'_>| ManyView {
         cause: leak.cause,
         leak: hash(&(leak.network(), leak.address(), &leak.row.container)),
@@ -88,7 +88,7 @@ fn hash(of: &impl Hash) -> u64 {
 
 impl Leak<'_> {
     fn is_young(&self) -> bool {
-        matches!(self.standing, Standing::Watched { .. })
+        matches!(self.standing, Verdict::Watched { .. })
     }
 }
 
@@ -100,13 +100,13 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn of(sight: &Sight<'a>) -> Self {
+    fn of(ctx: &DetectContext<'a>) -> Self {
         let mut told = Self { own: BTreeSet::new(), many: BTreeSet::new() };
         let leak = |it: &'a Finding| {
             let Kind::LeakedAddress(leak) = &it.kind else { return None };
             Some((it, leak))
         };
-        for (it, leak) in sight.open().filter_map(leak) {
+        for (it, leak) in ctx.open().filter_map(leak) {
             match it.sandboxes.first() {
                 Some(id) if leak.many.is_none() => {
                     told.own.insert((leak.network.as_deref(), leak.address, id));
@@ -131,12 +131,12 @@ fn key((network, cause): Reason<'_>) -> Key {
 
 /// One finding of them all. It counts those that are confirmed, as soon as any is.
 fn many(
-    sight: &Sight<'_>,
+    ctx: &DetectContext<'_>,
     (network, cause): Reason<'_>,
     key: Key,
     rest: &[&Leak<'_>],
     young: &[&Leak<'_>],
-) -> Option<Sighting> {
+) -> Option<Detection> {
     let confirmed: Vec<&Leak<'_>> = rest.iter().filter(|leak| leak.is_confirmed()).copied().collect();
     let counted = match (confirmed.as_slice(), rest) {
         ([], []) => young,
@@ -148,7 +148,7 @@ fn many(
     first.truncate(FIRST);
     let lowest = first.first()?;
     let paths: BTreeSet<&String> = counted.iter().flat_map(|leak| &leak.lease.stores).collect();
-    let stores = sight.world.records.stores.values().map(|(_, read)| &read.store);
+    let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
     let kind = Kind::LeakedAddress(LeakedAddress {
         address: lowest.address(),
         network: network.map(str::to_owned),
@@ -168,7 +168,7 @@ fn many(
             sandboxes.push(leak.row.container.clone());
         }
     }
-    Some(Sighting {
+    Some(Detection {
         key,
         kind,
         severity: Severity::Warning,
@@ -181,19 +181,19 @@ fn many(
 }
 
 /// The surest of all; of what is to be looked at again the first.
-fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak<'a>>) -> Standing {
-    let rank = |it: Standing| match it {
-        Standing::Confirmed | Standing::Passing { .. } => 0,
-        Standing::Candidate { .. } => 1,
-        Standing::Unverified | Standing::Unlisted => 2,
-        Standing::Unsure => 3,
-        Standing::Watched { .. } => 4,
+fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak<'a>>) -> Verdict {
+    let rank = |it: Verdict| match it {
+        Verdict::Confirmed | Verdict::Passing { .. } => 0,
+        Verdict::Candidate { .. } => 1,
+        Verdict::Unverified | Verdict::Unlisted => 2,
+        Verdict::Unsure => 3,
+        Verdict::Watched { .. } => 4,
     };
-    let again = |it: Standing| match it {
-        Standing::Watched { until } | Standing::Candidate { until } => until.unwrap_or(Timestamp(u64::MAX)),
-        Standing::Passing { until } => until,
-        Standing::Confirmed | Standing::Unverified | Standing::Unlisted | Standing::Unsure => Timestamp::ZERO,
+    let again = |it: Verdict| match it {
+        Verdict::Watched { until } | Verdict::Candidate { until } => until.unwrap_or(Timestamp(u64::MAX)),
+        Verdict::Passing { until } => until,
+        Verdict::Confirmed | Verdict::Unverified | Verdict::Unlisted | Verdict::Unsure => Timestamp::ZERO,
     };
     let surest = all.map(|leak| leak.standing).min_by_key(|it| (rank(*it), again(*it)));
-    surest.unwrap_or(Standing::Watched { until: None })
+    surest.unwrap_or(Verdict::Watched { until: None })
 }

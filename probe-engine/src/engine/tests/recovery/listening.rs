@@ -6,27 +6,27 @@ use crate::{
         Engine, Settings,
         boot::{
             average::average,
-            study::{Close, Study},
+            report::{Close, RecoveryReport},
         },
         tests::story::Story,
     },
     model::{
         fact::{Mechanism, Signal},
-        recovery::{Before, Kind, Pod, Recovered, Recovery, Rules},
+        recovery::{Kind, Pod, PreviousBoot, Recovered, Recovery, Rules},
     },
 };
 
 const MINUTE: u64 = 60 * SECOND;
 
 /// By the rule that counts those that listen.
-fn study(story: &Story, until: u64) -> (Study, Engine) {
+fn study(story: &Story, until: u64) -> (RecoveryReport, Engine) {
     let boot = Rules { recovered: Recovered::Listening, ..Rules::default() };
     let (_, engine) = story.judge_by(Settings { boot, ..Settings::default() }, until);
-    (Study::of(engine.recovery(), ms(until)), engine)
+    (RecoveryReport::of(engine.recovery(), ms(until)), engine)
 }
 
 /// Those of before; these listened then.
-fn before(pods: &[App], listened: &[u32]) -> Before {
+fn before(pods: &[App], listened: &[u32]) -> PreviousBoot {
     let mut before = rebooted(pods);
     for pod in before.pods.iter_mut().flatten() {
         pod.listens = listened.iter().any(|n| App(*n).pod().is(pod));
@@ -34,7 +34,7 @@ fn before(pods: &[App], listened: &[u32]) -> Before {
     before
 }
 
-fn heard(before: Before) -> Story {
+fn heard(before: PreviousBoot) -> Story {
     let mut story = booted(before);
     story.at(3500).attached(Signal::Listening, Some(Mechanism::RawTracepoint));
     story
@@ -73,7 +73,7 @@ fn a_pod_that_listened_before_is_back_when_it_does_again() {
     assert_eq!(names(&found.by_start), ["app-3"], "which rule was applied is said");
     // The same boot by the other rule, from what is kept of it.
     let other = Recovery { recovered: Recovered::Started, ..engine.recovery().clone() };
-    let other = Study::of(&other, ms(60 * SECOND));
+    let other = RecoveryReport::of(&other, ms(60 * SECOND));
     assert_eq!(seconds(other.columns), [Some(21), None, Some(32), Some(34)]);
     assert!(other.by_start.is_empty());
     // For the next restart.
@@ -134,7 +134,7 @@ fn boots_by_one_rule_and_by_the_other_have_no_mean_together() {
     App(1).listens(&mut story, 30 * SECOND, 2);
     let (listening, _) = study(&story, 40 * SECOND);
     let (_, engine) = story.judge(40 * SECOND);
-    let started = Study::of(engine.recovery(), ms(40 * SECOND));
+    let started = RecoveryReport::of(engine.recovery(), ms(40 * SECOND));
     let mean = average([&started, &started, &listening].into_iter());
     assert_eq!((mean.boots, mean.recovered, seconds(mean.columns)[3]), (1, Recovered::Listening, Some(42)));
     let mean = average([&listening, &started, &started].into_iter());

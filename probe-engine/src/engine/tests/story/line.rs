@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::model::{
-    change::{Change, End, Output, Question, What},
+    change::{Change, ChangeKind, End, Output, Question},
     fact::Origin,
 };
 
@@ -35,37 +35,41 @@ fn line_of(change: &Change) -> String {
         change.context.cgroup.as_ref().map_or("", |cgroup| cgroup.path.rsplit('/').next().unwrap_or(""));
     let short = |text: &str| text.chars().take(8).collect::<String>();
     let detail = match &change.what {
-        What::ProcessExec { filename, .. } => filename.clone(),
-        What::ProcessExit { process, end } => format!("{} {}{}", process.comm, end.code, killer(end)),
-        What::CniStarted { call } => {
+        ChangeKind::ProcessExec { filename, .. } => filename.clone(),
+        ChangeKind::ProcessExit { process, end } => format!("{} {}{}", process.comm, end.code, killer(end)),
+        ChangeKind::CniStarted { call } => {
             let by = call.called_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
             format!("{} {}{by}", call.command, call.plugin)
         }
-        What::CniFinished { call, end, duration } => {
+        ChangeKind::CniFinished { call, end, duration } => {
             let code = end.as_ref().map_or("?".to_owned(), |end| end.code.to_string());
             format!("{} {} -> {code} in {} ms", call.command, call.plugin, duration.as_millis())
         }
-        What::NetnsCreated { .. } | What::NetnsDestroyed { .. } | What::NetnsFreed { .. } => {
-            netns.to_string()
+        ChangeKind::NetnsCreated { .. }
+        | ChangeKind::NetnsDestroyed { .. }
+        | ChangeKind::NetnsFreed { .. } => netns.to_string(),
+        ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. } => {
+            short(path)
         }
-        What::CgroupCreated { .. } | What::CgroupEmptied | What::CgroupRemoved { .. } => short(path),
-        What::AddressAdded { address, ifname } | What::AddressRemoved { address, ifname } => {
+        ChangeKind::AddressAdded { address, ifname } | ChangeKind::AddressRemoved { address, ifname } => {
             format!("{address} {ifname} {netns}")
         }
-        What::SandboxCreated | What::PodFirstSeen => String::new(),
-        What::SandboxReady { since_created } => format!("{} ms", since_created.as_millis()),
-        What::SandboxStopped { why } => format!("{why:?}"),
-        What::ContainerStarted { process } => process.comm.clone(),
-        What::ContainerListening { process, socket, since_started } => {
+        ChangeKind::SandboxCreated | ChangeKind::PodFirstSeen => String::new(),
+        ChangeKind::SandboxReady { since_created } => format!("{} ms", since_created.as_millis()),
+        ChangeKind::SandboxStopped { why } => format!("{why:?}"),
+        ChangeKind::ContainerStarted { process } => process.comm.clone(),
+        ChangeKind::ContainerListening { process, socket, since_started } => {
             format!("{} {} {} ms", process.comm, socket.port, since_started.as_millis())
         }
-        What::ContainerExited { end, ran, .. } => {
+        ChangeKind::ContainerExited { end, ran, .. } => {
             format!("{}{} {:?}", end.code, killer(end), ran.map(|ran| ran.as_millis()))
         }
-        What::PodStarted(it) => format!("{} ms", it.total().as_millis()),
-        What::PodGone { lived } => format!("{} ms", lived.as_millis()),
-        What::FindingOpened(it) | What::FindingConfirmed(it) | What::FindingClosed(it) => it.key.to_string(),
-        What::Gap { what, count } => format!("{what:?} {count}"),
+        ChangeKind::PodStarted(it) => format!("{} ms", it.total().as_millis()),
+        ChangeKind::PodGone { lived } => format!("{} ms", lived.as_millis()),
+        ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
+            it.key.to_string()
+        }
+        ChangeKind::Gap { what, count } => format!("{what:?} {count}"),
     };
     if !detail.is_empty() {
         write!(text, " {detail}").expect("memory");

@@ -10,7 +10,7 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use super::Attachment;
 use crate::{
-    engine::world::{Moment, World},
+    engine::world::{EventContext, World},
     model::{
         fact::{self, StoreKind, StoreRead},
         time::Timestamp,
@@ -89,7 +89,12 @@ impl Attachment {
 
 impl World {
     /// An address appeared in a sandbox's namespace: a lease if the plugin of that interface is at work.
-    pub(in crate::engine::world) fn lease_by_kernel(&mut self, m: Moment, life: u64, it: &fact::Address) {
+    pub(in crate::engine::world) fn lease_by_kernel(
+        &mut self,
+        ctx: EventContext,
+        life: u64,
+        it: &fact::Address,
+    ) {
         let is_temporary = it.address.address.is_ipv6() && it.flags & TEMPORARY != 0;
         if it.scope != GLOBAL || is_temporary || it.address.address.is_loopback() {
             return;
@@ -99,7 +104,7 @@ impl World {
         let known = row.leases.iter().any(|lease| lease.address == it.address.address);
         let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
         if known || open.is_some() {
-            row.lease(it.address.address, m.at, open.as_deref()).kernel = Some(life);
+            row.lease(it.address.address, ctx.at, open.as_deref()).kernel = Some(life);
         }
     }
 
@@ -118,7 +123,7 @@ impl World {
     }
 
     /// A store was read: what it names is given, and what it no longer names is not, as far as it goes.
-    pub(in crate::engine::world) fn leases_in_store(&mut self, m: Moment, read: &StoreRead) {
+    pub(in crate::engine::world) fn leases_in_store(&mut self, ctx: EventContext, read: &StoreRead) {
         let path = &read.store.path;
         let mut unread = Vec::new();
         let mut named = BTreeSet::new();
@@ -128,7 +133,7 @@ impl World {
                 continue;
             };
             let key = (holder.container.clone(), self.interface_of(holder, it.address));
-            let row = self.attachment(m, &key.0, &key.1);
+            let row = self.attachment(ctx, &key.0, &key.1);
             if let Some(network) = &read.store.network {
                 row.learn_network(network, false);
             }

@@ -14,7 +14,7 @@ use serde_with::serde_as;
 
 use super::{Attachment, Plugin};
 use crate::{
-    engine::world::{Moment, World, call::Call},
+    engine::world::{EventContext, World, call::Call},
     model::{
         change::Question,
         fact::PodName,
@@ -133,15 +133,15 @@ impl World {
     }
 
     /// Asks what a plugin said when its ADD failed, unless that was asked a moment ago.
-    pub(super) fn ask_message(&mut self, m: Moment, call: &Call, id: ContainerId, ifname: &str) {
+    pub(super) fn ask_message(&mut self, ctx: EventContext, call: &Call, id: ContainerId, ifname: &str) {
         let name = &call.call.plugin;
-        if self.messages_asked.get(name).is_some_and(|asked| m.at < *asked + ASK_EVERY) {
+        if self.messages_asked.get(name).is_some_and(|asked| ctx.at < *asked + ASK_EVERY) {
             return;
         }
         let row = self.attachments.get_mut(&(id.clone(), ifname.to_owned()));
         if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == *name)) {
-            plugin.asked_at = Some(m.at);
-            self.message_asked(name.clone(), m.at);
+            plugin.asked_at = Some(ctx.at);
+            self.message_asked(name.clone(), ctx.at);
             self.ask(Question::Message { container: id, since: call.at });
         }
     }

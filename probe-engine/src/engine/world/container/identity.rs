@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::{
-    engine::world::{Moment, World, argv::Made, hint::Hint, presence::Voucher},
+    engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher},
     model::{
         change::{Question, StopReason},
         fact::{ContainerFound, NameSource, Role},
@@ -16,14 +16,14 @@ const ASKS: u32 = 3;
 
 impl World {
     /// A sandbox and its process are of one pod, however each came to be known.
-    pub(super) fn pod_of_sandbox(&mut self, m: Moment, id: &ContainerId) {
+    pub(super) fn pod_of_sandbox(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get_mut(id) else { return };
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
         let (of_row, of_sandbox) = (row.pod, sandbox.pod);
         row.pod = of_row.or(of_sandbox);
         sandbox.pod = of_sandbox.or(of_row);
         if let (Some(one), Some(other)) = (of_row, of_sandbox) {
-            self.pods_are_one(m, one, other);
+            self.pods_are_one(ctx, one, other);
         }
     }
 
@@ -47,23 +47,23 @@ impl World {
     }
 
     /// A runtime, shim or monitor is about to make or hold it.
-    pub(in crate::engine::world) fn made(&mut self, m: Moment, made: Made) {
+    pub(in crate::engine::world) fn made(&mut self, ctx: EventContext, made: Made) {
         let Made { id, pod, name } = made;
-        self.container_seen(m, &id, None, None);
+        self.container_seen(ctx, &id, None, None);
         if pod.is_some() {
             let role = if name.as_deref() == Some("POD") { Role::Sandbox } else { Role::Container };
             let source = NameSource::Argv;
-            self.learn(m, &Hint { at: m.at, role: Some(role), name, pod, ..Hint::new(id, source) });
+            self.learn(ctx, &Hint { at: ctx.at, role: Some(role), name, pod, ..Hint::new(id, source) });
         }
     }
 
-    pub(in crate::engine::world) fn container_found(&mut self, m: Moment, it: ContainerFound) {
+    pub(in crate::engine::world) fn container_found(&mut self, ctx: EventContext, it: ContainerFound) {
         if let Some(row) = self.containers.get_mut(&it.id) {
             row.open = false;
         }
         let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
         let role = Some(role);
-        self.hint(m, Hint { at: m.at, role, sandbox, name, pod, started, ..Hint::new(id, source) });
+        self.hint(ctx, Hint { at: ctx.at, role, sandbox, name, pod, started, ..Hint::new(id, source) });
     }
 
     pub(in crate::engine::world) fn container_unknown(&mut self, id: &ContainerId) {
@@ -73,7 +73,7 @@ impl World {
     }
 
     /// Takes in what was said of a container that is known to exist.
-    pub(in crate::engine::world) fn learn(&mut self, m: Moment, hint: &Hint) {
+    pub(in crate::engine::world) fn learn(&mut self, ctx: EventContext, hint: &Hint) {
         // An answer can come after the end of what was asked about.
         let lives =
             self.containers.get(&hint.id).is_some_and(|row| !matches!(row.state, State::Exited { .. }))
@@ -84,10 +84,10 @@ impl World {
             Some(id) if self.pods.is(id, name) => {
                 self.pods.learn(id, name, hint.source);
                 let by_uid = name.uid.as_ref().and_then(|uid| self.pods.by_uid(uid)).unwrap_or(id);
-                self.pods_are_one(m, by_uid, id);
+                self.pods_are_one(ctx, by_uid, id);
                 Some(by_uid)
             }
-            Some(_) | None if lives => self.pod_lives(m, name, hint.source),
+            Some(_) | None if lives => self.pod_lives(ctx, name, hint.source),
             Some(_) | None => self.pod_of(name, hint.source),
         });
         if let Some(row) = self.containers.get_mut(&hint.id) {
@@ -100,29 +100,29 @@ impl World {
         if let Some(sandbox) = self.sandboxes.get_mut(&hint.id) {
             sandbox.pod = pod.or(sandbox.pod);
             if matches!(hint.source, NameSource::Bundle | NameSource::Cri) {
-                sandbox.presence.vouch(Voucher::Runtime, m.at);
+                sandbox.presence.vouch(Voucher::Runtime, ctx.at);
             }
         }
         if let Some(role) = hint.role {
-            self.has_role(m, &hint.id, role);
+            self.has_role(ctx, &hint.id, role);
         }
         if let Some(path) = &hint.netns_path {
-            self.claim_by_path(m, &hint.id, path);
+            self.claim_by_path(ctx, &hint.id, path);
         }
     }
 
-    pub(in crate::engine::world) fn has_role(&mut self, m: Moment, id: &ContainerId, role: Role) {
+    pub(in crate::engine::world) fn has_role(&mut self, ctx: EventContext, id: &ContainerId, role: Role) {
         let Some(row) = self.containers.get_mut(id) else { return };
         if row.role.is_some() {
             return;
         }
         row.role = Some(role);
-        let (first, pod, running, code) = (m.back_at(row.first_at), row.pod, row.state, row.code);
+        let (first, pod, running, code) = (ctx.back_at(row.first_at), row.pod, row.state, row.code);
         let origin = row.origin;
         match role {
-            Role::Sandbox => self.sandbox_seen(Moment { origin, ..first }, id, pod),
+            Role::Sandbox => self.sandbox_seen(EventContext { origin, ..first }, id, pod),
             Role::Container => {
-                self.sandbox_of(m, id);
+                self.sandbox_of(ctx, id);
                 self.attempt_ran(id);
                 // It may have been quicker than whoever was asked.
                 if let State::Exited { at } = running {
@@ -132,26 +132,27 @@ impl World {
         }
         match running {
             State::Created => {}
-            State::Running { since, .. } => self.is_up(Moment { origin, ..m.back_at(since) }, id),
+            State::Running { since, .. } => self.is_up(EventContext { origin, ..ctx.back_at(since) }, id),
             State::Exited { at } => {
-                self.stop(Moment { origin, ..m.back_at(at) }, id, StopReason::PauseExited)
+                self.stop(EventContext { origin, ..ctx.back_at(at) }, id, StopReason::PauseExited)
             }
         }
     }
 
     /// A container proves that the sandbox it lives in exists.
-    fn sandbox_of(&mut self, m: Moment, id: &ContainerId) {
+    fn sandbox_of(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get(id) else { return };
         let (sandbox, pod) = (row.sandbox.clone(), row.pod);
         // Of a pod seen from its beginning, the sandbox is at most as old as this container; of another, who knows.
         let is_young = pod.is_some_and(|pod| self.is_seen_from_birth(pod));
-        let first = if is_young { Moment { origin: row.origin, ..m.back_at(row.first_at) } } else { m };
+        let first =
+            if is_young { EventContext { origin: row.origin, ..ctx.back_at(row.first_at) } } else { ctx };
         let Some(sandbox) = sandbox else { return };
         if !self.sandboxes.contains_key(&sandbox) {
             self.sandbox_seen(first, &sandbox, pod);
         }
         if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-            row.presence.vouch(Voucher::Runtime, m.at);
+            row.presence.vouch(Voucher::Runtime, ctx.at);
         }
     }
 }

@@ -6,12 +6,12 @@
 use super::earlier;
 use crate::engine::world::{
     World,
-    attempt::{Attempt, Ran},
+    attempt::{Attempt, ContainerRun},
 };
 
 pub(super) struct Members<'a> {
     /// In the order in which they began: of each name the first, for the others are restarts.
-    pub(super) parts: Vec<&'a Ran>,
+    pub(super) parts: Vec<&'a ContainerRun>,
     /// It is known which containers the pod is to have, and which each of these is.
     pub(super) known: bool,
     /// Those that have not begun, as far as that is known.
@@ -23,13 +23,13 @@ impl<'a> Members<'a> {
         let expected = world.expected_in(row);
         let firsts = firsts(row);
         let known = !expected.is_empty() && firsts.iter().all(|ran| ran.name.is_some());
-        let is_expected = |ran: &&Ran| ran.name.as_ref().is_some_and(|name| expected.contains(name));
+        let is_expected = |ran: &&ContainerRun| ran.name.as_ref().is_some_and(|name| expected.contains(name));
         let began = |name: &&String| firsts.iter().any(|ran| ran.name.as_ref() == Some(name));
         let missing: Vec<String> = expected.iter().filter(|name| known && !began(name)).cloned().collect();
         let is_all = known && missing.is_empty();
         let end = firsts.iter().filter(|ran| is_expected(ran)).map(|ran| ran.started_at).max();
         let end = end.filter(|_| is_all);
-        let belongs = |ran: &&Ran| {
+        let belongs = |ran: &&ContainerRun| {
             let is_debugger = ran.name.as_deref().is_some_and(is_debugger);
             is_expected(ran) || !is_debugger && end.is_none_or(|end| ran.started_at <= end)
         };
@@ -37,10 +37,10 @@ impl<'a> Members<'a> {
     }
 }
 
-fn firsts(row: &Attempt) -> Vec<&Ran> {
-    let mut all: Vec<&Ran> = row.containers.iter().collect();
+fn firsts(row: &Attempt) -> Vec<&ContainerRun> {
+    let mut all: Vec<&ContainerRun> = row.containers.iter().collect();
     all.sort_by(|one, other| earlier(one.started_at, &one.id, other.started_at, &other.id));
-    let mut firsts: Vec<&Ran> = Vec::new();
+    let mut firsts: Vec<&ContainerRun> = Vec::new();
     for ran in all {
         if ran.name.is_none() || firsts.iter().all(|first| first.name != ran.name) {
             firsts.push(ran);

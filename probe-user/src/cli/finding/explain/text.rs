@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::{
-    cli::account::Account,
+    cli::account::AgentSnapshot,
     model::{
-        change::{Change, CniCall, End, Process, What},
+        change::{Change, ChangeKind, CniCall, End, Process},
         finding::{Finding, Kind, LeakedAddress},
         time::Timestamp,
     },
@@ -29,7 +29,7 @@ const WIDTH: usize = 100;
 /// Columns of an event's detail: a runtime's arguments, which are long paths, are cut.
 const DETAIL_WIDTH: usize = 110;
 
-pub(super) fn text(it: &Finding, account: &Account) -> String {
+pub(super) fn text(it: &Finding, account: &AgentSnapshot) -> String {
     let mut text = format!("{}\n\n", escaped(&summary(&it.kind)));
     head(it, account, &mut text);
     text += "\nWhy\n";
@@ -57,7 +57,7 @@ pub(super) fn text(it: &Finding, account: &Account) -> String {
     text
 }
 
-fn head(it: &Finding, account: &Account, text: &mut String) {
+fn head(it: &Finding, account: &AgentSnapshot, text: &mut String) {
     let mut line = |name: &str, what: &str| _ = writeln!(text, "  {name:10} {what}");
     let at = |at: Timestamp| {
         let wall = Rfc3339(account.label.wall_ns(at)).to_string();
@@ -104,7 +104,7 @@ fn wrap(said: &str, text: &mut String) {
     text.push('\n');
 }
 
-fn timeline(evidence: &[Change], account: &Account, text: &mut String) {
+fn timeline(evidence: &[Change], account: &AgentSnapshot, text: &mut String) {
     let Some(first) = evidence.first() else {
         *text += "\nEvidence\n  none was told of its sandboxes: it was found in records alone\n";
         return;
@@ -138,12 +138,12 @@ fn calls(evidence: &[Change], text: &mut String) {
     for change in evidence {
         let at = offset(change.at, first.at);
         match &change.what {
-            What::CniFinished { call, end, duration } => {
+            ChangeKind::CniFinished { call, end, duration } => {
                 let how = end.as_ref().map_or_else(|| "its end was not seen".to_owned(), ended);
                 let said = called(call);
                 _ = writeln!(lines, "  {said}\n      ended at {at}: {how}, after {}", span(*duration));
             }
-            What::CniStarted { call } if !is_finished(call, evidence) => {
+            ChangeKind::CniStarted { call } if !is_finished(call, evidence) => {
                 _ = writeln!(lines, "  {}\n      began at {at}: no end was seen", called(call));
             }
             _ => {}
@@ -157,7 +157,7 @@ fn calls(evidence: &[Change], text: &mut String) {
 
 fn is_finished(of: &CniCall, evidence: &[Change]) -> bool {
     evidence.iter().any(|it| match &it.what {
-        What::CniFinished { call, .. } => call.process.key == of.process.key,
+        ChangeKind::CniFinished { call, .. } => call.process.key == of.process.key,
         _ => false,
     })
 }
@@ -198,7 +198,8 @@ fn named(process: &Process) -> String {
 fn killer(evidence: &[Change], text: &mut String) {
     let mut lines = String::new();
     for change in evidence {
-        if let What::ProcessExit { process, end } | What::ContainerExited { process, end, .. } = &change.what
+        if let ChangeKind::ProcessExit { process, end } | ChangeKind::ContainerExited { process, end, .. } =
+            &change.what
             && (end.killer.is_some() || end.oom)
         {
             let why = if end.oom { " (out of memory)" } else { "" };
@@ -230,9 +231,9 @@ mod tests {
 
     use super::text;
     use crate::{
-        cli::account::Account,
+        cli::account::AgentSnapshot,
         model::{
-            change::{CniCall, End, Process, What},
+            change::{ChangeKind, CniCall, End, Process},
             fact::{Origin, PodName},
             finding::{Evidence, EvidenceEvent, Finding, Key, Kind, OutOfOrder, Severity, Stage},
             id::{ContainerId, TaskKey},
@@ -245,9 +246,9 @@ mod tests {
         Process { key: TaskKey::new(pid, 1), parent: TaskKey::new(1, 1), comm: comm.to_owned() }
     }
 
-    fn account() -> Account {
+    fn account() -> AgentSnapshot {
         let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
-        Account {
+        AgentSnapshot {
             label,
             findings: Vec::new(),
             starts: Vec::new(),
@@ -272,12 +273,12 @@ mod tests {
         };
         let end = End { code: 137, signal: Some(9), killer: Some(killer.clone()), oom: false };
         let told = [
-            (1_000, What::SandboxCreated),
-            (1_250, What::ContainerExited { process: process(50, "pause"), end, ran: None }),
-            (1_300, What::CniStarted { call: call(Some("")) }),
+            (1_000, ChangeKind::SandboxCreated),
+            (1_250, ChangeKind::ContainerExited { process: process(50, "pause"), end, ran: None }),
+            (1_300, ChangeKind::CniStarted { call: call(Some("")) }),
             (
                 1_340,
-                What::CniFinished {
+                ChangeKind::CniFinished {
                     call: call(Some("")),
                     end: Some(End::default()),
                     duration: Duration::from_millis(40),

@@ -13,7 +13,7 @@ use crate::{
     model::id::ContainerId,
     source::{
         backfill::{daemon, proc},
-        host::{Folder, HostRoot, Miss},
+        host::{Folder, HostRoot, ReadError},
     },
 };
 
@@ -26,7 +26,7 @@ pub(super) fn folders(root: &HostRoot) -> BTreeSet<Bundles> {
     daemon::processes(root).filter_map(|(comm, process)| bundles(&comm, &process).ok()?).collect()
 }
 
-fn bundles(comm: &[u8], process: &Folder) -> Result<Option<Bundles>, Miss> {
+fn bundles(comm: &[u8], process: &Folder) -> Result<Option<Bundles>, ReadError> {
     let found = match comm {
         SHIM => of_shim(&process.link("cwd")?),
         CONMON => of_conmon(&proc::arguments(&process.head("cmdline", 4096)?)),

@@ -8,7 +8,7 @@ use super::{
     Daemon, Kind, Process, imports, opened,
     settings::{self, Unread},
 };
-use crate::source::host::Miss;
+use crate::source::host::ReadError;
 
 const CONFIGURATION: &str = "/etc/containerd/config.toml";
 const ROOT: &str = "/var/lib/containerd";
@@ -39,7 +39,7 @@ fn configuration(process: &Process<'_>) -> Result<Table, Unread> {
     let named = process.option(&["--config", "-config", "-c"]);
     let path = named.as_deref().unwrap_or(CONFIGURATION.as_ref());
     match imports::table(process.files(), path)? {
-        None if named.is_some() => Err(Unread { path: path.to_owned(), why: Miss::Absent }),
+        None if named.is_some() => Err(Unread { path: path.to_owned(), why: ReadError::Absent }),
         said => Ok(said.unwrap_or_default()),
     }
 }

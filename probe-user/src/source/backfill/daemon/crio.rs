@@ -9,7 +9,7 @@ use super::{
     Daemon, Kind, Process,
     settings::{self, Unread},
 };
-use crate::source::host::{Folder, Miss};
+use crate::source::host::{Folder, ReadError};
 
 const CONFIGURATION: &str = "/etc/crio/crio.conf";
 const DROP_INS: &str = "/etc/crio/crio.conf.d";
@@ -97,7 +97,7 @@ fn said(process: &Process<'_>) -> Result<Said, Unread> {
     let main = named.clone().unwrap_or_else(|| CONFIGURATION.into());
     let mut own = Vec::new();
     match settings::table(files, &main)? {
-        None if named.is_some() => return Err(Unread { path: main, why: Miss::Absent }),
+        None if named.is_some() => return Err(Unread { path: main, why: ReadError::Absent }),
         said => own.extend(said),
     }
     let folder = process.option(&["--config-dir", "-d"]);
@@ -105,7 +105,7 @@ fn said(process: &Process<'_>) -> Result<Said, Unread> {
         folder.or_else(|| process.variable("CONTAINER_CONFIG_DIR")).unwrap_or_else(|| DROP_INS.into());
     let mut drop_ins = Vec::new();
     match files.folder(&folder).and_then(|folder| walk(&folder, DEEPEST, &mut drop_ins)) {
-        Ok(()) | Err(Miss::Absent) => {}
+        Ok(()) | Err(ReadError::Absent) => {}
         Err(why) => return Err(Unread { path: folder, why }),
     }
     for path in drop_ins {
@@ -124,7 +124,7 @@ fn said(process: &Process<'_>) -> Result<Said, Unread> {
 }
 
 /// All files below a folder, in the order of their names.
-fn walk(folder: &Folder, deeper: u32, found: &mut Vec<PathBuf>) -> Result<(), Miss> {
+fn walk(folder: &Folder, deeper: u32, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
     for entry in folder.entries()?.entries {
         if !entry.directory {
             found.push(folder.path().join(&entry.name));

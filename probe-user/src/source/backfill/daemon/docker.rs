@@ -8,7 +8,7 @@ use super::{
     Daemon, Kind, Process, opened,
     settings::{self, Unread},
 };
-use crate::source::host::Miss;
+use crate::source::host::ReadError;
 
 const CONFIGURATION: &str = "/etc/docker/daemon.json";
 const ROOT: &str = "/var/lib/docker";
@@ -37,8 +37,8 @@ fn configuration(process: &Process<'_>) -> Result<Configuration, Unread> {
     let path = named.as_deref().unwrap_or(CONFIGURATION.as_ref());
     match settings::read(process.files(), path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
-            .map_err(|_not_json| Unread { path: path.to_owned(), why: Miss::Malformed }),
-        Err(Unread { why: Miss::Absent, .. }) if named.is_none() => Ok(Configuration::default()),
+            .map_err(|_not_json| Unread { path: path.to_owned(), why: ReadError::Malformed }),
+        Err(Unread { why: ReadError::Absent, .. }) if named.is_none() => Ok(Configuration::default()),
         Err(unread) => Err(unread),
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use toml::{Table, Value};
 
 use super::settings::{self, Unread};
-use crate::source::host::{HostRoot, Miss};
+use crate::source::host::{HostRoot, ReadError};
 
 /// More files than anybody has a configuration in.
 const MOST: usize = 64;
@@ -27,11 +27,11 @@ pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, Unr
             continue;
         }
         if read.len() > MOST {
-            return Err(Unread { path, why: Miss::TooMany(MOST) });
+            return Err(Unread { path, why: ReadError::TooMany(MOST) });
         }
         // containerd does not start without a file that it was told of by its name.
         let more = settings::table(files, &path)?;
-        let more = more.ok_or_else(|| Unread { path: path.clone(), why: Miss::Absent })?;
+        let more = more.ok_or_else(|| Unread { path: path.clone(), why: ReadError::Absent })?;
         waiting.extend(imported(files, &path, &more)?);
         merge(&mut said, more);
     }
@@ -50,7 +50,7 @@ fn imported(files: &HostRoot, by: &Path, said: &Table) -> Result<Vec<PathBuf>, U
             found.push(path.clone());
         }
         if found.len() > MOST {
-            return Err(Unread { path, why: Miss::TooMany(MOST) });
+            return Err(Unread { path, why: ReadError::TooMany(MOST) });
         }
     }
     Ok(found)
@@ -62,17 +62,17 @@ fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, Unread> {
     let mut found = vec![PathBuf::from("/")];
     for part in pattern.components() {
         let Component::Normal(part) = part else { continue };
-        let part = part.to_str().ok_or(failed(Miss::Malformed))?;
-        let steps = steps(part).ok_or(failed(Miss::Malformed))?;
+        let part = part.to_str().ok_or(failed(ReadError::Malformed))?;
+        let steps = steps(part).ok_or(failed(ReadError::Malformed))?;
         let mut next = Vec::new();
         for folder in found {
             match names(files, &folder, part, &steps) {
                 Ok(names) => next.extend(names.into_iter().map(|name| folder.join(name))),
-                Err(Miss::Absent | Miss::NotPlain) => {}
+                Err(ReadError::Absent | ReadError::NotPlain) => {}
                 Err(why) => return Err(failed(why)),
             }
             if next.len() > MOST {
-                return Err(failed(Miss::TooMany(MOST)));
+                return Err(failed(ReadError::TooMany(MOST)));
             }
         }
         found = next;
@@ -81,7 +81,7 @@ fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, Unread> {
 }
 
 /// What a folder has that one part of a pattern matches.
-fn names(files: &HostRoot, folder: &Path, part: &str, steps: &[Step]) -> Result<Vec<String>, Miss> {
+fn names(files: &HostRoot, folder: &Path, part: &str, steps: &[Step]) -> Result<Vec<String>, ReadError> {
     let folder = files.folder(folder)?;
     if !part.contains(['*', '?', '[', '\\']) {
         return folder.edition(part).map(|_| vec![part.to_owned()]);
@@ -201,7 +201,7 @@ mod tests {
     use tempfile::TempDir;
     use toml::Table;
 
-    use super::{HostRoot, MOST, Miss, clean, fits, steps, table};
+    use super::{HostRoot, MOST, ReadError, clean, fits, steps, table};
     use crate::source::backfill::daemon::settings::text;
 
     const MAIN: &str = "/etc/containerd/config.toml";
@@ -216,7 +216,7 @@ mod tests {
         root
     }
 
-    fn read(root: &TempDir) -> Result<Option<Table>, (String, Miss)> {
+    fn read(root: &TempDir) -> Result<Option<Table>, (String, ReadError)> {
         let host = HostRoot::open(root.path()).expect("the root");
         table(&host, Path::new(MAIN)).map_err(|unread| (unread.path.display().to_string(), unread.why))
     }
@@ -259,12 +259,12 @@ mod tests {
         for nothing in ["", "'conf.d/*.toml'", "'*/*.toml'", "''", "7"] {
             assert!(of(nothing).is_ok_and(|said| said.is_some()), "{nothing}");
         }
-        assert_eq!(of("'gone.toml'"), Err(("/etc/containerd/gone.toml".to_owned(), Miss::Absent)));
-        assert_eq!(of("'*['"), Err(("/etc/containerd/*[".to_owned(), Miss::Malformed)));
+        assert_eq!(of("'gone.toml'"), Err(("/etc/containerd/gone.toml".to_owned(), ReadError::Absent)));
+        assert_eq!(of("'*['"), Err(("/etc/containerd/*[".to_owned(), ReadError::Malformed)));
         let many: Vec<(String, &str)> = (0..=MOST).map(|n| (format!("/etc/containerd/d/{n}"), "")).collect();
         let mut files: Vec<(&str, &str)> = many.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         files.push((MAIN, "imports = ['d/*']"));
-        assert_eq!(read(&node(&files)), Err(("/etc/containerd/d/*".to_owned(), Miss::TooMany(MOST))));
+        assert_eq!(read(&node(&files)), Err(("/etc/containerd/d/*".to_owned(), ReadError::TooMany(MOST))));
         assert_eq!(read(&node(&[])), Ok(None));
     }
 

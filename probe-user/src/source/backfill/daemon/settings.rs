@@ -7,7 +7,7 @@ use std::{
 
 use toml::Table;
 
-use crate::source::host::{HostRoot, Miss};
+use crate::source::host::{HostRoot, ReadError};
 
 /// Longest configuration taken, bytes.
 const LONGEST: usize = 256 << 10;
@@ -16,7 +16,7 @@ const LONGEST: usize = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::source::backfill) struct Unread {
     pub(in crate::source::backfill) path: PathBuf,
-    pub(in crate::source::backfill) why: Miss,
+    pub(in crate::source::backfill) why: ReadError,
 }
 
 /// The whole of a file, links followed.
@@ -25,7 +25,7 @@ pub(super) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, Unread> {
         let mut bytes = Vec::new();
         let room = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
         files.plain(path)?.take(room).read_to_end(&mut bytes)?;
-        if bytes.len() > LONGEST { Err(Miss::TooLarge(LONGEST)) } else { Ok(bytes) }
+        if bytes.len() > LONGEST { Err(ReadError::TooLarge(LONGEST)) } else { Ok(bytes) }
     };
     read().map_err(|why| Unread { path: path.to_owned(), why })
 }
@@ -33,11 +33,11 @@ pub(super) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, Unread> {
 /// A file of settings; `None` if it is not there.
 pub(super) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, Unread> {
     let bytes = match read(files, path) {
-        Err(Unread { why: Miss::Absent, .. }) => return Ok(None),
+        Err(Unread { why: ReadError::Absent, .. }) => return Ok(None),
         read => read?,
     };
     let parsed = str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
-    parsed.map(Some).ok_or_else(|| Unread { path: path.to_owned(), why: Miss::Malformed })
+    parsed.map(Some).ok_or_else(|| Unread { path: path.to_owned(), why: ReadError::Malformed })
 }
 
 /// The text at the end of these keys; an empty one says nothing.

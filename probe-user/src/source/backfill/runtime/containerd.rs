@@ -9,7 +9,7 @@ use crate::{
         fact::{RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::host::{HostRoot, Miss},
+    source::host::{HostRoot, ReadError},
 };
 
 /// By whoever starts it: itself, k3s, rke2, k0s, microk8s.
@@ -31,16 +31,18 @@ pub(super) fn read(host: &HostRoot, root: &Path, only: bool) -> Records {
     let plugin = root.join(PLUGIN);
     let sandboxes = match sandboxes(host, &plugin) {
         // The plugin makes its directory with its first sandbox, and may not be in use at all.
-        Err(Miss::Absent) if only => host.folder(root.join(DATABASE)).map(|_database| (Vec::new(), true)),
+        Err(ReadError::Absent) if only => {
+            host.folder(root.join(DATABASE)).map(|_database| (Vec::new(), true))
+        }
         read => read,
     };
     Records::new(plugin.join(SANDBOXES), Some(RuntimeKind::Containerd), sandboxes)
 }
 
-fn sandboxes(host: &HostRoot, plugin: &Path) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {
+fn sandboxes(host: &HostRoot, plugin: &Path) -> Result<(Vec<RuntimeSandbox>, bool), ReadError> {
     let entries = match host.folder(plugin)?.folder(SANDBOXES) {
         Ok(folder) => folder.entries()?,
-        Err(Miss::Absent) => return Ok((Vec::new(), true)),
+        Err(ReadError::Absent) => return Ok((Vec::new(), true)),
         Err(why) => return Err(why),
     };
     // What else there may be is no sandbox.

@@ -13,7 +13,7 @@ use crate::{
     },
     source::{
         cri::{self, Refusal, Sandbox},
-        host::{HostRoot, Miss},
+        host::{HostRoot, ReadError},
     },
 };
 
@@ -54,14 +54,14 @@ impl Asked<'_> {
     }
 }
 
-fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, bool), Miss> {
-    let name = socket.file_name().and_then(|name| name.to_str()).ok_or(Miss::NotPlain)?;
-    let folder = host.folder(socket.parent().ok_or(Miss::NotPlain)?)?;
+fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, bool), ReadError> {
+    let name = socket.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
+    let folder = host.folder(socket.parent().ok_or(ReadError::NotPlain)?)?;
     let answer = cri::list(&folder.socket(name)?).map_err(|refusal| match refusal {
         // Left behind by one that ended, or of one that is no CRI runtime.
-        Refusal::Nobody | Refusal::OtherService => Miss::Absent,
-        Refusal::Unreachable(why) => Miss::Unreadable(why),
-        Refusal::Unanswered => Miss::Unanswered,
+        Refusal::Nobody | Refusal::OtherService => ReadError::Absent,
+        Refusal::Unreachable(why) => ReadError::Unreadable(why),
+        Refusal::Unanswered => ReadError::Unanswered,
     })?;
     let complete = answer.len() <= MOST;
     Ok((answer.into_iter().take(MOST).filter_map(sandbox).collect(), complete))

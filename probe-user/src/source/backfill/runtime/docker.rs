@@ -14,7 +14,7 @@ use crate::{
         fact::{ContainerFound, Role, RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::host::{FILE, HostRoot, Miss},
+    source::host::{FILE, HostRoot, ReadError},
 };
 
 pub(super) const ROOTS: [&str; 1] = ["/var/lib/docker"];
@@ -38,7 +38,7 @@ struct Read {
     unread: u64,
 }
 
-fn sandboxes(host: &HostRoot, place: &Path, list: &mut Listing<'_>) -> Result<Read, Miss> {
+fn sandboxes(host: &HostRoot, place: &Path, list: &mut Listing<'_>) -> Result<Read, ReadError> {
     let folder = host.folder(place)?;
     let entries = folder.entries()?;
     let complete = entries.left_out == 0 && entries.entries.len() <= MOST;
@@ -46,12 +46,12 @@ fn sandboxes(host: &HostRoot, place: &Path, list: &mut Listing<'_>) -> Result<Re
     for entry in entries.entries.iter().take(MOST) {
         let Some(id) = ContainerId::parse(&entry.name) else { continue };
         let record = folder.folder(&entry.name).and_then(|it| it.read(RECORD, FILE));
-        let parsed = record.and_then(|bytes| docker::parse(&bytes, &id).ok_or(Miss::Malformed));
+        let parsed = record.and_then(|bytes| docker::parse(&bytes, &id).ok_or(ReadError::Malformed));
         match parsed {
             Ok(ContainerFound { role: Role::Sandbox, pod, .. }) => {
                 found.sandboxes.push(RuntimeSandbox { id, pod: pod.and_then(named) });
             }
-            Ok(ContainerFound { role: Role::Container, .. }) | Err(Miss::Absent) => {}
+            Ok(ContainerFound { role: Role::Container, .. }) | Err(ReadError::Absent) => {}
             Err(why) => {
                 list.set_aside(place.join(&entry.name).join(RECORD), why);
                 found.sandboxes.push(RuntimeSandbox { id, pod: None });

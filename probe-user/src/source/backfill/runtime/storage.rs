@@ -15,7 +15,7 @@ use crate::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },
-    source::host::{Folder, HostRoot, Miss},
+    source::host::{Folder, HostRoot, ReadError},
 };
 
 pub(in crate::source::backfill) const ROOT: &str = "/var/lib/containers/storage";
@@ -54,9 +54,9 @@ pub(super) fn read(host: &HostRoot, root: &Path, runs: bool) -> Vec<Records> {
     let files = folders.iter().flat_map(|folder| NAMES.map(|name| (folder, name)));
     let found: Vec<_> = files
         .filter_map(|(folder, name)| match folder.read(name, LONGEST) {
-            Err(Miss::Absent) => None,
+            Err(ReadError::Absent) => None,
             read => {
-                let sandboxes = read.and_then(|bytes| parse(&bytes).ok_or(Miss::Malformed));
+                let sandboxes = read.and_then(|bytes| parse(&bytes).ok_or(ReadError::Malformed));
                 Some(records(&folder.path().join(name), sandboxes))
             }
         })
@@ -64,19 +64,19 @@ pub(super) fn read(host: &HostRoot, root: &Path, runs: bool) -> Vec<Records> {
     match folders.first() {
         Some(folder) if found.is_empty() && runs => vec![records(folder.path(), Ok(Vec::new()))],
         Some(_) => found,
-        None => vec![records(root, Err(Miss::Absent))],
+        None => vec![records(root, Err(ReadError::Absent))],
     }
 }
 
 /// The folders of the storage's drivers: usually there is one.
-pub(in crate::source::backfill) fn drivers(host: &HostRoot, root: &Path) -> Result<Vec<Folder>, Miss> {
+pub(in crate::source::backfill) fn drivers(host: &HostRoot, root: &Path) -> Result<Vec<Folder>, ReadError> {
     let folder = host.folder(root)?;
     let entries = folder.entries()?.entries;
     let drivers = entries.iter().filter(|entry| entry.directory && entry.name.ends_with(DRIVER));
     drivers.map(|entry| folder.folder(&entry.name)).collect()
 }
 
-fn records(place: &Path, sandboxes: Result<Vec<RuntimeSandbox>, Miss>) -> Records {
+fn records(place: &Path, sandboxes: Result<Vec<RuntimeSandbox>, ReadError>) -> Records {
     let sandboxes = sandboxes.map(|sandboxes| (sandboxes, true));
     Records::new(place.to_owned(), Some(RuntimeKind::Crio), sandboxes)
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     model::fact::{Fact, Reservation, Store, StoreKind, StoreRead},
-    source::host::{FILE, Miss},
+    source::host::{FILE, ReadError},
 };
 
 /// `AWS_VPC_K8S_CNI_BACKING_STORE`'s default, and the same where `/var/run` is no link.
@@ -32,8 +32,8 @@ impl Kind for AwsIpamd {
             let path = format!("{folder}/{NAME}");
             let read = match node.root.folder(folder).and_then(|folder| folder.read(NAME, FILE)) {
                 // No node of AWS, or it has been booted since.
-                Err(Miss::Absent) => continue,
-                Ok(bytes) => parse(&bytes).ok_or(Miss::Malformed),
+                Err(ReadError::Absent) => continue,
+                Ok(bytes) => parse(&bytes).ok_or(ReadError::Malformed),
                 Err(why) => Err(why),
             };
             let checkpoint = list.take(&path, read);
@@ -41,7 +41,7 @@ impl Kind for AwsIpamd {
             let allocations = checkpoint.and_then(|it| it.allocations).unwrap_or_default();
             let reservations: Vec<_> = allocations.iter().filter_map(|it| it.reservation(node)).collect();
             if reservations.len() < allocations.len() {
-                list.skip(&path, Miss::Malformed);
+                list.skip(&path, ReadError::Malformed);
                 complete = false;
             }
             let store = Store { kind: StoreKind::AwsIpamd, path, network: network(&allocations) };

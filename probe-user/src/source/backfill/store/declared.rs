@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     model::fact::{Holder, Store, StoreKind},
-    source::host::{HostRoot, Miss},
+    source::host::{HostRoot, ReadError},
 };
 
 /// One such directory.
@@ -39,7 +39,7 @@ impl Declared {
     /// Whether nothing is there, which is more than that it cannot be read.
     #[must_use]
     pub fn is_absent(&self, root: &HostRoot) -> bool {
-        matches!(root.folder(&self.dir), Err(Miss::Absent))
+        matches!(root.folder(&self.dir), Err(ReadError::Absent))
     }
 }
 

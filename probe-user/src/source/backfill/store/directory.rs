@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::super::{Listing, Node};
 use crate::{
     model::fact::{Fact, Holder, Reservation, Store, StoreRead},
-    source::host::{ENTRIES, Entries, Entry, Folder, Miss},
+    source::host::{ENTRIES, Entries, Entry, Folder, ReadError},
 };
 
 /// An id and an interface's name are a tenth of it.
@@ -16,7 +16,7 @@ pub(super) fn tell(
     node: Node<'_>,
     list: &mut Listing<'_>,
     store: Store,
-    folder: Result<Folder, Miss>,
+    folder: Result<Folder, ReadError>,
     parse: fn(&[u8]) -> Option<Holder>,
 ) {
     let at = list.now();
@@ -26,11 +26,11 @@ pub(super) fn tell(
         Ok((Entries { entries, left_out }, folder)) => {
             reservations.extend(entries.iter().filter_map(|entry| one(node, list, &folder, entry, parse)));
             if left_out > 0 {
-                list.skip(folder.path(), Miss::TooMany(ENTRIES));
+                list.skip(folder.path(), ReadError::TooMany(ENTRIES));
                 complete = false;
             }
         }
-        Err(Miss::Absent) => {}
+        Err(ReadError::Absent) => {}
         Err(why) => {
             list.skip(&store.path, why);
             complete = false;
@@ -53,16 +53,16 @@ fn one(
     }
     let path = folder.path().join(name);
     let Ok(address) = name.parse::<IpAddr>() else {
-        list.set_aside(path, Miss::Malformed);
+        list.set_aside(path, ReadError::Malformed);
         return None;
     };
     let read = folder.read_dated(name, RESERVATION);
     // Given back since the folder was read.
-    if matches!(read, Err(Miss::Absent)) {
+    if matches!(read, Err(ReadError::Absent)) {
         return None;
     }
     let since = read.as_ref().map_or(0, |(_, written)| *written);
-    let holder = read.and_then(|(bytes, _)| parse(&bytes).ok_or(Miss::Malformed));
+    let holder = read.and_then(|(bytes, _)| parse(&bytes).ok_or(ReadError::Malformed));
     // It is told of all the same: the address is given out, and to whom is not known.
     let holder = holder.map_err(|why| list.set_aside(path, why)).ok();
     Some(Reservation { address, holder, since: node.boot_time(since) })

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::fact::{Fact, Holder, Store, StoreKind, StoreRead},
-    source::host::{ENTRIES, Miss},
+    source::host::{ENTRIES, ReadError},
 };
 
 /// `dataDir` where a network names none.
@@ -34,10 +34,10 @@ impl Kind for HostLocal {
                     directory::tell(node, list, store, folder.folder(&entry.name), parse);
                 }
                 if entries.left_out > 0 {
-                    list.skip(NETWORKS, Miss::TooMany(ENTRIES));
+                    list.skip(NETWORKS, ReadError::TooMany(ENTRIES));
                 }
             }
-            Err(Miss::Absent) => {}
+            Err(ReadError::Absent) => {}
             Err(why) => {
                 list.skip(NETWORKS, why);
                 let store = Store { kind: StoreKind::HostLocal, path: NETWORKS.to_owned(), network: None };

@@ -19,7 +19,7 @@ use crate::{
         id::ContainerId,
     },
     source::{
-        channel::{self, Asker, Batch, Stopper},
+        channel::{self, Asker, Batch, CancellationSource},
         files::queue::MOST,
         host::{skipped::Skipped, watch::Reader},
     },
@@ -103,7 +103,7 @@ struct Work {
     batches: mpsc::Receiver<Batch>,
     facts: Vec<Fact>,
     asker: Asker,
-    stopper: Stopper,
+    stopper: CancellationSource,
     shown: Arc<Reading>,
 }
 

@@ -1,10 +1,10 @@
-//! Copies of records, so that a ring's room is free again before anything is made of what was in it.
+//! RecordBuffer of records, so that a ring's room is free again before anything is made of what was in it.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// Copies into one allocation, which is used again once all that was copied into it has been dropped.
+/// RecordBuffer into one allocation, which is used again once all that was copied into it has been dropped.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+pub(super) struct RecordBuffer {
     buffer: BytesMut,
 }
 
@@ -14,7 +14,7 @@ const CHUNK: usize = 64 << 10;
 /// Records begin at multiples of this in a ring, and are read in place.
 const ALIGN: usize = 8;
 
-impl Copies {
+impl RecordBuffer {
     pub(super) fn copy(&mut self, record: &[u8]) -> Bytes {
         let room = record.len() + ALIGN;
         if self.buffer.capacity() < room {
@@ -31,11 +31,11 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIGN, Copies};
+    use super::{ALIGN, RecordBuffer};
 
     #[test]
     fn a_copy_is_aligned_whatever_came_before() {
-        let mut copies = Copies::default();
+        let mut copies = RecordBuffer::default();
         let records: Vec<Vec<u8>> = (0_u8..=255).map(|len| vec![len; usize::from(len) * 7]).collect();
         let copied: Vec<_> = records.iter().map(|record| copies.copy(record)).collect();
         for (record, copy) in records.iter().zip(&copied) {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_room_is_used_again_once_the_copies_are_gone() {
-        let mut copies = Copies::default();
+        let mut copies = RecordBuffer::default();
         drop(copies.copy(&[1; 100]));
         let room = copies.buffer.capacity();
         for _ in 0..10_000 {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 
-use super::copy::Copies;
+use super::copy::RecordBuffer;
 
 /// What gives out records one at a time, oldest first.
 pub(super) trait Records {
@@ -29,7 +29,7 @@ const BULK: usize = 256;
 pub(super) fn turn(
     lifecycle: &mut impl Records,
     bulk: &mut impl Records,
-    copies: &mut Copies,
+    copies: &mut RecordBuffer,
     out: &mut Vec<Bytes>,
 ) -> bool {
     let first = take(lifecycle, LIFECYCLE, copies, out);
@@ -37,7 +37,7 @@ pub(super) fn turn(
     first && second
 }
 
-fn take(ring: &mut impl Records, most: usize, copies: &mut Copies, out: &mut Vec<Bytes>) -> bool {
+fn take(ring: &mut impl Records, most: usize, copies: &mut RecordBuffer, out: &mut Vec<Bytes>) -> bool {
     for _ in 0..most {
         match ring.next() {
             Some(record) => out.push(copies.copy(&record)),
@@ -51,7 +51,7 @@ fn take(ring: &mut impl Records, most: usize, copies: &mut Copies, out: &mut Vec
 mod tests {
     use std::{collections::VecDeque, ops::Deref};
 
-    use super::{BULK, Copies, LIFECYCLE, Records, turn};
+    use super::{BULK, LIFECYCLE, RecordBuffer, Records, turn};
 
     impl Records for VecDeque<Vec<u8>> {
         fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn the_lifecycle_ring_waits_for_a_part_of_the_bulk_ring_at_most() {
         let (mut lifecycle, mut bulk) = (ring(2, 1), ring(3 * BULK, 2));
-        let (mut copies, mut out) = (Copies::default(), Vec::new());
+        let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
         assert!(!turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));
         assert_eq!(out.len(), 2 + BULK);
         lifecycle.push_back(vec![3]);
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_turn_is_bounded_and_says_when_there_is_nothing_left() {
         let (mut lifecycle, mut bulk) = (ring(LIFECYCLE + 1, 1), ring(0, 2));
-        let (mut copies, mut out) = (Copies::default(), Vec::new());
+        let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
         assert!(!turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));
         assert_eq!(out.len(), LIFECYCLE);
         assert!(turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));

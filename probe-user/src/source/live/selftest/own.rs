@@ -9,7 +9,7 @@ use crate::model::{
 };
 
 #[derive(Debug, Default)]
-pub(in super::super) struct Own {
+pub(in super::super) struct SelfTestFilter {
     netns: Option<Netns>,
     cgroup: Option<u64>,
 }
@@ -25,7 +25,7 @@ struct Netns {
     over: bool,
 }
 
-impl Own {
+impl SelfTestFilter {
     /// The namespace with `inode` was made after `since`.
     pub(super) fn add_netns(&mut self, inode: u32, since: Timestamp) {
         self.netns = Some(Netns { inode, since, key: None, dropped: false, over: false });
@@ -96,7 +96,7 @@ impl Netns {
 
 #[cfg(test)]
 mod tests {
-    use super::{Own, Signal};
+    use super::{SelfTestFilter, Signal};
     use crate::model::{
         fact::{Cgroup, Fact, Observation, Origin, Task},
         id::{CgroupKey, NetnsKey},
@@ -122,8 +122,8 @@ mod tests {
         seen(at, Fact::NetnsFreed { netns: NetnsKey::new(7, 0) })
     }
 
-    fn own() -> Own {
-        let mut own = Own::default();
+    fn own() -> SelfTestFilter {
+        let mut own = SelfTestFilter::default();
         own.add_netns(7, Timestamp(10));
         own
     }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_cgroup_is_known_by_its_id() {
-        let mut own = Own::default();
+        let mut own = SelfTestFilter::default();
         own.add_cgroup(5);
         let removed = |id| {
             let cgroup =

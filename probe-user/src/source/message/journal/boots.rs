@@ -8,7 +8,7 @@ use super::{
     file::Journal,
     object::{Object, long},
 };
-use crate::source::host::Miss;
+use crate::source::host::ReadError;
 
 const FIELD: u8 = 2;
 const FIELD_TABLE: u8 = 5;
@@ -24,13 +24,13 @@ const BOOTS: usize = 1 << 12;
 
 impl Journal {
     /// Each boot's id in hex digits, and when its first entry was written.
-    pub(super) fn boots(&self) -> Result<Vec<(String, u64)>, Miss> {
+    pub(super) fn boots(&self) -> Result<Vec<(String, u64)>, ReadError> {
         let mut found = Vec::new();
         let mut at = self.boot_field()?.map_or(0, |field| long(&field.bytes, 32).unwrap_or_default());
         while at != 0 && found.len() < BOOTS {
             let value = self.small(at)?;
-            at = long(&value.bytes, 32).ok_or(Miss::Malformed)?;
-            let first = long(&value.bytes, 40).ok_or(Miss::Malformed)?;
+            at = long(&value.bytes, 32).ok_or(ReadError::Malformed)?;
+            let first = long(&value.bytes, 40).ok_or(ReadError::Malformed)?;
             let id = data::boot_id(&value, self.is_compact)?;
             // One that no entry has.
             if first != 0 {
@@ -40,33 +40,33 @@ impl Journal {
         Ok(found)
     }
 
-    fn boot_field(&self) -> Result<Option<Object>, Miss> {
+    fn boot_field(&self) -> Result<Option<Object>, ReadError> {
         // The header leads to the items of the table, behind its own.
         let Some(at) = self.fields.checked_sub(HEAD) else { return Ok(None) };
         let table = self.object(at, TABLE)?;
         if table.kind != FIELD_TABLE {
-            return Err(Miss::Malformed);
+            return Err(ReadError::Malformed);
         }
-        let items = table.bytes.get(16..).ok_or(Miss::Malformed)?;
+        let items = table.bytes.get(16..).ok_or(ReadError::Malformed)?;
         let mut looked = 0;
         for mut at in entry::offsets(items, 16) {
             while at != 0 && looked < FIELDS {
                 looked += 1;
                 let field = self.small(at)?;
                 if field.kind != FIELD {
-                    return Err(Miss::Malformed);
+                    return Err(ReadError::Malformed);
                 }
                 if field.bytes.get(FIELD_HEAD..) == Some(NAME) {
                     return Ok(Some(field));
                 }
-                at = long(&field.bytes, 24).ok_or(Miss::Malformed)?;
+                at = long(&field.bytes, 24).ok_or(ReadError::Malformed)?;
             }
         }
         Ok(None)
     }
 
     /// The first entry of a boot, too, has few fields.
-    fn small(&self, at: u64) -> Result<Object, Miss> {
+    fn small(&self, at: u64) -> Result<Object, ReadError> {
         self.object(at, 64 << 10)
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::object::Object;
-use crate::source::host::Miss;
+use crate::source::host::ReadError;
 
 const DATA: u8 = 1;
 const XZ: u8 = 1;
@@ -32,30 +32,30 @@ pub(super) enum Datum {
     Other,
 }
 
-pub(super) fn read(object: &Object, is_compact: bool) -> Result<Datum, Miss> {
+pub(super) fn read(object: &Object, is_compact: bool) -> Result<Datum, ReadError> {
     if object.kind != DATA {
-        return Err(Miss::Malformed);
+        return Err(ReadError::Malformed);
     }
     let head = if is_compact { COMPACT_HEAD } else { HEAD };
-    let stored = object.bytes.get(head..).ok_or(Miss::Malformed)?;
+    let stored = object.bytes.get(head..).ok_or(ReadError::Malformed)?;
     match object.flags & (XZ | LZ4 | ZSTD) {
         0 => Ok(datum(stored)),
         ZSTD => Ok(datum(&zstd(stored)?)),
         LZ4 => Ok(datum(&lz4(stored)?)),
-        _ => Err(Miss::Malformed),
+        _ => Err(ReadError::Malformed),
     }
 }
 
 /// The boot's id, of a value of that field; it is too short to be compressed.
-pub(super) fn boot_id(object: &Object, is_compact: bool) -> Result<String, Miss> {
+pub(super) fn boot_id(object: &Object, is_compact: bool) -> Result<String, ReadError> {
     if object.kind != DATA {
-        return Err(Miss::Malformed);
+        return Err(ReadError::Malformed);
     }
     let head = if is_compact { COMPACT_HEAD } else { HEAD };
-    let stored = object.bytes.get(head..).ok_or(Miss::Malformed)?;
+    let stored = object.bytes.get(head..).ok_or(ReadError::Malformed)?;
     let id = stored.strip_prefix(BOOT_ID).filter(|_| object.flags & (XZ | LZ4 | ZSTD) == 0);
     let id = id.filter(|id| id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit));
-    id.map(|id| String::from_utf8_lossy(id).into_owned()).ok_or(Miss::Malformed)
+    id.map(|id| String::from_utf8_lossy(id).into_owned()).ok_or(ReadError::Malformed)
 }
 
 fn datum(field: &[u8]) -> Datum {
@@ -66,22 +66,23 @@ fn datum(field: &[u8]) -> Datum {
     }
 }
 
-fn zstd(stored: &[u8]) -> Result<Vec<u8>, Miss> {
+fn zstd(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
     let decoder = StreamingDecoder::new_with_max_window_size(stored, WINDOW);
-    let decoder = decoder.map_err(|_not_zstd| Miss::Malformed)?;
+    let decoder = decoder.map_err(|_not_zstd| ReadError::Malformed)?;
     let mut field = Vec::new();
     // Beyond the bound there is nothing that is looked for.
-    decoder.take(FIELD).read_to_end(&mut field).map_err(|_not_zstd| Miss::Malformed)?;
+    decoder.take(FIELD).read_to_end(&mut field).map_err(|_not_zstd| ReadError::Malformed)?;
     Ok(field)
 }
 
 /// A block after the size that it will have.
-fn lz4(stored: &[u8]) -> Result<Vec<u8>, Miss> {
-    let (size, block) = stored.split_first_chunk().ok_or(Miss::Malformed)?;
+fn lz4(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
+    let (size, block) = stored.split_first_chunk().ok_or(ReadError::Malformed)?;
     let size = Some(u64::from_le_bytes(*size)).filter(|size| *size <= FIELD);
-    let size = size.and_then(|size| usize::try_from(size).ok()).ok_or(Miss::Malformed)?;
+    let size = size.and_then(|size| usize::try_from(size).ok()).ok_or(ReadError::Malformed)?;
     let mut field = vec![0; size];
-    let written = lz4_flex::block::decompress_into(block, &mut field).map_err(|_not_lz4| Miss::Malformed)?;
+    let written =
+        lz4_flex::block::decompress_into(block, &mut field).map_err(|_not_lz4| ReadError::Malformed)?;
     field.truncate(written);
     Ok(field)
 }
@@ -91,9 +92,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Datum, HEAD, Object, read};
-    use crate::source::host::Miss;
+    use crate::source::host::ReadError;
 
-    fn field(flags: u8, stored: &[u8]) -> Result<Datum, Miss> {
+    fn field(flags: u8, stored: &[u8]) -> Result<Datum, ReadError> {
         let mut bytes = vec![0; HEAD];
         bytes.extend_from_slice(stored);
         read(&Object { kind: 1, flags, bytes }, false)
@@ -110,12 +111,12 @@ mod tests {
         lz4.extend_from_slice(b"\xa0MESSAGE=ab\x02\x00\x50abcde");
         assert_eq!(field(2, &lz4), message("ababababcde"));
         lz4[0..8].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(field(2, &lz4), Err(Miss::Malformed));
+        assert_eq!(field(2, &lz4), Err(ReadError::Malformed));
         // xz, two at once, and what is none of what it says.
         for flags in [1, 3, 6, 4, 2] {
-            assert_eq!(field(flags, b"MESSAGE=x"), Err(Miss::Malformed), "{flags}");
+            assert_eq!(field(flags, b"MESSAGE=x"), Err(ReadError::Malformed), "{flags}");
         }
-        assert_eq!(read(&Object { kind: 3, flags: 0, bytes: vec![0; 80] }, false), Err(Miss::Malformed));
+        assert_eq!(read(&Object { kind: 3, flags: 0, bytes: vec![0; 80] }, false), Err(ReadError::Malformed));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! An entry: when it was written, and where its fields are.
 
 use super::object::{Object, long};
-use crate::source::{host::Miss, message::Window};
+use crate::source::{host::ReadError, message::Window};
 
 const ENTRY: u8 = 3;
 /// The header, sequence number, both times, the boot and a hash.
@@ -14,23 +14,23 @@ pub(super) fn read(
     object: &Object,
     is_compact: bool,
     window: Window,
-) -> Result<(u64, Option<Vec<u64>>), Miss> {
+) -> Result<(u64, Option<Vec<u64>>), ReadError> {
     if object.kind != ENTRY {
-        return Err(Miss::Malformed);
+        return Err(ReadError::Malformed);
     }
-    let time = long(&object.bytes, 24).ok_or(Miss::Malformed)?;
+    let time = long(&object.bytes, 24).ok_or(ReadError::Malformed)?;
     if !window.has(time) {
         return Ok((time, None));
     }
-    let items = object.bytes.get(ITEMS..).ok_or(Miss::Malformed)?;
+    let items = object.bytes.get(ITEMS..).ok_or(ReadError::Malformed)?;
     // A COMPACT entry leaves the hash out that stands behind each offset.
     let width = if is_compact { 4 } else { 16 };
     Ok((time, Some(offsets(items, width).take(FIELDS).collect())))
 }
 
 /// The time alone.
-pub(super) fn time(object: &Object) -> Result<u64, Miss> {
-    long(&object.bytes, 24).filter(|_| object.kind == ENTRY).ok_or(Miss::Malformed)
+pub(super) fn time(object: &Object) -> Result<u64, ReadError> {
+    long(&object.bytes, 24).filter(|_| object.kind == ENTRY).ok_or(ReadError::Malformed)
 }
 
 /// The offsets that begin every so many bytes.

@@ -10,7 +10,7 @@ use super::{
     entry,
     object::{Object, long},
 };
-use crate::source::{host::Miss, message::Window};
+use crate::source::{host::ReadError, message::Window};
 
 const SIGNATURE: &[u8] = b"LPKSHHRH";
 /// Up to and with `tail_entry_monotonic`, which every version has.
@@ -52,15 +52,15 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn open(file: File) -> Result<Self, Miss> {
+    pub(super) fn open(file: File) -> Result<Self, ReadError> {
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, 0)?;
         let incompatible =
-            header[12..].first_chunk().copied().map(u32::from_le_bytes).ok_or(Miss::Malformed)?;
+            header[12..].first_chunk().copied().map(u32::from_le_bytes).ok_or(ReadError::Malformed)?;
         if !header.starts_with(SIGNATURE) || incompatible & !KNOWN != 0 {
-            return Err(Miss::Malformed);
+            return Err(ReadError::Malformed);
         }
-        let long = |at: usize| long(&header, at).ok_or(Miss::Malformed);
+        let long = |at: usize| long(&header, at).ok_or(ReadError::Malformed);
         Ok(Self {
             file,
             is_compact: incompatible & COMPACT != 0,
@@ -80,7 +80,7 @@ impl Journal {
     }
 
     /// Gives each message of the window that a process of root's logged, with its time, newest entries first.
-    pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(u64, &str)) -> Result<(), Miss> {
+    pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(u64, &str)) -> Result<(), ReadError> {
         // Most fields of an entry are shared with others.
         let mut known = BTreeMap::new();
         let mut skipped = Ok(());
@@ -97,7 +97,7 @@ impl Journal {
                     older = if time < window.from { older + 1 } else { 0 };
                     continue;
                 }
-                Err(Miss::TooMany(n)) => return Err(Miss::TooMany(n)),
+                Err(ReadError::TooMany(n)) => return Err(ReadError::TooMany(n)),
                 Err(why) => {
                     skipped = Err(why);
                     continue;
@@ -120,7 +120,7 @@ impl Journal {
     }
 
     /// Where the entries are, in the order of writing.
-    fn entries(&self) -> Result<Vec<u64>, Miss> {
+    fn entries(&self) -> Result<Vec<u64>, ReadError> {
         let mut found = Vec::new();
         let mut left = usize::try_from(self.entries).unwrap_or(usize::MAX);
         let mut at = self.arrays;
@@ -130,14 +130,14 @@ impl Journal {
             }
             let array = self.object(at, usize::MAX)?;
             if array.kind != ENTRY_ARRAY {
-                return Err(Miss::Malformed);
+                return Err(ReadError::Malformed);
             }
-            let items = array.bytes.get(24..).ok_or(Miss::Malformed)?;
+            let items = array.bytes.get(24..).ok_or(ReadError::Malformed)?;
             let before = found.len();
             found.extend(entry::offsets(items, self.width()).take(left).take_while(|offset| *offset != 0));
             left -= found.len() - before;
             found.drain(..found.len().saturating_sub(ENTRIES));
-            at = long(&array.bytes, 16).ok_or(Miss::Malformed)?;
+            at = long(&array.bytes, 16).ok_or(ReadError::Malformed)?;
         }
         Ok(found)
     }
@@ -147,14 +147,14 @@ impl Journal {
         if self.is_compact { 4 } else { 8 }
     }
 
-    fn field(&self, at: u64, known: &mut BTreeMap<u64, Datum>) -> Result<Datum, Miss> {
+    fn field(&self, at: u64, known: &mut BTreeMap<u64, Datum>) -> Result<Datum, ReadError> {
         if let Some(datum) = known.get(&at) {
             return Ok(datum.clone());
         }
         let datum = match self.object(at, OBJECT) {
             Ok(object) => data::read(&object, self.is_compact)?,
             // A core dump perhaps; no plugin's words.
-            Err(Miss::TooLarge(_)) => Datum::Other,
+            Err(ReadError::TooLarge(_)) => Datum::Other,
             Err(why) => return Err(why),
         };
         if !matches!(datum, Datum::Message(_)) {
@@ -164,26 +164,26 @@ impl Journal {
     }
 
     /// The object at an offset, if it has at most `limit` bytes.
-    pub(super) fn object(&self, at: u64, limit: usize) -> Result<Object, Miss> {
-        let left = self.left.get().checked_sub(1).ok_or(Miss::TooMany(ENTRIES))?;
+    pub(super) fn object(&self, at: u64, limit: usize) -> Result<Object, ReadError> {
+        let left = self.left.get().checked_sub(1).ok_or(ReadError::TooMany(ENTRIES))?;
         self.left.set(left);
         if at < self.header_size || !at.is_multiple_of(8) {
-            return Err(Miss::Malformed);
+            return Err(ReadError::Malformed);
         }
         let mut piece = [0; PIECE];
         let read = self.file.read_at(&mut piece, at)?;
         let size = long(&piece[..read], 8).and_then(|size| usize::try_from(size).ok());
-        let size = size.filter(|size| *size >= 16).ok_or(Miss::Malformed)?;
+        let size = size.filter(|size| *size >= 16).ok_or(ReadError::Malformed)?;
         // The largest array of all: offsets of as many entries as are looked at.
         if size > limit.min(16 * ENTRIES) {
-            return Err(Miss::TooLarge(limit.min(16 * ENTRIES)));
+            return Err(ReadError::TooLarge(limit.min(16 * ENTRIES)));
         }
         let mut bytes = piece[..read.min(size)].to_vec();
         if bytes.len() < size {
             // What is claimed must be there before there is room made for it.
-            let end = at.checked_add(u64::try_from(size).unwrap_or(u64::MAX)).ok_or(Miss::Malformed)?;
+            let end = at.checked_add(u64::try_from(size).unwrap_or(u64::MAX)).ok_or(ReadError::Malformed)?;
             if self.file.metadata()?.len() < end {
-                return Err(Miss::Malformed);
+                return Err(ReadError::Malformed);
             }
             bytes.resize(size, 0);
             self.file.read_exact_at(&mut bytes, at)?;

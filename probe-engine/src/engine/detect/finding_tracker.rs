@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use super::{DETECTORS, Limits, PERIOD, Sight, Sighting, Standing};
+use super::{DETECTORS, DetectContext, Detection, Limits, PERIOD, Verdict};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
         world::{World, attempt::Attempt},
     },
     model::{
-        change::What,
+        change::ChangeKind,
         fact::Origin,
         finding::{Evidence, EvidenceEvent, Finding, Key, Revision, Stage},
         time::Timestamp,
@@ -32,7 +32,7 @@ const RAREST: usize = 100;
 const OPEN: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Docket {
+pub(in crate::engine) struct FindingTracker {
     rows: BTreeMap<Key, Row>,
     /// How often it has looked.
     looks: u64,
@@ -50,20 +50,20 @@ struct Row {
     sighted: u64,
 }
 
-/// What findings wait for.
+/// ChangeKind findings wait for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Wanted {
     pub(in crate::engine) records: bool,
     pub(in crate::engine) listing: bool,
 }
 
-impl Docket {
+impl FindingTracker {
     pub(in crate::engine) fn due(&self) -> Option<Timestamp> {
         self.due
     }
 
     /// Something may be different.
-    pub(in crate::engine) fn hurry(&mut self, at: Timestamp, world: &World) {
+    pub(in crate::engine) fn arm_earlier(&mut self, at: Timestamp, world: &World) {
         let at = at + self.period(world);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -93,39 +93,39 @@ impl Docket {
     }
 
     /// Looks at the world, and gives what there is to be told, and what is wanted to be sure.
-    pub(in crate::engine) fn look(
+    pub(in crate::engine) fn detect(
         &mut self,
         world: &World,
         limits: &Limits,
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
         let leaks = OnceCell::new();
-        let sight = Sight::of(world, limits, now, &leaks).told(self);
+        let ctx = DetectContext::of(world, limits, now, &leaks).told(self);
         let mut sighted = Vec::new();
         for detector in DETECTORS {
-            detector(&sight, &mut sighted);
+            detector(&ctx, &mut sighted);
         }
         let mut told = Vec::new();
         let mut again: Option<Timestamp> = None;
         let mut wanted = Wanted::default();
         self.looks += 1;
-        // Of two sightings of one thing the first counts.
+        // Of two detections of one thing the first counts.
         let mut untold = BTreeSet::new();
-        for sighting in sighted {
-            match sighting.standing {
-                Standing::Watched { until } | Standing::Candidate { until } => {
+        for detection in sighted {
+            match detection.standing {
+                Verdict::Watched { until } | Verdict::Candidate { until } => {
                     again = again.into_iter().chain(until).min();
                 }
-                Standing::Passing { until } => again = again.into_iter().chain([until]).min(),
-                Standing::Unverified => wanted.records = true,
-                Standing::Unlisted => wanted.listing = true,
-                Standing::Unsure | Standing::Confirmed => {}
+                Verdict::Passing { until } => again = again.into_iter().chain([until]).min(),
+                Verdict::Unverified => wanted.records = true,
+                Verdict::Unlisted => wanted.listing = true,
+                Verdict::Unsure | Verdict::Confirmed => {}
             }
-            if !self.is_known(world, &sighting) && !untold.contains(&sighting.key) {
-                if self.is_untold(&sighting) {
-                    untold.insert(sighting.key);
+            if !self.is_known(world, &detection) && !untold.contains(&detection.key) {
+                if self.is_untold(&detection) {
+                    untold.insert(detection.key);
                 } else {
-                    self.sighted(world, sighting, now, &mut told);
+                    self.sighted(world, detection, now, &mut told);
                 }
             }
         }
@@ -138,9 +138,9 @@ impl Docket {
         (told, wanted)
     }
 
-    /// Whether the sighting says what is known: there are thousands of those at each look. Or that it was sighted
+    /// Whether the detection says what is known: there are thousands of those at each look. Or that it was sighted
     /// before at this look.
-    fn is_known(&mut self, world: &World, it: &Sighting) -> bool {
+    fn is_known(&mut self, world: &World, it: &Detection) -> bool {
         let Some(Row { finding, sighted }) = self.rows.get_mut(&it.key) else { return false };
         if *sighted == self.looks {
             return true;
@@ -156,17 +156,17 @@ impl Docket {
     }
 
     /// Whether nothing was told of it, nor is to be now.
-    fn is_untold(&self, it: &Sighting) -> bool {
+    fn is_untold(&self, it: &Detection) -> bool {
         let is_early = matches!(
             it.standing,
-            Standing::Watched { .. } | Standing::Unsure | Standing::Unverified | Standing::Unlisted
+            Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted
         );
         let is_new = self.get(&it.key).is_none_or(|known| known.stage == Stage::Closed);
         is_new && (is_early || self.open() >= OPEN)
     }
 
     /// Opens a finding, or takes in what is new of it.
-    fn sighted(&mut self, world: &World, it: Sighting, now: Timestamp, told: &mut Vec<Held>) {
+    fn sighted(&mut self, world: &World, it: Detection, now: Timestamp, told: &mut Vec<Held>) {
         let before = self.rows.remove(&it.key).map(|row| row.finding);
         if let Some((before, at)) = before.as_ref().and_then(|before| Some((before, before.closed_at?))) {
             self.closed.remove(&(at, before.key.clone()));
@@ -184,7 +184,7 @@ impl Docket {
                 .or_else(|| (stage == Stage::Confirmed).then_some(now)),
             closed_at: None,
             gapped: it.gapped,
-            // What was told of it is kept until there is more.
+            // ChangeKind was told of it is kept until there is more.
             evidence: known.as_mut().map(|known| mem::take(&mut known.evidence)).unwrap_or_default(),
             programs: known.as_mut().map(|known| mem::take(&mut known.programs)).unwrap_or_default(),
             runtimes: match known.as_mut() {
@@ -205,10 +205,10 @@ impl Docket {
         }
         if is_new {
             let opened = Finding { stage: Stage::Candidate, confirmed_at: None, ..finding.clone() };
-            told.push(held(opened, now, What::FindingOpened));
+            told.push(held(opened, now, ChangeKind::FindingOpened));
         }
         if stage == Stage::Confirmed && known.is_none_or(|known| known.stage != Stage::Confirmed) {
-            told.push(held(finding.clone(), now, What::FindingConfirmed));
+            told.push(held(finding.clone(), now, ChangeKind::FindingConfirmed));
         }
         self.rows.insert(finding.key.clone(), Row { finding, sighted: self.looks });
     }
@@ -223,7 +223,7 @@ impl Docket {
         let Some(Row { finding, .. }) = self.rows.get_mut(key) else { return };
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
-        told.push(held(finding.clone(), now, What::FindingClosed));
+        told.push(held(finding.clone(), now, ChangeKind::FindingClosed));
         self.turned();
         self.closed.insert((now, key.clone()));
         if self.closed.len() > CLOSED
@@ -248,7 +248,7 @@ impl Docket {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
-        // What is forgotten since is no reason to forget it here.
+        // ChangeKind is forgotten since is no reason to forget it here.
         if !finding.evidence.is_empty() {
             kept.evidence.clone_from(&finding.evidence);
         }
@@ -259,8 +259,8 @@ impl Docket {
     }
 }
 
-/// Whether a sighting says of a finding that is open what is known of it.
-fn is_same(known: &Finding, it: &Sighting) -> bool {
+/// Whether a detection says of a finding that is open what is known of it.
+fn is_same(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
         && known.since <= it.since
         && known.kind == it.kind
@@ -276,15 +276,15 @@ fn means_same(before: &Finding, now: &Finding) -> bool {
         && before.kind.means(&now.kind)
 }
 
-/// What was confirmed stays so until it is over.
-fn stage_of(known: Option<&Finding>, it: &Sighting) -> Stage {
+/// ChangeKind was confirmed stays so until it is over.
+fn stage_of(known: Option<&Finding>, it: &Detection) -> Stage {
     let was_confirmed = known.is_some_and(|known| known.stage == Stage::Confirmed);
-    let is_sure = matches!(it.standing, Standing::Confirmed | Standing::Passing { .. });
+    let is_sure = matches!(it.standing, Verdict::Confirmed | Verdict::Passing { .. });
     if was_confirmed || is_sure { Stage::Confirmed } else { Stage::Candidate }
 }
 
 /// A verdict is the agent's own, and waits for nothing: its pod is named as far as it is known.
-fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> What) -> Held {
+fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -> Held {
     let subject = Subject {
         named: finding.pod.clone(),
         sandbox: finding.sandboxes.last().cloned(),
@@ -294,7 +294,7 @@ fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> What) -> Held
     Held { at, origin: Origin::Agent, late: false, subject, wait: Wait::Nothing, what }
 }
 
-/// What was told of the sandboxes of a finding.
+/// ChangeKind was told of the sandboxes of a finding.
 fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
     let rows = finding.sandboxes.iter().filter_map(|id| world.attempts.get(id));
     let of_row = |row: &Attempt| {

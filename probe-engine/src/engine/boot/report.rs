@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{WINDOW, average::differences, inexact::Inexact};
 use crate::model::{
-    recovery::{Back, Kind, Mark, Ordered, Pod, Recovered, Recovery, Source, ns},
+    recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, ns},
     time::Timestamp,
 };
 
@@ -20,15 +20,15 @@ const LONGEST_DOWN: Duration = Duration::from_secs(60 * 60);
 const SLACK_NS: i64 = 2_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Study {
+pub struct RecoveryReport {
     pub zero: Zero,
-    pub init: Option<Mark>,
-    pub runtime: Option<Mark>,
-    pub kubelet: Option<Mark>,
-    pub first_static: Option<Back>,
+    pub init: Option<TimedSource>,
+    pub runtime: Option<TimedSource>,
+    pub kubelet: Option<TimedSource>,
+    pub first_static: Option<RecoveredPod>,
     pub cni: Cni,
-    pub first_service: Option<Back>,
-    pub last_service: Option<Back>,
+    pub first_service: Option<RecoveredPod>,
+    pub last_service: Option<RecoveredPod>,
     pub close: Close,
     /// The rule by which pods are back.
     pub recovered: Recovered,
@@ -69,7 +69,7 @@ pub enum NoOrder {
 /// The network's first success, and what was in vain before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cni {
-    pub first: Option<Mark>,
+    pub first: Option<TimedSource>,
     /// Sandboxes whose ADD failed before it, or until now.
     pub failed: u32,
     /// The plugin of the first failure.
@@ -92,7 +92,7 @@ pub enum Close {
     Open { back: usize, missing: Option<Vec<Pod>> },
 }
 
-impl Study {
+impl RecoveryReport {
     #[must_use]
     pub fn of(recovery: &Recovery, now: Timestamp) -> Self {
         let zero = zero(recovery);
@@ -109,15 +109,16 @@ impl Study {
             }
             Zero::Kernel(_) => (0, true),
         };
-        let from_zero = |mark: Mark| i64::try_from(mark.at.0).unwrap_or(i64::MAX).saturating_add(before);
-        let of_pod = |back: &Option<Back>| back.as_ref().map(|back| from_zero(back.mark));
+        let from_zero =
+            |mark: TimedSource| i64::try_from(mark.at.0).unwrap_or(i64::MAX).saturating_add(before);
+        let of_pod = |back: &Option<RecoveredPod>| back.as_ref().map(|back| from_zero(back.mark));
         let columns = [
             recovery.kubelet.map(from_zero),
             of_pod(&first_static),
             of_pod(&first_service),
             of_pod(&last_service),
         ];
-        let by = |back: &Option<Back>| back.as_ref().map(|back| back.mark.source);
+        let by = |back: &Option<RecoveredPod>| back.as_ref().map(|back| back.mark.source);
         let known_by = [
             recovery.kubelet.map(|mark| mark.source),
             by(&first_static),
@@ -172,24 +173,25 @@ fn zero(recovery: &Recovery) -> Zero {
     }
 }
 
-fn first(back: &[Back], kind: Kind) -> Option<Back> {
+fn first(back: &[RecoveredPod], kind: Kind) -> Option<RecoveredPod> {
     back.iter().filter(|back| back.pod.kind == kind).min_by_key(|back| back.mark.at).cloned()
 }
 
-fn by_start(rule: Recovered, back: &[Back]) -> Vec<Pod> {
+fn by_start(rule: Recovered, back: &[RecoveredPod]) -> Vec<Pod> {
     let back = back.iter().filter(|it| rule == Recovered::Listening && it.listened.is_none());
     back.map(|it| it.pod.clone()).collect()
 }
 
 /// The service pods that are part of the recovery, in the order in which they came back.
 struct Services<'a> {
-    back: Vec<&'a Back>,
+    back: Vec<&'a RecoveredPod>,
     close: Close,
 }
 
 impl<'a> Services<'a> {
-    fn of(recovery: &Recovery, back: &'a [Back], now: Timestamp) -> Self {
-        let mut back: Vec<&Back> = back.iter().filter(|back| back.pod.kind == Kind::Service).collect();
+    fn of(recovery: &Recovery, back: &'a [RecoveredPod], now: Timestamp) -> Self {
+        let mut back: Vec<&RecoveredPod> =
+            back.iter().filter(|back| back.pod.kind == Kind::Service).collect();
         back.sort_by_key(|back| back.mark.at);
         let expected = recovery
             .expected()
@@ -212,7 +214,7 @@ impl<'a> Services<'a> {
     /// Up to the first gap of a quiet time, and no further than a recovery can take.
     fn until_quiet(
         quiet: Duration,
-        mut back: Vec<&'a Back>,
+        mut back: Vec<&'a RecoveredPod>,
         missing: Option<Vec<Pod>>,
         now: Timestamp,
     ) -> Self {
@@ -247,7 +249,7 @@ fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
     let dated = |at: Timestamp| at + Source::FileTime.precision();
     let on_record = recovery.leased_since.filter(|at| began.is_none_or(|began| dated(*at) < began));
     if let Some(at) = on_record {
-        let first = Some(Mark { at, source: Source::FileTime });
+        let first = Some(TimedSource { at, source: Source::FileTime });
         return Cni { first, unseen_until, ..Cni::default() };
     }
     let until = done.map_or(now, |it| it.began);
@@ -255,7 +257,7 @@ fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
     let failed = recovery.tries.iter().filter(|it| it.failed.is_some() && it.ended <= by);
     let first_failed = failed.clone().min_by_key(|it| it.began);
     Cni {
-        first: done.map(|it| Mark { at: it.ended, source: Source::Hook }),
+        first: done.map(|it| TimedSource { at: it.ended, source: Source::Hook }),
         failed: u32::try_from(failed.count()).unwrap_or(u32::MAX),
         plugin: first_failed.and_then(|it| it.failed.clone()),
         lost: first_failed.map(|it| until.since(it.began)).unwrap_or_default(),

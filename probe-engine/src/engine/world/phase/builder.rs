@@ -4,7 +4,7 @@ use crate::{
     engine::world::{
         World,
         attachment::Runs,
-        attempt::{Attempt, Ran},
+        attempt::{Attempt, ContainerRun},
     },
     model::{
         change::ContainerRef,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// **Invariant:** what was cut off lies in a row, from the beginning to `at`, which is never beyond `end`.
-pub(super) struct Cut {
+pub(super) struct PhaseBuilder {
     at: Timestamp,
     pub(super) end: Timestamp,
     pub(super) phases: Vec<Phase>,
@@ -28,13 +28,18 @@ struct Add {
     cause: Cause,
 }
 
-impl Cut {
+impl PhaseBuilder {
     pub(super) fn new(begin: Timestamp, end: Timestamp) -> Self {
         Self { at: begin, end: end.max(begin), phases: Vec::new() }
     }
 
     /// What is left up to `to` is of this kind. Of nothing there is no phase, but a plugin was called all the same.
-    pub(super) fn upto(&mut self, to: Timestamp, kind: Kind, container: Option<&Ran>) -> Option<&mut Phase> {
+    pub(super) fn push_until(
+        &mut self,
+        to: Timestamp,
+        kind: Kind,
+        container: Option<&ContainerRun>,
+    ) -> Option<&mut Phase> {
         let to = to.min(self.end).max(self.at);
         if to == self.at && !matches!(kind, Kind::Cni { .. }) {
             return None;
@@ -48,7 +53,7 @@ impl Cut {
 
     /// Sandboxes that came to nothing, up to the first sign of the one that did not.
     pub(super) fn retries(&mut self, world: &World, failed: &[&Attempt], sign: Timestamp) {
-        let Some(phase) = self.upto(sign, Kind::Retry, None) else { return };
+        let Some(phase) = self.push_until(sign, Kind::Retry, None) else { return };
         phase.cause.sandboxes = u32::try_from(failed.len()).unwrap_or(u32::MAX);
         let runs = failed.iter().flat_map(|row| world.attachments_of(&row.id)).flat_map(|row| &row.plugins);
         for plugin in runs {
@@ -60,53 +65,59 @@ impl Cut {
     }
 
     /// From the sandbox's first sign to its being up: its network and what holds it, in whichever order.
-    pub(super) fn sandbox(&mut self, world: &World, row: &Attempt, next: Option<&Ran>, now: Timestamp) {
+    pub(super) fn sandbox(
+        &mut self,
+        world: &World,
+        row: &Attempt,
+        next: Option<&ContainerRun>,
+        now: Timestamp,
+    ) {
         let adds = adds(world, row, next, now);
         let mut before = Kind::Netns;
         for Add { kind, begin, end, cause } in adds {
-            self.upto(begin, before, None);
+            self.push_until(begin, before, None);
             before = Kind::Between;
-            if let Some(phase) = self.upto(end, kind, None) {
+            if let Some(phase) = self.push_until(end, kind, None) {
                 phase.cause = cause;
             }
         }
         match (row.up_at, next) {
-            (Some(up), None) => self.upto(up, Kind::Pause, None),
+            (Some(up), None) => self.push_until(up, Kind::Pause, None),
             (Some(up), Some(next)) if up < next.started_at => {
-                self.upto(up.min(next.first_at), Kind::Pause, None)
+                self.push_until(up.min(next.first_at), Kind::Pause, None)
             }
             // Nothing holds it but its containers.
             (Some(_) | None, Some(_)) => None,
-            (None, None) => self.upto(self.end, Kind::Pause, None),
+            (None, None) => self.push_until(self.end, Kind::Pause, None),
         };
     }
 
     /// Each container's own part, which ends when its program runs, or, of an init container, when that has ended.
-    pub(super) fn containers(&mut self, all: &[Ran], parts: &[&Ran]) {
+    pub(super) fn containers(&mut self, all: &[ContainerRun], parts: &[&ContainerRun]) {
         for (place, part) in parts.iter().enumerate() {
             let cgroup = part.cgroup_at.unwrap_or(part.started_at);
-            self.upto(part.first_at, Kind::Image, Some(part));
-            self.upto(cgroup, Kind::Runtime, Some(part));
-            self.upto(part.started_at, Kind::Cgroup, Some(part));
+            self.push_until(part.first_at, Kind::Image, Some(part));
+            self.push_until(cgroup, Kind::Runtime, Some(part));
+            self.push_until(part.started_at, Kind::Cgroup, Some(part));
             let later = parts.get(place + 1).map(|next| next.first_at);
             self.hook(part, later);
             if let Some((ended, runs)) = later.and_then(|next| init(all, part, next))
-                && let Some(phase) = self.upto(ended, Kind::Init, Some(part))
+                && let Some(phase) = self.push_until(ended, Kind::Init, Some(part))
             {
                 phase.cause.runs = runs;
             }
         }
         // One that is not complete waits for what is to come.
-        self.upto(self.end, Kind::Image, None);
+        self.push_until(self.end, Kind::Image, None);
     }
 
     /// What was executed into a container right after its start, if the next one came only when that was over.
-    fn hook(&mut self, part: &Ran, next: Option<Timestamp>) {
+    fn hook(&mut self, part: &ContainerRun, next: Option<Timestamp>) {
         let Some(hook) = part.hook else { return };
         let limit = next.unwrap_or(self.end);
         match hook.ended_at {
-            Some(ended) if ended <= limit => self.upto(ended, Kind::PostStart, Some(part)),
-            None if next.is_none() => self.upto(limit, Kind::PostStart, Some(part)),
+            Some(ended) if ended <= limit => self.push_until(ended, Kind::PostStart, Some(part)),
+            None if next.is_none() => self.push_until(limit, Kind::PostStart, Some(part)),
             Some(_) | None => None,
         };
     }
@@ -114,8 +125,8 @@ impl Cut {
 
 /// When an init container was done, and how often it had run: it and its restarts had all ended before the first sign
 /// of the next container, the last one well, as far as was seen.
-fn init(all: &[Ran], part: &Ran, next: Timestamp) -> Option<(Timestamp, u32)> {
-    let is_same = |ran: &&Ran| ran.id == part.id || part.name.is_some() && ran.name == part.name;
+fn init(all: &[ContainerRun], part: &ContainerRun, next: Timestamp) -> Option<(Timestamp, u32)> {
+    let is_same = |ran: &&ContainerRun| ran.id == part.id || part.name.is_some() && ran.name == part.name;
     let before = all.iter().filter(is_same).filter(|ran| ran.started_at <= next);
     let mut runs = 0_u32;
     let mut last = None;
@@ -129,7 +140,7 @@ fn init(all: &[Ran], part: &Ran, next: Timestamp) -> Option<(Timestamp, u32)> {
 }
 
 /// The plugins that the runtime called before the first container was there, in the order of their calls.
-fn adds(world: &World, row: &Attempt, next: Option<&Ran>, now: Timestamp) -> Vec<Add> {
+fn adds(world: &World, row: &Attempt, next: Option<&ContainerRun>, now: Timestamp) -> Vec<Add> {
     let of = |runs: &Runs| Cause {
         adds: runs.begun,
         failed: runs.failed,
