@@ -45,7 +45,7 @@ use view::{ManyView, PodView, PoolView};
 /// How long the outbox may hold a change whose pod is not yet named.
 pub const DEFAULT_HOLD: Duration = Duration::from_secs(1);
 
-/// ChangeKind the engine can be told to do differently; part of a recording's header, since replay needs the same.
+/// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -74,7 +74,7 @@ pub struct Engine {
     world: World,
     outbox: Outbox,
     finding_tracker: FindingTracker,
-    /// ChangeKind can be taken by `poll`.
+    /// What can be taken by `poll`.
     ready: VecDeque<Output>,
     now: Timestamp,
 }
@@ -191,7 +191,7 @@ impl Engine {
         detect::many(&ctx.told(&self.finding_tracker))
     }
 
-    /// ChangeKind is wrong now, and what was a while ago; by key.
+    /// What is wrong now, and what was a while ago; by key.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.finding_tracker.iter()
     }
@@ -207,7 +207,7 @@ impl Engine {
         self.world.hanging.iter().map(|(path, since)| (path.clone(), *since)).collect()
     }
 
-    /// ChangeKind is known of the node's recovery in this boot.
+    /// What is known of the node's recovery in this boot.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         self.world.recovery()
@@ -219,7 +219,7 @@ impl Engine {
         self.world.standing(self.now)
     }
 
-    /// ChangeKind a first look finds wrong, whether it was told or not. Changes nothing.
+    /// What a first look finds wrong, whether it was told or not. Changes nothing.
     #[must_use]
     pub fn survey(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// Everything that is believed and everything that waits. A fresh engine with the same settings that takes it back by
-    /// `restore`, in this order, goes on as this one would. ChangeKind `poll` can give is to be taken before.
+    /// `restore`, in this order, goes on as this one would. What `poll` can give is to be taken before.
     #[must_use]
     pub fn dump(&self) -> Vec<CheckpointEntry> {
         let state = EngineState {

@@ -23,7 +23,7 @@ pub(crate) struct Drive {
     pub(crate) told: Vec<Finding>,
     /// How often the records were asked for.
     pub(crate) asked_records: u32,
-    /// ChangeKind becomes of a record of the kernel on its way.
+    /// What becomes of a record of the kernel on its way.
     pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
 }
 
@@ -40,7 +40,7 @@ impl Drive {
         }
     }
 
-    /// ChangeKind happened is told, and answered what is asked, until nothing more is.
+    /// What happened is told, and answered what is asked, until nothing more is.
     pub(crate) fn settle(&mut self) {
         loop {
             let facts = (self.way)(self.sim.take());

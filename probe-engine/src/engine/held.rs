@@ -21,7 +21,7 @@ pub struct Held {
     pub what: ChangeKind,
 }
 
-/// ChangeKind a change is about; its context is looked up when it leaves.
+/// What a change is about; its context is looked up when it leaves.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
@@ -38,7 +38,7 @@ pub struct Subject {
     pub cgroup: Option<CgroupKey>,
 }
 
-/// ChangeKind a change waits for, until its time is up.
+/// What a change waits for, until its time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {

@@ -179,7 +179,7 @@ pub struct World {
     pub(super) timers: Timers,
     pub(super) counts: Counts,
     pub(super) watches: watch::Budget,
-    /// ChangeKind was found out and not yet taken by the outbox.
+    /// What was found out and not yet taken by the outbox.
     pub(super) told: Vec<Held>,
     pub(super) asked: Vec<Question>,
 }

@@ -14,7 +14,7 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-/// ChangeKind the engine says. Its time is that of the event or of the deadline that caused it, never "now".
+/// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every output is a change")]
 pub enum Output {
@@ -66,7 +66,7 @@ pub struct CgroupRef {
     pub path: String,
 }
 
-/// ChangeKind happened. Each has the name by which users see it in the stream.
+/// What happened. Each has the name by which users see it in the stream.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
@@ -223,13 +223,13 @@ pub enum StopReason {
     RuntimeEnded,
 }
 
-/// ChangeKind the engine wants to know; the answer comes as a fact, or never.
+/// What the engine wants to know; the answer comes as a fact, or never.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// ChangeKind is this container? Answered by `ContainerFound` or `ContainerUnknown`.
+    /// What is this container? Answered by `ContainerFound` or `ContainerUnknown`.
     Container { id: ContainerId },
-    /// ChangeKind is this pod's name? Answered by `PodFound`, if at all.
+    /// What is this pod's name? Answered by `PodFound`, if at all.
     Pod { uid: PodUid },
     /// Which containers is this pod to have? Answered by `ContainersExpected`, where a kubelet keeps that.
     Expected { uid: PodUid },
@@ -241,7 +241,7 @@ pub enum Question {
     Records,
     /// Which version is this executable? Answered by `ProgramFound`.
     Program { path: String },
-    /// ChangeKind did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
+    /// What did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
     Message { container: ContainerId, since: Timestamp },
     /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
     Pressure { cgroup: CgroupKey, path: String },

@@ -1,4 +1,4 @@
-//! ChangeKind is wrong on the node, as far as the evidence goes.
+//! What is wrong on the node, as far as the evidence goes.
 //!
 //! **Invariant:** a key says what is wrong with which thing, and nothing of when or by whom it was found: a restart
 //! and a replay give the same key.
@@ -36,7 +36,7 @@ pub struct Finding {
     pub sandboxes: Vec<ContainerId>,
     /// Records were lost while what it is about was there: the cause may be another one.
     pub gapped: bool,
-    /// ChangeKind was told of its sandboxes, in order of time.
+    /// What was told of its sandboxes, in order of time.
     pub evidence: Vec<Evidence>,
     /// The programs that had a part in it.
     pub programs: Vec<ProgramFound>,
@@ -52,7 +52,7 @@ pub struct Evidence {
     pub event: EvidenceEvent,
 }
 
-/// ChangeKind was told of a sandbox once.
+/// What was told of a sandbox once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceEvent {
     pub at: Timestamp,
@@ -88,11 +88,11 @@ pub enum Stage {
     /// It may yet come right by itself.
     Candidate,
     Confirmed,
-    /// ChangeKind was wrong is so no longer.
+    /// What was wrong is so no longer.
     Closed,
 }
 
-/// ChangeKind to do about it.
+/// What to do about it.
 #[derive(
     Clone,
     Copy,
@@ -118,7 +118,7 @@ pub enum Severity {
     Critical,
 }
 
-/// ChangeKind is wrong.
+/// What is wrong.
 #[serde_as]
 #[derive(
     Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames, EnumDiscriminants,
@@ -141,7 +141,7 @@ pub enum Kind {
     UnverifiedRelease { plugin: String, count: u32 },
     /// A sandbox was made that nobody needed.
     DuplicateSandbox { form: Duplicate, count: u32 },
-    /// ChangeKind holds a sandbox ended before the runtime stopped it.
+    /// What holds a sandbox ended before the runtime stopped it.
     TeardownOutOfOrder { how: OutOfOrder, killer: Option<Process>, signal: Option<u32> },
     /// A sandbox's namespace that nothing uses is kept.
     OrphanNetns { netns: NetnsKey, mounts: Vec<String> },
@@ -309,7 +309,7 @@ pub struct CniFailing {
     #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
     pub code: Option<u32>,
-    /// ChangeKind the plugin said, or why that could not be read.
+    /// What the plugin said, or why that could not be read.
     pub message: Option<MessageFound>,
 }
 
@@ -332,7 +332,7 @@ pub struct PoolExhaustion {
     pub runs_out_in: Option<Duration>,
 }
 
-/// ChangeKind cannot be seen.
+/// What cannot be seen.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -29,7 +29,7 @@ pub(super) enum Form {
     Json,
 }
 
-/// ChangeKind is told, and how.
+/// What is told, and how.
 #[derive(Debug, Args)]
 pub(super) struct Shown {
     /// The form of the output
@@ -73,7 +73,7 @@ pub(super) struct HostArgs {
     pub(super) host_root: PathBuf,
 }
 
-/// ChangeKind else may be configured.
+/// What else may be configured.
 #[cfg(feature = "live")]
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {

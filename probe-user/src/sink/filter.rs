@@ -11,7 +11,7 @@ pub struct Filter {
     pub events: Vec<String>,
 }
 
-/// ChangeKind a filter looks at.
+/// What a filter looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks<'a> {
     pub event: &'a str,
@@ -48,7 +48,7 @@ impl Filter {
         if !has(&self.events, Some(marks.event)) {
             return false;
         }
-        // ChangeKind was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
+        // What was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
         marks.is_everyone_s
             || (has(&self.namespaces, marks.namespace)
                 && has(&self.pods, marks.pod)

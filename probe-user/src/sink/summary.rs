@@ -1,4 +1,4 @@
-//! ChangeKind was told in all: counts by event, pods, losses. Printed when `run` ends.
+//! What was told in all: counts by event, pods, losses. Printed when `run` ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -50,7 +50,7 @@ struct Row {
     sighted: u64,
 }
 
-/// ChangeKind findings wait for.
+/// What findings wait for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Wanted {
     pub(in crate::engine) records: bool,
@@ -184,7 +184,7 @@ impl FindingTracker {
                 .or_else(|| (stage == Stage::Confirmed).then_some(now)),
             closed_at: None,
             gapped: it.gapped,
-            // ChangeKind was told of it is kept until there is more.
+            // What was told of it is kept until there is more.
             evidence: known.as_mut().map(|known| mem::take(&mut known.evidence)).unwrap_or_default(),
             programs: known.as_mut().map(|known| mem::take(&mut known.programs)).unwrap_or_default(),
             runtimes: match known.as_mut() {
@@ -248,7 +248,7 @@ impl FindingTracker {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
-        // ChangeKind is forgotten since is no reason to forget it here.
+        // What is forgotten since is no reason to forget it here.
         if !finding.evidence.is_empty() {
             kept.evidence.clone_from(&finding.evidence);
         }
@@ -276,7 +276,7 @@ fn means_same(before: &Finding, now: &Finding) -> bool {
         && before.kind.means(&now.kind)
 }
 
-/// ChangeKind was confirmed stays so until it is over.
+/// What was confirmed stays so until it is over.
 fn stage_of(known: Option<&Finding>, it: &Detection) -> Stage {
     let was_confirmed = known.is_some_and(|known| known.stage == Stage::Confirmed);
     let is_sure = matches!(it.standing, Verdict::Confirmed | Verdict::Passing { .. });
@@ -294,7 +294,7 @@ fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -
     Held { at, origin: Origin::Agent, late: false, subject, wait: Wait::Nothing, what }
 }
 
-/// ChangeKind was told of the sandboxes of a finding.
+/// What was told of the sandboxes of a finding.
 fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
     let rows = finding.sandboxes.iter().filter_map(|id| world.attempts.get(id));
     let of_row = |row: &Attempt| {

@@ -251,7 +251,7 @@ fn a_daemon_is_known_by_more_than_its_name() {
     assert!(since(&story) > before);
 }
 
-/// ChangeKind follows an order shows whether it was one.
+/// What follows an order shows whether it was one.
 #[test]
 fn an_order_without_effect_is_taken_back() {
     const AT: u64 = 60_000;

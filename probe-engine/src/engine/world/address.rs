@@ -94,7 +94,7 @@ impl World {
 
     /// A plugin that gives an address in a namespace other than the node's works for that namespace's sandbox.
     ///
-    /// ChangeKind a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
+    /// What a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
     /// call open for the same sandbox and the same namespace, and only of a namespace that was not made in a container.
     fn prove_by_plugin(&mut self, ctx: EventContext, it: &fact::Address) {
         if it.netns.inode == self.host_netns {

@@ -1,4 +1,4 @@
-//! ChangeKind is remembered of every sandbox for verdicts, longer than it lives: who stopped or killed it, what ran in it,
+//! What is remembered of every sandbox for verdicts, longer than it lives: who stopped or killed it, what ran in it,
 //! and what was told of it.
 //!
 //! **Invariant:** bounded: what is over is forgotten after a while, and so are the first of too many.
@@ -51,7 +51,7 @@ pub struct Attempt {
     /// The same, but for ever: containers may have run in it that were not seen.
     #[serde(default)]
     pub runs_unsure: bool,
-    /// ChangeKind was told of it, in order.
+    /// What was told of it, in order.
     pub evidence: Vec<EvidenceEvent>,
 }
 
@@ -131,7 +131,7 @@ fn is_evidence(what: &ChangeKind) -> bool {
         | ChangeKind::ContainerExited { .. }
         | ChangeKind::PodFirstSeen
         | ChangeKind::PodGone { .. } => true,
-        // ChangeKind is said about it is no evidence of it.
+        // What is said about it is no evidence of it.
         ChangeKind::PodStarted(_)
         | ChangeKind::Gap { .. }
         | ChangeKind::FindingOpened(_)

@@ -1,6 +1,6 @@
 //! CNI calls that run. One call is one plugin process: it begins with the exec and is over with the exit.
 //!
-//! ChangeKind a plugin runs for itself inherits its `CNI_*` (iptables, eight times for one ADD): a plugin is a program
+//! What a plugin runs for itself inherits its `CNI_*` (iptables, eight times for one ADD): a plugin is a program
 //! from one of `CNI_PATH`'s directories.
 
 use probe_common::event::class;
@@ -40,7 +40,7 @@ pub struct Call {
     pub path: String,
 }
 
-/// ChangeKind a process with `CNI_COMMAND` in its environment is.
+/// What a process with `CNI_COMMAND` in its environment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plugin,

@@ -19,7 +19,7 @@ pub struct Cgroup {
     pub key: CgroupKey,
     pub path: String,
     pub level: u32,
-    /// ChangeKind its path says.
+    /// What its path says.
     pub pod: Option<PodUid>,
     pub container: Option<ContainerId>,
     /// Made by what runs in a container, below the container's own.

@@ -109,7 +109,7 @@ impl World {
     pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
         let began = self.began_at?;
         let is_listed = self.records.networks.is_some() && !self.partial.contains_key(&List::Processes);
-        // ChangeKind a pod left behind, if nothing runs in it, is no pod.
+        // What a pod left behind, if nothing runs in it, is no pod.
         let is_pod = |row: &Cgroup| row.is_live() && row.is_pod() && row.populated != Some(false);
         let of_kubelet = || {
             self.cgroups.values().any(is_pod) || self.records.kubelet_expected && !self.sandboxes.is_empty()

@@ -1,4 +1,4 @@
-//! ChangeKind a runtime runs under an id: a container, or the process that holds a sandbox.
+//! What a runtime runs under an id: a container, or the process that holds a sandbox.
 
 mod identity;
 
@@ -93,7 +93,7 @@ pub enum State {
     },
 }
 
-/// ChangeKind can happen to a container.
+/// What can happen to a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Run { process: TaskKey, listed: bool },

@@ -39,11 +39,11 @@ pub struct Gap {
     pub doubt: Doubt,
 }
 
-/// ChangeKind a complete listing that began after it ends.
+/// What a complete listing that began after it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// ChangeKind verdicts rest on may be missing: absence means nothing.
+    /// What verdicts rest on may be missing: absence means nothing.
     #[default]
     Lost,
     /// Only what containers do at will may be missing, or what netlink tells: rows may be out of date, verdicts stand.
@@ -53,11 +53,11 @@ pub enum Doubt {
     Marked,
 }
 
-/// ChangeKind a loss can be of.
+/// What a loss can be of.
 enum Concern {
     /// Anything, so also what verdicts rest on.
     Anything,
-    /// ChangeKind containers do at will, and what they make beyond their share of the other ring.
+    /// What containers do at will, and what they make beyond their share of the other ring.
     Containers,
     /// Addresses, and ends of namespaces of which no hook tells.
     Netlink,
@@ -69,9 +69,9 @@ const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 const BETWEEN_CHECKS: Duration = Duration::from_secs(60);
 /// After the last loss: by then what was under way has been told, or is over.
 pub(in crate::engine) const QUIET: Duration = Duration::from_secs(30);
-/// ChangeKind tells that a sandbox is as it was.
+/// What tells that a sandbox is as it was.
 const HEALING: [List; 3] = [List::Processes, List::Netns, List::CniCache];
-/// ChangeKind can be out of date when only the doings of containers are lost.
+/// What can be out of date when only the doings of containers are lost.
 const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses, List::Cgroups];
 const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
 /// So many verdicts of one moment are served by one listing.
@@ -118,14 +118,14 @@ impl World {
         }
     }
 
-    /// ChangeKind a complete listing that began then, after a gap, does not name is not there.
+    /// What a complete listing that began then, after a gap, does not name is not there.
     fn not_listed(&mut self, ctx: EventContext, list: List, begun: Timestamp) {
         let ctx = EventContext { origin: Origin::Listed, ..ctx };
         match list {
             List::Processes => self.processes_not_listed(ctx, begun),
             List::Netns => self.netns_not_listed(ctx, begun),
             List::Cgroups => self.cgroups_not_listed(ctx, begun),
-            // ChangeKind these name is believed for its own evidence only.
+            // What these name is believed for its own evidence only.
             List::Addresses
             | List::Containers
             | List::Pods
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// Rows that were there when something was lost are as they were, if a listing after a quiet time shows it: then nothing
-    /// has befallen them that was not told. ChangeKind is over by then stays marked.
+    /// has befallen them that was not told. What is over by then stays marked.
     fn heal(&mut self, ctx: EventContext, list: List) {
         let since = self.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {

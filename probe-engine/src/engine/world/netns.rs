@@ -67,7 +67,7 @@ pub enum State {
     Freed { at: Timestamp },
 }
 
-/// ChangeKind can happen to a namespace.
+/// What can happen to a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Drop,
@@ -110,7 +110,7 @@ impl Netns {
     }
 
     /// Whether a list tells of it as long as it is there: it stood in one before, a file holds it, or a sandbox lives in it.
-    /// ChangeKind only a descriptor, a socket or a thread holds is in none.
+    /// What only a descriptor, a socket or a thread holds is in none.
     pub(super) fn is_listable(&self) -> bool {
         self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
     }

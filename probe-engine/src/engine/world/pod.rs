@@ -44,7 +44,7 @@ pub struct Pod {
     /// The names of the containers that it is to have; none: not known.
     #[serde(default)]
     pub expected: Vec<String>,
-    /// ChangeKind its cgroup counted while it started.
+    /// What its cgroup counted while it started.
     pub readings: Vec<Reading>,
     pub state: State,
 }
@@ -59,7 +59,7 @@ pub enum State {
     },
 }
 
-/// ChangeKind can happen to a pod.
+/// What can happen to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Show,
@@ -241,7 +241,7 @@ impl World {
         Some(id)
     }
 
-    /// ChangeKind is known by its UID and what is known by its name turn out to be one pod: the first row stays. The other
+    /// What is known by its UID and what is known by its name turn out to be one pod: the first row stays. The other
     /// one goes without a word; what was said of it and waits keeps its name.
     pub(super) fn pods_are_one(&mut self, ctx: EventContext, keep: u64, other: u64) {
         let Some(gone) = self.pods.rows.get(&other).filter(|_| keep != other) else { return };

@@ -55,7 +55,7 @@ pub enum State {
     },
 }
 
-/// ChangeKind a process runs from now on.
+/// What a process runs from now on.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
     pub(super) filename: &'a str,
@@ -220,7 +220,7 @@ impl World {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);
         let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
         let mut heard = self.signals.remove(&key).unwrap_or_default();
-        // ChangeKind was said of the pid alone is of whoever had it then.
+        // What was said of the pid alone is of whoever had it then.
         let unnamed = self.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
         heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
         let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// ChangeKind a task's doings are about: its cgroup and what that belongs to.
+    /// What a task's doings are about: its cgroup and what that belongs to.
     pub(super) fn subject_of(&self, task: &Task) -> Subject {
         let cgroup = self.cgroups.get(&task.cgroup);
         Subject {
@@ -375,7 +375,7 @@ fn unseen(task: &Task) -> Process {
     }
 }
 
-/// ChangeKind a hook would have said of a process that was only listed.
+/// What a hook would have said of a process that was only listed.
 pub(super) fn class_of(comm: &str) -> u32 {
     let named = |names: &[[u8; 16]]| names.iter().any(|name| until_nul(name) == comm.as_bytes());
     let mut bits = 0;

@@ -1,4 +1,4 @@
-//! ChangeKind is noted for the recovery of the node: who started when, and which pods are back. ChangeKind it means is made of it
+//! What is noted for the recovery of the node: who started when, and which pods are back. What it means is made of it
 //! elsewhere (`engine::boot`).
 //!
 //! Pods are looked at a moment after something happened to one, when their names are known and it has shown whether a
@@ -42,13 +42,13 @@ pub(in crate::engine) const PODS: usize = 1024;
 pub(in crate::engine) const TRIES: usize = 1024;
 /// A restart is ordered once: another order within this time is a part of the same.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
-/// ChangeKind was ordered has begun within this time, unless it was ordered for later.
+/// What was ordered has begun within this time, unless it was ordered for later.
 pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
 /// A pod that went so shortly before the node did may have gone with it.
 const GONE_WITH: Duration = Duration::from_secs(30);
 
 impl World {
-    /// ChangeKind is known of the recovery.
+    /// What is known of the recovery.
     pub(in crate::engine) fn recovery(&self) -> &Recovery {
         &self.recovery
     }
@@ -225,7 +225,7 @@ impl World {
         let before = state(&self.recovery);
         let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
         let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
-        // ChangeKind is left out is not remembered: whoever is there at one time are so many at least.
+        // What is left out is not remembered: whoever is there at one time are so many at least.
         self.recovery.pods_left_out = self.recovery.pods_left_out.max(left_out);
         self.by_rules();
         self.take_back_order(now);
@@ -309,7 +309,7 @@ impl World {
         // In the same life it may turn out that what had started first was an init container.
         let same = known.pod.uid == back.pod.uid;
         if back.mark.at < known.mark.at || same && first <= known.mark.at {
-            // ChangeKind has listened may turn out to have been an init container too.
+            // What has listened may turn out to have been an init container too.
             (known.mark, known.listened) = (back.mark, back.listened);
         }
         known.listened = known.listened.or(back.listened);

@@ -74,7 +74,7 @@ pub enum State {
     },
 }
 
-/// ChangeKind can happen to a sandbox.
+/// What can happen to a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Ready,
@@ -226,7 +226,7 @@ impl World {
         let Some(ready) = row.state.step(Step::Ready, at) else { return };
         row.state = ready;
         let since_created = at.since(row.first_at);
-        // ChangeKind was ready before we looked became so at a time that nobody knows.
+        // What was ready before we looked became so at a time that nobody knows.
         if row.origin != Origin::Listed {
             self.tell(
                 ctx.back_at(at),

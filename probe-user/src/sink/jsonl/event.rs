@@ -54,7 +54,7 @@ pub(super) struct Event<'a> {
     finding: Option<Finding<'a>>,
 }
 
-/// ChangeKind is a string in JSON.
+/// What is a string in JSON.
 pub(super) struct Text<T>(pub(super) T);
 
 impl<T: Display> Serialize for Text<T> {

@@ -320,5 +320,5 @@ fn the_documentation_has_every_word_of_closed_sets() {
     assert_eq!(words(Origin::VARIANTS), documented("Origins"));
     assert_eq!(words(NameSource::VARIANTS), documented("Sources of a name"));
     assert_eq!(words(StopReason::VARIANTS), documented("Why a sandbox stopped"));
-    assert_eq!(words(Loss::VARIANTS), documented("ChangeKind a gap is in"));
+    assert_eq!(words(Loss::VARIANTS), documented("What a gap is in"));
 }

@@ -217,7 +217,7 @@ impl Counters {
                     self.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
                 }
             }
-            // ChangeKind a ring lost is known by kind from its own counters.
+            // What a ring lost is known by kind from its own counters.
             ChangeKind::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
                 self.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
             }
@@ -320,7 +320,7 @@ impl Counters {
         let pod = Pod {
             namespace: pod.and_then(|pod| pod.namespace.as_deref()),
             name: pod.and_then(|pod| pod.name.as_deref()),
-            // ChangeKind is told when it has gone does not bring it back.
+            // What is told when it has gone does not bring it back.
             uid: pod.and_then(|pod| pod.uid.as_ref()).filter(|_| brings(&change.what)),
         };
         self.owners.of(pod, change.at)
@@ -359,14 +359,14 @@ impl Counters {
         }
     }
 
-    /// ChangeKind was told has been told by now.
+    /// What was told has been told by now.
     pub(super) fn timed(&mut self, now: Timestamp) {
         for at in self.waiting.drain(..) {
             self.latency.observe(&[], &[], now.since(at).as_secs_f64());
         }
     }
 
-    /// ChangeKind the rings' own counters say was lost.
+    /// What the rings' own counters say was lost.
     pub(super) fn lost(&mut self, ring: &str, kind: &str, total: u64) {
         self.lost.raise(&[ring, kind], real(total));
     }
@@ -377,7 +377,7 @@ fn brings(what: &ChangeKind) -> bool {
     matches!(what, ChangeKind::PodFirstSeen | ChangeKind::SandboxReady { .. } | ChangeKind::PodStarted(_))
 }
 
-/// ChangeKind a container says of itself is not believed alone.
+/// What a container says of itself is not believed alone.
 fn counts(call: &CniCall) -> bool {
     !call.delegated
 }

@@ -1,4 +1,4 @@
-//! ChangeKind each kind of change adds, what is bounded however strange the stream, and what a scrape shows.
+//! What each kind of change adds, what is bounded however strange the stream, and what a scrape shows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -340,7 +340,7 @@ fn each_leaked_address_counts_once() {
     assert_eq!(counted(&[&single], 0..0, true), (111.0, 1.0));
     metrics.tell(&at(ChangeKind::FindingConfirmed(leak("db"))));
     assert_eq!(counted(&[&single, &leak("db")], 0..0, true), (112.0, 2.0));
-    // ChangeKind is told and not confirmed is none.
+    // What is told and not confirmed is none.
     let candidate = Finding { stage: Stage::Candidate, ..many(70) };
     assert_eq!(counted(&[&candidate], 0..70, false), (112.0, 0.0));
 }
@@ -459,7 +459,7 @@ proptest! {
             let series = found.keys().filter(|it| it.split('{').next() == Some(name.as_str())).count();
             prop_assert!(series <= family.kind.cap(), "{name}: {series}");
         }
-        // ChangeKind was counted is there, whatever became of its labels, but for the pods that are over.
+        // What was counted is there, whatever became of its labels, but for the pods that are over.
         if labels.is_empty() {
             let told = changes.iter().filter(|it| matches!(it.what, ChangeKind::CniFinished { .. })).count();
             let all = found.iter().filter(|(name, _)| name.starts_with("sandprobe_cni_operations_total"));

@@ -1,4 +1,4 @@
-//! ChangeKind stands behind the question mark: each parameter by name, none that is not known.
+//! What stands behind the question mark: each parameter by name, none that is not known.
 
 use strum::VariantNames;
 

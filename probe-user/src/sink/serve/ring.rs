@@ -1,5 +1,5 @@
 //! The latest events, for whoever follows them: each client has a place in the ring and nothing else, so that a slow one
-//! costs nobody anything. ChangeKind has left the ring is missed, and who comes for it is told how much that was.
+//! costs nobody anything. What has left the ring is missed, and who comes for it is told how much that was.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ use crate::{
 /// So much is kept: a quarter of an hour of a busy node.
 const COUNT: usize = 8192;
 const BYTES: usize = 4 << 20;
-/// ChangeKind an event takes beside its line.
+/// What an event takes beside its line.
 const BESIDE: usize = 200;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Event {
     container: Option<Box<str>>,
 }
 
-/// ChangeKind comes behind a place in the ring.
+/// What comes behind a place in the ring.
 #[derive(Debug)]
 pub(super) struct Next {
     /// Events that have left the ring before anybody at that place could have them.

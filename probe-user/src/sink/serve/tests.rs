@@ -1,4 +1,4 @@
-//! ChangeKind is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
+//! What is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
 //! node.
 
 mod head;
@@ -59,7 +59,7 @@ struct Bench {
     end: watch::Sender<bool>,
 }
 
-/// ChangeKind came back.
+/// What came back.
 #[derive(Debug)]
 struct Answer {
     status: u16,

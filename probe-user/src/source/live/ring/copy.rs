@@ -1,8 +1,8 @@
-//! RecordBuffer of records, so that a ring's room is free again before anything is made of what was in it.
+//! Copies of records, so that a ring's room is free again before anything is made of what was in it.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// RecordBuffer into one allocation, which is used again once all that was copied into it has been dropped.
+/// Copies into one allocation, which is used again once all that was copied into it has been dropped.
 #[derive(Debug, Default)]
 pub(super) struct RecordBuffer {
     buffer: BytesMut,
