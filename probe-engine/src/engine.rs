@@ -15,6 +15,7 @@ pub mod outbox;
 pub mod share;
 pub mod timeline;
 pub mod timer;
+pub mod tracked;
 pub mod view;
 pub mod world;
 

@@ -44,6 +44,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use super::{
     count::Counts,
     timer::{self, Timers},
+    tracked::Tracked,
 };
 use crate::{
     engine::held::{Held, Subject, Wait},
@@ -143,9 +144,9 @@ pub struct World {
     pub(super) processes: process::table::Table,
     pub(super) signals: BTreeMap<TaskKey, Vec<process::Signal>>,
     pub(super) netns: netns::table::Table,
-    pub(super) cgroups: BTreeMap<CgroupKey, cgroup::Cgroup>,
-    pub(super) containers: BTreeMap<ContainerId, container::Container>,
-    pub(super) sandboxes: BTreeMap<ContainerId, sandbox::Sandbox>,
+    pub(super) cgroups: Tracked<CgroupKey, cgroup::Cgroup>,
+    pub(super) containers: Tracked<ContainerId, container::Container>,
+    pub(super) sandboxes: Tracked<ContainerId, sandbox::Sandbox>,
     pub(super) pods: pod::Table,
     pub(super) calls: BTreeMap<TaskKey, call::Call>,
     pub(super) hints: BTreeMap<ContainerId, hint::Hint>,
@@ -155,7 +156,7 @@ pub struct World {
     /// Lists that could not be read whole when they were last read, and since when that is so.
     pub(super) partial: BTreeMap<List, Timestamp>,
     pub(super) attachments: attachment::Table,
-    pub(super) attempts: BTreeMap<ContainerId, attempt::Attempt>,
+    pub(super) attempts: Tracked<ContainerId, attempt::Attempt>,
     pub(super) records: record::Records,
     pub(super) attached: BTreeMap<Signal, Attached>,
     pub(super) losses: Option<loss::Losses>,

@@ -7,7 +7,7 @@
 mod lease;
 pub(in crate::engine) mod tries;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
@@ -16,7 +16,10 @@ pub use lease::Lease;
 pub use tries::Earlier;
 
 use crate::{
-    engine::world::{EventContext, World, args::Args, call::Call},
+    engine::{
+        tracked::Tracked,
+        world::{EventContext, World, args::Args, call::Call},
+    },
     model::{
         change::End,
         fact::{CacheFound, MessageFound, Network, Origin, PodName},
@@ -26,7 +29,7 @@ use crate::{
 };
 
 /// By container and interface; the interface is empty where a store does not keep it.
-pub(in crate::engine) type Table = BTreeMap<(ContainerId, String), Attachment>;
+pub(in crate::engine) type Table = Tracked<(ContainerId, String), Attachment>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -342,12 +345,15 @@ impl World {
     /// What a complete listing of libcni's cache that began then does not name is not in it.
     pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
         self.records.unread.retain(|_, it| it.read_at >= begun);
-        for row in self.attachments.values_mut().filter(|row| row.cached_at < Some(begun)) {
-            row.cached_at = None;
-            for lease in &mut row.leases {
-                lease.cached = false;
+        self.attachments.update(|_, row| {
+            let was_cached = row.cached_at.is_some() || row.leases.iter().any(|lease| lease.cached);
+            let is_gone = was_cached && row.cached_at < Some(begun);
+            if is_gone {
+                row.cached_at = None;
+                row.leases.iter_mut().for_each(|lease| lease.cached = false);
             }
-        }
+            is_gone
+        });
     }
 
     /// A runtime's own record names the pod of a sandbox.
@@ -397,21 +403,21 @@ impl World {
 
     /// A record was lost: what is open now may have gone on unseen.
     pub(super) fn rows_gapped(&mut self) {
-        for row in self.attachments.values_mut() {
-            row.gapped = true;
-        }
-        for row in self.attempts.values_mut() {
-            row.gapped = true;
-            row.runs_unsure = true;
-        }
-        for row in self.netns.rows.values_mut() {
-            row.gapped = true;
-        }
+        self.attachments.update(|_, row| !mem::replace(&mut row.gapped, true));
+        self.attempts.update(|_, row| {
+            let was_sure = !row.gapped || !row.runs_unsure;
+            (row.gapped, row.runs_unsure) = (true, true);
+            was_sure
+        });
+        self.netns.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
     }
 
     /// The sandbox was found to be as it was. So is what still has its addresses, or its result in libcni's cache: no DEL
     /// has succeeded.
     pub(super) fn attachments_heal(&mut self, id: &ContainerId, since: Timestamp) {
+        if !self.attachments_of(id).any(|row| row.gapped) {
+            return;
+        }
         let all = self.attachments.range_mut((id.clone(), String::new())..);
         for (_, row) in all.take_while(|((key, _), _)| key == id) {
             let is_held = row.leases.iter().any(|lease| lease.kernel.is_some());

@@ -3,7 +3,7 @@
 //! **Invariant:** nothing is concluded from absence but from a complete listing that began after a gap, and of nothing
 //! that such a listing would not have had in it.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -170,25 +170,29 @@ impl World {
     }
 
     fn cgroups_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
-        let gone: Vec<_> = self
-            .cgroups
-            .values_mut()
-            .filter(|row| row.is_live() && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun))
-            .map(|row| {
+        let mut gone = Vec::new();
+        self.cgroups.update(|key, row| {
+            let is_gone = row.is_live() && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun);
+            if is_gone {
                 row.state = super::cgroup::State::Removed { at: ctx.at };
-                row.key
-            })
-            .collect();
+                gone.push(*key);
+            }
+            is_gone
+        });
         self.schedule_reap(ctx.at);
         for key in gone {
             self.cgroup_gone(ctx, key);
         }
         // The directory that was known by what lay in it would have been in the list, and would have its key.
         let mut unseen = Vec::new();
-        for row in self.pods.rows.values_mut().filter(|row| row.cgroups == [CgroupKey::default()]) {
-            row.cgroups.clear();
-            unseen.push(row.id);
-        }
+        self.pods.rows.update(|id, row| {
+            let is_unseen = row.cgroups == [CgroupKey::default()];
+            if is_unseen {
+                row.cgroups.clear();
+                unseen.push(*id);
+            }
+            is_unseen
+        });
         for pod in unseen {
             self.pod_may_be_gone(ctx, pod);
         }
@@ -199,8 +203,8 @@ impl World {
     fn heal(&mut self, ctx: EventContext, list: List) {
         let since = self.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {
-            let is_there = |row: &&mut Netns| row.is_live() && row.found_at >= Some(since);
-            self.netns.rows.values_mut().filter(is_there).for_each(|row| row.gapped = false);
+            let is_there = |row: &Netns| row.is_live() && row.found_at >= Some(since);
+            self.netns.rows.update(|_, row| is_there(row) && mem::replace(&mut row.gapped, false));
         }
         if HEALING.iter().any(|list| self.gaps.contains_key(&(Doubt::Marked, *list))) {
             return;
@@ -213,7 +217,9 @@ impl World {
             .collect();
         for id in there {
             self.attachments_heal(&id, since);
-            if let Some(row) = self.attempts.get_mut(&id) {
+            if self.attempts.get(&id).is_some_and(|row| row.gapped)
+                && let Some(row) = self.attempts.get_mut(&id)
+            {
                 row.gapped = false;
             }
         }

@@ -2,7 +2,7 @@
 
 pub(in crate::engine) mod table;
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -223,7 +223,7 @@ impl World {
         let sandbox = row.sandbox.clone();
         // Where nothing tells of its addresses' removal, its end does.
         let heard = ctx.origin == Origin::Kernel && !by_netlink;
-        let unheard = if heard { Vec::new() } else { std::mem::take(&mut row.addresses) };
+        let unheard = if heard { Vec::new() } else { mem::take(&mut row.addresses) };
         let subject = self.netns_subject(life);
         let wait = self.wait_of(&subject);
         self.schedule_reap(ctx.at);
@@ -259,7 +259,7 @@ impl World {
     fn free_life(&mut self, ctx: EventContext, life: u64) -> Option<Subject> {
         let row = self.netns.rows.get_mut(&life)?;
         row.state = row.state.step(Step::Free, ctx.at)?;
-        let left = std::mem::take(&mut row.addresses);
+        let left = mem::take(&mut row.addresses);
         let subject = self.netns_subject(life);
         self.schedule_reap(ctx.at);
         self.addresses_gone(ctx, &subject, left);
@@ -308,10 +308,9 @@ impl World {
     /// Ends of what containers made beyond their share were lost.
     pub(super) fn inner_netns_gapped(&mut self) {
         let cgroups = &self.cgroups;
-        let is_inner = |row: &&mut Netns| {
-            cgroups.get(&row.creator.cgroup).is_some_and(|cgroup| cgroup.container.is_some())
-        };
-        self.netns.rows.values_mut().filter(is_inner).for_each(|row| row.gapped = true);
+        let is_inner =
+            |row: &Netns| cgroups.get(&row.creator.cgroup).is_some_and(|cgroup| cgroup.container.is_some());
+        self.netns.rows.update(|_, row| is_inner(row) && !mem::replace(&mut row.gapped, true));
     }
 
     pub(super) fn netns_subject(&self, life: u64) -> Subject {

@@ -8,6 +8,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use crate::{
     engine::{
         held::{Subject, Wait},
+        tracked::Tracked,
         world::{EventContext, World, start::Reading},
     },
     model::{
@@ -74,7 +75,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// All pods, also by UID.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: BTreeMap<u64, Pod>,
+    pub(in crate::engine) rows: Tracked<u64, Pod>,
     by_uid: BTreeMap<PodUid, u64>,
     /// The number of the next pod.
     pub(in crate::engine) next: u64,
@@ -271,12 +272,15 @@ impl World {
             row.cgroups.clear();
         }
         self.schedule_reap(ctx.at);
-        for pod in self.sandboxes.values_mut().map(|row| &mut row.pod) {
-            *pod = if *pod == Some(other) { Some(keep) } else { *pod };
-        }
-        for pod in self.containers.values_mut().map(|row| &mut row.pod) {
-            *pod = if *pod == Some(other) { Some(keep) } else { *pod };
-        }
+        let join = |pod: &mut Option<u64>| {
+            let is_other = *pod == Some(other);
+            if is_other {
+                *pod = Some(keep);
+            }
+            is_other
+        };
+        self.sandboxes.update(|_, row| join(&mut row.pod));
+        self.containers.update(|_, row| join(&mut row.pod));
     }
 
     /// Whether the making of its directory was seen.

@@ -1,6 +1,6 @@
 //! Rows of what is over go after a moment.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use crate::{
     engine::{
@@ -76,9 +76,7 @@ impl World {
         if let Some(passed) = netns::passed_at(self.netns.rows.values()) {
             let is_through =
                 |row: &netns::Netns| row.ending_since().is_some_and(|at| at + netns::SAME_BATCH < passed);
-            for row in self.netns.rows.values_mut().filter(|row| is_through(row)) {
-                row.end_inferred = true;
-            }
+            self.netns.rows.update(|_, row| is_through(row) && !mem::replace(&mut row.end_inferred, true));
         }
         let mut gone: Vec<_> = self
             .netns
@@ -150,10 +148,13 @@ impl World {
             .map(|row| row.id.clone())
             .collect();
         let old_of = |id: &ContainerId| if unused.contains(id) { now.saturating_sub(UNUSED) } else { old };
-        self.attachments.retain(|(id, _), row| {
-            let is_young = row.last_at > old_of(id);
+        self.attachments.update(|(id, _), row| {
+            let (is_young, before) = (row.last_at > old_of(id), row.leases.len());
             row.leases.retain(|lease| lease.is_vouched() || is_young || lives(id));
-            !row.leases.is_empty() || is_young || row.is_busy() || lives(id)
+            row.leases.len() != before
+        });
+        self.attachments.retain(|(id, _), row| {
+            !row.leases.is_empty() || row.last_at > old_of(id) || row.is_busy() || lives(id)
         });
         self.reap_tries(&living);
         let (sandboxes, records) = (&self.sandboxes, &self.records);
@@ -171,11 +172,14 @@ impl World {
         };
         // Of what ended a while ago and left nothing no verdict is to come: it is only remembered that it was.
         let settled = now.saturating_sub(SETTLED);
-        for (id, row) in &mut self.attempts {
-            if !row.evidence.is_empty() && row.over_at.is_some_and(|at| at <= settled) && !on_record(id) {
+        self.attempts.update(|id, row| {
+            let is_settled =
+                !row.evidence.is_empty() && row.over_at.is_some_and(|at| at <= settled) && !on_record(id);
+            if is_settled {
                 row.evidence = Vec::new();
             }
-        }
+            is_settled
+        });
         let served: BTreeSet<ContainerId> = self.monitored().into_iter().cloned().collect();
         self.attempts.retain(|id, row| {
             row.over_at.is_none_or(|at| at > old_of(id))

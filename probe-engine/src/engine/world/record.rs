@@ -4,7 +4,7 @@
 
 pub(in crate::engine) mod pods;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -248,7 +248,7 @@ impl Records {
 
     /// After a reading: since when each sandbox is on record.
     fn note_known(&mut self, at: Timestamp) {
-        let before = std::mem::take(&mut self.known_since);
+        let before = mem::take(&mut self.known_since);
         let ids = self.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());
         let since = |id: &ContainerId| before.get(id).copied().unwrap_or(at);
         self.known_since = ids.map(|id| (id.clone(), since(id))).collect();
@@ -320,13 +320,15 @@ impl World {
         }
         self.records.runtime(ctx.at, read);
         self.records.note_known(ctx.at);
-        for row in self.attempts.values_mut() {
-            match self.records.kept(&row.id) {
-                Kept::No { .. } => row.forgotten_at = row.forgotten_at.or(Some(ctx.at)),
-                Kept::Yes => row.forgotten_at = None,
-                Kept::Unknown => {}
-            }
-        }
+        let records = &self.records;
+        self.attempts.update(|id, row| {
+            let forgotten_at = match records.kept(id) {
+                Kept::No { .. } => row.forgotten_at.or(Some(ctx.at)),
+                Kept::Yes => None,
+                Kept::Unknown => row.forgotten_at,
+            };
+            mem::replace(&mut row.forgotten_at, forgotten_at) != forgotten_at
+        });
     }
 
     fn pod_of_record(&self, id: &ContainerId, named: Option<&PodName>) -> Option<u64> {
@@ -377,7 +379,7 @@ impl World {
 
     /// Stores and runtimes that a complete listing no longer has are gone.
     pub(super) fn stores_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
-        let all = std::mem::take(&mut self.records.stores);
+        let all = mem::take(&mut self.records.stores);
         let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
         self.records.stores = kept;
         let gone: BTreeMap<String, (Timestamp, StoreRead)> = gone;

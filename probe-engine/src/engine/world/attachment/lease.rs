@@ -145,14 +145,17 @@ impl World {
             named.insert((key, it.address));
         }
         if read.complete {
-            for (key, row) in &mut self.attachments {
+            self.attachments.update(|key, row| {
+                let mut is_changed = false;
                 for lease in row.leases.iter_mut().filter(|lease| lease.stores.contains(path)) {
                     let is_named = named.contains(&(key.clone(), lease.address));
                     if !is_named && !unread.contains(&lease.address) {
                         lease.stores.retain(|store| store != path);
+                        is_changed = true;
                     }
                 }
-            }
+                is_changed
+            });
         }
     }
 

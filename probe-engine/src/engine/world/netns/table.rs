@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 
 use super::{Netns, State};
-use crate::model::{id::NetnsKey, time::Timestamp};
+use crate::{
+    engine::tracked::Tracked,
+    model::{id::NetnsKey, time::Timestamp},
+};
 
 /// So many lives are remembered, with those that are over: a node's pods many times over. A container can make ten
 /// thousand a second.
@@ -14,7 +17,7 @@ const MOST: usize = 8192;
 /// All lives, also by inode.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: BTreeMap<u64, Netns>,
+    pub(in crate::engine) rows: Tracked<u64, Netns>,
     by_inode: BTreeMap<u32, Vec<u64>>,
     /// The number of the next life.
     pub(in crate::engine) next: u64,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Process, State};
 use crate::{
-    engine::world::cleaner,
+    engine::{tracked::Tracked, world::cleaner},
     model::{id::TaskKey, time::Timestamp},
 };
 
@@ -15,7 +15,7 @@ const OVER: usize = 4096;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     /// Apart from the map's nodes: keys that rise leave those half empty.
-    pub(in crate::engine) rows: BTreeMap<TaskKey, Box<Process>>,
+    pub(in crate::engine) rows: Tracked<TaskKey, Box<Process>>,
     by_pid: BTreeMap<u32, TaskKey>,
     /// Those that are a runtime or a kubelet by name: a few, and asked for at every look.
     daemons: BTreeSet<TaskKey>,

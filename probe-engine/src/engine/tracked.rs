@@ -1,0 +1,132 @@
+//! A map that remembers which of its rows may have changed since somebody last asked.
+//!
+//! **Invariant:** every way to a row that can change it marks the row's key. So nobody who keeps something that is
+//! derived from the rows can miss a change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    mem,
+    ops::{Deref, RangeBounds},
+};
+
+#[derive(Clone, Debug)]
+pub struct Tracked<K, V> {
+    rows: BTreeMap<K, V>,
+    changed: BTreeSet<K>,
+}
+
+impl<K, V> Default for Tracked<K, V> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new(), changed: BTreeSet::new() }
+    }
+}
+
+impl<K, V> Deref for Tracked<K, V> {
+    type Target = BTreeMap<K, V>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rows
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a Tracked<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = std::collections::btree_map::Iter<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter()
+    }
+}
+
+impl<K: Ord + Clone, V> Tracked<K, V> {
+    /// The keys of rows that may have changed, came or went since the last call.
+    #[cfg_attr(not(test), expect(dead_code, reason = "verdicts are to be judged by it"))]
+    pub(in crate::engine) fn take_changed(&mut self) -> BTreeSet<K> {
+        mem::take(&mut self.changed)
+    }
+
+    pub(in crate::engine) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let row = self.rows.get_mut(key)?;
+        self.changed.insert(key.clone());
+        Some(row)
+    }
+
+    pub(in crate::engine) fn insert(&mut self, key: K, row: V) -> Option<V> {
+        self.changed.insert(key.clone());
+        self.rows.insert(key, row)
+    }
+
+    pub(in crate::engine) fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+        self.changed.insert(key.clone());
+        self.rows.entry(key)
+    }
+
+    pub(in crate::engine) fn remove(&mut self, key: &K) -> Option<V> {
+        let row = self.rows.remove(key)?;
+        self.changed.insert(key.clone());
+        Some(row)
+    }
+
+    /// Drops the rows that are not to be kept.
+    pub(in crate::engine) fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
+        let changed = &mut self.changed;
+        self.rows.retain(|key, row| {
+            let keep = is_kept(key, row);
+            if !keep {
+                changed.insert(key.clone());
+            }
+            keep
+        });
+    }
+
+    /// Offers every row for a change. The function says whether it made one.
+    pub(in crate::engine) fn update(&mut self, mut change: impl FnMut(&K, &mut V) -> bool) {
+        for (key, row) in &mut self.rows {
+            if change(key, row) {
+                self.changed.insert(key.clone());
+            }
+        }
+    }
+
+    /// Marks each row that the iterator gives.
+    pub(in crate::engine) fn range_mut(
+        &mut self,
+        range: impl RangeBounds<K>,
+    ) -> impl Iterator<Item = (&K, &mut V)> {
+        let changed = &mut self.changed;
+        self.rows.range_mut(range).inspect(move |(key, _)| {
+            changed.insert((*key).clone());
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tracked;
+
+    #[test]
+    fn every_way_to_change_a_row_marks_it() {
+        let mut rows: Tracked<u32, u32> = Tracked::default();
+        let marked = |rows: &mut Tracked<u32, u32>| rows.take_changed().into_iter().collect::<Vec<_>>();
+        for key in 0..6 {
+            rows.insert(key, key);
+        }
+        assert_eq!(marked(&mut rows), [0, 1, 2, 3, 4, 5]);
+        assert!(marked(&mut rows).is_empty());
+        let _ = rows.get_mut(&1);
+        let _ = rows.get_mut(&9);
+        *rows.entry(7).or_default() += 1;
+        assert_eq!(marked(&mut rows), [1, 7]);
+        rows.remove(&7);
+        rows.remove(&8);
+        rows.retain(|key, _| *key != 2);
+        assert_eq!(marked(&mut rows), [2, 7]);
+        rows.update(|key, row| {
+            *row += u32::from(*key == 3);
+            *key == 3
+        });
+        assert_eq!(rows.range_mut(4..).map(|(key, _)| *key).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(marked(&mut rows), [3, 4, 5]);
+        assert_eq!(rows.len(), 5);
+    }
+}
