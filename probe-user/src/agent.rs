@@ -1,10 +1,9 @@
-//! Takes in what sources say, drives the engine, hands out what it says, until it is told to end.
+//! The agent's loop: it gives the sources' observations to the engine, and the engine's changes to the sinks, until it is
+//! told to end.
 //!
-//! The end goes from left to right: the sources are told to stop, send what they still have and close the channel;
-//! the engine is given that and then the time, so that it holds nothing back; the outlets write the rest. Each has
-//! until a deadline.
+//! The end goes from left to right. The sources stop, send the rest of their observations and close the channel. The engine
+//! takes them, and then the time, so that it holds nothing back. The outlets write the rest. Each step has a deadline.
 
-#[cfg(feature = "metrics")]
 pub mod figure;
 pub mod record;
 pub mod served;
@@ -186,10 +185,7 @@ impl Agent {
 
     fn call(&mut self, call: Call) -> Result<(), AgentError> {
         self.session.call(call)?;
-        #[cfg(feature = "metrics")]
-        if let Some(metrics) = self.session.metrics() {
-            metrics.timed(clock::now());
-        }
+        self.served.written(clock::now());
         for question in self.session.questions() {
             let route = match question {
                 Question::Container { .. }
@@ -239,8 +235,8 @@ impl Agent {
 }
 
 fn write(session: &mut Session, stream: &mut Stream) -> Result<(), AgentError> {
-    let mut told = mem::take(session.told());
-    stream.offer(&mut told, |count| session.missed(count)).map_err(AgentError::Stream)
+    let mut output = mem::take(session.output());
+    stream.offer(&mut output, |count| session.missed(count)).map_err(AgentError::Stream)
 }
 
 /// What the history is to have.

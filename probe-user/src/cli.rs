@@ -8,14 +8,10 @@ mod boot;
 #[cfg(unix)]
 mod client;
 mod complaint;
-#[cfg(feature = "live")]
-mod doctor;
 mod finding;
-#[cfg(feature = "live")]
-mod leaks;
-#[cfg(feature = "live")]
-mod live;
 mod manual;
+#[cfg(feature = "live")]
+mod on_node;
 mod output;
 mod picture;
 mod pods;
@@ -46,15 +42,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say which hook sees what and how well, then what happens, then a summary
     #[cfg(feature = "live")]
-    Run(Box<live::Run>),
-    /// Say what happens
-    #[cfg(feature = "live")]
-    Watch(live::Watch),
-    /// Say what happens, and record it so that it can be replayed
-    #[cfg(feature = "live")]
-    Record(live::Record),
+    #[command(flatten)]
+    OnNode(on_node::Command),
     /// Say again what happened when a recording was made; needs no root and no kernel
     Replay(replay::Replay),
     /// List what is wrong on this node, as the running agent has found it
@@ -63,14 +53,8 @@ enum Command {
     Explain(finding::Explain),
     /// List the pods of this node from its files, and how they started as the running agent has seen it
     Pods(pods::Pods),
-    /// Look once for addresses that no sandbox has, on a node where sandprobe never ran; needs no hooks
-    #[cfg(feature = "live")]
-    Leaks(leaks::Leaks),
     /// Say what each restart of this node cost, from the order to the last pod that was back
     Boot(boot::Boot),
-    /// Say what sandprobe can see on this node, how, and what to change to see more
-    #[cfg(feature = "live")]
-    Doctor(doctor::Doctor),
     /// Print what completes commands and flags in a shell
     Completions(manual::Completions),
     /// Print a page of the manual, or write all of it into a directory
@@ -78,19 +62,13 @@ enum Command {
 }
 
 impl Command {
-    /// How much its own flags ask to be said.
+    /// The level of the log that the command's own flags ask for.
     fn verbose(&self) -> u8 {
         match self {
             #[cfg(feature = "live")]
-            Self::Run(run) => run.probe.verbose(),
-            #[cfg(feature = "live")]
-            Self::Watch(live::Watch { probe, .. }) | Self::Record(live::Record { probe, .. }) => {
-                probe.verbose()
-            }
+            Self::OnNode(command) => command.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
-            #[cfg(feature = "live")]
-            Self::Leaks(_) | Self::Doctor(_) => 0,
         }
     }
 }
@@ -123,20 +101,12 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
     log(cli.verbose.max(cli.command.verbose()));
     let done = match cli.command {
         #[cfg(feature = "live")]
-        Command::Run(run) => run.run(),
-        #[cfg(feature = "live")]
-        Command::Watch(watch) => watch.run(),
-        #[cfg(feature = "live")]
-        Command::Record(record) => record.run(),
+        Command::OnNode(command) => command.run(),
         Command::Replay(replay) => replay.run(),
         Command::Findings(findings) => findings.run(),
         Command::Explain(explain) => explain.run(),
         Command::Boot(boot) => boot.run(cli.verbose > 0),
         Command::Pods(pods) => pods.run(),
-        #[cfg(feature = "live")]
-        Command::Leaks(leaks) => leaks.run(),
-        #[cfg(feature = "live")]
-        Command::Doctor(doctor) => doctor.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     };

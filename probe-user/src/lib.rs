@@ -7,13 +7,16 @@
 
 pub use probe_engine::{engine, model, recording};
 
+#[cfg(feature = "live")]
 pub mod source;
+
+pub mod replay;
 
 pub mod sink;
 
 #[cfg(feature = "live")]
 pub mod agent;
-#[cfg(feature = "host")]
+#[cfg(feature = "live")]
 pub mod config;
 /// Beside that way: what each thread gives up of root's power before it begins.
 #[cfg(feature = "live")]

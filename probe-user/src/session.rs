@@ -1,7 +1,7 @@
-//! One engine and what listens to it. Every call, made live or replayed, goes through here, so that the same calls
-//! give the same bytes.
+//! One engine and its sinks. Every call, live or replayed, goes through a session, so that the same calls give the same
+//! bytes.
 //!
-//! **Invariant:** no I/O and no clock: bytes are left for the caller to write.
+//! **Invariant:** a session does no I/O and reads no clock. The caller writes the bytes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,36 +15,28 @@ use crate::{
         time::Timestamp,
     },
     recording::{Header, WriteError, Writer, state::Snapshot},
-    sink::{Label, Observer, Sink, filter::Filter, summary::Summary},
-};
-#[cfg(feature = "metrics")]
-use crate::{
-    model::finding::Finding,
-    sink::metrics::{Metrics, Views, own::AgentStats},
+    sink::{Format, Label, Sink, filter::Filter, lines::Lines, summary::Summary},
 };
 
-/// So many starts are told to other commands beside those of the pods that are here.
+/// How many starts of pods that are gone other commands are given.
 const STARTS: usize = 64;
 
 pub struct Session {
     engine: Engine,
     label: Label,
-    filter: Filter,
-    sink: Box<dyn Sink>,
-    listeners: Vec<Box<dyn Observer>>,
+    lines: Lines,
+    summary: Summary,
+    /// The sinks that this run has beside those two.
+    sinks: Vec<Box<dyn Sink>>,
     /// The lists of the node that have been read to their end.
     listed: BTreeSet<List>,
-    summary: Summary,
     recording: Option<Writer>,
-    #[cfg(feature = "metrics")]
-    metrics: Option<Metrics>,
-    told: Vec<u8>,
     questions: Vec<Question>,
 }
 
 impl Session {
     #[must_use]
-    pub fn new(header: &Header, filter: Filter, sink: Box<dyn Sink>) -> Self {
+    pub fn new(header: &Header, filter: Filter, format: Box<dyn Format>) -> Self {
         let label = Label {
             node: header.node.clone(),
             boot_id: header.boot_id.clone(),
@@ -53,22 +45,18 @@ impl Session {
         Self {
             engine: Engine::new(header.settings.clone()),
             label,
-            filter,
-            sink,
-            listeners: Vec::new(),
-            listed: BTreeSet::new(),
+            lines: Lines::new(filter, format),
             summary: Summary::default(),
+            sinks: Vec::new(),
+            listed: BTreeSet::new(),
             recording: None,
-            #[cfg(feature = "metrics")]
-            metrics: None,
-            told: Vec::new(),
             questions: Vec::new(),
         }
     }
 
-    /// Has `listener` hear of every change from here on.
-    pub fn listen(&mut self, listener: Box<dyn Observer>) {
-        self.listeners.push(listener);
+    /// Gives `sink` every change from here on.
+    pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
+        self.sinks.push(sink);
     }
 
     /// Writes down every call from here on; to be asked before the first.
@@ -77,20 +65,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counts every change from here on, whether it is told or not.
-    #[cfg(feature = "metrics")]
-    pub fn measure(&mut self, metrics: Metrics) {
-        self.metrics = Some(metrics);
-    }
-
-    /// What every change is counted by.
-    #[cfg(feature = "metrics")]
-    #[must_use]
-    pub fn metrics(&self) -> Option<&Metrics> {
-        self.metrics.as_ref()
-    }
-
-    /// An error is one of the recording, which has then ended; the call was made.
+    /// Makes a call. An error is one of the recording, which then has ended; the engine has taken the call.
     pub fn call(&mut self, call: Call) -> Result<(), WriteError> {
         let recorded = match &mut self.recording {
             Some(recording) => recording.write(&call),
@@ -109,15 +84,9 @@ impl Session {
         while let Some(output) = self.engine.poll() {
             match output {
                 Output::Change(change) => {
-                    self.summary.add(&change);
-                    #[cfg(feature = "metrics")]
-                    if let Some(metrics) = &self.metrics {
-                        metrics.tell(&change);
-                    }
-                    self.listeners.iter_mut().for_each(|it| it.hear(&change, &self.label));
-                    if self.filter.keeps(&change) {
-                        self.sink.tell(&change, &self.label, &mut self.told);
-                    }
+                    self.summary.on_change(&change, &self.label);
+                    self.lines.on_change(&change, &self.label);
+                    self.sinks.iter_mut().for_each(|sink| sink.on_change(&change, &self.label));
                 }
                 Output::Question(question) => self.questions.push(question),
             }
@@ -143,16 +112,14 @@ impl Session {
         self.label.boot_wall_ns
     }
 
-    /// Bytes for who asked for the stream; the caller empties it.
-    pub fn told(&mut self) -> &mut Vec<u8> {
-        &mut self.told
+    /// The lines of the stream. The caller empties them.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        self.lines.bytes()
     }
 
-    /// A line of the stream for who has missed so many events before what is told next.
+    /// A line that says how many changes the stream lacks before the next one.
     pub fn missed(&mut self, count: u64) -> Vec<u8> {
-        let mut line = Vec::new();
-        self.sink.missed(count, &self.label, &mut line);
-        line
+        self.lines.missed(count, &self.label)
     }
 
     /// Bytes for the recording's file, if there is one; the caller empties it.
@@ -220,24 +187,6 @@ impl Session {
     #[must_use]
     pub fn standing(&self) -> StandingPods {
         self.engine.standing()
-    }
-
-    /// Sets what is so now on the node, and of the agent, for a scrape.
-    #[cfg(feature = "metrics")]
-    pub fn look(&self, now: Timestamp, own: &AgentStats) {
-        let Some(metrics) = &self.metrics else { return };
-        let findings: Vec<&Finding> = self.engine.findings().collect();
-        metrics.look(&Views {
-            now,
-            pods: &self.engine.pods(),
-            pools: &self.engine.pools(),
-            findings: &findings,
-            many: &self.engine.many(),
-            recovery: self.engine.recovery(),
-            unwatched: self.engine.unwatched(),
-            stale: self.engine.counts().stale,
-            own,
-        });
     }
 
     #[must_use]

@@ -1,10 +1,12 @@
-//! What tells: each sink turns a change into its own form.
+//! Sinks: each turns the changes of a run into a form of its own.
 //!
-//! A sink only makes bytes; who owns the place where they go writes them. So the same sinks serve the live agent,
-//! a replay and the tests, and none of them can hold up the loop.
+//! A sink only makes bytes or counts. The owner of the destination writes them. So the live agent, a replay and the tests
+//! use the same sinks, and no sink can delay the agent's loop.
 //!
-//! **Invariant:** sinks know neither each other nor any source.
+//! **Invariant:** no sink uses another sink or a source.
 
+#[cfg(feature = "live")]
+mod background;
 pub mod chart;
 pub mod doctor;
 pub mod escape;
@@ -17,8 +19,9 @@ pub mod findings_file;
 mod folder;
 pub mod history;
 pub mod jsonl;
+pub mod lines;
 pub mod meaning;
-#[cfg(feature = "metrics")]
+#[cfg(feature = "live")]
 pub mod metrics;
 #[cfg(feature = "live")]
 pub mod outlet;
@@ -28,7 +31,7 @@ pub mod phase;
 pub mod recovery;
 pub mod repair;
 pub mod select;
-#[cfg(feature = "serve")]
+#[cfg(feature = "live")]
 pub mod serve;
 pub mod span;
 #[cfg(feature = "live")]
@@ -43,7 +46,7 @@ pub mod word;
 
 use crate::model::{change::Change, time::Timestamp};
 
-/// What the engine does not know and every line needs: which node, which boot, what the wall clock shows.
+/// What every line names beside its change: the node, the boot, and the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     pub node: String,
@@ -53,17 +56,17 @@ pub struct Label {
     pub boot_wall_ns: i64,
 }
 
-/// Who takes note of every change, whatever is asked for of the stream. It must not wait for anything.
-pub trait Observer {
-    fn hear(&mut self, change: &Change, label: &Label);
+/// Receives every change of a run. It must not wait for anything.
+pub trait Sink {
+    fn on_change(&mut self, change: &Change, label: &Label);
 }
 
-/// A form in which changes are told.
-pub trait Sink {
+/// A form in which changes are written.
+pub trait Format {
     /// Appends `change` to `out`, as whole lines.
-    fn tell(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>);
+    fn write(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>);
 
-    /// Appends a line that says that so many changes were not written before what comes next.
+    /// Appends a line that says how many changes are missing before the next one.
     fn missed(&mut self, count: u64, label: &Label, out: &mut Vec<u8>);
 }
 

@@ -7,40 +7,21 @@
 //!
 //! **Invariant:** sources know neither each other nor any sink.
 
-#[cfg(feature = "host")]
 pub mod answer;
-#[cfg(feature = "host")]
 pub mod backfill;
-#[cfg(feature = "host")]
 pub mod boot;
-#[cfg(feature = "host")]
 pub mod buildinfo;
-#[cfg(feature = "host")]
 pub mod cgroup;
-#[cfg(feature = "live")]
 pub mod channel;
-#[cfg(feature = "live")]
 pub mod clock;
-#[cfg(feature = "cri")]
 mod cri;
-#[cfg(feature = "live")]
 pub mod files;
-#[cfg(feature = "host")]
 pub mod host;
-#[cfg(feature = "live")]
 pub mod lack;
-#[cfg(feature = "live")]
 pub mod live;
-#[cfg(feature = "host")]
 pub mod message;
-#[cfg(feature = "live")]
 pub mod netlink;
-#[cfg(feature = "live")]
 pub mod own;
-#[cfg(feature = "host")]
 pub mod pressure;
-#[cfg(feature = "live")]
 pub mod ready;
-#[cfg(feature = "host")]
 pub mod release;
-pub mod replay;

@@ -20,13 +20,13 @@ pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &AgentStats) -> Res
     let mut reader = Reader::open(BufReader::new(file))?;
     let mut session = Session::new(reader.header(), Filter::default(), Box::new(Jsonl));
     let metrics = Metrics::new(labels);
-    session.measure(metrics.clone());
+    session.add_sink(Box::new(metrics.clone()));
     let mut now = Timestamp::ZERO;
     while let Some(call) = reader.next_call()? {
         now = now.max(call.at().unwrap_or_default());
         session.call(call)?;
-        session.told().clear();
+        session.output().clear();
     }
-    session.look(now, own);
+    metrics.update(session.engine(), now, own);
     Ok(metrics.text()?)
 }

@@ -37,7 +37,7 @@ fn told(recording: &Path) -> String {
     while let Some(call) = reader.next_call().expect("a whole recording") {
         session.call(call).expect("nothing is recorded");
     }
-    String::from_utf8(session.told().clone()).expect("text")
+    String::from_utf8(session.output().clone()).expect("text")
 }
 
 #[test]

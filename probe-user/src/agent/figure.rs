@@ -116,7 +116,7 @@ impl Figures {
 }
 
 fn state_write(file: StateFile, outcome: &Outcome) -> StateWrite {
-    StateWrite { file: file.word(), failures: outcome.failures, has_succeeded: outcome.trouble.is_none() }
+    StateWrite { file: file.as_str(), failures: outcome.failures, has_succeeded: outcome.trouble.is_none() }
 }
 
 fn program(name: &str, runs: &Runs) -> Program {

@@ -1,33 +1,48 @@
-//! Those who ask over HTTP: the loop looks for them, and they are served elsewhere.
+//! The HTTP server as the agent's loop sees it: it answers the server's questions about the engine.
 
-use crate::session::Session;
-#[cfg(feature = "serve")]
 use crate::{
     agent::figure::Figures,
-    sink::serve::{
-        Server,
-        ask::{Asks, Sight},
+    model::time::Timestamp,
+    session::Session,
+    sink::{
+        metrics::Metrics,
+        serve::{
+            Server,
+            ask::{Asks, Sight},
+        },
     },
     source::clock,
 };
 
 /// The server, if there is one.
-#[derive(Debug, Default)]
-pub struct Served {
-    #[cfg(feature = "serve")]
-    at_work: Option<(Server, Asks, Figures)>,
+#[derive(Default)]
+pub struct Served(Option<Running>);
+
+struct Running {
+    server: Server,
+    asks: Asks,
+    figures: Figures,
+    metrics: Metrics,
 }
 
-#[cfg(feature = "serve")]
 impl Served {
     #[must_use]
-    pub fn by(server: Server, asks: Asks, figures: Figures) -> Self {
-        Self { at_work: Some((server, asks, figures)) }
+    pub fn by(server: Server, asks: Asks, figures: Figures, metrics: Metrics) -> Self {
+        Self(Some(Running { server, asks, figures, metrics }))
     }
 
-    /// Looks for the next who asks; never returns where nobody can. May be cancelled.
+    /// Every change so far is written: their latency is known.
+    pub(super) fn written(&self, now: Timestamp) {
+        if let Some(Running { metrics, .. }) = &self.0 {
+            metrics.timed(now);
+        }
+    }
+
+    /// Answers the next question; never returns where nobody asks. May be cancelled.
     pub(super) async fn answer(&mut self, session: &Session) {
-        let Some((_, asks, figures)) = &mut self.at_work else { return std::future::pending().await };
+        let Some(Running { asks, figures, metrics, .. }) = &mut self.0 else {
+            return std::future::pending().await;
+        };
         let ask = asks.next().await;
         let now = clock::now();
         ask(&Sight {
@@ -35,25 +50,15 @@ impl Served {
             label: session.label(),
             now,
             has_listed: session.has_listed(),
-            measure: &|| session.look(now, &figures.own()),
+            measure: &|| metrics.update(session.engine(), now, &figures.own()),
             process: &|| figures.process(),
         });
     }
 
     pub(super) async fn finish(self) {
-        let Some((server, asks, _)) = self.at_work else { return };
-        // Nobody looks any more.
+        let Some(Running { server, asks, .. }) = self.0 else { return };
+        // From here on nobody answers.
         drop(asks);
         server.finish().await;
     }
-}
-
-#[cfg(not(feature = "serve"))]
-impl Served {
-    pub(super) async fn answer(&mut self, _session: &Session) {
-        std::future::pending().await
-    }
-
-    #[expect(clippy::unused_async, reason = "the form of the other one")]
-    pub(super) async fn finish(self) {}
 }

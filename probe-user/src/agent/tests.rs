@@ -24,9 +24,10 @@ use crate::{
         time::Timestamp,
     },
     recording::{Header, ReadError, Reader},
+    replay::{Pace, ReplayError, replay},
     session::Session,
     sink::{
-        Label, Observer,
+        Label, Sink,
         filter::Filter,
         history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
@@ -37,7 +38,6 @@ use crate::{
     source::{
         channel::{Batch, feed, stop},
         clock,
-        replay::{Pace, ReplayError, replay},
     },
 };
 
@@ -164,7 +164,7 @@ fn a_replay_says_the_same_byte_for_byte() {
     let mut reader = Reader::open(&*recorded).expect("a recording");
     let mut again = Session::new(reader.header(), Filter::default(), Box::new(Jsonl));
     replay(&mut reader, Pace::FlatOut, |call| again.call(call)).expect("a whole recording");
-    assert_eq!(String::from_utf8_lossy(again.told()), lines);
+    assert_eq!(String::from_utf8_lossy(again.output()), lines);
 }
 
 /// The node goes down under the agent: what it saw last is there after the boot.
@@ -307,7 +307,7 @@ fn a_closed_pipe_ends_the_run() {
 fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64, Result<(), AgentError>) {
     let told = Arc::new(AtomicU64::new(0));
     let mut session = session();
-    session.listen(Box::new(Told(Arc::clone(&told))));
+    session.add_sink(Box::new(Told(Arc::clone(&told))));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (feed, batches) = feed();
@@ -343,8 +343,8 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
 /// Counts the events.
 struct Told(Arc<AtomicU64>);
 
-impl Observer for Told {
-    fn hear(&mut self, _: &Change, _: &Label) {
+impl Sink for Told {
+    fn on_change(&mut self, _: &Change, _: &Label) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }

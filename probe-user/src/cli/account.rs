@@ -26,8 +26,8 @@ use crate::{
         ReadError, Reader,
         state::{self, About, SavedState},
     },
+    replay::{Pace, ReplayError, replay},
     sink::{Label, file::read_bounded, span::span},
-    source::replay::{Pace, ReplayError, replay},
 };
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 mod replayed;
 mod table;
-#[cfg(feature = "live")]
+#[cfg_attr(not(feature = "live"), path = "boot/recording_only.rs")]
 mod this;
 
 use std::{path::PathBuf, time::Duration};
@@ -17,12 +17,6 @@ use super::{
     picture::Pictures,
     say,
 };
-#[cfg(feature = "live")]
-use super::{
-    account::instead,
-    args::{ConfigArgs, HostArgs},
-    client::AgentArgs,
-};
 use crate::{
     engine::boot::report::RecoveryReport,
     model::{
@@ -31,15 +25,8 @@ use crate::{
     },
     sink::{
         chart::{self, Chart},
-        history::{self, Past},
-        jsonl,
+        history, jsonl,
     },
-};
-#[cfg(feature = "live")]
-use crate::{
-    model::recovery::StandingPods,
-    recording::history::{Heartbeat, History},
-    source::clock,
 };
 
 #[derive(Debug, Args)]
@@ -58,17 +45,8 @@ pub(super) struct Boot {
     #[command(flatten)]
     state: StateArgs,
 
-    #[cfg(feature = "live")]
     #[command(flatten)]
-    agent: AgentArgs,
-
-    #[cfg(feature = "live")]
-    #[command(flatten)]
-    host: HostArgs,
-
-    #[cfg(feature = "live")]
-    #[command(flatten)]
-    config: ConfigArgs,
+    here: this::HereArgs,
 }
 
 /// The rules that were asked for.
@@ -116,7 +94,7 @@ impl Boot {
     pub(super) fn run(&self, verbose: bool) -> anyhow::Result<ExitStatus> {
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
-        let rules = self.rules()?;
+        let rules = self.here.rules()?;
         let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
         let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
         if self.pictures.are_wanted() {
@@ -131,55 +109,13 @@ impl Boot {
         Ok(done)
     }
 
-    #[cfg(feature = "live")]
-    fn rules(&self) -> anyhow::Result<Asked> {
-        let (config, _) = self.config.load()?;
-        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered })
-    }
-
-    #[cfg(not(feature = "live"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
-    fn rules(&self) -> anyhow::Result<Asked> {
-        Ok(Asked::default())
-    }
-
-    /// What the agent itself knows, if one answers and no directory was asked for instead.
-    #[cfg(feature = "live")]
-    fn told(&self) -> Option<Past> {
-        if self.state.is_typed() && !self.agent.is_typed() {
-            return None;
-        }
-        let answer = self.agent.ask_or_why("/v1/history");
-        let answer = answer.map_err(|why| why.iter().for_each(|why| say(&instead(why)))).ok()?;
-        let history = History::read(&answer);
-        // Its answer is a sign of life.
-        let boot = history.records.last()?.recovery.boot.as_ref()?;
-        let heartbeat = Heartbeat {
-            boot_id: boot.boot_id.clone(),
-            boot_wall_ns: boot.boot_wall_ns,
-            at: clock::now(),
-            ended: false,
-            standing: StandingPods::default(),
-        };
-        Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
-    }
-
-    #[cfg(not(feature = "live"))]
-    #[expect(clippy::unused_self, reason = "the form of the other one")]
-    fn told(&self) -> Option<Past> {
-        None
-    }
-
     /// Those of the history, and this one.
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
-        let past = self.told().unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
+        let past = self.here.told(&self.state).unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.troubles.iter().for_each(|trouble| say(trouble));
         let is_whole = past.troubles.is_empty();
-        #[cfg(feature = "live")]
-        let this = Some(self.this(&past));
-        #[cfg(not(feature = "live"))]
-        let this: Option<anyhow::Result<Row>> = None;
+        let this = self.here.row(&past);
         let mut rows: Vec<Row> = Vec::new();
         for record in past.history.records {
             let beat = past.heartbeat.as_ref().filter(|beat| beat.boot_id == record.boot_id());

@@ -1,4 +1,4 @@
-//! Standard output: what form it takes, and what its being closed means; and files in its place.
+//! Standard output: its format, and what it means that its reader has gone. Also files that are written in its place.
 
 use std::{
     env,
@@ -13,20 +13,20 @@ use anyhow::Context;
 
 use super::args::Form;
 use crate::sink::{
-    Sink,
+    Format,
     jsonl::Jsonl,
     text::{Style, Text},
 };
 
-/// Makes lines in that form, for where standard output leads.
-pub(super) fn sink(form: Form) -> Box<dyn Sink> {
+/// The format for standard output.
+pub(super) fn format(form: Form) -> Box<dyn Format> {
     match form {
         Form::Json => Box::new(Jsonl),
         Form::Text => Box::new(Text::new(style())),
     }
 }
 
-/// Nothing but plain text goes to what is no terminal, or to whoever sets `NO_COLOR` (no-color.org).
+/// Plain text, unless standard output is a terminal and `NO_COLOR` (no-color.org) is not set.
 fn style() -> Style {
     if !io::stdout().is_terminal() {
         return Style::default();

@@ -1,7 +1,7 @@
 //! `sandprobe pods`: the pods of this node and how they started: from its files, once, and from what a running agent has
 //! seen; or all of it from a recording.
 
-#[cfg(feature = "live")]
+#[cfg_attr(not(feature = "live"), path = "pods/recording_only.rs")]
 mod look;
 mod share;
 mod table;
@@ -18,11 +18,6 @@ use super::{
     output,
     picture::Pictures,
     say,
-};
-#[cfg(feature = "live")]
-use super::{
-    account::NothingKept,
-    args::{ConfigArgs, HostArgs},
 };
 use crate::{
     engine::view::PodView,
@@ -54,13 +49,8 @@ pub(super) struct Pods {
     #[command(flatten)]
     from: SnapshotArgs,
 
-    #[cfg(feature = "live")]
     #[command(flatten)]
-    host: HostArgs,
-
-    #[cfg(feature = "live")]
-    #[command(flatten)]
-    config: ConfigArgs,
+    node: look::NodeArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -148,57 +138,6 @@ impl Pods {
             let (pods, now) = (std::mem::take(&mut account.pods), account.now);
             return Ok(Seen { pods, ages: Ages::new(), told: Some(account), now, done: ExitStatus::Ok });
         }
-        self.look()
-    }
-
-    /// Without the readers of a node's files.
-    #[cfg(not(feature = "live"))]
-    fn look(&self) -> anyhow::Result<Seen> {
-        Err(anyhow!("built without what reads this node: give --recording"))
-    }
-
-    #[cfg(feature = "live")]
-    fn look(&self) -> anyhow::Result<Seen> {
-        let Seen { mut pods, mut ages, now, done, .. } = look::look(&self.host, &self.config)?;
-        // Starts are the agent's to tell; without one there are pods all the same.
-        let wanted = self.slow || self.sort == Sort::Start || self.pictures.are_wanted();
-        let mut told = None;
-        match self.from.read() {
-            Ok(account) if account.label.boot_id == look::boot_id() => {
-                account.caveats.iter().for_each(|caveat| say(caveat));
-                give(&mut pods, &account.starts);
-                older(&mut ages, &account.starts, now);
-                told = Some(account);
-            }
-            Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
-            Err(error) if wanted => return Err(error),
-            // The list says nothing of starts then, and why is said only where one could have been told.
-            Err(error) if !error.is::<NothingKept>() => say(&format!("{error:#}")),
-            Ok(_) | Err(_) => {}
-        }
-        Ok(Seen { pods, ages, told, now, done })
-    }
-}
-
-/// Each pod's latest start: by its UID, which the file names and the agent too.
-#[cfg(feature = "live")]
-fn give(pods: &mut [PodView], starts: &[Start]) {
-    for pod in pods {
-        let is_of = |start: &&Start| pod.uid.is_some() && start.pod.uid == pod.uid;
-        pod.start = starts.iter().filter(is_of).max_by_key(|start| start.begin).cloned();
-    }
-}
-
-/// Where the node's files do not say how old a pod is, its first start that was seen tells it.
-#[cfg(feature = "live")]
-fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
-    let mut seen = Ages::new();
-    for start in starts.iter().filter(|start| !start.listed) {
-        let Some(uid) = &start.pod.uid else { continue };
-        let age = seen.entry(uid.clone()).or_default();
-        *age = now.since(start.begin).max(*age);
-    }
-    for (uid, age) in seen {
-        ages.entry(uid).or_insert(age);
+        look::look(self)
     }
 }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     recording::{ReadError, Reader},
+    replay::{Pace, ReplayError, replay},
     session::Session,
-    source::replay::{Pace, ReplayError, replay},
 };
 
 #[derive(Debug, Args)]
@@ -46,11 +46,12 @@ enum Stopped {
 impl Replay {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         let mut reader = Reader::open(open(&self.file)?).map_err(|error| unreadable(&self.file, &error))?;
-        let mut session = Session::new(reader.header(), self.shown.filter(), output::sink(self.shown.output));
+        let mut session =
+            Session::new(reader.header(), self.shown.filter(), output::format(self.shown.output));
         let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
         let ended = replay(&mut reader, pace, |call| {
             session.call(call).map_err(|error| Stopped::Failed(error.into()))?;
-            if session.told().len() > chunk { write(session.told()) } else { Ok(()) }
+            if session.output().len() > chunk { write(session.output()) } else { Ok(()) }
         });
         let cut_off = match ended {
             Ok(()) => None,
@@ -59,7 +60,7 @@ impl Replay {
             Err(ReplayError::Read(error)) => Some(error),
         };
         // What was whole is told before what was wrong.
-        match write(session.told()) {
+        match write(session.output()) {
             Ok(()) => {}
             Err(Stopped::AudienceGone) => return Ok(ExitStatus::Ok),
             Err(Stopped::Failed(error)) => return Err(error),

@@ -10,15 +10,8 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
     time::{Duration, SystemTime},
 };
-
-use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     model::{finding::Revision, time::Timestamp},
@@ -27,6 +20,7 @@ use crate::{
         state::{self, About, Snapshot},
     },
     sink::{
+        background::{BackgroundWriter, Failed},
         folder,
         state_writes::{StateFile, StateWrites},
     },
@@ -58,10 +52,7 @@ pub struct FindingsFile {
     written: Option<(Timestamp, u64)>,
     /// When the last job was given.
     at: Option<Timestamp>,
-    jobs: mpsc::Sender<Job>,
-    /// Whether the last write failed.
-    failed: Arc<AtomicBool>,
-    ended: oneshot::Receiver<()>,
+    writer: BackgroundWriter<Job>,
 }
 
 #[derive(Debug)]
@@ -83,22 +74,14 @@ impl FindingsFile {
             written_at: Timestamp::ZERO,
             ended: false,
         };
-        // Room for one job: what changes meanwhile is in the next one.
-        let (jobs, waiting) = mpsc::channel(1);
-        let (end, ended) = oneshot::channel();
-        let failed = Arc::new(AtomicBool::new(false));
-        let place = Place {
-            dir: dir.to_owned(),
-            lock: None,
-            was_removed: false,
-            failed: Arc::clone(&failed),
-            writes,
+        let mut place = Place { dir: dir.to_owned(), lock: None, was_removed: false };
+        let write = move |job, failed: &Failed| {
+            let done = place.write(&job);
+            failed.set(done.is_err());
+            done
         };
-        thread::Builder::new().name("findings".to_owned()).spawn(move || {
-            place.work(waiting);
-            end.send(()).ok();
-        })?;
-        Ok(Self { about, kept: None, written: None, at: None, jobs, failed, ended })
+        let writer = BackgroundWriter::spawn(StateFile::Findings, dir, writes, write)?;
+        Ok(Self { about, kept: None, written: None, at: None, writer })
     }
 
     /// When [`Self::update`] has something to do.
@@ -108,7 +91,7 @@ impl FindingsFile {
         let Some((written, bytes)) = self.written else { return Timestamp::ZERO };
         let soon = SOON * u32::try_from(1 + bytes / BYTES).unwrap_or(u32::MAX);
         match self.kept {
-            Some(_) if self.failed.load(Ordering::Relaxed) => written + EVERY,
+            Some(_) if self.writer.failed().get() => written + EVERY,
             Some(kept) if kept.stages != revision.stages => written + soon.min(EVERY),
             Some(kept) if kept != revision => written + EVERY,
             Some(_) => beat,
@@ -129,18 +112,18 @@ impl FindingsFile {
         }
         self.about.boot_wall_ns = boot_wall_ns;
         self.about.written_at = now;
-        let is_kept = self.kept == Some(revision) && !self.failed.swap(false, Ordering::Relaxed);
+        let is_kept = self.kept == Some(revision) && !self.writer.failed().take();
         self.at = Some(now);
         // Without room the thread is still busy with the job before, and the next call tries again.
-        let room = self.jobs.try_reserve();
+        let room = self.writer.reserve();
         if is_kept {
-            if let Ok(room) = room {
+            if let Some(room) = room {
                 room.send(Job::Beat);
             }
             return;
         }
         let mut length = 0;
-        if let Ok(room) = room
+        if let Some(room) = room
             && let Ok(bytes) = state::write(&self.about, &known())
         {
             length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -154,35 +137,26 @@ impl FindingsFile {
     pub async fn finish(mut self, now: Timestamp, known: &Snapshot<'_>) {
         self.about.written_at = now;
         self.about.ended = true;
-        if let Ok(bytes) = state::write(&self.about, known) {
-            self.jobs.send(Job::Put(bytes)).await.ok();
-        }
-        // The thread ends when the last sender is gone.
-        drop(self.jobs);
-        self.ended.await.ok();
+        let last = state::write(&self.about, known).ok().map(Job::Put);
+        self.writer.finish(last).await;
     }
 }
 
-/// What the thread works on.
+/// The directory and the file, on the thread that writes it.
 struct Place {
     dir: PathBuf,
     /// Held as long as the agent lives.
     lock: Option<File>,
     /// The directory that was locked is there no more.
     was_removed: bool,
-    failed: Arc<AtomicBool>,
-    writes: StateWrites,
 }
 
 impl Place {
-    fn work(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(job) = jobs.blocking_recv() {
-            let done = self.lock().and_then(|()| match &job {
-                Job::Put(bytes) => folder::replace(&self.dir, FILE, bytes),
-                Job::Beat => self.beat(),
-            });
-            self.failed.store(done.is_err(), Ordering::Relaxed);
-            self.writes.note(StateFile::Findings, &self.dir, done);
+    fn write(&mut self, job: &Job) -> io::Result<()> {
+        self.lock()?;
+        match job {
+            Job::Put(bytes) => folder::replace(&self.dir, FILE, bytes),
+            Job::Beat => self.beat(),
         }
     }
 
@@ -327,7 +301,7 @@ mod tests {
         fs::remove_dir_all(&dir).expect("it is there");
         let now = Timestamp(1) + Duration::from_secs(20);
         kept.update(now, 5, Revision { stages: 1, meaning: 1 }, Snapshot::default);
-        while kept.jobs.capacity() == 0 || !dir.join(FILE).exists() {
+        while kept.writer.is_busy() || !dir.join(FILE).exists() {
             assert!(writes.outcomes()[&StateFile::Findings].failures == 0, "{:?}", writes.troubles());
             std::thread::yield_now();
         }

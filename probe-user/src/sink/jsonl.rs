@@ -12,7 +12,7 @@ mod start;
 use event::Event;
 use serde::Serialize;
 
-use super::{Label, Sink, evidence, meaning, repair};
+use super::{Format, Label, evidence, meaning, repair};
 use crate::{
     engine::{share::Share, view::PodView},
     model::{
@@ -28,8 +28,8 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Default)]
 pub struct Jsonl;
 
-impl Sink for Jsonl {
-    fn tell(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>) {
+impl Format for Jsonl {
+    fn write(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>) {
         line(&Event::of(change, label), out);
     }
 

@@ -1,7 +1,7 @@
 //! What is counted and measured, in Prometheus' text format. `docs/metrics.md` has every family.
 //!
-//! Counters and histograms are fed by each change, as it is told; gauges are set from the engine's views and from the
-//! agent's own figures when somebody asks. Reading the text needs neither.
+//! Each change of a run feeds the counters and histograms. A scrape first sets the gauges, from the engine's views and from
+//! the agent's own figures; then it reads the text.
 //!
 //! **Invariant:** no family has more series than its cap, whatever the node does.
 
@@ -31,9 +31,12 @@ use self::{
     own::AgentStats,
     series::{Registrar, Vector as _},
 };
-use super::word;
+use super::{Label, Sink, word};
 use crate::{
-    engine::view::{ManyView, PodView, PoolView},
+    engine::{
+        Engine,
+        view::{ManyView, PodView, PoolView},
+    },
     model::{change::Change, finding::Finding, recovery::Recovery, time::Timestamp},
 };
 
@@ -53,20 +56,20 @@ struct Tables {
     gauges: Gauges,
 }
 
-/// What the gauges are set from: the state of the node, and of the agent.
-pub struct Views<'a> {
-    pub now: Timestamp,
-    pub pods: &'a [PodView],
-    pub pools: &'a [PoolView],
-    pub findings: &'a [&'a Finding],
+/// The state of the node and of the agent, from which the gauges are set.
+struct Views<'a> {
+    now: Timestamp,
+    pods: &'a [PodView],
+    pools: &'a [PoolView],
+    findings: &'a [&'a Finding],
     /// The leaks that are one finding of many.
-    pub many: &'a [ManyView],
-    pub recovery: &'a Recovery,
+    many: &'a [ManyView],
+    recovery: &'a Recovery,
     /// Network namespaces that netlink was not asked to watch yet.
-    pub unwatched: usize,
+    unwatched: usize,
     /// Ends that netlink told of too late.
-    pub stale: u64,
-    pub own: &'a AgentStats,
+    stale: u64,
+    own: &'a AgentStats,
 }
 
 impl Metrics {
@@ -90,8 +93,8 @@ impl Metrics {
     }
 
     /// Counts a change.
-    pub fn tell(&self, change: &Change) {
-        self.with(|tables| tables.counters.tell(change));
+    pub fn count(&self, change: &Change) {
+        self.with(|tables| tables.counters.on_change(change));
     }
 
     /// Says that all changes counted so far have now been written, which gives their latency.
@@ -99,8 +102,23 @@ impl Metrics {
         self.with(|tables| tables.counters.timed(now));
     }
 
-    /// Sets the gauges.
-    pub fn look(&self, views: &Views<'_>) {
+    /// Sets the gauges from the state of the node and of the agent.
+    pub fn update(&self, engine: &Engine, now: Timestamp, agent: &AgentStats) {
+        let findings: Vec<&Finding> = engine.findings().collect();
+        self.set_gauges(&Views {
+            now,
+            pods: &engine.pods(),
+            pools: &engine.pools(),
+            findings: &findings,
+            many: &engine.many(),
+            recovery: engine.recovery(),
+            unwatched: engine.unwatched(),
+            stale: engine.counts().stale,
+            own: agent,
+        });
+    }
+
+    fn set_gauges(&self, views: &Views<'_>) {
         self.with(|tables| {
             tables.counters.sweep(views.now);
             tables.counters.leaked(views.many);
@@ -109,7 +127,7 @@ impl Metrics {
                     tables.counters.lost(ring.name, kind, *lost);
                 }
             }
-            tables.gauges.look(views);
+            tables.gauges.set(views);
         });
     }
 
@@ -126,5 +144,11 @@ impl Metrics {
     fn with(&self, work: impl FnOnce(&mut Tables)) {
         // What a panic left is still a set of counters.
         work(&mut self.0.tables.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Sink for Metrics {
+    fn on_change(&mut self, change: &Change, _: &Label) {
+        self.count(change);
     }
 }

@@ -18,7 +18,7 @@ pub enum StateFile {
 impl StateFile {
     /// The value of a metric's label.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Findings => "findings",
             Self::History => "history",

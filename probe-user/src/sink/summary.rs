@@ -1,10 +1,11 @@
-//! What was told in all: counts by event, pods, losses. Printed when `run` ends.
+//! The totals of a run: events by name, pods, losses, findings. `run` prints them when it ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+use super::{Label, Sink};
 use crate::model::{
     change::{Change, ChangeKind},
     id::PodUid,
@@ -22,8 +23,8 @@ pub struct Summary {
     confirmed: BTreeMap<&'static str, u64>,
 }
 
-impl Summary {
-    pub fn add(&mut self, change: &Change) {
+impl Sink for Summary {
+    fn on_change(&mut self, change: &Change, _: &Label) {
         *self.events.entry(change.what.into_str()).or_default() += 1;
         if let ChangeKind::Gap { count, .. } = change.what {
             self.lost = self.lost.saturating_add(count);
@@ -39,7 +40,9 @@ impl Summary {
             self.pods.insert(uid.clone());
         }
     }
+}
 
+impl Summary {
     /// A few lines for people.
     #[must_use]
     pub fn text(&self, ran: Duration) -> String {
@@ -76,7 +79,7 @@ fn counted(n: u64, noun: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::Summary;
+    use super::{Label, Sink as _, Summary};
     use crate::model::{
         change::{Change, ChangeKind, Context, PodRef},
         fact::{Loss, Origin},
@@ -87,6 +90,7 @@ mod tests {
     #[test]
     fn events_are_counted_by_name_and_pods_once() {
         let mut summary = Summary::default();
+        let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
         let uid = PodUid::parse("11111111-2222-3333-4444-555555555555");
         for what in [
             ChangeKind::SandboxCreated,
@@ -96,7 +100,8 @@ mod tests {
             let pod = Some(PodRef { uid: uid.clone(), ..PodRef::default() });
             let context = Context { pod, ..Context::default() };
             let at = Timestamp(1);
-            summary.add(&Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what });
+            let change = Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what };
+            summary.on_change(&change, &label);
         }
         assert_eq!(
             summary.text(Duration::from_millis(1_540)),

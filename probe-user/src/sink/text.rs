@@ -7,7 +7,7 @@ mod detail;
 pub use detail::detail;
 
 use super::{
-    Label, Sink,
+    Format, Label,
     escape::{brief, escaped},
     wall::TimeOfDay,
 };
@@ -58,8 +58,8 @@ impl Text {
     }
 }
 
-impl Sink for Text {
-    fn tell(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>) {
+impl Format for Text {
+    fn write(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>) {
         let pod = change.context.pod.as_ref().map_or_else(|| "-".to_owned(), pod_name);
         self.pod_width = self.pod_width.max(pod.chars().count().min(POD_WIDEST));
         let pod_width = self.pod_width;

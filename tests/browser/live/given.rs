@@ -36,7 +36,7 @@ static EVENTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     while let Some(call) = reader.next_call().expect("a whole recording") {
         session.call(call).expect("nothing is recorded");
     }
-    values(session.told())
+    values(session.output())
 });
 
 /// What was found in the demo, with all that explains it.

@@ -16,7 +16,11 @@ pub(super) fn tier(tier: &mut Tier) {
     );
     // Apart: features of its dependencies would unify with those of the host's build.
     tier.check("lints of the eBPF programs", ebpf_clippy(), LIMIT);
-    tier.check("core without its edges", cargo("check --package probe-user --no-default-features"), LIMIT);
+    tier.check(
+        "replay alone, without the agent",
+        cargo("check --package probe-user --no-default-features"),
+        LIMIT,
+    );
     tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
     // Apart: what they deserialize takes a while to build, and helm renders it.
     if let Some(tools) = tier.attempt("helm", helm::ensure) {

@@ -10,10 +10,25 @@ const ARROW: &[(&str, &[&str])] = &[
     ("confine", &[]),
     ("source", &["model", "engine", "recording"]),
     ("sink", &["model", "engine", "recording"]),
+    ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
     ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
     ("config", &["model", "engine", "source"]),
-    ("cli", &["model", "engine", "recording", "source", "sink", "session", "config", "confine", "agent"]),
+    (
+        "cli",
+        &[
+            "model",
+            "engine",
+            "recording",
+            "replay",
+            "source",
+            "sink",
+            "session",
+            "config",
+            "confine",
+            "agent",
+        ],
+    ),
 ];
 /// What model and engine may use besides the standard library: the kernel's records, and the derives of its types, from which
 /// recordings and state files have their form.

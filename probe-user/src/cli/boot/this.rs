@@ -1,19 +1,24 @@
 //! The boot that is now: what an agent has kept of it, or with none what the node's files tell.
 
-use super::{Boot, Row};
+use clap::Args;
+
+use super::{Asked, Row};
 use crate::{
     cli::{
-        live::{answer::answer, boot, identity, place::Place},
+        account::instead,
+        args::StateArgs,
+        client::AgentArgs,
+        on_node::node::{args::NodeArgs, boot, identity, place::Place, scan::scan},
         say,
     },
     engine::{Engine, Settings},
-    model::fact::{Fact, Observation, Origin},
-    sink::history::Past,
-    source::{
-        backfill::{self, Node},
-        clock,
-        host::HostRoot,
+    model::{
+        fact::{Fact, Observation, Origin},
+        recovery::StandingPods,
     },
+    recording::history::{Heartbeat, History},
+    sink::history::Past,
+    source::{backfill::Node, clock, host::HostRoot},
 };
 
 /// When names have come in, pods are looked at.
@@ -21,10 +26,50 @@ const SETTLED: std::time::Duration = std::time::Duration::from_secs(2);
 /// An agent that has shown nothing for so long has ended.
 const SILENT: std::time::Duration = std::time::Duration::from_secs(30);
 
-impl Boot {
-    /// The history's own row of it is right up to now only while an agent lives.
-    pub(super) fn this(&self, past: &Past) -> anyhow::Result<Row> {
-        let (config, stores) = self.config.load()?;
+/// Where this boot is told of: by the agent, or by the node's files.
+#[derive(Debug, Args)]
+pub(super) struct HereArgs {
+    #[command(flatten)]
+    agent: AgentArgs,
+
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl HereArgs {
+    pub(super) fn rules(&self) -> anyhow::Result<Asked> {
+        let (config, _) = self.node.config.load()?;
+        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered })
+    }
+
+    /// What the agent itself knows, if one answers and no directory was asked for instead.
+    pub(super) fn told(&self, state: &StateArgs) -> Option<Past> {
+        if state.is_typed() && !self.agent.is_typed() {
+            return None;
+        }
+        let answer = self.agent.ask_or_why("/v1/history");
+        let answer = answer.map_err(|why| why.iter().for_each(|why| say(&instead(why)))).ok()?;
+        let history = History::read(&answer);
+        // Its answer is a sign of life.
+        let boot = history.records.last()?.recovery.boot.as_ref()?;
+        let heartbeat = Heartbeat {
+            boot_id: boot.boot_id.clone(),
+            boot_wall_ns: boot.boot_wall_ns,
+            at: clock::now(),
+            ended: false,
+            standing: StandingPods::default(),
+        };
+        Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
+    }
+
+    /// The row of this boot.
+    pub(super) fn row(&self, past: &Past) -> Option<anyhow::Result<Row>> {
+        Some(self.read(past))
+    }
+
+    /// The history's own row of this boot is right up to now only while an agent lives.
+    fn read(&self, past: &Past) -> anyhow::Result<Row> {
+        let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };
         let header = identity::header(None, settings.clone());
         let now = clock::now();
@@ -36,7 +81,7 @@ impl Boot {
             return Ok(Row::new(record.node.clone(), record.recovery.clone(), now));
         }
         say("no agent has kept anything of this boot: its times are those of /proc and of files");
-        let place = Place::find(HostRoot::open(&self.host.host_root)?)?;
+        let place = Place::find(HostRoot::open(&self.node.host.host_root)?)?;
         let mut engine = Engine::new(settings);
         let fact = Fact::BootRead(Box::new(boot::read(&header, &place.root, past)));
         engine.observe(Observation { at: now, origin: Origin::Agent, fact });
@@ -47,12 +92,7 @@ impl Boot {
             boot_wall_ns: header.boot_wall_ns,
             stores: &stores,
         };
-        backfill::read(node, &mut |batch| {
-            batch.into_iter().for_each(|seen| engine.observe(seen));
-            Ok(())
-        })
-        .unwrap_or_default();
-        answer(&mut engine, &place.root);
+        scan(&mut engine, node);
         let now = clock::now() + SETTLED;
         engine.advance(now);
         Ok(Row::new(header.node, engine.recovery().clone(), now))

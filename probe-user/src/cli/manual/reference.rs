@@ -1,8 +1,8 @@
 //! Holds the documents to the commands: docs/cli.md is made from them, the manual has every flag, and no document
 //! tells of a flag that is not there.
 //!
-//! Only of the program with all its features, which is the one that is documented.
-#![cfg(all(feature = "live", feature = "cri", feature = "serve"))]
+//! Only with the feature `live`, since that is the program that is documented.
+#![cfg(feature = "live")]
 
 use std::{
     collections::BTreeSet,

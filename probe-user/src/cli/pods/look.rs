@@ -2,26 +2,51 @@
 
 use std::{fs, time::Duration};
 
-use super::{Ages, Seen};
+use anyhow::anyhow;
+
+use super::{Ages, Pods, Seen, Sort};
+pub(super) use crate::cli::on_node::node::args::NodeArgs;
 use crate::{
     cli::{
         ExitStatus,
-        args::{ConfigArgs, HostArgs, warn_of_absent},
-        live::{answer::answer, place::Place},
+        account::NothingKept,
+        on_node::node::{args::warn_of_absent, place::Place, scan::scan},
         say,
     },
     engine::{Engine, Settings, view::PodView},
-    model::id::PodUid,
+    model::{id::PodUid, phase::Start, time::Timestamp},
     source::{
-        backfill::{self, Node, kubelet},
+        backfill::{Node, kubelet},
         clock,
         host::HostRoot,
     },
 };
 
-pub(super) fn look(host: &HostArgs, config: &ConfigArgs) -> anyhow::Result<Seen> {
-    let (_, stores) = config.load()?;
-    let place = Place::find(HostRoot::open(&host.host_root)?)?;
+/// Lists the pods of the files, with the starts that an agent has seen.
+pub(super) fn look(args: &Pods) -> anyhow::Result<Seen> {
+    let Seen { mut pods, mut ages, now, done, .. } = read_files(&args.node)?;
+    // Starts are the agent's to tell; without one there are pods all the same.
+    let wanted = args.slow || args.sort == Sort::Start || args.pictures.are_wanted();
+    let mut told = None;
+    match args.from.read() {
+        Ok(account) if account.label.boot_id == boot_id() => {
+            account.caveats.iter().for_each(|caveat| say(caveat));
+            give(&mut pods, &account.starts);
+            older(&mut ages, &account.starts, now);
+            told = Some(account);
+        }
+        Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
+        Err(error) if wanted => return Err(error),
+        // The list says nothing of starts then, and why is said only where one could have been told.
+        Err(error) if !error.is::<NothingKept>() => say(&format!("{error:#}")),
+        Ok(_) | Err(_) => {}
+    }
+    Ok(Seen { pods, ages, told, now, done })
+}
+
+fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
+    let (_, stores) = args.config.load()?;
+    let place = Place::find(HostRoot::open(&args.host.host_root)?)?;
     warn_of_absent(&stores, &place.root);
     let mut engine = Engine::new(Settings::default());
     let node = Node {
@@ -31,12 +56,7 @@ pub(super) fn look(host: &HostArgs, config: &ConfigArgs) -> anyhow::Result<Seen>
         boot_wall_ns: clock::boot_wall_ns(),
         stores: &stores,
     };
-    let mut skipped = backfill::read(node, &mut |batch| {
-        batch.into_iter().for_each(|seen| engine.observe(seen));
-        Ok(())
-    })
-    .unwrap_or_default();
-    skipped.append(answer(&mut engine, &place.root));
+    let skipped = scan(&mut engine, node);
     let done = match skipped.first {
         None => ExitStatus::Ok,
         Some((path, why)) => {
@@ -62,6 +82,27 @@ fn ages(root: &HostRoot, pods: &[PodView], wall_ns: i64) -> Ages {
 }
 
 /// The kernel's, which all of its namespaces share.
-pub(super) fn boot_id() -> String {
+fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Each pod's latest start: by its UID, which the file names and the agent too.
+fn give(pods: &mut [PodView], starts: &[Start]) {
+    for pod in pods {
+        let is_of = |start: &&Start| pod.uid.is_some() && start.pod.uid == pod.uid;
+        pod.start = starts.iter().filter(is_of).max_by_key(|start| start.begin).cloned();
+    }
+}
+
+/// Where the node's files do not say how old a pod is, its first start that was seen tells it.
+fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
+    let mut seen = Ages::new();
+    for start in starts.iter().filter(|start| !start.listed) {
+        let Some(uid) = &start.pod.uid else { continue };
+        let age = seen.entry(uid.clone()).or_default();
+        *age = now.since(start.begin).max(*age);
+    }
+    for (uid, age) in seen {
+        ages.entry(uid).or_insert(age);
+    }
 }

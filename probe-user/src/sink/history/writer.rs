@@ -7,15 +7,8 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
     time::Duration,
 };
-
-use tokio::sync::{mpsc, oneshot};
 
 use super::{BOOTS, HEARTBEAT, append::Lines};
 use crate::{
@@ -28,6 +21,7 @@ use crate::{
         history::{self, Heartbeat, Record},
     },
     sink::{
+        background::{BackgroundWriter, Failed},
         folder,
         state_writes::{StateFile, StateWrites},
     },
@@ -53,10 +47,7 @@ pub struct BootHistoryWriter {
     /// When the last job was given, and the last heartbeat.
     at: Option<Timestamp>,
     beat_at: Option<Timestamp>,
-    jobs: mpsc::Sender<Job>,
-    /// Whether the last write failed.
-    failed: Arc<AtomicBool>,
-    ended: oneshot::Receiver<()>,
+    writer: BackgroundWriter<Job>,
 }
 
 #[derive(Debug)]
@@ -76,24 +67,10 @@ pub struct Seen<'a> {
 impl BootHistoryWriter {
     /// Keeps `boots` boots in `dir`, which is made if it is not there.
     pub fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
-        // Room for one job: what changes meanwhile is in the next one.
-        let (jobs, waiting) = mpsc::channel(1);
-        let (end, ended) = oneshot::channel();
-        let failed = Arc::new(AtomicBool::new(false));
-        let place = Place {
-            dir: dir.to_owned(),
-            boots,
-            open: None,
-            was_removed: false,
-            failed: Arc::clone(&failed),
-            writes,
-        };
-        thread::Builder::new().name("history".to_owned()).spawn(move || {
-            place.work(waiting);
-            end.send(()).ok();
-        })?;
-        let header = header.clone();
-        Ok(Self { header, kept: None, ordered: false, at: None, beat_at: None, jobs, failed, ended })
+        let mut place = Place { dir: dir.to_owned(), boots, open: None, was_removed: false };
+        let write = move |job, failed: &Failed| place.write(&job, failed);
+        let writer = BackgroundWriter::spawn(StateFile::History, dir, writes, write)?;
+        Ok(Self { header: header.clone(), kept: None, ordered: false, at: None, beat_at: None, writer })
     }
 
     /// When [`Self::update`] has something to do.
@@ -117,7 +94,7 @@ impl BootHistoryWriter {
         }
         self.at = Some(now);
         // Without room the thread is still busy with the job before, and the next call tries again.
-        let Ok(room) = self.jobs.clone().try_reserve_owned() else { return };
+        let Some(room) = self.writer.reserve() else { return };
         if let Some(job) = self.job(now, &seen(), false) {
             room.send(job);
         }
@@ -125,12 +102,8 @@ impl BootHistoryWriter {
 
     /// Writes for the last time; returns when that is done or has failed.
     pub async fn finish(mut self, now: Timestamp, seen: Seen<'_>) {
-        if let Some(job) = self.job(now, &seen, true) {
-            self.jobs.send(job).await.ok();
-        }
-        // The thread ends when the last sender is gone.
-        drop(self.jobs);
-        self.ended.await.ok();
+        let last = self.job(now, &seen, true);
+        self.writer.finish(last).await;
     }
 
     fn job(&mut self, now: Timestamp, seen: &Seen<'_>, ended: bool) -> Option<Job> {
@@ -150,7 +123,7 @@ impl BootHistoryWriter {
         if self.is_kept(recovery) {
             return Some(Job { line: None, beat });
         }
-        self.failed.store(false, Ordering::Relaxed);
+        self.writer.failed().set(false);
         let record = Record {
             made_by: self.header.made_by.clone(),
             node: self.header.node.clone(),
@@ -163,19 +136,17 @@ impl BootHistoryWriter {
     }
 
     fn is_kept(&self, recovery: &Recovery) -> bool {
-        self.kept == Some(recovery.revision) && !self.failed.load(Ordering::Relaxed)
+        self.kept == Some(recovery.revision) && !self.writer.failed().get()
     }
 }
 
-/// What the thread works on.
+/// The directory and its files, on the thread that writes them.
 struct Place {
     dir: PathBuf,
     boots: usize,
     open: Option<Open>,
     /// What was open is there no more.
     was_removed: bool,
-    failed: Arc<AtomicBool>,
-    writes: StateWrites,
 }
 
 struct Open {
@@ -193,21 +164,19 @@ impl Open {
 }
 
 impl Place {
-    fn work(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(Job { line, beat }) = jobs.blocking_recv() {
-            let opened = self.open();
-            let kept = match &line {
-                Some(line) => opened.and_then(|()| self.append(line)),
-                None => opened,
-            };
-            // A heartbeat that failed is followed by another anyway; a file that was removed had the line.
-            if line.is_some() || self.was_removed {
-                self.failed.store(line.is_none() || kept.is_err(), Ordering::Relaxed);
-            }
-            self.was_removed &= kept.is_err();
-            let done = kept.and_then(|()| folder::replace(&self.dir, HEARTBEAT, &beat));
-            self.writes.note(StateFile::History, &self.dir, done);
+    fn write(&mut self, Job { line, beat }: &Job, failed: &Failed) -> io::Result<()> {
+        let opened = self.open();
+        let kept = match line {
+            Some(line) => opened.and_then(|()| self.append(line)),
+            None => opened,
+        };
+        // A heartbeat that failed is followed by another anyway. A file that was removed had the line.
+        if line.is_some() || self.was_removed {
+            failed.set(line.is_none() || kept.is_err());
         }
+        self.was_removed &= kept.is_err();
+        kept?;
+        folder::replace(&self.dir, HEARTBEAT, beat)
     }
 
     fn open(&mut self) -> io::Result<()> {
@@ -350,7 +319,7 @@ mod tests {
             now = now + Duration::from_secs(1);
             writer.update(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) });
             assert_eq!(writer.kept, Some(known.revision));
-            while writer.jobs.capacity() == 0 {
+            while writer.writer.is_busy() {
                 std::thread::yield_now();
             }
             largest = largest.max(fs::metadata(&path).map_or(0, |found| found.len()));

@@ -17,7 +17,7 @@ use crate::{
         phase::{Cause, Kind as Part, Listening, Phase, Start},
         time::Timestamp,
     },
-    sink::{Label, Sink, word},
+    sink::{Format, Label, word},
 };
 
 fn process(pid: u32) -> Process {
@@ -210,7 +210,7 @@ fn full(what: ChangeKind) -> Change {
 
 fn line(change: &Change) -> String {
     let mut out = Vec::new();
-    Jsonl.tell(change, &label(), &mut out);
+    Jsonl.write(change, &label(), &mut out);
     String::from_utf8(out).expect("JSON is UTF-8")
 }
 

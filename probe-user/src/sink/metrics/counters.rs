@@ -147,7 +147,7 @@ impl Counters {
         self.listening.at(&[], nobody);
     }
 
-    pub(super) fn tell(&mut self, change: &Change) {
+    pub(super) fn on_change(&mut self, change: &Change) {
         self.events.add(&[change.what.into_str()], &[], 1.0);
         if change.late {
             self.late.add(&[], &[], 1.0);

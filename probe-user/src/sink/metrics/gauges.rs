@@ -128,7 +128,7 @@ impl Gauges {
         Ok(now)
     }
 
-    pub(super) fn look(&mut self, views: &Views<'_>) {
+    pub(super) fn set(&mut self, views: &Views<'_>) {
         self.pods.set_one(Some(length(views.pods.len())));
         let sandboxes = views.pods.iter().flat_map(|pod| &pod.sandboxes);
         let states = sandboxes.map(|sandbox| row(&[state(sandbox.state)], 1.0));

@@ -142,7 +142,7 @@ fn look_at(
     many: &[ManyView],
 ) {
     let recovery = Recovery::default();
-    metrics.look(&Views {
+    metrics.set_gauges(&Views {
         now: Timestamp(now),
         pods: &[],
         pools,
@@ -206,7 +206,7 @@ fn each_change_is_counted_where_it_belongs() {
         of(None, S, ChangeKind::FindingConfirmed(leak("web"))),
         Change { late: true, ..of(None, S, ChangeKind::PodFirstSeen) },
     ] {
-        metrics.tell(&change);
+        metrics.count(&change);
     }
     metrics.timed(Timestamp(10 * S));
     let found = scrape(&metrics);
@@ -324,11 +324,11 @@ fn each_leaked_address_counts_once() {
         (of("sandprobe_ip_leaks_total"), of("sandprobe_ip_leaked_addresses"))
     };
     let single = *leak("web");
-    metrics.tell(&at(ChangeKind::FindingConfirmed(Box::new(single.clone()))));
+    metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(single.clone()))));
     assert_eq!(counted(&[&single], 0..0, true), (1.0, 1.0));
     // One by one until there are too many: the rest are one finding.
     let many = |count| many_leaks(count);
-    metrics.tell(&at(ChangeKind::FindingConfirmed(Box::new(many(70)))));
+    metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(many(70)))));
     assert_eq!(counted(&[&single, &many(70)], 0..70, true), (71.0, 71.0));
     // Forty are freed, and forty others leak.
     assert_eq!(counted(&[&single, &many(30)], 40..70, true), (71.0, 31.0));
@@ -338,7 +338,7 @@ fn each_leaked_address_counts_once() {
     assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
     // All are freed, and the next are told one by one again.
     assert_eq!(counted(&[&single], 0..0, true), (111.0, 1.0));
-    metrics.tell(&at(ChangeKind::FindingConfirmed(leak("db"))));
+    metrics.count(&at(ChangeKind::FindingConfirmed(leak("db"))));
     assert_eq!(counted(&[&single, &leak("db")], 0..0, true), (112.0, 2.0));
     // What is told and not confirmed is none.
     let candidate = Finding { stage: Stage::Candidate, ..many(70) };
@@ -372,9 +372,9 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
     let (one, two) = ("web-6d4cf56db6-x7kzp", "web-6d4cf56db6-zzzzz");
     for (name, number) in [(one, 1), (two, 2)] {
         let pod = || Some(pod(name, number));
-        metrics.tell(&of(pod(), S, ChangeKind::PodFirstSeen));
-        metrics.tell(&of(pod(), S, finished("bridge", 0)));
-        metrics.tell(&of(pod(), S, start(false, false)));
+        metrics.count(&of(pod(), S, ChangeKind::PodFirstSeen));
+        metrics.count(&of(pod(), S, finished("bridge", 0)));
+        metrics.count(&of(pod(), S, start(false, false)));
     }
     let added = |name: &str| {
         format!(
@@ -391,16 +391,16 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
     let stay = u64::try_from(STAY.as_nanos()).expect("minutes");
     assert_eq!(after(&metrics, 10 * stay), (Some(1.0), Some(1.0), Some(2.0)), "they are there");
     let gone = 10 * stay;
-    metrics.tell(&of(Some(pod(one, 1)), gone, ChangeKind::PodGone { lived: Duration::ZERO }));
+    metrics.count(&of(Some(pod(one, 1)), gone, ChangeKind::PodGone { lived: Duration::ZERO }));
     // The leak of a pod is found when it is long gone.
-    metrics.tell(&of(None, gone, ChangeKind::FindingConfirmed(leak(one))));
+    metrics.count(&of(None, gone, ChangeKind::FindingConfirmed(leak(one))));
     assert_eq!(after(&metrics, gone + stay - 1), (Some(1.0), Some(1.0), Some(2.0)));
     assert_eq!(
         after(&metrics, gone + stay),
         (None, Some(1.0), Some(2.0)),
         "one is over, its workload is not"
     );
-    metrics.tell(&of(Some(pod(two, 2)), gone + stay, ChangeKind::PodGone { lived: Duration::ZERO }));
+    metrics.count(&of(Some(pod(two, 2)), gone + stay, ChangeKind::PodGone { lived: Duration::ZERO }));
     assert_eq!(after(&metrics, gone + stay), (None, None, None));
     let found = scrape(&metrics);
     assert!(found.keys().all(|name| !name.contains("web")), "{found:#?}");
@@ -410,7 +410,7 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
 fn what_finds_no_room_is_folded_and_counted() {
     let metrics = Metrics::new(&[]);
     for number in 0..3000 {
-        metrics.tell(&of(None, S, finished(&format!("plugin-{number}"), 0)));
+        metrics.count(&of(None, S, finished(&format!("plugin-{number}"), 0)));
     }
     let found = scrape(&metrics);
     let all = found.iter().filter(|(name, _)| name.starts_with("sandprobe_cni_operations_total"));
@@ -448,7 +448,7 @@ proptest! {
     #[test]
     fn no_family_has_more_series_than_its_cap(changes in changes(), labels in prop::sample::subsequence(PodLabel::ALL.to_vec(), 0..=3)) {
         let metrics = Metrics::new(&labels);
-        changes.iter().for_each(|change| metrics.tell(change));
+        changes.iter().for_each(|change| metrics.count(change));
         look(&metrics, 3_600 * S, &AgentStats::default(), &[]);
         let found = scrape(&metrics);
         for family in ALL.iter().flat_map(|(_, families)| families.iter()) {

@@ -15,7 +15,7 @@ use crate::{
         time::Timestamp,
     },
     sink::{
-        Label, Observer, Sink as _,
+        Format as _, Label, Sink,
         filter::{Filter, Marks},
         jsonl::Jsonl,
     },
@@ -68,7 +68,7 @@ pub(super) struct Next {
 impl Event {
     fn of(change: &Change, label: &Label) -> Self {
         let mut line = Vec::new();
-        Jsonl.tell(change, label, &mut line);
+        Jsonl.write(change, label, &mut line);
         let marks = Marks::of(change);
         Self {
             seq: change.seq,
@@ -160,8 +160,8 @@ impl Ring {
     }
 }
 
-impl Observer for Arc<Ring> {
-    fn hear(&mut self, change: &Change, label: &Label) {
+impl Sink for Arc<Ring> {
+    fn on_change(&mut self, change: &Change, label: &Label) {
         let lost_at = match &change.what {
             ChangeKind::Gap { what, .. } => is_grave(*what).then_some(change.at),
             _ => None,
@@ -181,7 +181,7 @@ fn is_grave(what: Loss) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Arc, BYTES, COUNT, Change, ChangeKind, Filter, Label, Loss, Observer as _, Ring, Timestamp};
+    use super::{Arc, BYTES, COUNT, Change, ChangeKind, Filter, Label, Loss, Ring, Sink as _, Timestamp};
     use crate::model::{
         change::{Context, PodRef},
         fact::Origin,
@@ -201,7 +201,7 @@ pub(super) mod tests {
         let mut ring = Arc::new(Ring::default());
         for seq in 1..=count {
             let pod = if seq % 2 == 0 { "even" } else { "odd" };
-            ring.hear(&change(seq, pod, ChangeKind::CgroupEmptied), &label());
+            ring.on_change(&change(seq, pod, ChangeKind::CgroupEmptied), &label());
         }
         ring
     }
@@ -240,7 +240,7 @@ pub(super) mod tests {
         let mut ring = Arc::new(Ring::default());
         let long = "x".repeat(64 << 10);
         for seq in 1..=200 {
-            ring.hear(&change(seq, &long, ChangeKind::CgroupEmptied), &label());
+            ring.on_change(&change(seq, &long, ChangeKind::CgroupEmptied), &label());
         }
         let kept = ring.kept();
         assert!(kept.bytes <= BYTES && kept.events.len() < 100, "{} bytes", kept.bytes);
@@ -250,11 +250,13 @@ pub(super) mod tests {
     #[test]
     fn only_losses_that_can_be_of_pods_are_remembered() {
         let mut ring = ring(1);
-        let mut lose = |seq, what| ring.hear(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
+        let mut lose =
+            |seq, what| ring.on_change(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
         lose(2, Loss::BulkRing);
         lose(3, Loss::SkippedRun);
         assert_eq!(ring.lost_at(), None);
-        let mut lose = |seq, what| ring.hear(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
+        let mut lose =
+            |seq, what| ring.on_change(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
         lose(4, Loss::LifecycleRing);
         lose(5, Loss::BulkRing);
         assert_eq!(ring.lost_at(), Some(Timestamp(4)));

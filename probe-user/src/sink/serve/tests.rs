@@ -38,7 +38,7 @@ use crate::{
     },
     recording::{Reader, history::History},
     sink::{
-        Label, Observer as _,
+        Label, Sink as _,
         doctor::{Check, Grade, Report, Row},
         metrics::{Metrics, own::Process},
         state_writes::{StateFile, StateWrites},
@@ -125,8 +125,8 @@ impl Bench {
             engine.call(call);
             while let Some(output) = engine.poll() {
                 if let Output::Change(change) = output {
-                    metrics.tell(&change);
-                    ring.hear(&change, &label);
+                    metrics.count(&change);
+                    ring.on_change(&change, &label);
                 }
             }
         }
@@ -395,7 +395,9 @@ fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
         assert!(only.len() > 1 && only[1..].iter().all(|it| it["event"] == "finding.confirmed"), "{only:?}");
         // Who was away for longer than the ring lasts.
         for seq in 1..=9000 {
-            bench.ring.hear(&rings::change(newest + seq, "x", ChangeKind::CgroupEmptied), &rings::label());
+            bench
+                .ring
+                .on_change(&rings::change(newest + seq, "x", ChangeKind::CgroupEmptied), &rings::label());
         }
         let late = bench.get(&format!("/v1/events?since={newest}&follow=false")).await.lines();
         assert_eq!((&late[1]["event"], &late[1]["stream"]["why"]), (&"stream.missed".into(), &"late".into()));
@@ -451,7 +453,9 @@ fn who_follows_has_each_event_as_it_comes_and_the_end() {
         };
         until("stream.opened").await;
         for (seq, pod) in [(1, "x"), (2, "y"), (3, "x")] {
-            bench.ring.hear(&rings::change(newest + seq, pod, ChangeKind::CgroupEmptied), &rings::label());
+            bench
+                .ring
+                .on_change(&rings::change(newest + seq, pod, ChangeKind::CgroupEmptied), &rings::label());
         }
         until(&format!("\"seq\":{},", newest + 3)).await;
         bench.end.send_replace(true);
@@ -497,7 +501,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         assert_eq!(bench.get("/readyz").await.status, 200);
         let now = bench.app.health.get().await.expect("an answer").now;
         let gap = ChangeKind::Gap { what: Loss::LifecycleRing, count: 1 };
-        bench.ring.hear(
+        bench.ring.on_change(
             &crate::model::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },
             &rings::label(),
         );

@@ -10,7 +10,7 @@ use crate::{
         id::{NetnsKey, PodUid, TaskKey},
         time::Timestamp,
     },
-    sink::{Label, Sink},
+    sink::{Format, Label},
 };
 
 fn change(name: &str, what: ChangeKind) -> Change {
@@ -34,7 +34,7 @@ fn told(style: Style, changes: &[Change]) -> String {
     let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
     let (mut text, mut out) = (Text::new(style), Vec::new());
     for change in changes {
-        text.tell(change, &label, &mut out);
+        text.write(change, &label, &mut out);
     }
     String::from_utf8(out).expect("text is UTF-8")
 }

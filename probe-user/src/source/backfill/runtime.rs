@@ -5,7 +5,6 @@
 //! itself knows, and is asked.
 
 mod containerd;
-#[cfg(feature = "cri")]
 mod cri;
 mod docker;
 pub(super) mod storage;
@@ -119,15 +118,9 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
 }
 
 /// What every runtime that can be asked answers, and when it was asked.
-#[cfg(feature = "cri")]
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
     let sockets = cri::sockets(daemons).into_iter();
     sockets.map(|(socket, asked)| (list.now(), asked.read(root, socket))).collect()
-}
-
-#[cfg(not(feature = "cri"))]
-fn ask(_: &HostRoot, _: &[Daemon], _: &Listing<'_>) -> Vec<(Timestamp, Records)> {
-    Vec::new()
 }
 
 /// A runtime that is not there keeps nothing, and is not told of. One that `must` be, for it runs, keeps its records

@@ -1,7 +1,7 @@
 //! One signal: how it is seen here, what is lost by that, and what would be better.
 
 use crate::{
-    cli::live::hooks::Hooks,
+    cli::on_node::node::hooks::Hooks,
     sink::{
         doctor::{Check, Grade, Missed, Row},
         span::span,

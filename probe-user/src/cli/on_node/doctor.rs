@@ -12,14 +12,9 @@ use std::path::Path;
 use clap::Args;
 use tokio::runtime;
 
-use super::{
-    ExitStatus,
-    args::{Form, HostArgs},
-    client::AgentArgs,
-    live::{hooks::Hooks, place::Place},
-    output,
-};
+use super::node::{args::HostArgs, hooks::Hooks, place::Place};
 use crate::{
+    cli::{ExitStatus, args::Form, client::AgentArgs, output},
     confine,
     sink::doctor::{Check, Grade, Report},
     source::{
@@ -30,7 +25,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-pub(super) struct Doctor {
+pub(in crate::cli) struct Doctor {
     /// The form of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
@@ -43,7 +38,7 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         let mut report = examine(&self.host.host_root);
         report.checks.push(agent::check(&self.agent));
         let mut text = match self.output {
@@ -102,7 +97,6 @@ fn machine(here: Here) -> Vec<Check> {
 }
 
 /// The same for hooks that stay, before anything is given up.
-#[cfg(feature = "serve")]
 pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
     let here = Here::find();
     let mut checks = machine(here);
@@ -120,7 +114,6 @@ pub(super) fn cure(hooks: &Hooks, here: Here) -> Option<String> {
 }
 
 /// What a run has given up.
-#[cfg(feature = "serve")]
 pub(super) fn of_confined(confined: &confine::Confined) -> Check {
     node::confinement(Ok(confined.clone()))
 }

@@ -1,13 +1,8 @@
 //! `sandprobe run`, `watch` and `record`: one run of the agent, with more or less said around it.
 
-pub(super) mod answer;
+mod assemble;
 mod banner;
-pub(super) mod boot;
-pub(super) mod hooks;
-pub(super) mod identity;
 mod open_files;
-pub(super) mod place;
-#[cfg(feature = "serve")]
 mod serve;
 mod signals;
 mod start;
@@ -17,21 +12,24 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 
 use self::start::Start;
-use super::{
-    ExitStatus,
-    args::{ConfigArgs, HostArgs, STATE_DIR, Shown, StateArgs},
+use super::node::args::{ConfigArgs, HostArgs};
+use crate::{
+    cli::{
+        ExitStatus,
+        args::{STATE_DIR, Shown, StateArgs},
+    },
+    config,
+    confine::Mode,
 };
-use crate::{config, confine::Mode};
 
 #[derive(Debug, Args)]
-pub(super) struct Run {
+pub(in crate::cli) struct Run {
     #[command(flatten)]
     pub(super) probe: ProbeArgs,
 
     #[command(flatten)]
     state: StateArgs,
 
-    #[cfg(feature = "serve")]
     #[command(flatten)]
     serve: serve::ServeArgs,
 
@@ -44,7 +42,7 @@ pub(super) struct Run {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Watch {
+pub(in crate::cli) struct Watch {
     #[command(flatten)]
     pub(super) probe: ProbeArgs,
 
@@ -53,7 +51,7 @@ pub(super) struct Watch {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Record {
+pub(in crate::cli) struct Record {
     /// Where the recording goes; a file that is there is replaced
     file: PathBuf,
 
@@ -113,14 +111,13 @@ impl ProbeArgs {
 }
 
 impl Run {
-    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         Start {
             probe: &self.probe,
             shown: &self.shown,
             file: self.record.as_deref(),
             state_dir: self.state.dir(),
             past: self.state.dir(),
-            #[cfg(feature = "serve")]
             serve: Some(&self.serve),
             banner: true,
             ends_with_recording: false,
@@ -131,14 +128,13 @@ impl Run {
 }
 
 impl Watch {
-    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         Start {
             probe: &self.probe,
             shown: &self.shown,
             file: None,
             state_dir: None,
             past: Some(STATE_DIR.as_ref()),
-            #[cfg(feature = "serve")]
             serve: None,
             banner: false,
             ends_with_recording: false,
@@ -149,14 +145,13 @@ impl Watch {
 }
 
 impl Record {
-    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         Start {
             probe: &self.probe,
             shown: &self.shown,
             file: Some(&self.file),
             state_dir: None,
             past: Some(STATE_DIR.as_ref()),
-            #[cfg(feature = "serve")]
             serve: None,
             banner: false,
             ends_with_recording: true,

@@ -187,15 +187,15 @@ pub(super) fn start(
     confinement: &Confinement,
 ) -> anyhow::Result<Served> {
     let ring = Arc::new(Ring::default());
-    session.listen(Box::new(Arc::clone(&ring)));
-    session.measure(metrics.clone());
+    session.add_sink(Box::new(Arc::clone(&ring)));
+    session.add_sink(Box::new(metrics.clone()));
     let config = ServerConfig {
         header: header.clone(),
         since: clock::now(),
         report,
         past,
         ring,
-        metrics,
+        metrics: metrics.clone(),
         state_writes: figures.state_writes(),
     };
     if !confinement.removes(Role::Server) {
@@ -206,7 +206,7 @@ pub(super) fn start(
     confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
     let started = confinement.start(Role::Server, || Server::start(doors, config))?;
     let (server, asks) = started.context("cannot start the server")?;
-    Ok(Served::by(server, asks, figures))
+    Ok(Served::by(server, asks, figures, metrics))
 }
 
 #[cfg(test)]

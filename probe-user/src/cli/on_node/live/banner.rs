@@ -1,22 +1,26 @@
-//! What `run` says around the stream, on standard error: which hook sees what, then what was seen in all.
+//! What `run` prints on standard error around the stream: which hook sees which signal, and at the end the totals.
 
 use std::{path::Path, time::Duration};
 
 use probe_common::tally::Ring;
 
-use super::hooks::Hooks;
 use crate::{
-    cli::doctor,
+    cli::on_node::{doctor, node::hooks::Hooks},
     recording::Header,
     sink::{escape::escaped, span::span, summary::Summary},
     source::{
+        cgroup::Hierarchy,
         lack::Here,
         live::{attach::HookReport, tally::Totals},
     },
 };
 
 /// A line for each signal, and one for each better way that did not work.
-pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str) -> String {
+pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> String {
+    let hierarchy = match hierarchy.id {
+        0 => "the v2 hierarchy".to_owned(),
+        id => format!("v1 hierarchy {id}"),
+    };
     let here = Here::find();
     let cure = doctor::cure(hooks, here);
     let mut text = format!(
@@ -43,7 +47,7 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &str) -> String {
     text
 }
 
-/// For once they are: why they are not is in the log.
+/// Printed after the first write. If that failed, the log has the reason.
 pub(super) fn kept(dir: &Path) -> String {
     format!("findings are kept in {}: sandprobe findings lists them\n", escaped(&dir.display().to_string()))
 }

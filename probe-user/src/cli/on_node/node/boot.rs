@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// What is known of this boot before the agent looks at the node.
-pub(super) struct Beginning {
+pub(in crate::cli) struct Beginning {
     /// What an earlier agent saw of the same boot's recovery, if there was one.
-    pub(super) earlier: Option<Recovery>,
-    pub(super) boot: BootRead,
+    pub(in crate::cli) earlier: Option<Recovery>,
+    pub(in crate::cli) boot: BootRead,
 }
 
 /// The history, and then the node's journals, are waited for so long each: nobody is served before.
@@ -32,7 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is kept of boots in the directory `past`, and what is told of this boot. A file that hangs is left to a thread of
 /// its own: the agent begins without what it would have told.
-pub(super) fn look(header: &Header, root: &HostRoot, past: Option<&Path>) -> io::Result<(Past, Beginning)> {
+pub(in crate::cli) fn look(
+    header: &Header,
+    root: &HostRoot,
+    past: Option<&Path>,
+) -> io::Result<(Past, Beginning)> {
     let reader = Arc::new(Reader::new(Arc::default()));
     let root = root.watched(Arc::clone(&reader)).map_err(io::Error::other)?;
     let (past_says, past_said) = mpsc::channel();

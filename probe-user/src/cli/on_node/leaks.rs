@@ -7,12 +7,9 @@ mod report;
 
 use clap::Args;
 
-use super::{
-    ExitStatus,
-    args::{ConfigArgs, Form, HostArgs},
-    output, say,
-};
+use super::node::args::NodeArgs;
 use crate::{
+    cli::{ExitStatus, args::Form, output, say},
     model::finding::{Finding, Kind, Stage},
     sink::jsonl,
 };
@@ -20,7 +17,7 @@ use look::{Look, Sight};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
-pub(super) struct Leaks {
+pub(in crate::cli) struct Leaks {
     /// Write a script that frees what is leaked, each after a check under the plugin's own lock; run nothing
     #[arg(long, conflicts_with = "output")]
     repair_script: bool,
@@ -30,10 +27,7 @@ pub(super) struct Leaks {
     output: Form,
 
     #[command(flatten)]
-    host: HostArgs,
-
-    #[command(flatten)]
-    config: ConfigArgs,
+    node: NodeArgs,
 }
 
 const EXIT_CODES: &str = "\
@@ -43,9 +37,10 @@ Exit codes:
   2  could not look, or not everywhere: nothing leaked was found, but it may be there";
 
 impl Leaks {
-    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
-        let (config, stores) = self.config.load()?;
-        let sight = Look { root: &self.host.host_root, stores: &stores, limits: config.limits() }.look()?;
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
+        let (config, stores) = self.node.config.load()?;
+        let sight =
+            Look { root: &self.node.host.host_root, stores: &stores, limits: config.limits() }.look()?;
         for caveat in &sight.caveats {
             say(caveat);
         }

@@ -8,13 +8,10 @@ use std::{
 };
 
 use crate::{
-    cli::{
-        args::warn_of_absent,
-        live::{answer::answer, identity, place::Place},
-    },
+    cli::on_node::node::{args::warn_of_absent, identity, place::Place, scan},
     engine::{Daemons, Engine, Limits, Settings},
     model::{
-        fact::{Fact, List, Network, Observation, StoreKind, StoreRead},
+        fact::{Fact, List, Network, StoreKind, StoreRead},
         finding::Finding,
         time::Timestamp,
     },
@@ -76,14 +73,14 @@ impl Look<'_> {
             boot_wall_ns: header.boot_wall_ns,
             stores: self.stores,
         };
-        let mut skipped = seen.pass(&mut engine, node, backfill::read);
-        skipped.append(answer(&mut engine, &root));
+        let mut skipped = scan::observe(&mut engine, node, backfill::read, |fact| seen.note(fact));
+        skipped.append(scan::answer(&mut engine, &root));
         let cleaners = if frozen { Daemons::Supposed } else { Daemons::Seen };
         let mut now = clock::now();
         let mut findings = engine.survey(now, cleaners);
         if !findings.is_empty() {
             seen.forget();
-            skipped = seen.pass(&mut engine, node, backfill::records);
+            skipped = scan::observe(&mut engine, node, backfill::records, |fact| seen.note(fact));
             now = clock::now();
             findings = engine.survey(now, cleaners);
         }
@@ -110,27 +107,10 @@ struct Seen {
     partial: BTreeSet<List>,
 }
 
-type Batch = Vec<Observation>;
-/// The whole node, or a part of it.
-type Pass =
-    fn(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>) -> Result<Skipped, backfill::Closed>;
-
 impl Seen {
     /// What is read anew.
     fn forget(&mut self) {
         *self = Self::default();
-    }
-
-    fn pass(&mut self, engine: &mut Engine, node: Node<'_>, pass: Pass) -> Skipped {
-        pass(node, &mut |batch| {
-            for seen in batch {
-                self.note(&seen.fact);
-                engine.observe(seen);
-            }
-            Ok(())
-        })
-        // It is closed by who takes it alone, and that is the above.
-        .unwrap_or_default()
     }
 
     fn note(&mut self, fact: &Fact) {

@@ -1,0 +1,28 @@
+//! Without the readers of a node's files, boots are told of from recordings and a history alone.
+
+use clap::Args;
+
+use super::{Asked, Row};
+use crate::{cli::args::StateArgs, sink::history::Past};
+
+#[derive(Debug, Args)]
+pub(super) struct HereArgs {}
+
+#[expect(
+    clippy::unused_self,
+    clippy::unnecessary_wraps,
+    reason = "the same functions as with the feature `live`"
+)]
+impl HereArgs {
+    pub(super) fn rules(&self) -> anyhow::Result<Asked> {
+        Ok(Asked::default())
+    }
+
+    pub(super) fn told(&self, _: &StateArgs) -> Option<Past> {
+        None
+    }
+
+    pub(super) fn row(&self, _: &Past) -> Option<anyhow::Result<Row>> {
+        None
+    }
+}

@@ -1,0 +1,47 @@
+//! The commands that look at a node: they read its files, or hook its kernel.
+
+mod doctor;
+mod leaks;
+mod live;
+pub(super) mod node;
+
+use clap::Subcommand;
+
+use super::ExitStatus;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Say which hook sees what and how well, then what happens, then a summary
+    Run(Box<live::Run>),
+    /// Say what happens
+    Watch(live::Watch),
+    /// Say what happens, and record it so that it can be replayed
+    Record(live::Record),
+    /// Look once for addresses that no sandbox has, on a node where sandprobe never ran; needs no hooks
+    Leaks(leaks::Leaks),
+    /// Say what sandprobe can see on this node, how, and what to change to see more
+    Doctor(doctor::Doctor),
+}
+
+impl Command {
+    pub(super) fn run(self) -> anyhow::Result<ExitStatus> {
+        match self {
+            Self::Run(run) => run.run(),
+            Self::Watch(watch) => watch.run(),
+            Self::Record(record) => record.run(),
+            Self::Leaks(leaks) => leaks.run(),
+            Self::Doctor(doctor) => doctor.run(),
+        }
+    }
+
+    /// The level of the log that the command's own flags ask for.
+    pub(super) fn verbose(&self) -> u8 {
+        match self {
+            Self::Run(run) => run.probe.verbose(),
+            Self::Watch(live::Watch { probe, .. }) | Self::Record(live::Record { probe, .. }) => {
+                probe.verbose()
+            }
+            Self::Leaks(_) | Self::Doctor(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Puts a run together, stage by stage: hooks, session, outlets, server, sources, state files. Then the loop runs.
+//!
+//! A thread that needs a capability starts before [`Assembly::run`] confines the main thread.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use anyhow::Context;
+use tokio::{
+    signal::unix::{Signal, SignalKind},
+    sync::{mpsc, oneshot},
+};
+
+use super::{
+    banner, serve, signals,
+    start::{Opened, Start, tell},
+};
+use crate::{
+    agent::{
+        Agent, AgentError, Routes,
+        figure::{self, Figures},
+        record::{self, Record},
+        served::Served,
+    },
+    cli::{
+        on_node::{
+            doctor,
+            node::{
+                boot::{self, Beginning},
+                hooks::Hooks,
+                place::Place,
+            },
+        },
+        output, say,
+    },
+    confine::{Confinement, Mode, Needs, refusal, role::Role},
+    engine::{Call, world::CheckpointEntry},
+    model::fact::{Fact, Observation, Origin},
+    recording::history::History,
+    session::Session,
+    sink::{
+        doctor::Report,
+        findings_file::FindingsFile,
+        history::writer::BootHistoryWriter,
+        outlet::Outlet,
+        serve::reload::Bell,
+        state_writes::{StateFile, StateWrites},
+        stream::Stream,
+    },
+    source::{
+        channel::{Batch, BatchSender, CancellationSource, CancellationToken, asks, feed, stop},
+        clock,
+        files::{Files, Reading},
+        live::{attach::Probe, log::Logger, ring::RingReader, tally::Totals},
+        netlink::Netlink,
+        ready::Ready,
+    },
+};
+
+const THREAD: &str = "cannot start a thread";
+
+/// A run whose hooks are attached, and whose threads are not yet started.
+pub(super) struct Assembly<'a> {
+    start: &'a Start<'a>,
+    opened: Opened,
+    hooks: Hooks,
+    /// Which signals the hooks see, for `/v1/doctor`.
+    report: Report,
+    confinement: Confinement,
+    signals: Signals,
+    shared: Shared,
+}
+
+/// The signals that a run listens for.
+struct Signals {
+    /// Completes when the run is to end.
+    end: std::pin::Pin<Box<dyn Future<Output = ()>>>,
+    /// SIGHUP, where it does not end the run.
+    hangup: Option<Signal>,
+}
+
+/// What the threads share with the loop and with the metrics.
+struct Shared {
+    feed: BatchSender,
+    batches: mpsc::Receiver<Batch>,
+    stopper: CancellationSource,
+    stop: CancellationToken,
+    /// How many of the node's files could not be read.
+    unreadable: Arc<AtomicU64>,
+    /// How the reading of the node's files goes on.
+    reading: Arc<Reading>,
+    state_writes: StateWrites,
+}
+
+/// What is left of a run.
+pub(super) struct Ended {
+    pub(super) session: Session,
+    pub(super) totals: Totals,
+    pub(super) result: Result<(), AgentError>,
+}
+
+impl<'a> Assembly<'a> {
+    /// Proves the hooks, and decides what each thread gives up. Must be called within a runtime.
+    pub(super) async fn new(start: &'a Start<'a>, opened: Opened, probe: Probe) -> anyhow::Result<Self> {
+        let (end, hangup) = signals::to_end(start.outlives_terminal)?;
+        let signals = Signals { end: Box::pin(end), hangup };
+        let hooks = Hooks::prove(probe, &start.probe.host.host_root, &opened.place.hierarchy).await?;
+        let mut report = doctor::of_run(&hooks, &opened.place);
+        // The banner reads files that confinement may take away.
+        let said = start.banner.then(|| banner::start(&opened.header, &hooks, &opened.place.hierarchy));
+        let listeners = opened.server.as_ref().map(|(listeners, _)| listeners);
+        let needs = Needs {
+            state_dir: start.state_dir.map(Path::to_owned),
+            socket: listeners.and_then(|it| Some(it.socket.as_ref()?.path().to_owned())),
+            netlink: hooks.netlink.is_some(),
+        };
+        let can_read_counters = || hooks.drain.probe().totals().is_ok();
+        let confinement = Confinement::begin(start.probe.confine, needs, can_read_counters)?;
+        report.checks.push(doctor::of_confined(confinement.confined()));
+        if let Some(said) = said {
+            tell(&said);
+            tell(&format!("confined: {}\n", confinement.confined()));
+            tell(&opened.served_at());
+        }
+        Ok(Self { start, opened, hooks, report, confinement, signals, shared: Shared::new() })
+    }
+
+    /// Starts every thread, then works until it is told to end.
+    pub(super) async fn run(mut self) -> anyhow::Result<Ended> {
+        let mut session = self.session();
+        let recording = self.recording(&mut session)?;
+        let history = self.begin(&mut session)?;
+        let stream = self.stream()?;
+        let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
+        let served = self.server(&mut session, history, &stream)?;
+        self.listen_for_signals(bell)?;
+        let (findings_file, boots) = self.state_files()?;
+
+        let Self { opened, hooks, confinement, signals, shared, .. } = self;
+        let Shared { feed, batches, stopper, stop, unreadable, reading, .. } = shared;
+        let sources = Sources { confinement: &confinement, feed: &feed, stop: &stop };
+        let Hooks { drain, netlink, logger, .. } = hooks;
+        let Place { root, hierarchy, layout } = opened.place;
+        let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading };
+        let routes = sources.routes(netlink, files)?;
+        if let Some(logger) = logger {
+            tokio::spawn(diagnostics(logger, stop.clone()));
+        }
+        let drained = read_rings(drain, feed, stop);
+        // Every thread that needs more than the loop has started.
+        confinement.enter(Role::Agent)?;
+        let agent = Agent {
+            session,
+            batches,
+            stopper,
+            routes,
+            stream,
+            recording,
+            findings_file,
+            history: boots,
+            served,
+        };
+        Ok(work(agent, signals.end, drained).await)
+    }
+
+    fn session(&self) -> Session {
+        let Start { shown, .. } = self.start;
+        Session::new(&self.opened.header, shown.filter(), output::format(shown.output))
+    }
+
+    /// The recording, which begins before the first call.
+    fn recording(&mut self, session: &mut Session) -> anyhow::Result<Option<Record>> {
+        let Some(file) = self.opened.file.take() else { return Ok(None) };
+        session.record(&self.opened.header)?;
+        let start = || Outlet::with_room(record::ROOM, "recording", file);
+        let outlet = self.confinement.start(Role::Writer, start)?.context(THREAD)?;
+        Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
+    }
+
+    /// Tells the engine how each signal is seen, which boot this is, and what was known of it before. Gives the boots
+    /// before this one.
+    fn begin(&self, session: &mut Session) -> anyhow::Result<History> {
+        let at = clock::now();
+        for report in &self.hooks.reports {
+            let fact = Fact::Attached(report.fact());
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+        }
+        let (header, root) = (&self.opened.header, &self.opened.place.root);
+        // It reads the node's journals.
+        let past = self.start.past;
+        let looked = self.confinement.start(Role::Files, || boot::look(header, root, past))?;
+        let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
+        past.troubles.iter().for_each(|trouble| say(trouble));
+        if let Some(earlier) = earlier {
+            session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
+        }
+        let fact = Fact::BootRead(Box::new(boot));
+        session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+        Ok(past.history)
+    }
+
+    /// Standard output, written by a thread.
+    fn stream(&self) -> anyhow::Result<Stream> {
+        // A copy of the descriptor, which goes around the line buffer of the standard library.
+        let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
+        let start = || Outlet::spawn("stream", File::from(stdout));
+        let stream = Stream::new(self.confinement.start(Role::Writer, start)?.context(THREAD)?);
+        let is_terminal = self.start.outlives_terminal && io::stdout().is_terminal();
+        Ok(if is_terminal { stream.to_terminal() } else { stream })
+    }
+
+    /// The server, which is given every change from here on.
+    fn server(&mut self, session: &mut Session, past: History, stream: &Stream) -> anyhow::Result<Served> {
+        let Some((listeners, metrics)) = self.opened.server.take() else { return Ok(Served::default()) };
+        let Shared { feed, unreadable, reading, state_writes, .. } = &self.shared;
+        let parts = figure::Parts {
+            batches: feed.gauge(),
+            unreadable: Arc::clone(unreadable),
+            dropped: stream.dropped(),
+            reading: Arc::clone(reading),
+            server: listeners.reload.shown(),
+            state: state_writes.clone(),
+        };
+        let figures = Figures::new(&self.hooks.reports, &self.hooks.drain, parts);
+        let report = std::mem::take(&mut self.report);
+        let (header, confinement) = (&self.opened.header, &self.confinement);
+        serve::start((listeners, metrics), session, header, past, report, figures, confinement)
+    }
+
+    /// Listens for SIGHUP, and for the signal that a refused system call sends.
+    fn listen_for_signals(&mut self, bell: Option<Bell>) -> anyhow::Result<()> {
+        let stop = &self.shared.stop;
+        if self.start.probe.confine == Mode::Full {
+            let refused = signals::hear(SignalKind::from_raw(refusal::SIGNAL))?;
+            tokio::spawn(refusals(refused, stop.clone()));
+        }
+        if let Some(hangup) = self.signals.hangup.take() {
+            let reload = move || bell.iter().for_each(Bell::ring);
+            tokio::spawn(signals::hangups(hangup, reload, stop.clone()));
+        }
+        Ok(())
+    }
+
+    /// The files of the state directory, if there is one.
+    fn state_files(&self) -> anyhow::Result<(Option<FindingsFile>, Option<BootHistoryWriter>)> {
+        let Some(dir) = self.start.state_dir else { return Ok((None, None)) };
+        let (header, writes) = (&self.opened.header, &self.shared.state_writes);
+        if self.start.banner {
+            tokio::spawn(kept(dir.to_owned(), writes.clone()));
+        }
+        let boots = self.opened.boots;
+        let open = || {
+            let findings = FindingsFile::open(dir, header, process::id(), writes.clone())?;
+            let boots = BootHistoryWriter::open(dir, header, boots, writes.clone())?;
+            Ok::<_, io::Error>((findings, boots))
+        };
+        let (findings, boots) = self.confinement.start(Role::Store, open)?.context(THREAD)?;
+        Ok((Some(findings), Some(boots)))
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        let (feed, batches) = feed();
+        let (stopper, stop) = stop();
+        let (unreadable, reading, state_writes) = (Arc::default(), Arc::default(), StateWrites::default());
+        Self { feed, batches, stopper, stop, unreadable, reading, state_writes }
+    }
+}
+
+/// What every source is started with.
+struct Sources<'a> {
+    confinement: &'a Confinement,
+    feed: &'a BatchSender,
+    stop: &'a CancellationToken,
+}
+
+impl Sources<'_> {
+    /// Starts the sources that answer questions. Netlink is there only where hooks cannot see what it sees.
+    fn routes(&self, netlink: Option<Netlink>, files: Files) -> anyhow::Result<Routes> {
+        let mut routes = Routes::default();
+        if let Some(netlink) = netlink {
+            let (asker, questions) = asks();
+            let start = || netlink.start(self.feed.clone(), questions, self.stop.clone());
+            self.confinement.start(Role::Netlink, start)?.context(THREAD)?;
+            routes.netlink = Some(asker);
+        }
+        let (asker, questions) = asks();
+        let start = || files.start(self.feed.clone(), questions, self.stop.clone());
+        self.confinement.start(Role::Files, start)?.context(THREAD)?;
+        routes.files = Some(asker);
+        Ok(routes)
+    }
+}
+
+/// Reads the rings until told to stop, or until they cannot be read. Then it gives the totals.
+fn read_rings(drain: RingReader, feed: BatchSender, stop: CancellationToken) -> oneshot::Receiver<Totals> {
+    let (draining, drained) = oneshot::channel();
+    tokio::spawn(async move {
+        let totals = drain.run(&feed, stop).await;
+        draining.send(totals).ok();
+    });
+    drained
+}
+
+/// Runs the loop until it is told to end, or until the rings cannot be read any more.
+async fn work(agent: Agent, end: impl Future<Output = ()>, mut drained: oneshot::Receiver<Totals>) -> Ended {
+    let mut blind = None;
+    let (session, result) = agent
+        .run(async {
+            tokio::select! {
+                () = end => {}
+                // Without records to wait for there is nothing to run for.
+                totals = &mut drained => blind = Some(totals.unwrap_or_default()),
+            }
+        })
+        .await;
+    let result = if blind.is_some() { result.and(Err(AgentError::Blind)) } else { result };
+    // The reader has ended by now, unless it took too long. Then its totals are unknown.
+    let totals = blind.unwrap_or_else(|| drained.try_recv().unwrap_or_default());
+    Ended { session, totals, result }
+}
+
+/// Says where findings are kept, after the first write. If that failed, the log has the reason.
+async fn kept(dir: PathBuf, writes: StateWrites) {
+    if writes.has_begun(StateFile::Findings).await {
+        tell(&banner::kept(&dir));
+    }
+}
+
+/// Logs the system calls that were refused to a thread.
+async fn refusals(mut refused: Signal, mut stop: CancellationToken) {
+    loop {
+        refusal::tell();
+        tokio::select! {
+            () = stop.requested() => return,
+            _ = refused.recv() => {}
+        }
+    }
+}
+
+/// Logs the diagnostics of the eBPF programs.
+async fn diagnostics(mut logger: Logger, mut stop: CancellationToken) -> io::Result<()> {
+    let ready = Ready::new(logger.as_fd())?;
+    loop {
+        tokio::select! {
+            () = stop.requested() => return Ok(()),
+            readable = ready.wait() => readable?.clear_ready(),
+        }
+        logger.flush();
+    }
+}

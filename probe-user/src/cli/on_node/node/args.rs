@@ -1,0 +1,99 @@
+//! The flags of the commands that look at a node.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    cli::say,
+    config::{Config, IpamStore, duration, recovered},
+    model::recovery::Recovered,
+    source::{backfill::store::Declared, host::HostRoot},
+};
+
+/// Which node to look at, and by which rules.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct NodeArgs {
+    #[command(flatten)]
+    pub(in crate::cli) host: HostArgs,
+
+    #[command(flatten)]
+    pub(in crate::cli) config: ConfigArgs,
+}
+
+/// Which node.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct HostArgs {
+    /// Where the root of the node's file system is seen: /host in a container that has it mounted there
+    #[arg(long, value_name = "DIR", env = "SANDPROBE_HOST_ROOT", default_value = "/")]
+    pub(in crate::cli) host_root: PathBuf,
+}
+
+/// The configuration, and the flags that override it.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ConfigArgs {
+    /// The configuration, a TOML file (docs/configuration.md)
+    #[arg(long, value_name = "FILE", env = "SANDPROBE_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// A directory in which an IPAM plugin keeps a file for each address given out, named by it, with the
+    /// container's id in it; may be repeated, or be several with commas between
+    #[arg(
+        long = "ipam-store",
+        value_name = "DIR[:NETWORK]",
+        env = "SANDPROBE_IPAM_STORE",
+        value_delimiter = ','
+    )]
+    ipam_stores: Vec<String>,
+
+    /// How long an address may stay given out after its sandbox, while runtime and kubelet are up [default: 2m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    leak_grace: Option<Duration>,
+
+    /// How long the kernel may take a network namespace apart before that is stuck [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    stuck_after: Option<Duration>,
+
+    /// How long one call of a CNI plugin may take before it is slow [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    cni_slow: Option<Duration>,
+
+    /// So many CNI plugins at once are a queue [default: 20]
+    #[arg(long, value_name = "COUNT")]
+    cni_queue: Option<u32>,
+
+    /// After a restart: without another pod for so long, the last one was the last to come back [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    boot_quiet: Option<Duration>,
+
+    /// After a restart: a pod is back when its first container has "started", or when it is first "listening"
+    /// [default: started]
+    #[arg(long, value_name = "RULE", value_parser = recovered)]
+    boot_recovered: Option<Recovered>,
+}
+
+impl ConfigArgs {
+    /// Reads the configuration file. A flag overrides what the file says.
+    pub(in crate::cli) fn load(&self) -> anyhow::Result<(Config, Vec<Declared>)> {
+        let mut config = Config::read(self.config.as_deref())?;
+        if !self.ipam_stores.is_empty() {
+            config.ipam_stores = self.ipam_stores.iter().map(|text| IpamStore::parse(text)).collect();
+        }
+        config.leak_grace = self.leak_grace.or(config.leak_grace);
+        config.stuck_after = self.stuck_after.or(config.stuck_after);
+        config.cni_slow = self.cni_slow.or(config.cni_slow);
+        config.cni_queue = self.cni_queue.or(config.cni_queue);
+        config.boot_quiet = self.boot_quiet.or(config.boot_quiet);
+        config.boot_recovered = self.boot_recovered.or(config.boot_recovered);
+        let stores = config.stores()?;
+        Ok((config, stores))
+    }
+}
+
+/// Warns of each IPAM store that does not exist. A wrong path is no error: a plugin makes its directory when it first needs
+/// it. A store that exists and cannot be read is reported by its reader.
+pub(in crate::cli) fn warn_of_absent(stores: &[Declared], root: &HostRoot) {
+    for store in stores.iter().filter(|store| store.is_absent(root)) {
+        say(&format!("IPAM store {} is not there: it counts as empty until it is", store.dir().display()));
+    }
+}

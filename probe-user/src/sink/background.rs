@@ -1,0 +1,91 @@
+//! A thread that writes one file of the state directory, since a disk may be slow.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::state_writes::{StateFile, StateWrites};
+
+/// The agent's end of the thread. `J` is one job: the bytes to write, and where.
+#[derive(Debug)]
+pub(super) struct BackgroundWriter<J> {
+    jobs: mpsc::Sender<J>,
+    failed: Failed,
+    ended: oneshot::Receiver<()>,
+}
+
+/// Whether the last write failed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failed(Arc<AtomicBool>);
+
+impl Failed {
+    pub(super) fn set(&self, failed: bool) {
+        self.0.store(failed, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Clears it; gives what it was.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl<J: Send + 'static> BackgroundWriter<J> {
+    /// Starts the thread. `write` does one job, and sets whether it failed; `writes` is told of every result.
+    pub(super) fn spawn(
+        file: StateFile,
+        dir: &Path,
+        writes: StateWrites,
+        mut write: impl FnMut(J, &Failed) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        // Room for one job: the next one has what changes meanwhile.
+        let (jobs, mut waiting) = mpsc::channel(1);
+        let (end, ended) = oneshot::channel();
+        let failed = Failed::default();
+        let (shared, dir) = (failed.clone(), dir.to_owned());
+        thread::Builder::new().name(file.as_str().to_owned()).spawn(move || {
+            while let Some(job) = waiting.blocking_recv() {
+                let done = write(job, &shared);
+                writes.note(file, &dir, done);
+            }
+            end.send(()).ok();
+        })?;
+        Ok(Self { jobs, failed, ended })
+    }
+
+    pub(super) fn failed(&self) -> &Failed {
+        &self.failed
+    }
+
+    /// Room for a job; `None` while the thread still has the job before.
+    pub(super) fn reserve(&self) -> Option<mpsc::OwnedPermit<J>> {
+        self.jobs.clone().try_reserve_owned().ok()
+    }
+
+    /// Whether the thread has a job that it has not begun.
+    #[cfg(test)]
+    pub(super) fn is_busy(&self) -> bool {
+        self.jobs.capacity() == 0
+    }
+
+    /// Gives the thread its last job; returns when that is done or has failed.
+    pub(super) async fn finish(self, last: Option<J>) {
+        if let Some(job) = last {
+            self.jobs.send(job).await.ok();
+        }
+        // The thread ends when the last sender is gone.
+        drop(self.jobs);
+        self.ended.await.ok();
+    }
+}
