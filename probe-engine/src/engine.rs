@@ -381,7 +381,6 @@ impl Engine {
                 | CheckpointEntry::Gap(_)
                 | CheckpointEntry::Partial(_)
                 | CheckpointEntry::Attachment(_)
-                | CheckpointEntry::Attempt(_)
                 | CheckpointEntry::Record { .. }
                 | CheckpointEntry::Attached(_)
                 | CheckpointEntry::Losses(_)

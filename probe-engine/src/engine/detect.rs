@@ -42,8 +42,8 @@ pub(super) use survey::survey;
 
 use super::world::{
     World,
-    attempt::Attempt,
     record::{Kept, pods::PodsKept},
+    sandbox::Sandbox,
 };
 use crate::model::{
     fact::PodName,
@@ -277,8 +277,8 @@ impl<'a> DetectContext<'a> {
     }
 
     /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.
-    pub(super) fn is_connected(&self, row: &Attempt) -> bool {
-        let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.host_network);
+    pub(super) fn is_connected(&self, row: &Sandbox) -> bool {
+        let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.network.is_host);
         let mut all = self.world.attachments_of(&row.id).filter(|it| !it.is_loopback()).peekable();
         host_network || all.peek().is_some() && all.all(|it| it.is_added() || !it.was_seen())
     }

@@ -134,13 +134,13 @@ impl World {
             .values()
             .filter(|row| row.pod == Some(pod))
             .map(|row| {
-                let netns = row.netns.and_then(|life| self.netns.get(life));
+                let netns = row.network.netns.and_then(|life| self.netns.get(life));
                 SandboxView {
                     id: row.id.clone(),
                     state: row.state,
                     since: row.first_at,
                     listed: row.origin == Origin::Listed,
-                    host_network: row.host_network,
+                    host_network: row.network.is_host,
                     process: self.containers.get(&row.id).and_then(container::Container::process),
                     netns: netns.map(|netns| netns.key),
                     addresses: netns.map(addresses_of).unwrap_or_default(),

@@ -9,7 +9,6 @@ mod address;
 pub mod args;
 pub mod argv;
 pub mod attachment;
-pub mod attempt;
 pub mod call;
 pub mod cgroup;
 pub mod claim;
@@ -73,7 +72,7 @@ pub enum CheckpointEntry {
     Netns(netns::Netns),
     Cgroup(cgroup::Cgroup),
     Container(container::Container),
-    Sandbox(sandbox::Sandbox),
+    Sandbox(Box<sandbox::Sandbox>),
     Pod(pod::Pod),
     Call(call::Call),
     Hint(hint::Hint),
@@ -82,7 +81,6 @@ pub enum CheckpointEntry {
     Gap(list::Gap),
     Partial(list::Begun),
     Attachment(attachment::Attachment),
-    Attempt(attempt::Attempt),
     /// A record as it was read then.
     Record {
         at: Timestamp,
@@ -146,7 +144,7 @@ pub struct World {
     pub(super) netns: netns::table::Table,
     pub(super) cgroups: Tracked<CgroupKey, cgroup::Cgroup>,
     pub(super) containers: Tracked<ContainerId, container::Container>,
-    pub(super) sandboxes: Tracked<ContainerId, sandbox::Sandbox>,
+    pub(super) sandboxes: sandbox::Table,
     pub(super) pods: pod::Table,
     pub(super) calls: BTreeMap<TaskKey, call::Call>,
     pub(super) hints: BTreeMap<ContainerId, hint::Hint>,
@@ -156,7 +154,6 @@ pub struct World {
     /// Lists that could not be read whole when they were last read, and since when that is so.
     pub(super) partial: BTreeMap<List, Timestamp>,
     pub(super) attachments: attachment::Table,
-    pub(super) attempts: Tracked<ContainerId, attempt::Attempt>,
     pub(super) records: record::Records,
     pub(super) attached: BTreeMap<Signal, Attached>,
     pub(super) losses: Option<loss::Losses>,
@@ -288,7 +285,7 @@ impl World {
 
     /// How much there is to look at for a verdict.
     pub(super) fn size(&self) -> usize {
-        self.attachments.len() + self.attempts.len()
+        self.attachments.len() + self.sandboxes.len()
     }
 
     /// How long something took, without the time in which nothing ran: of what was under way when the node was suspended

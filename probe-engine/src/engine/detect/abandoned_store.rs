@@ -62,7 +62,7 @@ fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
     let mut is_sure = true;
     for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
         // Podman's and nerdctl's containers are no sandboxes, and on no record that is read.
-        let is_other = !ctx.world.attempts.contains_key(id) && monitored.contains(id);
+        let is_other = ctx.world.sandboxes.recall(id).is_none() && monitored.contains(id);
         let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
         match ctx.kept(id) {
             Kept::Yes => return None,

@@ -39,7 +39,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             kind,
             severity: Severity::Warning,
             since,
-            pod: ctx.world.attempts.get(sandbox).map(|row| row.pod.clone()),
+            pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.told.pod.clone()),
             sandboxes: vec![sandbox.clone()],
             gapped: false,
             standing: if ctx.world.is_gapped(List::Processes) {

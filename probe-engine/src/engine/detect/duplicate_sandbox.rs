@@ -21,8 +21,8 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
-        attempt::{Attempt, ContainerRun},
         rebuild::WINDOW,
+        sandbox::{ContainerRun, Sandbox},
     },
     model::{
         finding::{Duplicate, Key, Kind, Severity},
@@ -41,11 +41,11 @@ pub(super) const REBUILDS: usize = 3;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let mut forms: BTreeMap<Duplicate, Vec<Detection>> = BTreeMap::new();
-    for attempts in ctx.world.attempts_by_pod() {
-        let connected: Vec<&Attempt> =
+    for attempts in ctx.world.sandboxes_by_pod() {
+        let connected: Vec<&Sandbox> =
             attempts.into_iter().filter(|row| !row.gapped && ctx.is_connected(row)).collect();
         // Whether a sandbox ran anything is not to be seen afterwards.
-        let whole: Vec<&Attempt> = connected.iter().copied().filter(|row| !row.runs_unsure).collect();
+        let whole: Vec<&Sandbox> = connected.iter().copied().filter(|row| !row.work.is_unsure).collect();
         let all = [concurrent(ctx, &connected), unused_rebuild(ctx, &whole)];
         for (form, it) in all.into_iter().flatten().chain(after_completion(ctx, &whole)) {
             forms.entry(form).or_default().push(it);
@@ -56,12 +56,12 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
 }
 
-fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Detection)> {
-    let is_live = |row: &&&Attempt| {
+fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
+    let is_live = |row: &&&Sandbox| {
         ctx.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
             && !ctx.world.may_be_abandoned(&row.id)
     };
-    let live: Vec<&Attempt> = attempts.iter().filter(is_live).copied().collect();
+    let live: Vec<&Sandbox> = attempts.iter().filter(is_live).copied().collect();
     let since = live.get(1)?.first_at;
     let it = Told { form: Duplicate::Concurrent, named: live[0], rows: &live, since };
     Some(detection(&it, ctx.after(since, OVERLAP)))
@@ -69,15 +69,15 @@ fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Attempt]) -> Option<(Duplica
 
 fn after_completion<'a>(
     ctx: &'a DetectContext<'_>,
-    attempts: &'a [&'a Attempt],
+    attempts: &'a [&'a Sandbox],
 ) -> impl Iterator<Item = (Duplicate, Detection)> + 'a {
     attempts.windows(2).filter_map(move |pair| {
         let [before, row] = pair else { return None };
-        if !is_done(before, row.first_at) || !row.containers.is_empty() {
+        if !is_done(before, row.first_at) || !row.containers().is_empty() {
             return None;
         }
         let told = ctx.awake(row.first_at) + IDLE;
-        let standing = match row.over_at {
+        let standing = match row.over_at() {
             Some(at) if ctx.now >= at + AFTERWARDS => return None,
             Some(at) => Verdict::Passing { until: at + AFTERWARDS },
             None if ctx.now < told => Verdict::Watched { until: Some(told) },
@@ -91,12 +91,12 @@ fn after_completion<'a>(
 
 /// Whether a pod's work in a sandbox was done, and only then the sandbox was ended, by its runtime and by that time.
 /// What lives on without its pause ends when it is told to, done or not.
-fn is_done(row: &Attempt, by: Timestamp) -> bool {
-    let in_order = row.stop_at.is_some_and(|at| at <= by);
-    let by = row.death.as_ref().map_or(by, |death| by.min(death.at));
+fn is_done(row: &Sandbox, by: Timestamp) -> bool {
+    let in_order = row.ending.stop_at.is_some_and(|at| at <= by);
+    let by = row.ending.death.as_ref().map_or(by, |death| by.min(death.at));
     // Of a container that was restarted the last run counts.
     let mut last: BTreeMap<&str, &ContainerRun> = BTreeMap::new();
-    for ran in &row.containers {
+    for ran in row.containers() {
         last.insert(ran.name.as_deref().unwrap_or(ran.id.as_str()), ran);
     }
     let exited_0 =
@@ -117,11 +117,11 @@ fn is_sidecar(ran: &ContainerRun, completed: Timestamp, by: Timestamp) -> bool {
 
 /// Named by the sandbox before them, which stays the same however many follow. It goes on as long as the latest three
 /// were made within the window, and one of them within the window from now.
-fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Attempt]) -> Option<(Duplicate, Detection)> {
-    let used = attempts.iter().rposition(|row| !row.containers.is_empty())?;
-    let unused: Vec<&Attempt> =
-        attempts[used + 1..].iter().filter(|row| row.over_at.is_some()).copied().collect();
-    let close = |rows: &&[&Attempt]| {
+fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
+    let used = attempts.iter().rposition(|row| !row.containers().is_empty())?;
+    let unused: Vec<&Sandbox> =
+        attempts[used + 1..].iter().filter(|row| row.over_at().is_some()).copied().collect();
+    let close = |rows: &&[&Sandbox]| {
         let [first, .., last] = rows else { return false };
         last.first_at.since(first.first_at) <= WINDOW
     };
@@ -144,13 +144,13 @@ fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Attempt]) -> Option<(Dup
 struct Told<'a> {
     form: Duplicate,
     /// A pod's sandboxes can be duplicates more than once: this one tells which time it is.
-    named: &'a Attempt,
-    rows: &'a [&'a Attempt],
+    named: &'a Sandbox,
+    rows: &'a [&'a Sandbox],
     since: Timestamp,
 }
 
 fn detection(it: &Told<'_>, standing: Verdict) -> (Duplicate, Detection) {
-    let pod = it.rows.last().map(|row| row.pod.clone());
+    let pod = it.rows.last().map(|row| row.told.pod.clone());
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
     let kind = Kind::DuplicateSandbox { form: it.form, count: 1 };
     let detection = Detection {

@@ -12,7 +12,7 @@ use super::{DETECTORS, DetectContext, Detection, Limits, PERIOD, Verdict};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
-        world::{World, attempt::Attempt},
+        world::{World, sandbox::Sandbox},
     },
     model::{
         change::ChangeKind,
@@ -296,10 +296,10 @@ fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -
 
 /// What was told of the sandboxes of a finding.
 fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
-    let rows = finding.sandboxes.iter().filter_map(|id| world.attempts.get(id));
-    let of_row = |row: &Attempt| {
+    let rows = finding.sandboxes.iter().filter_map(|id| world.sandboxes.recall(id));
+    let of_row = |row: &Sandbox| {
         let it = |event: &EvidenceEvent| Evidence { sandbox: row.id.clone(), event: event.clone() };
-        row.evidence.iter().map(it).collect::<Vec<_>>()
+        row.told.evidence.iter().map(it).collect::<Vec<_>>()
     };
     let mut all: Vec<Evidence> = rows.flat_map(of_row).collect();
     all.sort_by_key(|it| it.event.at);

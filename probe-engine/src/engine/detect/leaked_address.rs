@@ -92,12 +92,12 @@ fn over(ctx: &DetectContext<'_>, row: &Attachment) -> Option<Over> {
     let known = ctx.world.sandboxes.get(&row.container).filter(|sandbox| !sandbox.is_stopped());
     // One that never came to have a process or a namespace ends with the ADD that failed, and nothing tells of it.
     let is_stillborn = |sandbox: &Sandbox| {
-        sandbox.up_since.is_none() && sandbox.netns.is_none() && row.was_seen() && !row.is_added()
+        sandbox.up_since.is_none() && sandbox.network.netns.is_none() && row.was_seen() && !row.is_added()
     };
     if known.is_some_and(|sandbox| !is_stillborn(sandbox)) {
         return None;
     }
-    let ended = ctx.world.attempts.get(&row.container).and_then(|attempt| attempt.over_at);
+    let ended = ctx.world.sandboxes.recall(&row.container).and_then(|attempt| attempt.over_at());
     let ended = ended.or_else(|| known.map(|_stillborn| row.last_at));
     match ctx.kept(&row.container) {
         Kept::Yes => None,
@@ -119,7 +119,8 @@ fn is_loose(lease: &Lease, over: &Over) -> bool {
 /// Whether it can be a pod's sandbox. Podman, nerdctl and others attach containers to the same networks, and no runtime
 /// of pods has those on record: their ADD names no pod, nerdctl's ids are none of a pod's, and a monitor holds them.
 fn may_be_pods(ctx: &DetectContext<'_>, row: &Attachment, monitored: &BTreeSet<&ContainerId>) -> bool {
-    let of_attempt = || ctx.world.attempts.get(&row.container).is_some_and(|it| it.pod != PodName::default());
+    let of_attempt =
+        || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.told.pod != PodName::default());
     row.pod != PodName::default()
         || of_attempt()
         || !row.was_seen() && row.container.is_full() && !monitored.contains(&row.container)
@@ -263,7 +264,7 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     if del.failed > 0 || blind.failed > 0 {
         return Cause::DelFailed;
     }
-    if ctx.world.attempts.get(&row.container).is_some_and(|attempt| attempt.abandoned) {
+    if ctx.world.sandboxes.recall(&row.container).is_some_and(|attempt| attempt.ending.is_abandoned) {
         return Cause::RuntimeEnded;
     }
     let failed = |plugin: &Plugin| plugin.add.failed > 0 && plugin.add.succeeded == 0;

@@ -74,7 +74,8 @@ fn left<'a>(ctx: &DetectContext<'a>, row: &Netns, index: &Index<'a>) -> Option<L
         return Some(Left { since, read_at, owners });
     }
     // What is told by its path alone has such a path; else a plugin of the pod's sandbox worked in it.
-    let of_pod = |id: &ContainerId| world.attempts.get(id).is_some_and(|row| row.pod != PodName::default());
+    let of_pod =
+        |id: &ContainerId| world.sandboxes.recall(id).is_some_and(|row| row.told.pod != PodName::default());
     let is_pods = is_pinned || row.proven && owners.iter().any(of_pod);
     if !is_pods {
         return None;
@@ -86,9 +87,9 @@ fn left<'a>(ctx: &DetectContext<'a>, row: &Netns, index: &Index<'a>) -> Option<L
             Kept::No { at } => Some(at),
             Kept::Unknown => None,
         };
-        let known = world.attempts.get(id);
-        let over_at = known.and_then(|known| known.over_at).or(row.vacant_since)?;
-        since = since.max(over_at).max(known.and_then(|known| known.forgotten_at).unwrap_or(over_at));
+        let known = world.sandboxes.recall(id);
+        let over_at = known.and_then(|known| known.over_at()).or(row.vacant_since)?;
+        since = since.max(over_at).max(known.and_then(|known| known.ending.forgotten_at).unwrap_or(over_at));
         read_at = read_at.zip(at).map(|(one, other)| one.max(other));
         if lives(world, id) {
             return None;
@@ -117,7 +118,7 @@ fn lives(world: &World, id: &ContainerId) -> bool {
 type ByPath<'a> = BTreeMap<Cow<'a, str>, Vec<&'a ContainerId>>;
 
 fn by_path(world: &World) -> ByPath<'_> {
-    let sandboxes = world.sandboxes.values().map(|it| (&it.netns_path, &it.id));
+    let sandboxes = world.sandboxes.values().map(|it| (&it.network.netns_path, &it.id));
     let attachments = world.attachments.values().map(|it| (&it.netns_path, &it.container));
     let mut all = ByPath::new();
     for (path, id) in sandboxes.chain(attachments) {
@@ -154,7 +155,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict) -> Detection {
-    let attempt = left.owners.last().and_then(|id| ctx.world.attempts.get(id));
+    let attempt = left.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
     let kind = Kind::OrphanNetns { netns: row.key, mounts: row.mounts.clone() };
     let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
     Detection {
@@ -162,7 +163,7 @@ fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict
         kind,
         severity: Severity::Warning,
         since: left.since,
-        pod: attempt.map(|row| row.pod.clone()),
+        pod: attempt.map(|row| row.told.pod.clone()),
         gapped: attempt.is_some_and(|row| row.gapped),
         sandboxes: left.owners,
         standing,

@@ -11,10 +11,10 @@ use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
         attachment::Attachment,
-        attempt::Attempt,
         process::{Process, State},
         record::{Kept, pods::PodsKept},
         sandbox,
+        sandbox::Sandbox,
     },
     model::{
         change,
@@ -28,8 +28,8 @@ use crate::{
 const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let forgotten: Vec<&Attempt> =
-        ctx.world.attempts.values().filter(|row| row.forgotten_at.is_some()).collect();
+    let forgotten: Vec<&Sandbox> =
+        ctx.world.sandboxes.all().filter(|row| row.ending.forgotten_at.is_some()).collect();
     if forgotten.is_empty() {
         return;
     }
@@ -54,17 +54,17 @@ fn pause<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a Process> {
 
 fn orphan<'a>(
     ctx: &DetectContext<'a>,
-    row: &Attempt,
+    row: &Sandbox,
     process: &Process,
     pods: &OnceCell<PodsKept<'a>>,
 ) -> Option<Detection> {
-    let since = row.forgotten_at?.max(row.first_at);
+    let since = row.ending.forgotten_at?.max(row.first_at);
     let being_made = ctx.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
         || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
     if being_made {
         return None;
     }
-    let standing = match (ctx.kept(&row.id), ctx.pod_kept(pods, row.pod.uid.as_ref()?)) {
+    let standing = match (ctx.kept(&row.id), ctx.pod_kept(pods, row.told.pod.uid.as_ref()?)) {
         (Kept::Yes, _) | (_, Kept::Yes) => return None,
         (Kept::Unknown, _) | (_, Kept::Unknown) => Verdict::Unsure,
         _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,
@@ -77,7 +77,7 @@ fn orphan<'a>(
         kind,
         severity: Severity::Warning,
         since,
-        pod: Some(row.pod.clone()),
+        pod: Some(row.told.pod.clone()),
         sandboxes: vec![row.id.clone()],
         gapped: row.gapped,
         standing,

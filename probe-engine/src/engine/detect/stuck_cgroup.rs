@@ -50,7 +50,7 @@ fn stuck<'a>(ctx: &DetectContext<'a>, pod: &Pod, pods: &OnceCell<PodsKept<'a>>) 
         Kept::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
     };
     let kind = Kind::StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated };
-    let attempts = ctx.world.attempts.values().filter(|row| row.pod.uid.as_ref() == Some(uid));
+    let attempts = ctx.world.sandboxes.all().filter(|row| row.told.pod.uid.as_ref() == Some(uid));
     let last = attempts.max_by_key(|row| row.first_at);
     Some(Detection {
         key: Key::new(kind.into_str(), &[uid.as_str()]),

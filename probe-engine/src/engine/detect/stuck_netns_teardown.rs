@@ -43,7 +43,11 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         kind,
         severity: Severity::Warning,
         since: *since,
-        pod: row.sandbox.as_ref().and_then(|id| ctx.world.attempts.get(id)).map(|row| row.pod.clone()),
+        pod: row
+            .sandbox
+            .as_ref()
+            .and_then(|id| ctx.world.sandboxes.recall(id))
+            .map(|row| row.told.pod.clone()),
         sandboxes: row.sandbox.iter().cloned().collect(),
         gapped: false,
         standing: if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed },

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{DetectContext, Detection};
 use crate::{
-    engine::world::attempt::Attempt,
+    engine::world::sandbox::Sandbox,
     model::{
         finding::{Key, Kind, OutOfOrder, Severity},
         time::Timestamp,
@@ -21,14 +21,14 @@ use crate::{
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    for row in ctx.world.attempts.values().filter(|row| !row.gapped) {
+    for row in ctx.world.sandboxes.all().filter(|row| !row.gapped) {
         let Some((since, kind)) = death(row).or_else(|| netns_gone(ctx, row)) else { continue };
         found.push(Detection {
             key: Key::new(kind.into_str(), &[row.id.as_str()]),
             kind,
             severity: Severity::Warning,
             since,
-            pod: Some(row.pod.clone()),
+            pod: Some(row.told.pod.clone()),
             sandboxes: vec![row.id.clone()],
             gapped: false,
             standing: ctx.after(since, SETTLE),
@@ -36,8 +36,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
 }
 
-fn death(row: &Attempt) -> Option<(Timestamp, Kind)> {
-    let death = row.death.as_ref().filter(|death| !is_stopping(row, death.at))?;
+fn death(row: &Sandbox) -> Option<(Timestamp, Kind)> {
+    let death = row.ending.death.as_ref().filter(|death| !is_stopping(row, death.at))?;
     let signal = death.end.signal?;
     if death.end.oom {
         let how = OutOfOrder::PauseOutOfMemory;
@@ -48,16 +48,16 @@ fn death(row: &Attempt) -> Option<(Timestamp, Kind)> {
     Some((death.at, Kind::TeardownOutOfOrder { how, killer: Some(killer), signal: Some(signal) }))
 }
 
-fn netns_gone(ctx: &DetectContext<'_>, row: &Attempt) -> Option<(Timestamp, Kind)> {
-    let gone = row.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
+fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, Kind)> {
+    let gone = row.ending.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
     // With its last process goes a namespace that is bound to no file: that is the process's end.
-    if row.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
+    if row.ending.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }
     let how = OutOfOrder::NetnsGone;
     Some((gone.at, Kind::TeardownOutOfOrder { how, killer: gone.by.clone(), signal: None }))
 }
 
-fn is_stopping(row: &Attempt, at: Timestamp) -> bool {
-    row.stop_at.is_some_and(|stop| stop <= at)
+fn is_stopping(row: &Sandbox, at: Timestamp) -> bool {
+    row.ending.stop_at.is_some_and(|stop| stop <= at)
 }

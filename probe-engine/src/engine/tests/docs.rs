@@ -9,9 +9,10 @@ use crate::{
         detect::Limits,
         world::{
             list,
-            phase::{LATE, QUIET, WAIT},
+            phase::{QUIET, WAIT},
             reap,
             recovery::{PODS, TRIES, WITHOUT_EFFECT},
+            sandbox::run::LATE,
             start::STARTS,
         },
     },

@@ -16,7 +16,7 @@ use crate::{
         record::Kept,
         sandbox::{Outcome, Sandbox, State},
     },
-    model::{change::StopReason, fact::List, id::ContainerId, time::Timestamp},
+    model::{fact::List, id::ContainerId, time::Timestamp},
 };
 
 /// A runtime that has just started needs so long until it answers on its socket, where alone it tells of a sandbox that
@@ -37,10 +37,7 @@ impl World {
         };
         let over = self.unfinished(runtimes).map(|row| &row.id).filter(|id| is_read(id));
         for id in over.cloned().collect::<Vec<_>>() {
-            if let Some(row) = self.attempts.get_mut(&id) {
-                row.abandoned = true;
-            }
-            self.stop(ctx, &id, StopReason::RuntimeEnded);
+            self.sandbox_abandoned(ctx, &id);
         }
     }
 
@@ -66,9 +63,9 @@ impl World {
     fn is_unfinished(&self, row: &Sandbox, runtimes: Timestamp) -> bool {
         row.state == State::Created
             && row.up_since.is_none()
-            && !row.host_network
+            && !row.network.is_host
             && row.first_at < runtimes
-            && row.adds.iter().all(|add| add.outcome != Outcome::Open)
+            && row.network.adds.iter().all(|add| add.outcome != Outcome::Open)
             && !self.attachments_of(&row.id).any(Attachment::is_busy)
     }
 }

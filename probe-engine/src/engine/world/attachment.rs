@@ -404,11 +404,7 @@ impl World {
     /// A record was lost: what is open now may have gone on unseen.
     pub(super) fn rows_gapped(&mut self) {
         self.attachments.update(|_, row| !mem::replace(&mut row.gapped, true));
-        self.attempts.update(|_, row| {
-            let was_sure = !row.gapped || !row.runs_unsure;
-            (row.gapped, row.runs_unsure) = (true, true);
-            was_sure
-        });
+        self.sandboxes.mark_gapped();
         self.netns.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
     }
 

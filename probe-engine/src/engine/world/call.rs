@@ -150,7 +150,7 @@ impl World {
             && command == "DEL"
             && let Some(id) = &call.container
         {
-            self.attempt_stopping(ctx, id);
+            self.sandbox_stopping(ctx, id);
             self.stop(ctx, id, StopReason::NetworkRemoved);
         }
         self.calls.insert(call.call.process.key, call);
@@ -164,9 +164,9 @@ impl World {
             self.sandbox_seen(ctx, id, pod);
         }
         self.phase_turns(pod);
-        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
-        sandbox.presence.vouch(Voucher::Kernel, ctx.at);
-        sandbox.add(call.call.ifname.as_deref().unwrap_or(""), &call.call.plugin, Outcome::Open, ctx.at);
+        self.sandboxes.vouch(id, Voucher::Kernel, ctx.at);
+        let called = (call.call.ifname.as_deref().unwrap_or(""), call.call.plugin.as_str());
+        self.sandbox_add(ctx.at, id, called, Outcome::Open);
         if let Some(path) = &call.call.netns {
             self.claim_at_call(ctx, id, path, caller);
         }
@@ -193,10 +193,9 @@ impl World {
         if call.top
             && is_add
             && let Some(id) = call.container
-            && let Some(sandbox) = self.sandboxes.get_mut(&id)
         {
             let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Failed };
-            sandbox.add(&ifname, &plugin, outcome, ctx.at);
+            self.sandbox_add(ctx.at, &id, (&ifname, &plugin), outcome);
             self.may_be_ready(ctx, &id, false);
         }
     }
@@ -216,7 +215,7 @@ impl World {
             sandbox: sandbox.cloned(),
             netns: sandbox
                 .and_then(|id| self.sandboxes.get(id))
-                .and_then(|row| row.netns)
+                .and_then(|row| row.network.netns)
                 .or_else(|| self.netns_at(call.call.netns.as_deref()?)),
             ..Subject::default()
         }

@@ -21,7 +21,7 @@ impl World {
         caller: TaskKey,
     ) {
         if self.claim_by_path(ctx, sandbox, path)
-            || self.sandboxes.get(sandbox).is_none_or(|row| row.netns.is_some())
+            || self.sandboxes.get(sandbox).is_none_or(|row| row.network.netns.is_some())
         {
             return;
         }
@@ -46,8 +46,9 @@ impl World {
         if path.is_empty() {
             return false;
         }
-        let Some(row) = self.sandboxes.get_mut(sandbox) else { return false };
-        row.netns_path = Some(path.to_owned());
+        if !self.sandbox_netns_named(sandbox, path) {
+            return false;
+        }
         let Some(life) = self.netns_at(path) else { return false };
         self.claim(ctx, life, sandbox, true);
         true
@@ -76,20 +77,18 @@ impl World {
         let sandbox = self
             .sandboxes
             .values()
-            .find(|sandbox| !sandbox.is_stopped() && sandbox.netns_path.as_deref().is_some_and(waits))
+            .find(|sandbox| !sandbox.is_stopped() && sandbox.network.netns_path.as_deref().is_some_and(waits))
             .map(|sandbox| sandbox.id.clone());
         if let Some(sandbox) = sandbox {
             self.claim(ctx, life, &sandbox, true);
-            if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-                row.presence.vouch(Voucher::Mount, ctx.at);
-            }
+            self.sandboxes.vouch(&sandbox, Voucher::Mount, ctx.at);
         }
     }
 
     /// Joins a namespace and a sandbox. What is proven stays; a guess gives way.
     pub(super) fn claim(&mut self, ctx: EventContext, life: u64, sandbox: &ContainerId, proven: bool) {
         let Some(row) = self.sandboxes.get(sandbox) else { return };
-        let (before, path) = (row.netns, row.netns_path.clone());
+        let (before, path) = (row.network.netns, row.network.netns_path.clone());
         let Some(netns) = self.netns.get(life) else { return };
         let taken = netns.sandbox.as_ref().is_some_and(|other| other != sandbox);
         if taken && (netns.proven || !proven) {
@@ -106,7 +105,7 @@ impl World {
             }
         }
         let Some(netns) = self.netns.rows.get_mut(&life) else { return };
-        let robbed = netns.sandbox.replace(sandbox.clone()).filter(|_| taken);
+        let previous_owner = netns.sandbox.replace(sandbox.clone()).filter(|_| taken);
         netns.proven |= proven;
         if let Some(path) = path
             && proven
@@ -115,22 +114,11 @@ impl World {
         {
             netns.mounts.push(path);
         }
-        let live = netns.is_live();
-        if let Some(robbed) = robbed {
-            if let Some(row) = self.attempts.get_mut(&robbed) {
-                row.netns_at = None;
-            }
-            if let Some(row) = self.sandboxes.get_mut(&robbed) {
-                row.netns = None;
-            }
+        if let Some(previous_owner) = previous_owner {
+            self.sandbox_had_no_netns(&previous_owner);
         }
-        self.attempt_netns(life);
-        if let Some(row) = self.sandboxes.get_mut(sandbox) {
-            row.netns = Some(life);
-            if live {
-                row.presence.vouch(Voucher::Kernel, ctx.at);
-            }
-        }
+        self.sandbox_netns_created(life);
+        self.sandbox_has_netns(ctx.at, sandbox, life);
         self.watch_claimed(life);
     }
 }

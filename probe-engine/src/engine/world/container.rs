@@ -166,10 +166,8 @@ impl World {
         if is_new && let Some(hint) = self.hints.remove(id) {
             self.learn(ctx, &hint);
         }
-        if cgroup.is_some()
-            && let Some(sandbox) = self.sandboxes.get_mut(id)
-        {
-            sandbox.presence.vouch(Voucher::Cgroupfs, ctx.at);
+        if cgroup.is_some() {
+            self.sandboxes.vouch(id, Voucher::Cgroupfs, ctx.at);
         }
         if let Some(pod) = self.containers.get(id).and_then(|row| row.pod).filter(|_| is_new) {
             self.ask_name(ctx, pod);
@@ -216,7 +214,7 @@ impl World {
         {
             let hook = Hook { process, ended_at: None };
             row.hook = Some(hook);
-            self.attempt_hooked(id, hook);
+            self.run_hooked(id, hook);
         }
     }
 
@@ -225,7 +223,7 @@ impl World {
         if let Some(hook) = row.hook.filter(|hook| hook.process == process && hook.ended_at.is_none()) {
             let hook = Hook { ended_at: Some(ctx.at), ..hook };
             row.hook = Some(hook);
-            self.attempt_hooked(id, hook);
+            self.run_hooked(id, hook);
         }
     }
 
@@ -261,7 +259,7 @@ impl World {
         match role {
             Some(Role::Sandbox) => {}
             Some(Role::Container) => {
-                self.attempt_ran(id);
+                self.container_ran(id);
                 self.tell(ctx, subject, Wait::Name, ChangeKind::ContainerStarted { process });
             }
             None => {
@@ -290,11 +288,11 @@ impl World {
         let (role, pod) = (row.role, row.pod);
         self.schedule_reap(ctx.at);
         if role == Some(Role::Sandbox) {
-            self.attempt_died(ctx, id, end);
+            self.sandbox_died(ctx, id, end);
             self.stop(ctx, id, StopReason::PauseExited);
             return;
         }
-        self.attempt_ended(ctx.at, id, Some(end.code));
+        self.run_ended(ctx.at, id, Some(end.code));
         let ran = (!listed).then(|| ctx.at.since(since));
         let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
         let what = ChangeKind::ContainerExited { process: process.clone(), end: end.clone(), ran };
@@ -318,9 +316,7 @@ impl World {
     }
 
     pub(super) fn container_cgroup_gone(&mut self, ctx: EventContext, id: &ContainerId) {
-        if let Some(row) = self.sandboxes.get_mut(id) {
-            row.presence.withdraw(Voucher::Cgroupfs);
-        }
+        self.sandboxes.withdraw(id, Voucher::Cgroupfs);
         self.container_over(ctx, id, StopReason::Emptied);
     }
 
@@ -329,7 +325,7 @@ impl World {
         if let Some(ended) = row.state.step(Step::End, ctx.at) {
             row.state = ended;
             self.schedule_reap(ctx.at);
-            self.attempt_ended(ctx.at, id, None);
+            self.run_ended(ctx.at, id, None);
         }
         let pod = self.containers.get(id).and_then(|row| row.pod);
         self.stop(ctx, id, why);

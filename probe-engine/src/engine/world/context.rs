@@ -63,7 +63,7 @@ impl World {
                 .filter(|row| row.role != Some(Role::Sandbox))
                 .map(|row| ContainerRef { id: row.id.clone(), name: row.name.clone() }),
             netns: netns
-                .or_else(|| row.and_then(|row| row.netns).and_then(|life| self.netns.get(life)))
+                .or_else(|| row.and_then(|row| row.network.netns).and_then(|life| self.netns.get(life)))
                 .map(|row| row.key),
             cgroup: key
                 .and_then(|key| self.cgroups.get(&key))

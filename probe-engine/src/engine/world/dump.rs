@@ -24,7 +24,6 @@ impl World {
         rows.extend(self.cgroups.values().cloned().map(CheckpointEntry::Cgroup));
         rows.extend(self.pods.rows.values().cloned().map(CheckpointEntry::Pod));
         rows.extend(self.containers.values().cloned().map(CheckpointEntry::Container));
-        rows.extend(self.sandboxes.values().cloned().map(CheckpointEntry::Sandbox));
         rows.extend(self.calls.values().cloned().map(CheckpointEntry::Call));
         rows.extend(self.hints.values().cloned().map(CheckpointEntry::Hint));
         rows.extend(self.names.values().cloned().map(CheckpointEntry::Name));
@@ -34,7 +33,7 @@ impl World {
                 .map(|(list, at)| CheckpointEntry::Listing(list::Begun { list: *list, at: *at })),
         );
         rows.extend(self.attachments.values().cloned().map(CheckpointEntry::Attachment));
-        rows.extend(self.attempts.values().cloned().map(CheckpointEntry::Attempt));
+        rows.extend(self.sandboxes.all().cloned().map(|row| CheckpointEntry::Sandbox(Box::new(row))));
         rows.extend(self.records.dump().map(|(at, record)| CheckpointEntry::Record { at, record }));
         if !self.starts.rows.is_empty() {
             rows.push(CheckpointEntry::Starts(self.starts.rows.iter().cloned().collect()));
@@ -78,9 +77,7 @@ impl World {
             CheckpointEntry::Container(row) => {
                 self.containers.insert(row.id.clone(), row);
             }
-            CheckpointEntry::Sandbox(row) => {
-                self.sandboxes.insert(row.id.clone(), row);
-            }
+            CheckpointEntry::Sandbox(row) => self.sandboxes.insert(*row),
             CheckpointEntry::Call(row) => {
                 self.calls.insert(row.call.process.key, row);
             }
@@ -106,9 +103,6 @@ impl World {
                     }
                 }
                 self.attachments.insert((row.container.clone(), row.ifname.clone()), row);
-            }
-            CheckpointEntry::Attempt(row) => {
-                self.attempts.insert(row.id.clone(), row);
             }
             CheckpointEntry::Starts(rows) => rows.into_iter().for_each(|row| self.starts.push(row)),
             CheckpointEntry::Record { at, record } => self.records.restore(at, record),

@@ -123,8 +123,6 @@ impl World {
 
     /// A record of the network's vouches for a sandbox that is known otherwise; alone it proves nothing.
     pub(super) fn record_vouches(&mut self, ctx: EventContext, container: &ContainerId) {
-        if let Some(row) = self.sandboxes.get_mut(container) {
-            row.presence.vouch(Voucher::Cni, ctx.at);
-        }
+        self.sandboxes.vouch(container, Voucher::Cni, ctx.at);
     }
 }

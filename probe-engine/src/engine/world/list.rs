@@ -217,11 +217,7 @@ impl World {
             .collect();
         for id in there {
             self.attachments_heal(&id, since);
-            if self.attempts.get(&id).is_some_and(|row| row.gapped)
-                && let Some(row) = self.attempts.get_mut(&id)
-            {
-                row.gapped = false;
-            }
+            self.sandboxes.heal(&id);
         }
         self.changed_at.get_or_insert(ctx.at);
     }
@@ -233,7 +229,7 @@ impl World {
         let process = process.and_then(|key| self.processes.get(key));
         let runs =
             |row: &process::Process| row.state == process::State::Running && row.found_at >= Some(since);
-        let netns = row.netns.and_then(|life| self.netns.get(life));
+        let netns = row.network.netns.and_then(|life| self.netns.get(life));
         let is_called = || self.calls.values().any(|call| call.container.as_ref() == Some(&row.id));
         !row.is_stopped()
             && (process.is_some_and(runs)

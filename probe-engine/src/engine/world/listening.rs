@@ -42,6 +42,6 @@ impl World {
             since_started: ctx.at.since(since),
         };
         self.tell(ctx, self.container_subject(&id), wait, what);
-        self.attempt_listened(&id, listening);
+        self.run_listens(&id, listening);
     }
 }

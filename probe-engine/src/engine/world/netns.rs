@@ -166,7 +166,7 @@ impl World {
             row.creator = by.clone();
             row.end_unseen = end_unseen;
         }
-        self.attempt_netns(life);
+        self.sandbox_netns_created(life);
         let subject = Subject { netns: Some(life), ..self.subject_of(&by) };
         let of_pod = process::makes_pods(&by.comm)
             || subject.container.is_some()
@@ -231,8 +231,7 @@ impl World {
         self.tell(ctx, subject.clone(), wait, ChangeKind::NetnsDestroyed { by: by.clone() });
         self.addresses_gone(ctx, &subject, unheard);
         if let Some(sandbox) = sandbox {
-            self.attempt_lost_netns(ctx, &sandbox, by);
-            self.sandbox_lost_netns(ctx, &sandbox);
+            self.sandbox_lost_netns(ctx, &sandbox, by);
         }
     }
 

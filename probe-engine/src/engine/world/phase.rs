@@ -13,7 +13,7 @@ use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 use crate::{
     engine::world::{
         World,
-        attempt::{Attempt, ContainerRun},
+        sandbox::{ContainerRun, Sandbox},
     },
     model::{
         change::ContainerRef,
@@ -37,31 +37,28 @@ pub const WAIT: Duration = Duration::from_secs(10 * 60);
 /// held to be complete.
 pub const QUIET: Duration = Duration::from_secs(30);
 
-/// A container that was never seen before still belongs to its pod's start so long after the last one of it.
-pub const LATE: Duration = Duration::from_secs(5 * 60);
-
 /// The start of the pod in this sandbox, as far as it is known by `now`; none of what was there before us.
 pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
-    let row = world.attempts.get(sandbox)?;
-    let pod = world.pod_of_attempt(row);
-    let same = world.attempts.values().filter(|it| pod.is_some() && world.pod_of_attempt(it) == pod);
+    let row = world.sandboxes.recall(sandbox)?;
+    let pod = world.pod_of_row(row);
+    let same = world.sandboxes.all().filter(|it| pod.is_some() && world.pod_of_row(it) == pod);
     among(world, row, same, now)
 }
 
 /// Those that are not over and not told yet, as far as they are known by `now`. What came to nothing before another try of
 /// the same pod is part of that one.
 pub(in crate::engine) fn open(world: &World, now: Timestamp) -> Vec<Start> {
-    let mut by_pod: BTreeMap<u64, Vec<&Attempt>> = BTreeMap::new();
-    for row in world.attempts.values() {
-        if let Some(pod) = world.pod_of_attempt(row) {
+    let mut by_pod: BTreeMap<u64, Vec<&Sandbox>> = BTreeMap::new();
+    for row in world.sandboxes.all() {
+        if let Some(pod) = world.pod_of_row(row) {
             by_pod.entry(pod).or_default().push(row);
         }
     }
-    let open = world.attempts.values().filter(|row| row.started_at.is_none() && row.over_at.is_none());
-    let start = |row: &Attempt| {
-        let same = world.pod_of_attempt(row).and_then(|pod| by_pod.get(&pod)).map_or(&[][..], Vec::as_slice);
-        let is_later = |it: &&Attempt| earlier(sign(row), &row.id, sign(it), &it.id).is_lt();
-        if row.containers.is_empty() && same.iter().any(is_later) {
+    let open = world.sandboxes.all().filter(|row| row.work.started_at.is_none() && !row.is_stopped());
+    let start = |row: &Sandbox| {
+        let same = world.pod_of_row(row).and_then(|pod| by_pod.get(&pod)).map_or(&[][..], Vec::as_slice);
+        let is_later = |it: &&Sandbox| earlier(sign(row), &row.id, sign(it), &it.id).is_lt();
+        if row.containers().is_empty() && same.iter().any(is_later) {
             return None;
         }
         among(world, row, same.iter().copied(), now)
@@ -72,8 +69,8 @@ pub(in crate::engine) fn open(world: &World, now: Timestamp) -> Vec<Start> {
 /// The start in this sandbox; `same` are the sandboxes of its pod, this one among them.
 fn among<'a>(
     world: &World,
-    row: &Attempt,
-    same: impl Iterator<Item = &'a Attempt>,
+    row: &Sandbox,
+    same: impl Iterator<Item = &'a Sandbox>,
     now: Timestamp,
 ) -> Option<Start> {
     let Members { parts, known, missing } = Members::of(world, row);
@@ -81,11 +78,11 @@ fn among<'a>(
     if was_there && parts.iter().all(|part| part.listed) {
         return None;
     }
-    let pod = world.pod_of_attempt(row);
-    let is_before = |it: &&Attempt| pod.is_some_and(|pod| is_before(world, it, row, pod));
-    let mut before: Vec<&Attempt> = same.filter(is_before).collect();
+    let pod = world.pod_of_row(row);
+    let is_before = |it: &&Sandbox| pod.is_some_and(|pod| is_before(world, it, row, pod));
+    let mut before: Vec<&Sandbox> = same.filter(is_before).collect();
     before.sort_by(|one, other| earlier(sign(one), &one.id, sign(other), &other.id));
-    let rebuilt = before.iter().any(|it| !it.containers.is_empty());
+    let rebuilt = before.iter().any(|it| !it.containers().is_empty());
     let failed = if rebuilt { Vec::new() } else { before };
 
     let made = pod.map_or(Made::Unseen, |pod| made(world, pod));
@@ -94,7 +91,7 @@ fn among<'a>(
         Made::At(at) if !rebuilt => at.min(first),
         Made::At(_) | Made::Never | Made::Unseen => first,
     };
-    let told = row.started_at.is_some();
+    let told = row.work.started_at.is_some();
     // One that waits for quiet is as long as it is by now.
     let is_long_enough = missing.is_empty() && (told || known || world.announced_at(row).is_none());
     let last = parts.last().map(|part| part.started_at).filter(|_| is_long_enough);
@@ -106,10 +103,12 @@ fn among<'a>(
         cut.push_until(sign(row), Kind::Prepare, None);
     }
     cut.sandbox(world, row, parts.first().copied(), now);
-    cut.containers(&row.containers, &parts);
+    cut.containers(row.containers(), &parts);
 
     let mut start = Start {
-        pod: pod.and_then(|pod| world.pods.rows.get(&pod)).map_or_else(|| row.pod.clone(), |pod| pod.named()),
+        pod: pod
+            .and_then(|pod| world.pods.rows.get(&pod))
+            .map_or_else(|| row.told.pod.clone(), |pod| pod.named()),
         sandbox: row.id.clone(),
         begin,
         end: cut.end,
@@ -118,7 +117,7 @@ fn among<'a>(
         complete: told && missing.is_empty(),
         containers_known: known,
         missing,
-        revised: row.revised,
+        revised: row.work.is_revised,
         rebuilt,
         listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
         suspended: world.woke_at > begin,
@@ -128,7 +127,7 @@ fn among<'a>(
 }
 
 /// When the containers of a start first listened, in the order in which their programs began.
-pub(super) fn listening(world: &World, row: &Attempt) -> Vec<Listening> {
+pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
     let listens = |part: &&ContainerRun| {
         let first = part.listening.filter(|_| !part.listed)?;
         Some(Listening {
@@ -146,44 +145,32 @@ pub(super) fn listening(world: &World, row: &Attempt) -> Vec<Listening> {
 /// When a start is told of if nothing more comes: at once when the sandbox is over; [`SETTLED`] after the last container
 /// that the pod is to have; with one of these missing, [`WAIT`] after the last sign. Where they are not known, [`QUIET`]
 /// after the last container began, or, where none runs, after the last one ended, for it may have been an init container's.
-pub(super) fn settles_at(world: &World, row: &Attempt) -> Option<Timestamp> {
+pub(super) fn settles_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
     let Members { parts, known, missing } = Members::of(world, row);
     let last = parts.last()?.started_at;
-    if let Some(over) = row.over_at {
+    if let Some(over) = row.over_at() {
         return Some(over.max(last));
     }
     if known && missing.is_empty() {
         return Some(last + SETTLED);
     }
-    let runs = row.containers.iter().any(|ran| ran.ended.is_none());
-    let ended = row.containers.iter().filter_map(|ran| ran.ended).map(|ended| ended.at).max();
+    let runs = row.containers().iter().any(|ran| ran.ended.is_none());
+    let ended = row.containers().iter().filter_map(|ran| ran.ended).map(|ended| ended.at).max();
     let base = if runs && !known { last } else { last.max(ended.unwrap_or(last)) };
     let announced = world.announced_at(row).unwrap_or(base);
     Some(base.max(announced) + if known { WAIT } else { QUIET })
 }
 
-/// Whether a container of this name that comes now belongs to a start after all that was told before.
-pub(super) fn goes_on(row: &Attempt, expected: &[String], next: &ContainerRun) -> bool {
-    let Some(name) = &next.name else { return false };
-    let is_new = row.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
-    if !expected.is_empty() {
-        return is_new && expected.contains(name);
-    }
-    let runs = row.containers.iter().any(|ran| ran.ended.is_none_or(|ended| ended.at > next.first_at));
-    let last = row.containers.iter().map(|ran| ran.started_at).max().unwrap_or(Timestamp::ZERO);
-    is_new && !member::is_debugger(name) && (!runs || next.first_at <= last + LATE)
-}
-
-/// Whether another attempt of the same pod began before, within this life of it: a static pod keeps its UID.
-fn is_before(world: &World, it: &Attempt, row: &Attempt, pod: u64) -> bool {
+/// Whether another sandbox of the same pod began before, within this life of it: a static pod keeps its UID.
+fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
     it.id != row.id
         && world.pods.rows.get(&pod).is_some_and(|pod| it.first_at >= pod.first_at)
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }
 
 /// Its namespace is made before anything names the sandbox.
-fn sign(row: &Attempt) -> Timestamp {
-    row.netns_at.map_or(row.first_at, |at| at.min(row.first_at))
+fn sign(row: &Sandbox) -> Timestamp {
+    row.network.netns_created_at.map_or(row.first_at, |at| at.min(row.first_at))
 }
 
 fn earlier(at: Timestamp, id: &ContainerId, other: Timestamp, other_id: &ContainerId) -> Ordering {

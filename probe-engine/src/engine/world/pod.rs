@@ -272,15 +272,14 @@ impl World {
             row.cgroups.clear();
         }
         self.schedule_reap(ctx.at);
-        let join = |pod: &mut Option<u64>| {
-            let is_other = *pod == Some(other);
+        self.sandboxes.replace_pod(keep, other);
+        self.containers.update(|_, row| {
+            let is_other = row.pod == Some(other);
             if is_other {
-                *pod = Some(keep);
+                row.pod = Some(keep);
             }
             is_other
-        };
-        self.sandboxes.update(|_, row| join(&mut row.pod));
-        self.containers.update(|_, row| join(&mut row.pod));
+        });
     }
 
     /// Whether the making of its directory was seen.
@@ -303,7 +302,7 @@ impl World {
         let lives = !row.cgroups.is_empty()
             || self.containers.values().any(|row| row.pod == Some(id) && row.is_running())
             || self.sandboxes.values().any(|row| {
-                let netns = row.netns.and_then(|life| self.netns.get(life));
+                let netns = row.network.netns.and_then(|life| self.netns.get(life));
                 row.pod == Some(id) && (!row.is_stopped() || netns.is_some_and(|netns| netns.is_live()))
             });
         if lives {

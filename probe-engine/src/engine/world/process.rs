@@ -118,7 +118,7 @@ impl World {
         self.started_at(&it.task, it.class, TimedSource { at: ctx.at, source: Source::Hook });
         let made = argv::read(&it.argv).filter(|_| about.is_some());
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
-            self.attempt_stopping(ctx, id);
+            self.sandbox_stopping(ctx, id);
         }
         let mut subject = self.subject_of(&it.task);
         subject.container = about.or(subject.container);
@@ -197,7 +197,7 @@ impl World {
         if end.signal.is_some()
             && let Some(id) = self.own_container(cgroup)
         {
-            self.attempt_died(ctx, &id, &end);
+            self.sandbox_died(ctx, &id, &end);
         }
         if quiet {
             return;
@@ -240,7 +240,7 @@ impl World {
         if let Some(known) = ended {
             // The OOM killer is told of after the signal: what was told of the end stays, what is judged of it does not.
             if let Some(id) = self.own_container(known.cgroup).filter(|_| oom) {
-                self.attempt_starved(ctx, &id);
+                self.sandbox_oom_killed(ctx, &id);
             }
             return;
         }

@@ -31,9 +31,6 @@ const UNUSED: Duration = Duration::from_secs(15 * 60).saturating_add(rebuild::WI
 /// How long what was told of one is kept, if it left nothing.
 const SETTLED: Duration = Duration::from_secs(3 * 60);
 
-/// So many of them.
-const ATTEMPTS: usize = 4096;
-
 /// So many network namespaces are remembered that are being taken apart and may never be heard of again.
 const DYING: usize = 1024;
 
@@ -42,10 +39,10 @@ impl World {
         let old = now.saturating_sub(GRACE);
         self.reap_processes(old);
         self.reap_netns(old);
-        self.reap_containers(old);
+        self.reap_containers(now, old);
         self.cgroups.retain(|_, row| !matches!(row.state, cgroup::State::Removed { at } if at <= old));
         self.judge_releases(now);
-        self.reap_attempts(now);
+        self.reap_remembered(now);
         self.hints.retain(|_, hint| hint.at > old);
         self.names.retain(|_, name| name.at > old);
         if self.has_dead() {
@@ -98,7 +95,7 @@ impl World {
         }
     }
 
-    fn reap_containers(&mut self, old: Timestamp) {
+    fn reap_containers(&mut self, now: Timestamp, old: Timestamp) {
         let cgroups = &self.cgroups;
         let has_cgroup = |row: &container::Container| {
             row.cgroup.and_then(|key| cgroups.get(&key)).is_some_and(cgroup::Cgroup::is_live)
@@ -116,13 +113,10 @@ impl World {
         });
         // A namespace that outlives its sandbox is still its.
         let (containers, netns) = (&self.containers, &self.netns);
-        self.sandboxes.retain(|id, row| match row.state {
-            sandbox::State::Created | sandbox::State::Ready { .. } => true,
-            sandbox::State::Stopped { at, .. } => {
-                at > old
-                    || containers.contains_key(id)
-                    || row.netns.is_some_and(|life| netns.get(life).is_some())
-            }
+        self.sandboxes.remember(now, |row| {
+            row.over_at().is_some_and(|at| at <= old)
+                && !containers.contains_key(&row.id)
+                && row.network.netns.is_none_or(|life| netns.get(life).is_none())
         });
         let of_containers = self.containers.values().filter_map(|row| row.pod);
         let named: BTreeSet<u64> =
@@ -135,16 +129,16 @@ impl World {
     }
 
     /// What verdicts may need is kept for longer, but not for ever, and not for any number.
-    fn reap_attempts(&mut self, now: Timestamp) {
+    fn reap_remembered(&mut self, now: Timestamp) {
         let old = now.saturating_sub(MEMORY);
         let (sandboxes, records) = (&self.sandboxes, &self.records);
         let mut living = self.precedents();
         living.extend(sandboxes.values().filter(|row| !row.is_stopped()).map(|row| row.id.clone()));
         let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
         let unused: BTreeSet<ContainerId> = self
-            .attempts
-            .values()
-            .filter(|row| row.containers.is_empty())
+            .sandboxes
+            .all()
+            .filter(|row| row.containers().is_empty())
             .map(|row| row.id.clone())
             .collect();
         let old_of = |id: &ContainerId| if unused.contains(id) { now.saturating_sub(UNUSED) } else { old };
@@ -157,7 +151,7 @@ impl World {
             !row.leases.is_empty() || row.last_at > old_of(id) || row.is_busy() || lives(id)
         });
         self.reap_tries(&living);
-        let (sandboxes, records) = (&self.sandboxes, &self.records);
+        let records = &self.records;
         let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
         let attachments = &self.attachments;
         let leased = |id: &ContainerId| {
@@ -172,31 +166,13 @@ impl World {
         };
         // Of what ended a while ago and left nothing no verdict is to come: it is only remembered that it was.
         let settled = now.saturating_sub(SETTLED);
-        self.attempts.update(|id, row| {
-            let is_settled =
-                !row.evidence.is_empty() && row.over_at.is_some_and(|at| at <= settled) && !on_record(id);
-            if is_settled {
-                row.evidence = Vec::new();
-            }
-            is_settled
-        });
+        self.sandboxes
+            .drop_evidence(|row| row.over_at().is_some_and(|at| at <= settled) && !on_record(&row.id));
         let served: BTreeSet<ContainerId> = self.monitored().into_iter().cloned().collect();
-        self.attempts.retain(|id, row| {
-            row.over_at.is_none_or(|at| at > old_of(id))
-                || sandboxes.contains_key(id)
-                || served.contains(id)
-                || lives(id)
-                || leased(id)
+        self.sandboxes.forget(|row| {
+            let id = &row.id;
+            row.over_at().is_none_or(|at| at > old_of(id)) || served.contains(id) || lives(id) || leased(id)
         });
-        let excess = self.attempts.len().saturating_sub(ATTEMPTS);
-        if excess > 0 {
-            let mut over: Vec<_> =
-                self.attempts.values().filter_map(|row| Some((row.over_at?, row.id.clone()))).collect();
-            over.sort_unstable();
-            for (_, id) in over.into_iter().take(excess) {
-                self.attempts.remove(&id);
-            }
-        }
     }
 
     /// Whether anything waits to be dropped.
@@ -204,13 +180,12 @@ impl World {
         !self.hints.is_empty()
             || !self.names.is_empty()
             || !self.signals.is_empty()
-            || self.attempts.values().any(|row| row.over_at.is_some())
+            || self.sandboxes.all().any(sandbox::Sandbox::is_stopped)
             || self.attachments.values().any(|row| !row.leases.iter().any(Lease::is_vouched))
             || self.processes.values().any(|row| row.state != process::State::Running)
             || self.netns.rows.values().any(|row| !row.is_live())
             || self.cgroups.values().any(|row| !row.is_live())
             || self.containers.values().any(|row| !row.is_running())
-            || self.sandboxes.values().any(sandbox::Sandbox::is_stopped)
             || self.pods.rows.values().any(|row| !row.is_present())
     }
 }

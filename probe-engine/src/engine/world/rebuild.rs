@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    engine::world::{World, attempt::Attempt},
+    engine::world::{World, sandbox::Sandbox},
     model::id::ContainerId,
 };
 
@@ -15,21 +15,25 @@ pub(in crate::engine) const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 impl World {
     /// All sandboxes of a pod that are remembered, the oldest first.
-    pub(in crate::engine) fn attempts_by_pod(&self) -> Vec<Vec<&Attempt>> {
-        let mut named: Vec<&Attempt> = self.attempts.values().filter(|row| row.pod.uid.is_some()).collect();
+    pub(in crate::engine) fn sandboxes_by_pod(&self) -> Vec<Vec<&Sandbox>> {
+        let mut named: Vec<&Sandbox> =
+            self.sandboxes.all().filter(|row| row.told.pod.uid.is_some()).collect();
         named.sort_by(|one, other| {
-            (&one.pod.uid, one.first_at, &one.id).cmp(&(&other.pod.uid, other.first_at, &other.id))
+            (&one.told.pod.uid, one.first_at, &one.id).cmp(&(&other.told.pod.uid, other.first_at, &other.id))
         });
-        named.chunk_by(|one, other| one.pod.uid == other.pod.uid).map(<[&Attempt]>::to_vec).collect()
+        named
+            .chunk_by(|one, other| one.told.pod.uid == other.told.pod.uid)
+            .map(<[&Sandbox]>::to_vec)
+            .collect()
     }
 
     /// Those that tell what the ones after them are: what ran in a sandbox before one that ran nothing, and which was
     /// the first to run nothing.
     pub(super) fn precedents(&self) -> BTreeSet<ContainerId> {
         let mut needed = BTreeSet::new();
-        for rows in self.attempts_by_pod() {
-            let is_unused = |row: Option<&&Attempt>| row.is_some_and(|row| row.containers.is_empty());
-            for (place, row) in rows.iter().enumerate().filter(|(_, row)| !row.containers.is_empty()) {
+        for rows in self.sandboxes_by_pod() {
+            let is_unused = |row: Option<&&Sandbox>| row.is_some_and(|row| row.containers().is_empty());
+            for (place, row) in rows.iter().enumerate().filter(|(_, row)| !row.containers().is_empty()) {
                 let after = &rows[place + 1..];
                 if is_unused(after.first()) {
                     needed.insert(row.id.clone());

@@ -320,15 +320,7 @@ impl World {
         }
         self.records.runtime(ctx.at, read);
         self.records.note_known(ctx.at);
-        let records = &self.records;
-        self.attempts.update(|id, row| {
-            let forgotten_at = match records.kept(id) {
-                Kept::No { .. } => row.forgotten_at.or(Some(ctx.at)),
-                Kept::Yes => None,
-                Kept::Unknown => row.forgotten_at,
-            };
-            mem::replace(&mut row.forgotten_at, forgotten_at) != forgotten_at
-        });
+        self.sandboxes.note_records(ctx.at, |id| self.records.kept(id));
     }
 
     fn pod_of_record(&self, id: &ContainerId, named: Option<&PodName>) -> Option<u64> {
@@ -356,7 +348,10 @@ impl World {
     }
 
     fn is_placed(&self, id: &ContainerId) -> bool {
-        let known = |row: &Sandbox| row.netns.is_some() || row.netns_path.is_some() || row.host_network;
+        let known = |row: &Sandbox| {
+            let network = &row.network;
+            network.netns.is_some() || network.netns_path.is_some() || network.is_host
+        };
         self.sandboxes.get(id).is_some_and(known)
             || self.attachments_of(id).any(|row| row.netns_path.is_some())
     }

@@ -17,11 +17,11 @@ use crate::{
         timer,
         world::{
             EventContext, World,
-            attempt::{Attempt, ContainerRun},
             call::Call,
             cleaner::{is_kubelet, is_runtime, is_trusted},
             container::State,
             process_of, sandbox,
+            sandbox::{ContainerRun, Sandbox},
         },
     },
     model::{
@@ -157,10 +157,10 @@ impl World {
             return;
         }
         let run_on = self.cleaners_since().is_some_and(|since| since <= at);
-        let mut ran = self.attempts.values().flat_map(|row| &row.containers);
+        let mut ran = self.sandboxes.all().flat_map(Sandbox::containers);
         let was_stopped = ran.any(|ran| ran.ended.is_some_and(|ended| ended.at >= at && !ended.by_itself()));
-        let is_new = |row: &Attempt| row.origin == Origin::Kernel && row.first_at >= due;
-        if run_on && (!was_stopped || self.attempts.values().any(is_new)) {
+        let is_new = |row: &Sandbox| row.origin == Origin::Kernel && row.first_at >= due;
+        if run_on && (!was_stopped || self.sandboxes.all().any(is_new)) {
             self.recovery.order = None;
             self.recovery.revision = self.recovery.revision.wrapping_add(1);
         } else {
@@ -220,7 +220,7 @@ impl World {
 
     /// Looks which pods are back, and whether the last of them was the last.
     pub(super) fn assess(&mut self, now: Timestamp) {
-        let found: Vec<_> = self.attempts.values().filter_map(|row| self.back(row)).collect();
+        let found: Vec<_> = self.sandboxes.all().filter_map(|row| self.back(row)).collect();
         let state = |it: &Recovery| (it.pods.clone(), it.closed, it.pods_left_out);
         let before = state(&self.recovery);
         let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
@@ -243,17 +243,17 @@ impl World {
     }
 
     /// The pod of a sandbox, if it runs or has run in it; and when the first of its containers started.
-    fn back(&self, attempt: &Attempt) -> Option<(RecoveredPod, Timestamp)> {
-        let row = self.sandboxes.get(&attempt.id).and_then(|row| self.pods.rows.get(&row.pod?));
+    fn back(&self, sandbox: &Sandbox) -> Option<(RecoveredPod, Timestamp)> {
+        let row = sandbox.pod.and_then(|pod| self.pods.rows.get(&pod));
         let of_row = |read: fn(&super::pod::Pod) -> Option<&String>| row.and_then(read).cloned();
-        let namespace = of_row(|row| row.namespace.as_ref()).or_else(|| attempt.pod.namespace.clone());
-        let name = of_row(|row| row.name.as_ref()).or_else(|| attempt.pod.name.clone());
-        let uid = row.and_then(|row| row.uid.clone()).or_else(|| attempt.pod.uid.clone());
+        let namespace = of_row(|row| row.namespace.as_ref()).or_else(|| sandbox.told.pod.namespace.clone());
+        let name = of_row(|row| row.name.as_ref()).or_else(|| sandbox.told.pod.name.clone());
+        let uid = row.and_then(|row| row.uid.clone()).or_else(|| sandbox.told.pod.uid.clone());
         if name.is_none() && uid.is_none() {
             return None;
         }
         let mut runs: Vec<(&ContainerRun, TimedSource)> =
-            attempt.containers.iter().filter_map(|ran| Some((ran, self.mark_of(ran)?))).collect();
+            sandbox.containers().iter().filter_map(|ran| Some((ran, self.mark_of(ran)?))).collect();
         runs.sort_by_key(|(_, mark)| mark.at);
         let mut own = runs.as_slice();
         let first = own.first()?.1.at;
@@ -333,6 +333,7 @@ impl World {
                 sandbox::State::Ready { .. } => true,
                 sandbox::State::Created => false,
                 sandbox::State::Stopped { at, .. } => at >= since,
+                sandbox::State::Remembered { .. } => false,
             });
             let runs = || self.containers.values().any(|it| it.pod == Some(row.id) && it.is_running());
             if row.name.is_none() && row.uid.is_none() || !stands && !runs() {

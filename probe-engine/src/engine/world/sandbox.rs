@@ -1,46 +1,96 @@
-//! Pod sandboxes, as their evidence shows them, any part of which may be missing: CRI-O holds one without a
-//! process, a pod on the node's network has no CNI call, and with user namespaces the process comes before the call.
+//! Pod sandboxes: everything that is known of one, from its first sign until nothing asks for it any more.
+//!
+//! The signs come from many sides, and any of them may be missing: CRI-O holds a sandbox without a process, a pod on the
+//! node's network has no CNI call, and with user namespaces the process comes before the call.
+//!
+//! A sandbox that has stopped is first `Stopped`: late records still find it, its pod and its namespace. Then it is
+//! `Remembered`: verdicts on its pod and on its addresses may need it, but it has let go of all other rows.
+//!
+//! What is known of an id before anything shows that it exists is no state of a sandbox: whether the id is a sandbox's or
+//! a container's is not known by then. It is kept as a [hint](super::hint).
+//!
+//! **Invariant:** only this module and those below it change a sandbox: they alone can get one mutably. Memory is
+//! bounded: a remembered sandbox is forgotten after a while, and so are the oldest of too many.
+
+mod ending;
+mod evidence;
+mod life;
+pub(in crate::engine) mod run;
+mod table;
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
+pub use ending::{Death, NetnsGone};
+pub use run::{ContainerRun, Ended};
+pub(in crate::engine) use table::Table;
 
 use crate::{
-    engine::{
-        held::{Subject, Wait},
-        world::{
-            EventContext, World,
-            presence::{Presence, Voucher},
-        },
-    },
+    engine::world::{EventContext, presence::Presence},
     model::{
-        change::{ChangeKind, StopReason},
-        fact::{Origin, Role},
+        change::StopReason,
+        fact::{Origin, PodName},
+        finding::EvidenceEvent,
         id::ContainerId,
         time::Timestamp,
     },
 };
-use serde::{Deserialize, Serialize};
-use serde_with::{DisplayFromStr, serde_as};
 
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub id: ContainerId,
-    /// `world::pod::Pod::id`.
+    /// `world::pod::Pod::id`; none once the sandbox is only remembered.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
+    /// The first sign of it, and who gave that.
     pub first_at: Timestamp,
     pub origin: Origin,
+    pub state: State,
+    pub presence: Presence,
+    pub network: Network,
+    /// Since when its pause process or a container of it runs.
+    pub up_since: Option<Timestamp>,
+    pub work: Work,
+    pub ending: Ending,
+    /// A record was lost while it was there.
+    pub gapped: bool,
+    pub told: Told,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    #[default]
+    Created,
+    Ready {
+        at: Timestamp,
+    },
+    Stopped {
+        at: Timestamp,
+        why: StopReason,
+    },
+    /// It stopped then, and is kept for verdicts alone.
+    Remembered {
+        stopped_at: Timestamp,
+    },
+}
+
+/// The network of a sandbox.
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
     /// `world::netns::Netns::life`.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub netns: Option<u64>,
     /// As `CNI_NETNS` names it.
     pub netns_path: Option<String>,
+    /// When its namespace was made. The sandbox is remembered for longer than the namespace.
+    pub netns_created_at: Option<Timestamp>,
     /// A process of it runs in the node's own network: no CNI call is awaited.
-    pub host_network: bool,
-    /// Since when its pause process or a container of it runs.
-    pub up_since: Option<Timestamp>,
+    pub is_host: bool,
     /// The plugins that the runtime itself called with ADD, by interface and plugin.
     pub adds: Vec<Add>,
-    pub presence: Presence,
-    pub state: State,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,18 +110,41 @@ pub enum Outcome {
     Failed,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    #[default]
-    Created,
-    Ready {
-        at: Timestamp,
-    },
-    Stopped {
-        at: Timestamp,
-        why: StopReason,
-    },
+/// The containers that ran in a sandbox, and whether its pod's start is complete with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// In the order in which they became known.
+    pub containers: Vec<ContainerRun>,
+    /// A record was lost while it was there: other containers may have run in it. A listing cannot heal this.
+    pub is_unsure: bool,
+    /// When its pod's start was held to be complete.
+    pub started_at: Option<Timestamp>,
+    /// The start was held to be complete once before, and went on.
+    pub is_revised: bool,
+}
+
+/// How a sandbox came to its end, as far as that was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// When the runtime was first seen to stop it.
+    pub stop_at: Option<Timestamp>,
+    /// How the process that holds it ended, if that was before the runtime's stop, or by somebody else.
+    pub death: Option<Death>,
+    /// Its namespace went, and who dropped it last.
+    pub netns_gone: Option<NetnsGone>,
+    /// Since when no runtime has had it on record, all of them read whole.
+    pub forgotten_at: Option<Timestamp>,
+    /// Its runtime ended while it made it, and no runtime knows it.
+    pub is_abandoned: bool,
+}
+
+/// What was told of a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Its pod, by all that was told. Its row in the table of pods may be gone.
+    pub pod: PodName,
+    /// In order.
+    pub evidence: Vec<EvidenceEvent>,
 }
 
 /// What can happen to a sandbox.
@@ -79,6 +152,9 @@ pub enum State {
 enum Step {
     Ready,
     Stop(StopReason),
+    Remember,
+    /// A sign of life of one that was held to be over.
+    Return,
 }
 
 /// So many plugins are remembered for one sandbox.
@@ -89,20 +165,19 @@ impl State {
         match (self, step) {
             (Self::Created, Step::Ready) => Some(Self::Ready { at }),
             (Self::Created | Self::Ready { .. }, Step::Stop(why)) => Some(Self::Stopped { at, why }),
-            (Self::Ready { .. } | Self::Stopped { .. }, Step::Ready)
-            | (Self::Stopped { .. }, Step::Stop(_)) => None,
+            (Self::Stopped { at: stopped_at, .. }, Step::Remember) => Some(Self::Remembered { stopped_at }),
+            (Self::Remembered { .. }, Step::Return) => Some(Self::Created),
+            (Self::Created | Self::Ready { .. }, Step::Remember | Step::Return)
+            | (Self::Ready { .. }, Step::Ready)
+            | (Self::Stopped { .. }, Step::Ready | Step::Stop(_) | Step::Return)
+            | (Self::Remembered { .. }, Step::Ready | Step::Stop(_) | Step::Remember) => None,
         }
     }
 }
 
-impl Sandbox {
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        matches!(self.state, State::Stopped { .. })
-    }
-
+impl Network {
     /// Notes what became of a plugin's ADD; a retry replaces what it retries.
-    pub(super) fn add(&mut self, ifname: &str, plugin: &str, outcome: Outcome, at: Timestamp) {
+    fn add(&mut self, ifname: &str, plugin: &str, outcome: Outcome, at: Timestamp) {
         if let Some(add) = self.adds.iter_mut().find(|add| add.ifname == ifname && add.plugin == plugin) {
             add.outcome = outcome;
             add.at = at;
@@ -110,184 +185,78 @@ impl Sandbox {
             self.adds.push(Add { ifname: ifname.to_owned(), plugin: plugin.to_owned(), outcome, at });
         }
     }
+}
+
+impl Sandbox {
+    fn new(id: ContainerId, ctx: EventContext) -> Self {
+        Self {
+            id,
+            pod: None,
+            first_at: ctx.at,
+            origin: ctx.origin,
+            state: State::Created,
+            presence: Presence::default(),
+            network: Network::default(),
+            up_since: None,
+            work: Work::default(),
+            ending: Ending::default(),
+            gapped: false,
+            told: Told::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.over_at().is_some()
+    }
+
+    /// When it stopped.
+    #[must_use]
+    pub fn over_at(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Created | State::Ready { .. } => None,
+            State::Stopped { at, .. } | State::Remembered { stopped_at: at } => Some(at),
+        }
+    }
+
+    /// Whether it is kept for verdicts alone.
+    #[must_use]
+    pub fn is_remembered(&self) -> bool {
+        matches!(self.state, State::Remembered { .. })
+    }
+
+    /// The containers that ran in it.
+    #[must_use]
+    pub fn containers(&self) -> &[ContainerRun] {
+        &self.work.containers
+    }
 
     /// Since when its network is there: all ADDs have succeeded, or none is needed.
     fn connected_since(&self) -> Option<Timestamp> {
-        if self.host_network {
+        if self.network.is_host {
             return Some(self.first_at);
         }
-        let all = self.adds.iter().all(|add| add.outcome == Outcome::Succeeded);
-        self.adds.iter().map(|add| add.at).max().filter(|_| all)
-    }
-}
-
-impl World {
-    /// Something shows that this sandbox exists.
-    pub(super) fn sandbox_seen(&mut self, ctx: EventContext, id: &ContainerId, pod: Option<u64>) {
-        if let Some(row) = self.sandboxes.get_mut(id) {
-            row.pod = row.pod.or(pod);
-            return;
-        }
-        let container = self.containers.get_mut(id);
-        let tentative = container.as_ref().is_some_and(|row| row.tentative);
-        let first = container
-            .as_ref()
-            .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
-        let cgroup = container.as_ref().is_some_and(|row| row.cgroup.is_some());
-        if let Some(row) = container {
-            row.role = Some(Role::Sandbox);
-            row.pod = row.pod.or(pod);
-        }
-        let mut presence = Presence::default();
-        if cgroup {
-            presence.vouch(Voucher::Cgroupfs, first.at);
-        }
-        let row = Sandbox {
-            id: id.clone(),
-            pod,
-            first_at: first.at,
-            origin: first.origin,
-            netns: None,
-            netns_path: None,
-            host_network: false,
-            up_since: None,
-            adds: Vec::new(),
-            presence,
-            state: State::Created,
-        };
-        self.sandboxes.insert(id.clone(), row);
-        self.attempt_begun(first, id);
-        if !tentative {
-            self.tell(first, self.sandbox_subject(id), Wait::Name, ChangeKind::SandboxCreated);
-        }
-        if let Some(hint) = self.hints.remove(id) {
-            self.container_seen(ctx, id, pod, None);
-            self.learn(ctx, &hint);
-        }
+        let adds = &self.network.adds;
+        let all = adds.iter().all(|add| add.outcome == Outcome::Succeeded);
+        adds.iter().map(|add| add.at).max().filter(|_| all)
     }
 
-    /// The program of a container, or the process that holds a sandbox, runs.
-    pub(super) fn is_up(&mut self, ctx: EventContext, id: &ContainerId) {
-        let Some(row) = self.containers.get(id) else { return };
-        let Some(role) = row.role else { return };
-        let Some(process) = row.process().and_then(|key| self.processes.get(key)) else { return };
-        let inode = process.netns;
-        let on_host = inode != 0 && inode == self.host_netns;
-        let sandbox = match role {
-            Role::Sandbox => Some(id.clone()),
-            Role::Container => self.sandbox_for(id),
-        };
-        let Some(sandbox) = sandbox else { return };
-        if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-            row.up_since = Some(row.up_since.map_or(ctx.at, |since| since.min(ctx.at)));
-            row.host_network |= on_host && row.adds.is_empty();
-            self.attempt_up(ctx.at, &sandbox);
-        }
-        if inode != 0
-            && !on_host
-            && let Some(life) = self.netns.live(inode).map(|row| row.life)
-        {
-            self.claim(ctx, life, &sandbox, true);
-        }
-        // A container at work has its network, whatever that is and whether or not its making was seen.
-        let proven = role == Role::Container || self.host_netns == 0;
-        self.may_be_ready(ctx, &sandbox, proven);
+    /// Lets go of all other rows. False: it has not stopped, or was remembered before.
+    fn remember(&mut self, at: Timestamp) -> bool {
+        let Some(remembered) = self.state.step(Step::Remember, at) else { return false };
+        self.state = remembered;
+        self.pod = None;
+        self.presence = Presence::default();
+        let netns_created_at = self.network.netns_created_at;
+        self.network = Network { netns_created_at, ..Network::default() };
+        true
     }
 
-    /// The sandbox that a container lives in: as the runtime says, or the only one that its pod has.
-    pub(super) fn sandbox_for(&mut self, id: &ContainerId) -> Option<ContainerId> {
-        let row = self.containers.get(id)?;
-        if let Some(sandbox) = &row.sandbox {
-            return Some(sandbox.clone());
-        }
-        let pod = row.pod?;
-        let mut live =
-            self.sandboxes.values().filter(|sandbox| sandbox.pod == Some(pod) && !sandbox.is_stopped());
-        let only = live.next()?.id.clone();
-        if live.next().is_some() {
-            return None;
-        }
-        self.containers.get_mut(id)?.sandbox = Some(only.clone());
-        Some(only)
-    }
-
-    /// `proven`: that no ADD is open shows that none is to come.
-    pub(super) fn may_be_ready(&mut self, ctx: EventContext, id: &ContainerId, proven: bool) {
-        let Some(row) = self.sandboxes.get(id) else { return };
-        let none = (proven && row.adds.is_empty()).then_some(row.first_at);
-        let Some((up, connected)) = row.up_since.zip(row.connected_since().or(none)) else { return };
-        // Where the network is made for a process that runs already, another plugin may follow on any that is done.
-        let is_through = connected <= up || self.chains_are_through(id);
-        if !is_through && !proven {
-            return;
-        }
-        let at = if is_through { up.max(connected) } else { ctx.at };
-        let Some(row) = self.sandboxes.get_mut(id) else { return };
-        let Some(ready) = row.state.step(Step::Ready, at) else { return };
-        row.state = ready;
-        let since_created = at.since(row.first_at);
-        // What was ready before we looked became so at a time that nobody knows.
-        if row.origin != Origin::Listed {
-            self.tell(
-                ctx.back_at(at),
-                self.sandbox_subject(id),
-                Wait::Name,
-                ChangeKind::SandboxReady { since_created },
-            );
-        }
-    }
-
-    /// It stops once; the first sign of it is the reason told.
-    pub(super) fn stop(&mut self, ctx: EventContext, id: &ContainerId, why: StopReason) {
-        let Some(row) = self.sandboxes.get_mut(id) else { return };
-        let Some(stopped) = row.state.step(Step::Stop(why), ctx.at) else { return };
-        let was_ready = matches!(std::mem::replace(&mut row.state, stopped), State::Ready { .. });
-        let pod = row.pod;
-        if let Some(pod) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| was_ready) {
-            pod.left_at = pod.left_at.max(Some(ctx.at));
-        }
-        self.attempt_over(ctx, id);
-        self.schedule_reap(ctx.at);
-        self.tell(ctx, self.sandbox_subject(id), Wait::Name, ChangeKind::SandboxStopped { why });
-        if let Some(pod) = pod {
-            self.pod_may_be_gone(ctx, pod);
-        }
-    }
-
-    pub(super) fn sandbox_lost_netns(&mut self, ctx: EventContext, id: &ContainerId) {
-        self.stop(
-            ctx,
-            id,
-            if ctx.origin == Origin::Listed { StopReason::NotListed } else { StopReason::NetnsGone },
-        );
-        if let Some(row) = self.sandboxes.get_mut(id) {
-            row.presence.withdraw(Voucher::Mount);
-            row.presence.withdraw(Voucher::Kernel);
-        }
-        if let Some(pod) = self.sandboxes.get(id).and_then(|row| row.pod) {
-            self.pod_may_be_gone(ctx, pod);
-        }
-    }
-
-    /// The pod's own directory is gone: a sandbox of it that only records vouch for has nothing to live in.
-    pub(super) fn stop_unvouched(&mut self, ctx: EventContext, pod: u64) {
-        let is_over = |row: &&Sandbox| row.pod == Some(pod) && !row.is_stopped() && !row.presence.is_alive();
-        let over: Vec<ContainerId> =
-            self.sandboxes.values().filter(is_over).map(|row| row.id.clone()).collect();
-        for id in over {
-            self.stop(ctx, &id, StopReason::Emptied);
-        }
-    }
-
-    pub(super) fn sandbox_subject(&self, id: &ContainerId) -> Subject {
-        let row = self.sandboxes.get(id);
-        let cgroup = self.containers.get(id).and_then(|row| row.cgroup);
-        Subject {
-            sandbox: Some(id.clone()),
-            pod: row.and_then(|row| row.pod),
-            netns: row.and_then(|row| row.netns),
-            cgroup,
-            ..Subject::default()
+    /// It is there after all. What was seen of it before stays known.
+    fn come_back(&mut self, at: Timestamp) {
+        if let Some(created) = self.state.step(Step::Return, at) {
+            self.state = created;
+            self.up_since = None;
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         held::{Subject, Wait},
         timer,
-        world::{EventContext, World, attempt::Attempt, container, phase},
+        world::{EventContext, World, container, phase, sandbox::Sandbox},
     },
     model::{
         change::{ChangeKind, Question},
@@ -102,7 +102,7 @@ impl World {
 
     /// Another container of a sandbox runs, or ended: its start may be complete after a while.
     pub(super) fn start_turns(&mut self, id: &ContainerId) {
-        let due = self.attempts.get(id).filter(|row| row.started_at.is_none());
+        let due = self.sandboxes.recall(id).filter(|row| row.work.started_at.is_none());
         if let Some(due) = due.and_then(|row| phase::settles_at(self, row)) {
             self.timers.arm_earlier(timer::Name::Starts, due);
         }
@@ -113,29 +113,31 @@ impl World {
         let Some(pod) = self.pods.by_uid(uid) else { return };
         let Some(row) = self.pods.rows.get_mut(&pod) else { return };
         row.expected = names;
-        let is_of = |row: &&Attempt| row.started_at.is_none() && self.pod_of_attempt(row) == Some(pod);
-        let open: Vec<ContainerId> = self.attempts.values().filter(is_of).map(|row| row.id.clone()).collect();
+        let is_of = |row: &&Sandbox| row.work.started_at.is_none() && self.pod_of_row(row) == Some(pod);
+        let open: Vec<ContainerId> = self.sandboxes.all().filter(is_of).map(|row| row.id.clone()).collect();
         open.iter().for_each(|id| self.start_turns(id));
     }
 
     /// Asks which containers a pod is to have that starts in this sandbox, as long as that is not known.
     pub(super) fn ask_expected(&mut self, sandbox: &ContainerId) {
-        let Some(row) = self.attempts.get(sandbox).filter(|row| row.started_at.is_none()) else { return };
-        let pod = self.pod_of_attempt(row).and_then(|pod| self.pods.rows.get(&pod));
+        let Some(row) = self.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none()) else {
+            return;
+        };
+        let pod = self.pod_of_row(row).and_then(|pod| self.pods.rows.get(&pod));
         if let Some(uid) = pod.filter(|pod| pod.expected.is_empty()).and_then(|pod| pod.uid.clone()) {
             self.ask(Question::Expected { uid });
         }
     }
 
     /// The containers that the pod of a sandbox is to have; none: not known.
-    pub(in crate::engine) fn expected_in(&self, row: &Attempt) -> &[String] {
-        let pod = self.pod_of_attempt(row).and_then(|pod| self.pods.rows.get(&pod));
+    pub(in crate::engine) fn expected_in(&self, row: &Sandbox) -> &[String] {
+        let pod = self.pod_of_row(row).and_then(|pod| self.pods.rows.get(&pod));
         pod.map_or(&[], |pod| &pod.expected)
     }
 
     /// Tells of the starts that are complete by now.
     pub(super) fn starts_due(&mut self, now: Timestamp) {
-        let open = self.attempts.values().filter(|row| row.started_at.is_none());
+        let open = self.sandboxes.all().filter(|row| row.work.started_at.is_none());
         let mut due: Vec<(Timestamp, ContainerId)> =
             open.filter_map(|row| Some((phase::settles_at(self, row)?, row.id.clone()))).collect();
         due.sort_unstable();
@@ -150,17 +152,16 @@ impl World {
 
     /// The sandbox is over: no container can come.
     pub(super) fn start_over(&mut self, ctx: EventContext, id: &ContainerId) {
-        let is_open = |row: &&Attempt| row.started_at.is_none() && !row.containers.is_empty();
-        if self.attempts.get(id).filter(is_open).is_some() {
+        let is_open = |row: &&Sandbox| row.work.started_at.is_none() && !row.containers().is_empty();
+        if self.sandboxes.recall(id).filter(is_open).is_some() {
             self.started_in(EventContext { origin: Origin::Agent, ..ctx }, id);
         }
     }
 
     fn started_in(&mut self, ctx: EventContext, id: &ContainerId) {
-        let Some(row) = self.attempts.get_mut(id) else { return };
-        row.started_at = Some(ctx.at);
+        self.sandboxes.start_told(id, ctx.at);
         let Some(start) = phase::of(self, id, ctx.at) else { return };
-        let pod = self.attempts.get(id).and_then(|row| self.pod_of_attempt(row));
+        let pod = self.sandboxes.recall(id).and_then(|row| self.pod_of_row(row));
         if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
             row.is_started = true;
         }
@@ -172,37 +173,36 @@ impl World {
     /// A container listens: one of a start that is complete is told of with that from now on.
     pub(super) fn start_listens(&mut self, id: &ContainerId) {
         if self.starts.of(id).is_some() {
-            let listening = self.attempts.get(id).map(|row| phase::listening(self, row)).unwrap_or_default();
+            let listening =
+                self.sandboxes.recall(id).map(|row| phase::listening(self, row)).unwrap_or_default();
             self.starts.listens(id, listening);
         }
     }
 
     /// A container came that belongs to a start which was held to be complete.
     pub(super) fn start_goes_on(&mut self, id: &ContainerId) {
-        let Some(row) = self.attempts.get_mut(id) else { return };
-        (row.started_at, row.revised) = (None, true);
+        self.sandboxes.start_revised(id);
         self.starts.forget(id);
-        let pod = self.attempts.get(id).and_then(|row| self.pod_of_attempt(row));
+        let pod = self.sandboxes.recall(id).and_then(|row| self.pod_of_row(row));
         if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
             row.is_started = false;
         }
     }
 
-    pub(in crate::engine) fn pod_of_attempt(&self, row: &Attempt) -> Option<u64> {
-        let known = self.sandboxes.get(&row.id).and_then(|row| row.pod);
-        known.or_else(|| self.pods.by_uid(row.pod.uid.as_ref()?))
+    pub(in crate::engine) fn pod_of_row(&self, row: &Sandbox) -> Option<u64> {
+        row.pod.or_else(|| self.pods.by_uid(row.told.pod.uid.as_ref()?))
     }
 
     /// When a container of this sandbox was announced that has not run yet, and is no restart as far as is known.
-    pub(in crate::engine) fn announced_at(&self, attempt: &Attempt) -> Option<Timestamp> {
-        let pod = self.pod_of_attempt(attempt);
+    pub(in crate::engine) fn announced_at(&self, sandbox: &Sandbox) -> Option<Timestamp> {
+        let pod = self.pod_of_row(sandbox);
         let is_of = |row: &&container::Container| {
             row.state == container::State::Created
                 && row.role != Some(Role::Sandbox)
-                && row.id != attempt.id
-                && (row.name.is_none() || attempt.containers.iter().all(|ran| ran.name != row.name))
+                && row.id != sandbox.id
+                && (row.name.is_none() || sandbox.containers().iter().all(|ran| ran.name != row.name))
                 && match &row.sandbox {
-                    Some(sandbox) => *sandbox == attempt.id,
+                    Some(id) => *id == sandbox.id,
                     None => pod.is_some() && row.pod == pod,
                 }
         };

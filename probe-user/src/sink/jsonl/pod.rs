@@ -116,7 +116,7 @@ fn sandbox_state(state: &sandbox::State) -> &'static str {
     match state {
         sandbox::State::Created => "created",
         sandbox::State::Ready { .. } => "ready",
-        sandbox::State::Stopped { .. } => "stopped",
+        sandbox::State::Stopped { .. } | sandbox::State::Remembered { .. } => "stopped",
     }
 }
 

@@ -247,7 +247,7 @@ fn state(state: State) -> &'static str {
     match state {
         State::Created => "created",
         State::Ready { .. } => "ready",
-        State::Stopped { .. } => "stopped",
+        State::Stopped { .. } | State::Remembered { .. } => "stopped",
     }
 }
 

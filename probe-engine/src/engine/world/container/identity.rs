@@ -18,10 +18,10 @@ impl World {
     /// A sandbox and its process are of one pod, however each came to be known.
     pub(super) fn pod_of_sandbox(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get_mut(id) else { return };
-        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        let Some(sandbox) = self.sandboxes.get(id) else { return };
         let (of_row, of_sandbox) = (row.pod, sandbox.pod);
         row.pod = of_row.or(of_sandbox);
-        sandbox.pod = of_sandbox.or(of_row);
+        self.sandboxes.set_pod(id, of_sandbox.or(of_row));
         if let (Some(one), Some(other)) = (of_row, of_sandbox) {
             self.pods_are_one(ctx, one, other);
         }
@@ -97,11 +97,9 @@ impl World {
             row.sandbox =
                 hint.sandbox.clone().filter(|sandbox| *sandbox != hint.id).or_else(|| row.sandbox.take());
         }
-        if let Some(sandbox) = self.sandboxes.get_mut(&hint.id) {
-            sandbox.pod = pod.or(sandbox.pod);
-            if matches!(hint.source, NameSource::Bundle | NameSource::Cri) {
-                sandbox.presence.vouch(Voucher::Runtime, ctx.at);
-            }
+        self.sandboxes.set_pod(&hint.id, pod);
+        if matches!(hint.source, NameSource::Bundle | NameSource::Cri) {
+            self.sandboxes.vouch(&hint.id, Voucher::Runtime, ctx.at);
         }
         if let Some(role) = hint.role {
             self.has_role(ctx, &hint.id, role);
@@ -123,10 +121,10 @@ impl World {
             Role::Sandbox => self.sandbox_seen(EventContext { origin, ..first }, id, pod),
             Role::Container => {
                 self.sandbox_of(ctx, id);
-                self.attempt_ran(id);
+                self.container_ran(id);
                 // It may have been quicker than whoever was asked.
                 if let State::Exited { at } = running {
-                    self.attempt_ended(at, id, code);
+                    self.run_ended(at, id, code);
                 }
             }
         }
@@ -151,8 +149,6 @@ impl World {
         if !self.sandboxes.contains_key(&sandbox) {
             self.sandbox_seen(first, &sandbox, pod);
         }
-        if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-            row.presence.vouch(Voucher::Runtime, ctx.at);
-        }
+        self.sandboxes.vouch(&sandbox, Voucher::Runtime, ctx.at);
     }
 }

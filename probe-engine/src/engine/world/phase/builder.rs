@@ -4,7 +4,7 @@ use crate::{
     engine::world::{
         World,
         attachment::Runs,
-        attempt::{Attempt, ContainerRun},
+        sandbox::{ContainerRun, Sandbox},
     },
     model::{
         change::ContainerRef,
@@ -52,7 +52,7 @@ impl PhaseBuilder {
     }
 
     /// Sandboxes that came to nothing, up to the first sign of the one that did not.
-    pub(super) fn retries(&mut self, world: &World, failed: &[&Attempt], sign: Timestamp) {
+    pub(super) fn retries(&mut self, world: &World, failed: &[&Sandbox], sign: Timestamp) {
         let Some(phase) = self.push_until(sign, Kind::Retry, None) else { return };
         phase.cause.sandboxes = u32::try_from(failed.len()).unwrap_or(u32::MAX);
         let runs = failed.iter().flat_map(|row| world.attachments_of(&row.id)).flat_map(|row| &row.plugins);
@@ -68,7 +68,7 @@ impl PhaseBuilder {
     pub(super) fn sandbox(
         &mut self,
         world: &World,
-        row: &Attempt,
+        row: &Sandbox,
         next: Option<&ContainerRun>,
         now: Timestamp,
     ) {
@@ -81,7 +81,7 @@ impl PhaseBuilder {
                 phase.cause = cause;
             }
         }
-        match (row.up_at, next) {
+        match (row.up_since, next) {
             (Some(up), None) => self.push_until(up, Kind::Pause, None),
             (Some(up), Some(next)) if up < next.started_at => {
                 self.push_until(up.min(next.first_at), Kind::Pause, None)
@@ -140,7 +140,7 @@ fn init(all: &[ContainerRun], part: &ContainerRun, next: Timestamp) -> Option<(T
 }
 
 /// The plugins that the runtime called before the first container was there, in the order of their calls.
-fn adds(world: &World, row: &Attempt, next: Option<&ContainerRun>, now: Timestamp) -> Vec<Add> {
+fn adds(world: &World, row: &Sandbox, next: Option<&ContainerRun>, now: Timestamp) -> Vec<Add> {
     let of = |runs: &Runs| Cause {
         adds: runs.begun,
         failed: runs.failed,

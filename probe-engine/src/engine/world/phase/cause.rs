@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    engine::world::{World, attempt::Attempt, netns},
+    engine::world::{World, netns, sandbox::Sandbox},
     model::{
         fact::Signal,
         phase::{Kind, Phase, Start},
@@ -14,7 +14,7 @@ use crate::{
 /// A loss may be noticed only so long after it happened.
 const NOTICED: Duration = Duration::from_secs(1);
 
-pub(super) fn attribute(world: &World, pod: Option<u64>, row: &Attempt, start: &mut Start) {
+pub(super) fn attribute(world: &World, pod: Option<u64>, row: &Sandbox, start: &mut Start) {
     losses(world, start);
     teardowns(world, row, start);
     if let Some(pod) = pod {
@@ -37,7 +37,7 @@ pub(super) fn is_gapped(world: &World, begin: Timestamp, end: Timestamp) -> bool
 /// The kernel makes and takes apart namespaces under locks that all share (`pernet_ops_rwsem`, and the RTNL that every
 /// plugin needs): that another was taken apart meanwhile is known, that it was waited for is not. Where the end of a
 /// teardown is not seen, nothing says that it lasted into the phase.
-fn teardowns(world: &World, row: &Attempt, start: &mut Start) {
+fn teardowns(world: &World, row: &Sandbox, start: &mut Start) {
     let is_end_seen = world.is_hooked(Signal::NetnsFreed);
     let mut spans: Vec<(Timestamp, Timestamp)> = world
         .netns

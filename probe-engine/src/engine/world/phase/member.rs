@@ -6,7 +6,7 @@
 use super::earlier;
 use crate::engine::world::{
     World,
-    attempt::{Attempt, ContainerRun},
+    sandbox::{ContainerRun, Sandbox},
 };
 
 pub(super) struct Members<'a> {
@@ -19,7 +19,7 @@ pub(super) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    pub(super) fn of(world: &World, row: &'a Attempt) -> Self {
+    pub(super) fn of(world: &World, row: &'a Sandbox) -> Self {
         let expected = world.expected_in(row);
         let firsts = firsts(row);
         let known = !expected.is_empty() && firsts.iter().all(|ran| ran.name.is_some());
@@ -30,15 +30,14 @@ impl<'a> Members<'a> {
         let end = firsts.iter().filter(|ran| is_expected(ran)).map(|ran| ran.started_at).max();
         let end = end.filter(|_| is_all);
         let belongs = |ran: &&ContainerRun| {
-            let is_debugger = ran.name.as_deref().is_some_and(is_debugger);
-            is_expected(ran) || !is_debugger && end.is_none_or(|end| ran.started_at <= end)
+            is_expected(ran) || !ran.is_debugger() && end.is_none_or(|end| ran.started_at <= end)
         };
         Self { parts: firsts.iter().copied().filter(belongs).collect(), known, missing }
     }
 }
 
-fn firsts(row: &Attempt) -> Vec<&ContainerRun> {
-    let mut all: Vec<&ContainerRun> = row.containers.iter().collect();
+fn firsts(row: &Sandbox) -> Vec<&ContainerRun> {
+    let mut all: Vec<&ContainerRun> = row.containers().iter().collect();
     all.sort_by(|one, other| earlier(one.started_at, &one.id, other.started_at, &other.id));
     let mut firsts: Vec<&ContainerRun> = Vec::new();
     for ran in all {
@@ -47,27 +46,4 @@ fn firsts(row: &Attempt) -> Vec<&ContainerRun> {
         }
     }
     firsts
-}
-
-/// The name that `kubectl debug` gives an ephemeral container unless it is told another one: `debugger-` and five letters
-/// of those that Kubernetes makes names of.
-pub(super) fn is_debugger(name: &str) -> bool {
-    const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
-    name.strip_prefix("debugger-")
-        .is_some_and(|rest| rest.len() == 5 && rest.chars().all(|letter| LETTERS.contains(letter)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_debugger;
-
-    #[test]
-    fn what_kubectl_debug_makes_is_known_by_its_name() {
-        assert!(is_debugger("debugger-x7k2p"));
-        for name in
-            ["debugger", "debugger-", "debugger-abcde", "debugger-x7k2p4", "main", "my-debugger-x7k2p"]
-        {
-            assert!(!is_debugger(name), "{name}");
-        }
-    }
 }

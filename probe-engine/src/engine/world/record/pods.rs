@@ -56,9 +56,9 @@ impl World {
         let of_container = self.containers.get(id).and_then(|row| row.pod);
         let of_sandbox = self.sandboxes.get(id).and_then(|row| row.pod);
         let named = of_sandbox.or(of_container).and_then(|pod| self.pods.rows.get(&pod)).map(Pod::named);
-        let by_attempt = self.attempts.get(id).map(|row| row.pod.clone());
+        let as_told = self.sandboxes.recall(id).map(|row| row.told.pod.clone());
         let by_hint = self.hints.get(id).and_then(|row| row.pod.clone());
-        named.iter().chain(&by_attempt).chain(&by_hint).for_each(|named| pod.learn(named));
+        named.iter().chain(&as_told).chain(&by_hint).for_each(|named| pod.learn(named));
         self.attachments_of(id).for_each(|row| pod.learn(&row.pod));
         pod
     }

@@ -1,0 +1,86 @@
+//! Who ended a sandbox: the runtime, on purpose, or somebody else.
+
+use serde::{Deserialize, Serialize};
+
+use super::Ending;
+use crate::{
+    engine::{
+        timeline::OOM_BEHIND,
+        world::{EventContext, World, argv},
+    },
+    model::{
+        change::{self, End},
+        fact::SIGKILL,
+        id::{ContainerId, TaskKey},
+        time::Timestamp,
+    },
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Death {
+    pub at: Timestamp,
+    pub end: End,
+    /// The killer is the runtime, or was run by it.
+    pub by_runtime: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetnsGone {
+    pub at: Timestamp,
+    pub by: Option<change::Process>,
+}
+
+/// So far up a killer's ancestors are looked at.
+const ANCESTORS: usize = 8;
+
+impl Ending {
+    fn stopping(&mut self, at: Timestamp) {
+        self.stop_at = Some(self.stop_at.map_or(at, |stop| stop.min(at)));
+    }
+
+    pub(super) fn netns_goes(&mut self, at: Timestamp, by: Option<change::Process>) {
+        self.netns_gone.get_or_insert(NetnsGone { at, by });
+    }
+}
+
+impl World {
+    /// A runtime's program was run to end it.
+    pub(in crate::engine::world) fn sandbox_stopping(&mut self, ctx: EventContext, id: &ContainerId) {
+        if let Some(row) = self.sandboxes.recall_mut(id) {
+            row.ending.stopping(ctx.at);
+        }
+    }
+
+    /// The process that holds it ended.
+    pub(in crate::engine::world) fn sandbox_died(&mut self, ctx: EventContext, id: &ContainerId, end: &End) {
+        let by_runtime = end.killer.as_ref().is_some_and(|killer| self.is_of_runtime(killer));
+        if let Some(row) = self.sandboxes.recall_mut(id)
+            && row.ending.death.is_none()
+        {
+            row.ending.death = Some(Death { at: ctx.at, end: end.clone(), by_runtime });
+            if by_runtime {
+                row.ending.stopping(ctx.at);
+            }
+        }
+    }
+
+    /// The OOM killer chose the process that holds it. The kernel tells of that only after the end of the process.
+    pub(in crate::engine::world) fn sandbox_oom_killed(&mut self, ctx: EventContext, id: &ContainerId) {
+        let death = self.sandboxes.recall_mut(id).and_then(|row| row.ending.death.as_mut());
+        if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && ctx.at <= it.at + OOM_BEHIND)
+        {
+            death.end = End { oom: true, killer: None, ..death.end };
+            death.by_runtime = false;
+        }
+    }
+
+    /// Whether a process is the runtime's: it, or what it was run by, holds, makes or ends containers.
+    pub(in crate::engine::world) fn is_of_runtime(&self, it: &change::Process) -> bool {
+        let start = self.processes.get(it.key).map(|row| row.key).or(Some(it.parent));
+        let parent = |key: &TaskKey| self.processes.get(*key).map(|row| row.parent);
+        let mut line = std::iter::successors(start, parent).take(ANCESTORS);
+        let inside = self.processes.get(it.key).is_some_and(|row| self.in_container(row.cgroup));
+        let named = |key| self.processes.get(key).is_some_and(|row| argv::ends_containers(&row.comm));
+        !inside && (argv::ends_containers(&it.comm) || line.any(named))
+    }
+}

@@ -1,0 +1,239 @@
+//! What brings a sandbox from one state to the next.
+
+use super::{Outcome, Sandbox, State, Step};
+use crate::{
+    engine::{
+        held::{Subject, Wait},
+        world::{EventContext, World, presence::Voucher},
+    },
+    model::{
+        change::{ChangeKind, Process, StopReason},
+        fact::{Origin, Role},
+        id::ContainerId,
+        time::Timestamp,
+    },
+};
+
+impl World {
+    /// Something shows that this sandbox exists.
+    pub(in crate::engine::world) fn sandbox_seen(
+        &mut self,
+        ctx: EventContext,
+        id: &ContainerId,
+        pod: Option<u64>,
+    ) {
+        if let Some(row) = self.sandboxes.get_mut(id) {
+            row.pod = row.pod.or(pod);
+            return;
+        }
+        let container = self.containers.get_mut(id);
+        let tentative = container.as_ref().is_some_and(|row| row.tentative);
+        let first = container
+            .as_ref()
+            .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
+        let cgroup = container.as_ref().is_some_and(|row| row.cgroup.is_some());
+        if let Some(row) = container {
+            row.role = Some(Role::Sandbox);
+            row.pod = row.pod.or(pod);
+        }
+        let row = self.sandboxes.begin(first, id);
+        row.pod = pod;
+        if cgroup {
+            row.presence.vouch(Voucher::Cgroupfs, first.at);
+        }
+        if !tentative {
+            self.tell(first, self.sandbox_subject(id), Wait::Name, ChangeKind::SandboxCreated);
+        }
+        if let Some(hint) = self.hints.remove(id) {
+            self.container_seen(ctx, id, pod, None);
+            self.learn(ctx, &hint);
+        }
+    }
+
+    /// The program of a container, or the process that holds a sandbox, runs.
+    pub(in crate::engine::world) fn is_up(&mut self, ctx: EventContext, id: &ContainerId) {
+        let Some(row) = self.containers.get(id) else { return };
+        let Some(role) = row.role else { return };
+        let Some(process) = row.process().and_then(|key| self.processes.get(key)) else { return };
+        let inode = process.netns;
+        let on_host = inode != 0 && inode == self.host_netns;
+        let sandbox = match role {
+            Role::Sandbox => Some(id.clone()),
+            Role::Container => self.sandbox_for(id),
+        };
+        let Some(sandbox) = sandbox else { return };
+        if let Some(row) = self.sandboxes.get_mut(&sandbox) {
+            row.up_since = Some(row.up_since.map_or(ctx.at, |since| since.min(ctx.at)));
+            row.network.is_host |= on_host && row.network.adds.is_empty();
+        }
+        if inode != 0
+            && !on_host
+            && let Some(life) = self.netns.live(inode).map(|row| row.life)
+        {
+            self.claim(ctx, life, &sandbox, true);
+        }
+        // A container at work has its network, whatever that is and whether or not its making was seen.
+        let proven = role == Role::Container || self.host_netns == 0;
+        self.may_be_ready(ctx, &sandbox, proven);
+    }
+
+    /// The sandbox that a container lives in: as the runtime says, or the only one that its pod has.
+    pub(in crate::engine::world) fn sandbox_for(&mut self, id: &ContainerId) -> Option<ContainerId> {
+        let row = self.containers.get(id)?;
+        if let Some(sandbox) = &row.sandbox {
+            return Some(sandbox.clone());
+        }
+        let pod = row.pod?;
+        let mut live =
+            self.sandboxes.values().filter(|sandbox| sandbox.pod == Some(pod) && !sandbox.is_stopped());
+        let only = live.next()?.id.clone();
+        if live.next().is_some() {
+            return None;
+        }
+        self.containers.get_mut(id)?.sandbox = Some(only.clone());
+        Some(only)
+    }
+
+    /// The runtime called a plugin with ADD, or that call is over.
+    pub(in crate::engine::world) fn sandbox_add(
+        &mut self,
+        at: Timestamp,
+        id: &ContainerId,
+        (ifname, plugin): (&str, &str),
+        outcome: Outcome,
+    ) {
+        if let Some(row) = self.sandboxes.get_mut(id) {
+            row.network.add(ifname, plugin, outcome, at);
+        }
+    }
+
+    /// `CNI_NETNS` names the namespace of a sandbox.
+    pub(in crate::engine::world) fn sandbox_netns_named(&mut self, id: &ContainerId, path: &str) -> bool {
+        let Some(row) = self.sandboxes.get_mut(id) else { return false };
+        row.network.netns_path = Some(path.to_owned());
+        true
+    }
+
+    /// A namespace turned out to be this sandbox's.
+    pub(in crate::engine::world) fn sandbox_has_netns(&mut self, at: Timestamp, id: &ContainerId, life: u64) {
+        let is_live = self.netns.get(life).is_some_and(|row| row.is_live());
+        if let Some(row) = self.sandboxes.get_mut(id) {
+            row.network.netns = Some(life);
+            if is_live {
+                row.presence.vouch(Voucher::Kernel, at);
+            }
+        }
+    }
+
+    /// The namespace that was held to be this sandbox's is another one's.
+    pub(in crate::engine::world) fn sandbox_had_no_netns(&mut self, id: &ContainerId) {
+        if let Some(row) = self.sandboxes.recall_mut(id) {
+            (row.network.netns, row.network.netns_created_at) = (None, None);
+        }
+    }
+
+    /// It became known whose a namespace is, or when it was made.
+    pub(in crate::engine::world) fn sandbox_netns_created(&mut self, life: u64) {
+        let Some(netns) = self.netns.get(life) else { return };
+        let Some(row) = netns.sandbox.as_ref().and_then(|id| self.sandboxes.recall_mut(id)) else { return };
+        row.network.netns_created_at = netns.created_at;
+    }
+
+    /// `proven`: that no ADD is open shows that none is to come.
+    pub(in crate::engine::world) fn may_be_ready(
+        &mut self,
+        ctx: EventContext,
+        id: &ContainerId,
+        proven: bool,
+    ) {
+        let Some(row) = self.sandboxes.get(id) else { return };
+        let none = (proven && row.network.adds.is_empty()).then_some(row.first_at);
+        let Some((up, connected)) = row.up_since.zip(row.connected_since().or(none)) else { return };
+        // Where the network is made for a process that runs already, another plugin may follow on any that is done.
+        let is_through = connected <= up || self.chains_are_through(id);
+        if !is_through && !proven {
+            return;
+        }
+        let at = if is_through { up.max(connected) } else { ctx.at };
+        let Some(row) = self.sandboxes.get_mut(id) else { return };
+        let Some(ready) = row.state.step(Step::Ready, at) else { return };
+        row.state = ready;
+        let since_created = at.since(row.first_at);
+        // Nobody knows when a sandbox became ready that was found ready.
+        if row.origin != Origin::Listed {
+            self.tell(
+                ctx.back_at(at),
+                self.sandbox_subject(id),
+                Wait::Name,
+                ChangeKind::SandboxReady { since_created },
+            );
+        }
+    }
+
+    /// It stops once; the first sign of it is the reason told.
+    pub(in crate::engine::world) fn stop(&mut self, ctx: EventContext, id: &ContainerId, why: StopReason) {
+        let Some(row) = self.sandboxes.get_mut(id) else { return };
+        let Some(stopped) = row.state.step(Step::Stop(why), ctx.at) else { return };
+        let was_ready = matches!(std::mem::replace(&mut row.state, stopped), State::Ready { .. });
+        let pod = row.pod;
+        if let Some(pod) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| was_ready) {
+            pod.left_at = pod.left_at.max(Some(ctx.at));
+        }
+        self.records_changed(ctx.at);
+        self.start_over(ctx, id);
+        self.schedule_reap(ctx.at);
+        self.tell(ctx, self.sandbox_subject(id), Wait::Name, ChangeKind::SandboxStopped { why });
+        if let Some(pod) = pod {
+            self.pod_may_be_gone(ctx, pod);
+        }
+    }
+
+    /// Its runtime ended while it made it, and will never know it.
+    pub(in crate::engine::world) fn sandbox_abandoned(&mut self, ctx: EventContext, id: &ContainerId) {
+        if let Some(row) = self.sandboxes.get_mut(id) {
+            row.ending.is_abandoned = true;
+        }
+        self.stop(ctx, id, StopReason::RuntimeEnded);
+    }
+
+    /// Its namespace went. `by`: who dropped it last.
+    pub(in crate::engine::world) fn sandbox_lost_netns(
+        &mut self,
+        ctx: EventContext,
+        id: &ContainerId,
+        by: Option<Process>,
+    ) {
+        if let Some(row) = self.sandboxes.recall_mut(id) {
+            row.ending.netns_goes(ctx.at, by);
+        }
+        let is_listed = ctx.origin == Origin::Listed;
+        self.stop(ctx, id, if is_listed { StopReason::NotListed } else { StopReason::NetnsGone });
+        self.sandboxes.withdraw(id, Voucher::Mount);
+        self.sandboxes.withdraw(id, Voucher::Kernel);
+        if let Some(pod) = self.sandboxes.get(id).and_then(|row| row.pod) {
+            self.pod_may_be_gone(ctx, pod);
+        }
+    }
+
+    /// The pod's own directory is gone: a sandbox of it that only records vouch for has nothing to live in.
+    pub(in crate::engine::world) fn stop_unvouched(&mut self, ctx: EventContext, pod: u64) {
+        let is_over = |row: &&Sandbox| row.pod == Some(pod) && !row.is_stopped() && !row.presence.is_alive();
+        let over: Vec<ContainerId> =
+            self.sandboxes.values().filter(is_over).map(|row| row.id.clone()).collect();
+        for id in over {
+            self.stop(ctx, &id, StopReason::Emptied);
+        }
+    }
+
+    pub(in crate::engine::world) fn sandbox_subject(&self, id: &ContainerId) -> Subject {
+        let row = self.sandboxes.get(id);
+        let cgroup = self.containers.get(id).and_then(|row| row.cgroup);
+        Subject {
+            sandbox: Some(id.clone()),
+            pod: row.and_then(|row| row.pod),
+            netns: row.and_then(|row| row.network.netns),
+            cgroup,
+            ..Subject::default()
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The containers that ran in a sandbox: what verdicts and starts need of them, longer than their own rows are kept.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Work;
+use crate::{
+    engine::world::{World, container::Hook, listening::Listening},
+    model::{id::ContainerId, time::Timestamp},
+};
+
+/// A container that started in a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerRun {
+    pub id: ContainerId,
+    pub name: Option<String>,
+    /// The first sign of it: its runtime was run for it, or its cgroup made.
+    pub first_at: Timestamp,
+    pub cgroup_at: Option<Timestamp>,
+    pub started_at: Timestamp,
+    /// It was found running.
+    pub listed: bool,
+    pub listening: Option<Listening>,
+    /// The first program that was executed into it right after its own began, as a postStart hook is.
+    #[serde(default)]
+    pub hook: Option<Hook>,
+    pub ended: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub at: Timestamp,
+    /// `None`: nobody saw how.
+    pub code: Option<u32>,
+    /// When its runtime told it to end, if it did.
+    #[serde(default)]
+    pub stopped_at: Option<Timestamp>,
+}
+
+/// From here on a code is a signal's, as shells and runtimes count (`change::End`).
+const SIGNALLED: u32 = 128;
+
+impl Ended {
+    /// Its program returned, and neither its runtime nor a signal ended it.
+    pub(in crate::engine::world) fn by_itself(self) -> bool {
+        self.stopped_at.is_none() && self.code.is_some_and(|code| code < SIGNALLED)
+    }
+}
+
+/// So many containers of one sandbox are remembered; of more, the first are forgotten.
+const CONTAINERS: usize = 64;
+
+/// A container that was never seen before still belongs to its pod's start so long after the last one of it.
+pub(in crate::engine) const LATE: Duration = Duration::from_secs(5 * 60);
+
+impl ContainerRun {
+    /// Whether it has the name that `kubectl debug` gives an ephemeral container.
+    pub(in crate::engine::world) fn is_debugger(&self) -> bool {
+        self.name.as_deref().is_some_and(is_debugger)
+    }
+}
+
+/// The name of an ephemeral container that was given no other: `debugger-` and five letters of those that Kubernetes makes
+/// names of.
+fn is_debugger(name: &str) -> bool {
+    const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+    name.strip_prefix("debugger-")
+        .is_some_and(|rest| rest.len() == 5 && rest.chars().all(|letter| LETTERS.contains(letter)))
+}
+
+impl Work {
+    /// Whether a container that comes now belongs to the pod's start, though the start was held to be complete.
+    fn is_continued_by(&self, next: &ContainerRun, expected: &[String]) -> bool {
+        let Some(name) = &next.name else { return false };
+        let is_new = self.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
+        if !expected.is_empty() {
+            return is_new && expected.contains(name);
+        }
+        let runs = self.containers.iter().any(|ran| ran.ended.is_none_or(|ended| ended.at > next.first_at));
+        let last = self.containers.iter().map(|ran| ran.started_at).max().unwrap_or(Timestamp::ZERO);
+        is_new && !next.is_debugger() && (!runs || next.first_at <= last + LATE)
+    }
+
+    /// The latest run of a container.
+    fn run_of(&mut self, id: &ContainerId) -> Option<&mut ContainerRun> {
+        self.containers.iter_mut().rev().find(|ran| ran.id == *id)
+    }
+}
+
+impl World {
+    /// A container started; its sandbox may be known only later.
+    pub(in crate::engine::world) fn container_ran(&mut self, id: &ContainerId) {
+        let Some(began) = self.containers.get(id).and_then(|row| row.began) else { return };
+        self.pod_may_be_back(began.at);
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        let Some(container) = self.containers.get(id) else { return };
+        let cgroup = container.cgroup.and_then(|key| self.cgroups.get(&key));
+        let ran = ContainerRun {
+            id: id.clone(),
+            name: container.name.clone(),
+            first_at: container.first_at.min(began.at),
+            cgroup_at: cgroup.and_then(|row| row.created_at).filter(|at| *at <= began.at),
+            started_at: began.at,
+            listed: began.listed,
+            listening: container.listening,
+            hook: container.hook,
+            ended: None,
+        };
+        let expected =
+            self.sandboxes.recall(&sandbox).map(|row| self.expected_in(row).to_vec()).unwrap_or_default();
+        let Some(row) = self.sandboxes.recall_mut(&sandbox) else { return };
+        let work = &mut row.work;
+        if let Some(known) = work.run_of(id) {
+            known.name = ran.name.or_else(|| known.name.take());
+            self.start_turns(&sandbox);
+            return;
+        }
+        let goes_on = work.started_at.is_some() && work.is_continued_by(&ran, &expected);
+        if work.containers.len() >= CONTAINERS {
+            work.containers.remove(0);
+        }
+        work.containers.push(ran);
+        if goes_on {
+            self.start_goes_on(&sandbox);
+        }
+        self.ask_expected(&sandbox);
+        self.start_turns(&sandbox);
+    }
+
+    pub(in crate::engine::world) fn run_listens(&mut self, id: &ContainerId, listening: Listening) {
+        self.pod_may_be_back(listening.at);
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        if let Some(row) = self.sandboxes.recall_mut(&sandbox)
+            && let Some(ran) = row.work.run_of(id)
+        {
+            ran.listening = Some(listening);
+            self.start_listens(&sandbox);
+        }
+    }
+
+    /// A program was executed into a container right after its start, or that has ended.
+    pub(in crate::engine::world) fn run_hooked(&mut self, id: &ContainerId, hook: Hook) {
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        if let Some(ran) = self.sandboxes.recall_mut(&sandbox).and_then(|row| row.work.run_of(id)) {
+            ran.hook = Some(hook);
+        }
+    }
+
+    pub(in crate::engine::world) fn run_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
+        self.pod_may_be_back(at);
+        let Some(sandbox) = self.sandbox_for(id) else { return };
+        let stopped_at = self.containers.get(id).and_then(|row| row.stopped_at);
+        if let Some(row) = self.sandboxes.recall_mut(&sandbox)
+            && let Some(ran) = row.work.run_of(id)
+            && ran.ended.is_none()
+        {
+            ran.ended = Some(Ended { at, code, stopped_at });
+            self.start_turns(&sandbox);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_debugger;
+
+    #[test]
+    fn what_kubectl_debug_makes_is_known_by_its_name() {
+        assert!(is_debugger("debugger-x7k2p"));
+        for name in
+            ["debugger", "debugger-", "debugger-abcde", "debugger-x7k2p4", "main", "my-debugger-x7k2p"]
+        {
+            assert!(!is_debugger(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! All sandboxes by id, those that are only remembered among them.
+
+use std::{collections::BTreeSet, mem};
+
+use super::Sandbox;
+use crate::{
+    engine::{
+        tracked::Tracked,
+        world::{EventContext, presence::Voucher, record::Kept},
+    },
+    model::{id::ContainerId, time::Timestamp},
+};
+
+/// So many are remembered.
+const REMEMBERED: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    rows: Tracked<ContainerId, Sandbox>,
+}
+
+impl Table {
+    /// One that is there, or stopped a moment ago.
+    pub(in crate::engine) fn get(&self, id: &ContainerId) -> Option<&Sandbox> {
+        self.recall(id).filter(|row| !row.is_remembered())
+    }
+
+    pub(in crate::engine) fn contains_key(&self, id: &ContainerId) -> bool {
+        self.get(id).is_some()
+    }
+
+    /// Those that are there, or stopped a moment ago.
+    pub(in crate::engine) fn values(&self) -> impl Iterator<Item = &Sandbox> {
+        self.all().filter(|row| !row.is_remembered())
+    }
+
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.values().next().is_none()
+    }
+
+    /// One that is there, or was.
+    pub(in crate::engine) fn recall(&self, id: &ContainerId) -> Option<&Sandbox> {
+        self.rows.get(id)
+    }
+
+    /// Those that are there, and those that are remembered.
+    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = &Sandbox> {
+        self.rows.values()
+    }
+
+    /// How many are there or remembered.
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn get_mut(&mut self, id: &ContainerId) -> Option<&mut Sandbox> {
+        self.recall_mut(id).filter(|row| !row.is_remembered())
+    }
+
+    pub(super) fn recall_mut(&mut self, id: &ContainerId) -> Option<&mut Sandbox> {
+        self.rows.get_mut(id)
+    }
+
+    /// The row of a sandbox that shows itself: a new one, or the remembered one.
+    pub(super) fn begin(&mut self, ctx: EventContext, id: &ContainerId) -> &mut Sandbox {
+        let row = self.rows.entry(id.clone()).or_insert_with(|| Sandbox::new(id.clone(), ctx));
+        row.come_back(ctx.at);
+        row
+    }
+
+    /// Takes back what was dumped.
+    pub(in crate::engine::world) fn insert(&mut self, row: Sandbox) {
+        self.rows.insert(row.id.clone(), row);
+    }
+
+    /// Somebody vouches for a sandbox that is known otherwise.
+    pub(in crate::engine::world) fn vouch(&mut self, id: &ContainerId, by: Voucher, at: Timestamp) {
+        if let Some(row) = self.get_mut(id) {
+            row.presence.vouch(by, at);
+        }
+    }
+
+    pub(in crate::engine::world) fn withdraw(&mut self, id: &ContainerId, by: Voucher) {
+        if let Some(row) = self.get_mut(id) {
+            row.presence.withdraw(by);
+        }
+    }
+
+    pub(in crate::engine::world) fn set_pod(&mut self, id: &ContainerId, pod: Option<u64>) {
+        if let Some(row) = self.get_mut(id) {
+            row.pod = pod.or(row.pod);
+        }
+    }
+
+    /// Two rows of pods turned out to be one.
+    pub(in crate::engine::world) fn replace_pod(&mut self, keep: u64, other: u64) {
+        self.rows.update(|_, row| {
+            let is_other = row.pod == Some(other);
+            if is_other {
+                row.pod = Some(keep);
+            }
+            is_other
+        });
+    }
+
+    /// Its pod's start is held to be complete.
+    pub(in crate::engine::world) fn start_told(&mut self, id: &ContainerId, at: Timestamp) {
+        if let Some(row) = self.recall_mut(id) {
+            row.work.started_at = Some(at);
+        }
+    }
+
+    /// Its pod's start was held to be complete, and goes on.
+    pub(in crate::engine::world) fn start_revised(&mut self, id: &ContainerId) {
+        if let Some(row) = self.recall_mut(id) {
+            (row.work.started_at, row.work.is_revised) = (None, true);
+        }
+    }
+
+    /// All records of the runtimes were read: `kept` says which sandboxes are on them.
+    pub(in crate::engine::world) fn note_records(
+        &mut self,
+        at: Timestamp,
+        kept: impl Fn(&ContainerId) -> Kept,
+    ) {
+        self.rows.update(|id, row| {
+            let before = row.ending.forgotten_at;
+            let forgotten_at = match kept(id) {
+                Kept::No { .. } => before.or(Some(at)),
+                Kept::Yes => None,
+                Kept::Unknown => before,
+            };
+            mem::replace(&mut row.ending.forgotten_at, forgotten_at) != forgotten_at
+        });
+    }
+
+    /// A record was lost: something may have happened to any of them that was not seen.
+    pub(in crate::engine::world) fn mark_gapped(&mut self) {
+        self.rows.update(|_, row| {
+            let was_sure = !row.gapped || !row.work.is_unsure;
+            (row.gapped, row.work.is_unsure) = (true, true);
+            was_sure
+        });
+    }
+
+    /// It was found to be as it was before a record was lost.
+    pub(in crate::engine::world) fn heal(&mut self, id: &ContainerId) {
+        if self.recall(id).is_some_and(|row| row.gapped)
+            && let Some(row) = self.recall_mut(id)
+        {
+            row.gapped = false;
+        }
+    }
+
+    /// Those that stopped, and that nothing late can be about any more, are only remembered from now on.
+    pub(in crate::engine::world) fn remember(&mut self, now: Timestamp, is_over: impl Fn(&Sandbox) -> bool) {
+        self.rows.update(|_, row| is_over(row) && row.remember(now));
+    }
+
+    /// What was told of a sandbox is dropped where no verdict can need it any more.
+    pub(in crate::engine::world) fn drop_evidence(&mut self, is_settled: impl Fn(&Sandbox) -> bool) {
+        self.rows.update(|_, row| {
+            let is_dropped = !row.told.evidence.is_empty() && is_settled(row);
+            if is_dropped {
+                row.told.evidence = Vec::new();
+            }
+            is_dropped
+        });
+    }
+
+    /// Forgets those that are only remembered and not needed, and the oldest of too many.
+    pub(in crate::engine::world) fn forget(&mut self, is_needed: impl Fn(&Sandbox) -> bool) {
+        self.rows.retain(|_, row| !row.is_remembered() || is_needed(row));
+        let mut over: BTreeSet<(Timestamp, ContainerId)> = BTreeSet::new();
+        let excess = self.rows.len().saturating_sub(REMEMBERED);
+        if excess > 0 {
+            let remembered = self.rows.values().filter(|row| row.is_remembered());
+            over.extend(remembered.filter_map(|row| Some((row.over_at()?, row.id.clone()))));
+        }
+        for (_, id) in over.into_iter().take(excess) {
+            self.rows.remove(&id);
+        }
+    }
+}
