@@ -14,6 +14,7 @@ pub mod event;
 pub mod id;
 pub mod knob;
 pub mod name;
+pub mod runtime;
 pub mod table;
 pub mod tally;
 pub mod text;

@@ -1,37 +1,63 @@
-//! Names by which both sides know the programs of a node. What is decided in the kernel is decided by these.
+//! Names by which both sides know the programs of a node, most of them from the table of runtimes. The kernel side decides by
+//! these.
 
-use crate::text::sixteen;
+use crate::{
+    runtime::{CNITOOL, DISTRIBUTIONS, HELPERS, RUNTIMES as CONTAINER_RUNTIMES},
+    text::sixteen,
+};
 
-/// Programs that call CNI plugins for pods, by comm (cut at 15 bytes by the kernel).
+/// Programs that call CNI plugins for pods, by comm (cut at 15 bytes by the kernel): runtimes, what serves CRI for one, and
+/// kubelets.
 ///
 /// A name proves nothing by itself: the hook also asks that the task is in the host's pid namespace, outside
 /// every container's cgroup and in its caller's mount namespace.
-pub const CALLERS: [[u8; 16]; 11] = [
-    sixteen("containerd"),
-    sixteen("crio"),
-    sixteen("cri-dockerd"),
-    sixteen("dockerd"),
-    sixteen("kubelet"),
-    sixteen("podman"),
-    sixteen("nerdctl"),
-    sixteen("cnitool"),
-    sixteen("k3s-server"),
-    sixteen("k3s-agent"),
-    sixteen("kubelite"),
-];
+pub const CALLERS: [[u8; 16]; callers(&mut [])] = {
+    let mut names = [[0; 16]; callers(&mut [])];
+    callers(&mut names);
+    names
+};
+
+/// Writes the names of callers as far as there is room, and says how many there are.
+const fn callers(names: &mut [[u8; 16]]) -> usize {
+    let mut count = 0;
+    count = put(names, count, CNITOOL);
+    let mut i = 0;
+    while i < CONTAINER_RUNTIMES.len() {
+        count = put(names, count, CONTAINER_RUNTIMES[i].daemon);
+        if let Some(server) = CONTAINER_RUNTIMES[i].cri_server {
+            count = put(names, count, server);
+        }
+        i += 1;
+    }
+    i = 0;
+    while i < DISTRIBUTIONS.len() {
+        let mut j = 0;
+        while j < DISTRIBUTIONS[i].kubelets.len() {
+            count = put(names, count, DISTRIBUTIONS[i].kubelets[j]);
+            j += 1;
+        }
+        i += 1;
+    }
+    count
+}
+
+const fn put(names: &mut [[u8; 16]], at: usize, name: &str) -> usize {
+    if at < names.len() {
+        names[at] = sixteen(name);
+    }
+    at + 1
+}
 
 /// Programs that make, hold and end containers, by comm.
-pub const RUNTIMES: [[u8; 16]; 9] = [
-    sixteen("runc"),
-    sixteen("crun"),
-    sixteen("youki"),
-    sixteen("runsc"),
-    sixteen("kata-runtime"),
-    sixteen("conmon"),
-    sixteen("conmonrs"),
-    sixteen("pinns"),
-    sixteen("containerd-shim"),
-];
+pub const RUNTIMES: [[u8; 16]; HELPERS.len()] = {
+    let mut names = [[0; 16]; HELPERS.len()];
+    let mut i = 0;
+    while i < HELPERS.len() {
+        names[i] = sixteen(HELPERS[i].name);
+        i += 1;
+    }
+    names
+};
 
 /// The process that holds a sandbox, by comm.
 pub const PAUSES: [[u8; 16]; 2] = [sixteen("pause"), sixteen("catatonit")];
@@ -52,7 +78,15 @@ pub const ORDERS: [[u8; 16]; 9] = [
 
 /// How a cgroup directory's name shows that a container runtime made it (the systemd driver's scopes); the
 /// cgroupfs driver's directories are named by the bare id: 64 hex digits.
-pub const CONTAINER_PREFIXES: [&str; 5] = ["cri-containerd-", "crio-", "docker-", "libpod-", "nerdctl-"];
+pub const CONTAINER_PREFIXES: [&str; CONTAINER_RUNTIMES.len()] = {
+    let mut prefixes = [""; CONTAINER_RUNTIMES.len()];
+    let mut i = 0;
+    while i < prefixes.len() {
+        prefixes[i] = CONTAINER_RUNTIMES[i].cgroup_prefix;
+        i += 1;
+    }
+    prefixes
+};
 
 /// How the directory at the root of all pods is named, by either driver.
 pub const PODS_PREFIX: &str = "kubepods";
@@ -84,7 +118,32 @@ pub fn container_of(directory: &str) -> Option<&str> {
 mod tests {
     extern crate std;
 
-    use super::container_of;
+    use std::collections::BTreeSet;
+
+    use super::{
+        CALLERS, CONTAINER_PREFIXES, CONTAINER_RUNTIMES, HELPERS, ORDERS, PAUSES, RUNTIMES, container_of,
+    };
+    use crate::runtime::{Runtime, kubelets, of_distributions};
+
+    /// Each name costs the kernel side a comparison for every process that it looks at.
+    #[test]
+    fn no_name_stands_twice() {
+        let names = [&CALLERS[..], &RUNTIMES, &PAUSES, &ORDERS].concat();
+        let once: BTreeSet<_> = names.iter().filter(|name| name[0] != 0).collect();
+        assert_eq!(once.len(), names.len(), "{names:?}");
+        assert_eq!(CONTAINER_PREFIXES.iter().collect::<BTreeSet<_>>().len(), CONTAINER_PREFIXES.len());
+        assert!(CONTAINER_PREFIXES.iter().all(|prefix| prefix.len() > 1 && prefix.ends_with('-')));
+    }
+
+    /// The kernel cuts a comm at fifteen bytes, and other code compares whole names.
+    #[test]
+    fn each_name_fits_a_comm() {
+        let programs = CONTAINER_RUNTIMES.iter().flat_map(Runtime::programs).chain(kubelets());
+        let supervisors = of_distributions(|row| row.supervisors).copied();
+        for name in programs.chain(supervisors).chain(HELPERS.iter().map(|row| row.name)) {
+            assert!((1..16).contains(&name.len()), "{name}");
+        }
+    }
 
     #[test]
     fn a_directory_is_named_for_its_container() {

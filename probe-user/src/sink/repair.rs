@@ -11,6 +11,8 @@ mod script;
 
 pub use script::{function, release, script};
 
+use probe_common::runtime;
+
 use crate::model::{
     fact::StoreKind,
     finding::{Finding, Kind, LeakedAddress},
@@ -73,10 +75,14 @@ pub fn repair(finding: &Finding) -> Vec<String> {
             "# behind the plugin's back.".to_owned(),
             format!("kubectl get pods -A -o wide --field-selector status.podIP={address}"),
         ],
-        Kind::CniFailing(_) | Kind::CniSlow { .. } | Kind::CniQueue { .. } => said(&[
-            "# The plugin's own words are in the runtime's log:",
-            "journalctl -u containerd -u crio --since -15min | grep -i cni",
-        ]),
+        Kind::CniFailing(_) | Kind::CniSlow { .. } | Kind::CniQueue { .. } => {
+            let units = runtime::of_runtimes(|row| row.units).chain(runtime::of_distributions(|row| row.units));
+            let units: String = units.map(|unit| format!("-u {unit} ")).collect();
+            vec![
+                "# The plugin's own words are in the runtime's log:".to_owned(),
+                format!("journalctl {units}--since -15min | grep -i cni"),
+            ]
+        }
         Kind::PoolExhaustion(_) => said(&[
             "# Free what is leaked, each after a check of its own:",
             "sandprobe leaks --repair-script",
@@ -94,7 +100,8 @@ fn abandoned(path: &str, network: &str) -> Vec<String> {
     ]);
     match (quoted(network), quoted(path)) {
         (Some(network), Some(path)) => {
-            lines.push(format!("grep -rsF -- {network} /etc/cni/net.d"));
+            let folders: Vec<&str> = runtime::of_distributions(|row| row.networks).copied().collect();
+            lines.push(format!("grep -rsF -- {network} {}", folders.join(" ")));
             lines.push(format!("find {path} -type f -name '[0-9]*' -exec head -qn 1 {{}} +"));
             lines.push("crictl pods -q --no-trunc".to_owned());
             lines

@@ -7,6 +7,8 @@
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
+use probe_common::runtime::Helper;
+
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{
@@ -24,18 +26,13 @@ use crate::{
     },
 };
 
-/// The processes that stay with a sandbox, by the beginning of their names, which the kernel cuts.
-const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
-
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let forgotten: Vec<&Sandbox> =
         ctx.world.sandboxes.all().filter(|row| row.ending.forgotten_at.is_some()).collect();
     if forgotten.is_empty() {
         return;
     }
-    let is_monitor = |row: &&Process| {
-        row.state == State::Running && MONITORS.iter().any(|name| row.comm.starts_with(name))
-    };
+    let is_monitor = |row: &&Process| row.state == State::Running && Helper::is_monitor(&row.comm);
     let monitors = ctx.world.processes.values().filter(is_monitor);
     let monitors: BTreeMap<&ContainerId, &Process> =
         monitors.filter_map(|row| Some((row.about.as_ref()?, row))).collect();

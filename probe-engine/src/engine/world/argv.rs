@@ -1,12 +1,15 @@
 //! What the arguments of a runtime's program say. Only commands that bring something about are read: `kill` and
 //! `delete` name what may be long gone.
 
-use probe_common::{name::RUNTIMES, text::until_nul};
+use probe_common::runtime::{Form, HELPERS, Helper, RUNTIMES, Runtime};
 
 use crate::model::{
     fact::PodName,
     id::{ContainerId, PodUid},
 };
+
+/// How runc's threads in a container name themselves (`libcontainer/nsenter`): `runc:[2:INIT]`.
+const INIT: &str = "runc:[";
 
 /// What a program is about to make or hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +24,10 @@ pub struct Made {
 #[must_use]
 pub fn read(argv: &[String]) -> Option<Made> {
     let (program, rest) = argv.split_first()?;
-    let base = program.rsplit('/').next()?;
-    if base.starts_with("containerd-shim") {
-        shim(rest)
-    } else if base == "conmon" {
-        conmon(rest)
-    } else if is_runtime(base) {
-        runtime(rest)
-    } else {
-        None
+    match form(program)? {
+        Form::Shim => shim(rest),
+        Form::Conmon => conmon(rest),
+        Form::Oci => runtime(rest),
     }
 }
 
@@ -37,15 +35,10 @@ pub fn read(argv: &[String]) -> Option<Made> {
 #[must_use]
 pub fn about(argv: &[String]) -> Option<ContainerId> {
     let (program, rest) = argv.split_first()?;
-    let base = program.rsplit('/').next()?;
-    if base.starts_with("containerd-shim") {
-        full(value(rest, &["-id", "--id"])?)
-    } else if base == "conmon" {
-        full(value(rest, &["-c", "--cid"])?)
-    } else if is_runtime(base) {
-        rest.iter().rev().find_map(|arg| full(arg))
-    } else {
-        None
+    match form(program)? {
+        Form::Shim => full(value(rest, &["-id", "--id"])?),
+        Form::Conmon => full(value(rest, &["-c", "--cid"])?),
+        Form::Oci => rest.iter().rev().find_map(|arg| full(arg)),
     }
 }
 
@@ -53,8 +46,7 @@ pub fn about(argv: &[String]) -> Option<ContainerId> {
 #[must_use]
 pub fn is_ending(argv: &[String]) -> bool {
     let Some((program, rest)) = argv.split_first() else { return false };
-    let base = program.rsplit('/').next().unwrap_or(program);
-    (is_runtime(base) || base.starts_with("containerd-shim"))
+    matches!(form(program), Some(Form::Oci | Form::Shim))
         && rest.iter().any(|arg| arg == "kill" || arg == "delete")
 }
 
@@ -62,13 +54,13 @@ pub fn is_ending(argv: &[String]) -> bool {
 /// itself, it kills behind the runtime's back.
 #[must_use]
 pub fn ends_containers(comm: &str) -> bool {
-    let of_runtime = ["containerd", "crio", "dockerd", "cri-dockerd", "podman", "nerdctl"];
-    let runs = RUNTIMES.iter().any(|name| until_nul(name) == comm.as_bytes());
-    runs || of_runtime.contains(&comm) || comm.starts_with("runc:[")
+    let mut names = HELPERS.iter().map(|row| row.name).chain(RUNTIMES.iter().flat_map(Runtime::programs));
+    names.any(|name| name == comm) || comm.starts_with(INIT)
 }
 
-fn is_runtime(base: &str) -> bool {
-    matches!(base, "runc" | "crun" | "youki" | "runsc" | "kata-runtime")
+/// The form of the arguments of the program at this path.
+fn form(program: &str) -> Option<Form> {
+    Helper::of(program.rsplit('/').next()?)?.form
 }
 
 /// An id as every runtime of pods gives it. Other arguments are words and paths, and one that was cut is no id.
@@ -79,13 +71,11 @@ fn full(arg: &str) -> Option<ContainerId> {
 /// Whether it is a runtime's own first program in a container, which becomes the container's by another exec.
 #[must_use]
 pub fn is_init(comm: &str, argv: &[String]) -> bool {
-    if comm.starts_with("runc:[") {
+    if comm.starts_with(INIT) {
         return true;
     }
     match argv {
-        [program, verb, ..] => {
-            matches!(program.rsplit('/').next(), Some("runc" | "crun" | "youki" | "exe")) && verb == "init"
-        }
+        [program, verb, ..] => program.rsplit('/').next().is_some_and(Helper::is_init) && verb == "init",
         _ => false,
     }
 }

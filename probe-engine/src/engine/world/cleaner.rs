@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use probe_common::event::class;
+use probe_common::{
+    event::class,
+    runtime::{self, CRIO, RUNTIMES, Runtime},
+};
 
 use crate::{
     engine::world::{
@@ -19,16 +22,6 @@ use crate::{
     },
 };
 
-/// Container runtimes, by the comm of their daemon; Docker's containers are containerd's too.
-const RUNTIMES: [(&str, &[RuntimeKind]); 4] = [
-    ("containerd", &[RuntimeKind::Containerd, RuntimeKind::Docker]),
-    ("crio", &[RuntimeKind::Crio]),
-    ("dockerd", &[RuntimeKind::Docker]),
-    ("cri-dockerd", &[RuntimeKind::Docker]),
-];
-/// The kubelet, alone or in one program with everything else.
-const KUBELETS: [&str; 4] = ["kubelet", "k3s-server", "k3s-agent", "kubelite"];
-
 /// Where users who are not root may have cgroups of their own, and name them as they like.
 const SESSIONS: &str = "/user.slice/";
 
@@ -38,11 +31,11 @@ pub(super) fn is_daemon(comm: &str) -> bool {
 }
 
 pub(super) fn is_runtime(comm: &str) -> bool {
-    RUNTIMES.iter().any(|(runtime, _)| *runtime == comm)
+    runtime::servers().any(|runtime| runtime == comm)
 }
 
 pub(super) fn is_kubelet(comm: &str) -> bool {
-    KUBELETS.contains(&comm)
+    runtime::kubelets().any(|kubelet| kubelet == comm)
 }
 
 /// Whether hooks or `/proc` said that a process of a daemon's name is root's: anybody else can name a program as he likes.
@@ -55,7 +48,7 @@ impl World {
     /// runtime that is there and not used has nothing to clean up: whether it runs means nothing.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
         let runtime = self.running_since(&self.used_runtimes())?;
-        match self.running_since(&KUBELETS) {
+        match self.running_since(&runtime::kubelets().collect::<Vec<_>>()) {
             Some(kubelet) => Some(runtime.max(kubelet)),
             None if self.records.kubelet_expected => None,
             None => Some(runtime),
@@ -69,19 +62,20 @@ impl World {
     }
 
     fn used_runtimes(&self) -> Vec<&'static str> {
-        let is_used = |(_, kinds): &&(&str, &[RuntimeKind])| {
+        let is_used = |row: &&'static Runtime| {
             let known = |kind: &&RuntimeKind| self.records.of_kind(**kind).next().is_some();
-            let mut known = kinds.iter().filter(known).peekable();
-            known.peek().is_none() || known.any(|kind| !self.records.is_unused(*kind))
+            let mut known = row.kind.iter().chain(row.serves).filter(known).peekable();
+            row.kind.is_some() && (known.peek().is_none() || known.any(|kind| !self.records.is_unused(*kind)))
         };
-        RUNTIMES.iter().filter(is_used).map(|(comm, _)| *comm).collect()
+        RUNTIMES.iter().filter(is_used).flat_map(Runtime::programs).collect()
     }
 
     /// Whether CRI-O is a runtime of this node, be it that it restarts just now: then it has run a moment ago, or its
     /// sandboxes are on record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
-        let ran =
-            |row: &Process| row.comm == "crio" && is_trusted(row.class) && !self.in_container(row.cgroup);
+        let ran = |row: &Process| {
+            row.comm == CRIO.daemon && is_trusted(row.class) && !self.in_container(row.cgroup)
+        };
         self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
             || self.processes.daemons().any(ran)
     }
@@ -91,7 +85,11 @@ impl World {
     }
 
     fn runtimes(&self) -> impl Iterator<Item = &Process> {
-        self.daemons(&RUNTIMES.map(|(comm, _)| comm)).collect::<Vec<_>>().into_iter()
+        self.daemons(&runtime::servers().collect::<Vec<_>>()).collect::<Vec<_>>().into_iter()
+    }
+
+    fn kubelets(&self) -> impl Iterator<Item = &Process> {
+        self.daemons(&runtime::kubelets().collect::<Vec<_>>()).collect::<Vec<_>>().into_iter()
     }
 
     /// When the latest of these daemons started.
@@ -101,7 +99,7 @@ impl World {
 
     /// Whether a kubelet runs: only that removes the cgroups of pods.
     pub(in crate::engine) fn has_kubelet(&self) -> bool {
-        self.daemons(&KUBELETS).next().is_some()
+        self.kubelets().next().is_some()
     }
 
     /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them. Where the
@@ -160,7 +158,7 @@ impl World {
         let all = finding.sandboxes.iter().flat_map(|id| self.attachments_of(id));
         let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
         let plugins = plugins.map(|plugin| plugin.path.as_str());
-        let daemons = self.runtimes().chain(self.daemons(&KUBELETS)).map(|row| row.filename.as_str());
+        let daemons = self.runtimes().chain(self.kubelets()).map(|row| row.filename.as_str());
         plugins.chain(daemons).filter(|path| path.starts_with('/')).collect()
     }
 

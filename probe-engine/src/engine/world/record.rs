@@ -6,6 +6,7 @@ pub(in crate::engine) mod pods;
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
+use probe_common::runtime::{self, DOCKER};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -278,12 +279,9 @@ impl Unplaced {
     }
 }
 
-/// How long after a sandbox's record its namespace may be made: containerd writes its records last, others first.
+/// How long after a sandbox's record its namespace may be made.
 fn makes_netns_within(kind: Option<RuntimeKind>) -> Duration {
-    match kind {
-        Some(RuntimeKind::Containerd) => Duration::ZERO,
-        Some(RuntimeKind::Crio | RuntimeKind::Docker) | None => MAKING,
-    }
+    if kind.is_some_and(|kind| runtime::Runtime::of(kind).records_last) { Duration::ZERO } else { MAKING }
 }
 
 impl World {
@@ -359,7 +357,7 @@ impl World {
     /// Whether a runtime runs whose records were not read: what no record has may stand there.
     pub(in crate::engine) fn has_unread_runtime(&self) -> bool {
         self.records.of_kind(RuntimeKind::Docker).next().is_none()
-            && self.daemons(&["cri-dockerd"]).next().is_some()
+            && self.daemons(DOCKER.cri_server.as_slice()).next().is_some()
     }
 
     pub(super) fn networks_read(&mut self, ctx: EventContext, read: NetworksRead) {

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+pub use probe_common::runtime::Kind as RuntimeKind;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
@@ -88,16 +89,6 @@ pub struct RuntimeRead {
     /// So many of them are known by their id alone, for their own record cannot be read: each may be no sandbox at all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unread: u64,
-}
-
-/// The runtimes of which the kubelet can be told to use one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RuntimeKind {
-    Containerd,
-    Crio,
-    /// Through cri-dockerd, or the kubelet's own dockershim.
-    Docker,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

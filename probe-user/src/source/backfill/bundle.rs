@@ -7,7 +7,12 @@
 mod shim;
 mod spec;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use probe_common::runtime::{self, CRIO, DOCKER};
 
 use super::{Listing, Node, docker, runtime::storage};
 use crate::{
@@ -19,26 +24,8 @@ use crate::{
     source::host::{FILE, HostRoot, ReadError},
 };
 
-/// The state directories of containerd, by whoever starts it.
-const CONTAINERD: [&str; 6] = [
-    "/run/containerd",
-    // k3s and rke2
-    "/run/k3s/containerd",
-    "/run/k0s/containerd",
-    "/var/snap/microk8s/common/run/containerd",
-    "/run/docker/containerd/daemon",
-    "/run/docker/containerd",
-];
-/// Of its runtimes with and before the shim of version 2.
+/// Of containerd's runtimes with and before the shim of version 2.
 const TASKS: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
-/// Of CRI-O and podman.
-const STORAGE: [&str; 2] = [storage::RUN_ROOT, storage::ROOT];
-const DOCKER: &str = "/var/lib/docker/containers";
-/// Where runc and crun keep a folder for each container, as containerd, CRI-O and Docker tell them to. Of what is in
-/// it the last to go is `exec.fifo`, on which the container's init waits for the word to execute its program: runc
-/// removes it when it has given the word (`libcontainer`, `handleFifoResult`), crun too.
-const STATES: [&str; 4] =
-    ["/run/containerd/runc/k8s.io", "/run/runc", "/run/crun", "/run/docker/runtime-runc/moby"];
 
 /// A folder with one entry per container, and the form of the entries. The order is the one in which they are asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,12 +47,13 @@ impl Places {
     #[must_use]
     pub fn look(root: &HostRoot) -> Self {
         let mut found = shim::folders(root);
-        found.insert(Bundles::Docker(DOCKER.into()));
-        for place in STORAGE {
+        found.extend(DOCKER.roots.iter().map(|root| Bundles::Docker(Path::new(root).join("containers"))));
+        for place in CRIO.run_roots.iter().chain(CRIO.roots) {
             let drivers = storage::drivers(root, place.as_ref()).unwrap_or_default();
             found.extend(drivers.iter().map(|folder| Bundles::Storage(folder.path().to_owned())));
         }
-        for state in CONTAINERD {
+        let states = runtime::of_runtimes(|row| row.states);
+        for state in states.chain(runtime::of_distributions(|row| row.containerd_states)) {
             for tasks in TASKS {
                 let tasks = PathBuf::from(state).join(tasks);
                 let namespaces = root.folder(&tasks).and_then(|folder| folder.entries()).unwrap_or_default();
@@ -120,9 +108,12 @@ impl Bundles {
     }
 }
 
-/// When a container's program was executed.
+/// When a container's program was executed. Its OCI runtime keeps a folder for it. Of what is in there the last to go is
+/// `exec.fifo`, on which the container's init waits for the word to execute its program: runc removes it when it has given
+/// the word (`libcontainer`, `handleFifoResult`), crun too.
 fn started(node: Node<'_>, id: &ContainerId) -> Option<Timestamp> {
-    let folders = STATES.iter().filter_map(|folder| node.root.folder(folder).ok()?.folder(id.as_str()).ok());
+    let states = runtime::of_runtimes(|row| row.oci_states);
+    let folders = states.filter_map(|folder| node.root.folder(folder).ok()?.folder(id.as_str()).ok());
     let wall_ns = folders.filter_map(|folder| folder.emptied().ok()?).next()?;
     Some(node.boot_time(wall_ns)).filter(|at| *at > Timestamp::ZERO)
 }

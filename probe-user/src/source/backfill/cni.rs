@@ -9,6 +9,7 @@ mod result;
 
 use std::path::Path;
 
+use probe_common::runtime::CNI_CACHE;
 use serde::Deserialize;
 
 use super::{Listing, Node};
@@ -21,12 +22,10 @@ use crate::{
 };
 use result::Outcome;
 
-const RESULTS: &str = "/var/lib/cni/results";
-
 pub(super) fn list(node: Node<'_>) -> Listing<'_> {
     let mut list = Listing::begin(List::CniCache, node);
-    let folder = node.root.folder(RESULTS).and_then(|folder| Ok((folder.entries()?, folder)));
-    let Some((entries, folder)) = list.take(RESULTS, folder) else { return list };
+    let folder = node.root.folder(CNI_CACHE).and_then(|folder| Ok((folder.entries()?, folder)));
+    let Some((entries, folder)) = list.take(CNI_CACHE, folder) else { return list };
     for entry in entries.entries {
         let at = list.now();
         let found = folder
@@ -37,7 +36,7 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
             // Taken away since the folder was read.
             Err(ReadError::Absent) => {}
             Err(why) => {
-                let path = Path::new(RESULTS).join(&entry.name);
+                let path = Path::new(CNI_CACHE).join(&entry.name);
                 // Others, as an editor's backup, are no attachment's.
                 if is_of_attachment(&entry.name) {
                     list.found(at, Fact::CacheUnread { path: path.display().to_string() });
@@ -47,7 +46,7 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
         }
     }
     if entries.left_out > 0 {
-        list.skip(RESULTS, ReadError::TooMany(ENTRIES));
+        list.skip(CNI_CACHE, ReadError::TooMany(ENTRIES));
     }
     list
 }

@@ -16,7 +16,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use probe_common::name::PODS_PREFIX;
+use probe_common::{
+    name::PODS_PREFIX,
+    runtime::{self, RUNTIMES, Runtime},
+};
 
 use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
@@ -25,32 +28,8 @@ use crate::{
 };
 pub(super) use settings::Unread;
 
-/// The processes that are a kubelet or have one in them, as they name themselves.
-const KUBELETS: [&[u8]; 7] = [b"kubelet", b"k3s", b"k3s-server", b"k3s-agent", b"k0s", b"rke2", b"kubelite"];
-
-/// Where a kubelet keeps its things unless it is told otherwise.
-const KUBELET: &str = "/var/lib/kubelet";
-
 /// Where users who are not root may have cgroups of their own, and name them as they like.
 const SESSIONS: &str = "/user.slice/";
-
-/// With these containerd and CRI-O do not serve.
-const ELSE: [&str; 14] = [
-    "config",
-    "publish",
-    "oci-hook",
-    "wipe",
-    "status",
-    "check",
-    "version",
-    "complete",
-    "completion",
-    "help",
-    "--help",
-    "-h",
-    "--version",
-    "-v",
-];
 
 /// What one of them keeps where, as far as that is told.
 #[derive(Debug)]
@@ -71,9 +50,8 @@ pub(super) struct Daemon {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Containerd,
-    Crio,
-    Docker,
+    Runtime(RuntimeKind),
+    /// A kubelet, or what starts one and sees that it runs.
     Kubelet,
 }
 
@@ -89,12 +67,20 @@ struct Process<'a> {
 }
 
 impl Kind {
+    /// What a process of this name is, if it is a daemon's.
+    fn of(comm: &[u8]) -> Option<Self> {
+        let is_its = |name: &str| name.as_bytes() == comm;
+        let supervisors = runtime::of_distributions(|row| row.supervisors).copied();
+        if runtime::kubelets().chain(supervisors).any(is_its) {
+            return Some(Self::Kubelet);
+        }
+        RUNTIMES.iter().find(|row| is_its(row.daemon))?.kind.map(Self::Runtime)
+    }
+
     /// Which runtime it is, if it is one.
     pub(super) fn runtime(self) -> Option<RuntimeKind> {
         match self {
-            Self::Containerd => Some(RuntimeKind::Containerd),
-            Self::Crio => Some(RuntimeKind::Crio),
-            Self::Docker => Some(RuntimeKind::Docker),
+            Self::Runtime(kind) => Some(kind),
             Self::Kubelet => None,
         }
     }
@@ -129,8 +115,8 @@ pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (comm, process) in processes(root) {
-        let is_daemon = matches!(&*comm, b"containerd" | b"crio" | b"dockerd") || KUBELETS.contains(&&*comm);
-        if !is_daemon || !is_node_s(root, &comm, &process).unwrap_or(false) {
+        let Some(kind) = Kind::of(&comm) else { continue };
+        if !is_node_s(root, kind, &process).unwrap_or(false) {
             continue;
         }
         let Ok(descriptors) = process.folder("fd") else { continue };
@@ -163,8 +149,8 @@ pub(super) fn is_of_node(process: &Folder) -> Result<bool, ReadError> {
 }
 
 /// The same, or a kubelet in a container that is the node's all the same, as RKE1's.
-fn is_node_s(root: &HostRoot, comm: &[u8], process: &Folder) -> Result<bool, ReadError> {
-    Ok(is_of_node(process)? || KUBELETS.contains(&comm) && is_contained_kubelet(root, process)?)
+fn is_node_s(root: &HostRoot, kind: Kind, process: &Folder) -> Result<bool, ReadError> {
+    Ok(is_of_node(process)? || kind == Kind::Kubelet && is_contained_kubelet(root, process)?)
 }
 
 /// It is root's, in a container of no pod and of no user's session, and in the node's own pid and network namespaces.
@@ -181,14 +167,8 @@ fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, ReadE
 }
 
 fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, ReadError> {
-    let kind = match comm {
-        b"containerd" => Kind::Containerd,
-        b"crio" => Kind::Crio,
-        b"dockerd" => Kind::Docker,
-        comm if KUBELETS.contains(&comm) => Kind::Kubelet,
-        _ => return Ok(None),
-    };
-    if !is_node_s(root, comm, folder)? {
+    let Some(kind) = Kind::of(comm) else { return Ok(None) };
+    if !is_node_s(root, kind, folder)? {
         return Ok(None);
     }
     let arguments = proc::arguments(&folder.head("cmdline", 4096)?);
@@ -197,12 +177,12 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
     }
     let process = Process { folder, arguments, node: root, own: HostRoot::of_process(folder).ok() };
     let mut daemon = match kind {
-        Kind::Containerd => containerd::look(&process),
-        Kind::Crio => crio::look(&process),
-        Kind::Docker => docker::look(&process),
+        Kind::Runtime(RuntimeKind::Containerd) => containerd::look(&process),
+        Kind::Runtime(RuntimeKind::Crio) => crio::look(&process),
+        Kind::Runtime(RuntimeKind::Docker) => docker::look(&process),
         Kind::Kubelet => {
-            let root = process.option(&["--root-dir"]).unwrap_or_else(|| KUBELET.into());
-            Daemon { root: Some(root), ..Daemon::new(kind) }
+            let usual = || runtime::of_distributions(|row| row.kubelet_roots).next().map(PathBuf::from);
+            Daemon { root: process.option(&["--root-dir"]).or_else(usual), ..Daemon::new(kind) }
         }
     };
     if daemon.socket.is_none() && daemon.unread.is_some() {
@@ -223,8 +203,8 @@ fn plain(socket: &Path) -> PathBuf {
 /// be executed has none yet; shims and administrators run the daemon's program for a moment, to do something else.
 fn serves(kind: Kind, arguments: &[String]) -> bool {
     let Some((_program, given)) = arguments.split_first() else { return false };
-    !matches!(kind, Kind::Containerd | Kind::Crio)
-        || !given.iter().any(|argument| ELSE.contains(&argument.as_str()))
+    let commands = kind.runtime().map_or(&[][..], |kind| Runtime::of(kind).commands);
+    !given.iter().any(|argument| commands.contains(&argument.as_str()))
 }
 
 impl Daemon {
@@ -277,7 +257,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{HostRoot, Kind, Path, look, option, plain, serves};
+    use super::{HostRoot, Kind, Path, RuntimeKind, look, option, plain, serves};
 
     fn arguments(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -343,14 +323,14 @@ mod tests {
     fn who_runs_for_a_moment_is_no_daemon() {
         let serves = |kind, text: &str| serves(kind, &arguments(text));
         for daemon in ["containerd", "/usr/bin/containerd --config /etc/x -l debug"] {
-            assert!(serves(Kind::Containerd, daemon), "{daemon}");
+            assert!(serves(Kind::Runtime(RuntimeKind::Containerd), daemon), "{daemon}");
         }
         let publish = "containerd --address /run/containerd/containerd.sock publish --topic /tasks/exit";
         for other in ["", publish, "containerd config dump", "containerd -v"] {
-            assert!(!serves(Kind::Containerd, other), "{other}");
+            assert!(!serves(Kind::Runtime(RuntimeKind::Containerd), other), "{other}");
         }
-        assert!(serves(Kind::Crio, "/usr/bin/crio --config-dir /etc/x"));
-        assert!(!serves(Kind::Crio, "crio status config"));
+        assert!(serves(Kind::Runtime(RuntimeKind::Crio), "/usr/bin/crio --config-dir /etc/x"));
+        assert!(!serves(Kind::Runtime(RuntimeKind::Crio), "crio status config"));
         assert!(serves(Kind::Kubelet, "kubelet -v 4"));
         assert!(!serves(Kind::Kubelet, ""));
     }

@@ -2,19 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
+use probe_common::runtime;
+
 use super::daemon::{self, Daemon, Kind};
 use crate::{model::id::PodUid, source::host::HostRoot};
 
-/// Of the kubelet itself, and of k0s' and microk8s'.
-const ROOTS: [&str; 3] =
-    ["/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet"];
 /// What a kubelet makes there when it first runs.
 const TRACE: &str = "pods";
 
 /// One runs, or has run and so will again.
 pub(super) fn expected(root: &HostRoot, daemons: &[Daemon]) -> bool {
     daemons.iter().any(|daemon| daemon.kind == Kind::Kubelet)
-        || ROOTS.iter().any(|kubelet| root.folder(kubelet).and_then(|it| it.folder(TRACE)).is_ok())
+        || usual().any(|kubelet| root.folder(kubelet).and_then(|it| it.folder(TRACE)).is_ok())
+}
+
+fn usual() -> impl Iterator<Item = &'static &'static str> {
+    runtime::of_distributions(|row| row.kubelet_roots)
 }
 
 /// Where kubelets keep what they know: the usual places, and those of the kubelets that run.
@@ -26,7 +29,7 @@ impl Roots {
     pub fn look(root: &HostRoot) -> Self {
         let own = daemon::look(root).into_iter().filter(|daemon| daemon.kind == Kind::Kubelet);
         let mut roots: Vec<PathBuf> = own.filter_map(|daemon| daemon.root).collect();
-        roots.extend(ROOTS.map(PathBuf::from));
+        roots.extend(usual().map(PathBuf::from));
         Self(roots)
     }
 

@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use probe_common::runtime::{self, NETNS};
+
 use super::{
     Listing, Node, proc,
     process::{Table, netns_key},
@@ -20,8 +22,8 @@ use crate::{
     source::host::{ReadError, mountinfo},
 };
 
-/// Where `ip netns`, the CNI runtimes, CRI-O and Docker keep the files that hold a namespace.
-const FOLDERS: [&str; 3] = ["/run/netns", "/var/run/netns", "/run/docker/netns"];
+/// The name that the folder of namespaces has where `/var/run` is no link.
+const OLD: &str = "/var/run/netns";
 /// A node with a thousand pods has some ten thousand mounts.
 const MOUNTINFO: usize = 16 << 20;
 
@@ -83,7 +85,7 @@ fn mounted(node: Node<'_>, table: &Table, list: &mut Listing<'_>) -> Vec<(Timest
 fn held(list: &mut Listing<'_>, node: Node<'_>) -> Vec<(Timestamp, u32, String)> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
-    for path in FOLDERS {
+    for path in [NETNS, OLD].iter().chain(runtime::of_runtimes(|row| row.netns)) {
         let folder =
             node.root.folder(path).and_then(|folder| Ok((folder.inode()?, folder.entries()?, folder)));
         let Some((inode, entries, folder)) = list.take(path, folder) else { continue };

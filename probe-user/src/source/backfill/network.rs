@@ -7,19 +7,14 @@ mod pool;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
+use probe_common::runtime;
+
 use super::{Listing, Node, daemon::Daemon};
 use crate::{
     model::fact::{Fact, Network, NetworksRead},
     source::host::{Folder, HostRoot, ReadError},
 };
 
-/// By whoever sets up the node: the specification's own, and of k3s, rke2 and microk8s.
-const FOLDERS: [&str; 4] = [
-    "/etc/cni/net.d",
-    "/var/lib/rancher/k3s/agent/etc/cni/net.d",
-    "/var/lib/rancher/rke2/agent/etc/cni/net.d",
-    "/var/snap/microk8s/current/args/cni-network",
-];
 /// What libcni takes for configurations.
 const ENDINGS: [&str; 3] = [".conf", ".conflist", ".json"];
 /// Longest file taken, bytes, and most of them in a folder.
@@ -41,7 +36,7 @@ pub(super) struct Configured {
 pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -> Vec<Configured> {
     let at = list.now();
     let mut folders: Vec<(PathBuf, &HostRoot)> =
-        FOLDERS.iter().map(|path| (PathBuf::from(path), node.root)).collect();
+        runtime::of_distributions(|row| row.networks).map(|path| (PathBuf::from(path), node.root)).collect();
     folders.extend(daemons.iter().filter_map(|it| Some((it.networks.clone()?, it.files(node.root)))));
     let mut seen = BTreeSet::new();
     let mut found: Vec<Configured> = Vec::new();

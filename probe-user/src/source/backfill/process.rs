@@ -10,7 +10,7 @@ use std::{
 };
 
 use nix::errno::Errno;
-use probe_common::{name, text::sixteen};
+use probe_common::{name, runtime::Helper, text::sixteen};
 
 use super::{Listing, Node, cgroupfs, proc};
 use crate::{
@@ -261,7 +261,7 @@ fn describe(
 /// of itself from memory, which is named `/memfd:runc_cloned:/proc/self/exe`.
 fn is_of_runtime(filename: &str) -> bool {
     let name = filename.strip_suffix(" (deleted)").unwrap_or(filename).rsplit('/').next();
-    name.is_some_and(|name| matches!(name, "runc" | "crun" | "youki" | "exe"))
+    name.is_some_and(Helper::is_init)
 }
 
 /// Keys of cgroups by their paths; zero of one that is gone.

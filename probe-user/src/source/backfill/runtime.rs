@@ -11,9 +11,11 @@ pub(super) mod storage;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use probe_common::runtime::{self, Runtime};
+
 use super::{
     Listing, Node,
-    daemon::{Daemon, Kind, Unread},
+    daemon::{Daemon, Unread},
     kubelet,
 };
 use crate::{
@@ -56,17 +58,19 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
         let is_its = |records: &Records| daemon.socket.as_ref() == Some(&records.place);
         answers.iter().any(|(_, it)| is_its(it) && matches!(it.sandboxes, Ok((_, true))))
     };
-    let runs = |kind: Kind| daemons.iter().any(|daemon| daemon.kind == kind);
-    let alone = !runs(Kind::Crio) && !runs(Kind::Docker);
+    let runs = |kind| daemons.iter().any(|daemon| daemon.kind.runtime() == Some(kind));
+    let alone = !runs(RuntimeKind::Crio) && !runs(RuntimeKind::Docker);
     let must = |daemon: Option<&Daemon>| {
-        daemon.is_some_and(|it| (alone || it.kind != Kind::Containerd) && !has_answered(it))
+        daemon.is_some_and(|it| {
+            (alone || it.kind.runtime() != Some(RuntimeKind::Containerd)) && !has_answered(it)
+        })
     };
-    for (root, daemon) in roots(daemons, Kind::Containerd, &containerd::ROOTS) {
+    for (root, daemon) in roots(daemons, RuntimeKind::Containerd) {
         let at = list.now();
         let records = containerd::read(files(node, daemon), &root, daemon.is_some() && alone);
         tell(&mut list, at, records, must(daemon));
     }
-    for (root, daemon) in roots(daemons, Kind::Crio, &[storage::ROOT]) {
+    for (root, daemon) in roots(daemons, RuntimeKind::Crio) {
         let at = list.now();
         for records in storage::read(files(node, daemon), &root, daemon.is_some()) {
             tell(&mut list, at, records, must(daemon));
@@ -78,7 +82,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
             tell(&mut list, at, records, false);
         }
     }
-    for (root, daemon) in roots(daemons, Kind::Docker, &docker::ROOTS) {
+    for (root, daemon) in roots(daemons, RuntimeKind::Docker) {
         let at = list.now();
         let records = docker::read(files(node, daemon), &root, &mut list);
         tell(&mut list, at, records, must(daemon));
@@ -103,16 +107,21 @@ fn files<'a>(node: Node<'a>, daemon: Option<&'a Daemon>) -> &'a HostRoot {
 }
 
 /// Where runtimes of a kind keep their things, or usually do, and which one runs that does.
-fn roots<'a>(daemons: &'a [Daemon], kind: Kind, usual: &[&str]) -> BTreeMap<PathBuf, Option<&'a Daemon>> {
-    let mut found: BTreeMap<_, _> = usual.iter().map(|root| (PathBuf::from(root), None)).collect();
-    let of_kind = daemons.iter().filter(|daemon| daemon.kind == kind);
+fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
+    let usual = Runtime::of(kind).roots.iter().chain(runtime::of_distributions(move |row| match kind {
+        RuntimeKind::Containerd => row.containerd_roots,
+        RuntimeKind::Crio | RuntimeKind::Docker => &[],
+    }));
+    let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
+    let of_kind = daemons.iter().filter(|daemon| daemon.kind.runtime() == Some(kind));
     found.extend(of_kind.filter_map(|daemon| Some((daemon.root.clone()?, Some(daemon)))));
     found
 }
 
 /// Where storages are that are to be gone with a reboot.
 fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
-    let mut found = BTreeMap::from([(PathBuf::from(storage::RUN_ROOT), None)]);
+    let usual = runtime::of_runtimes(|row| row.run_roots);
+    let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
     found.extend(daemons.iter().filter_map(|daemon| Some((daemon.run_root.clone()?, Some(daemon)))));
     found
 }

@@ -6,44 +6,39 @@ use std::{
     path::Path,
 };
 
+use probe_common::runtime;
+
 use super::{Message, Search, Unreadable, Wanted, are_exact, extract, extract::Match, time};
 use crate::source::{
     backfill::outputs,
     host::{HostRoot, ReadError, lines},
 };
 
-/// Where Debian, Ubuntu, Red Hat, SUSE, GKE, k3s, RKE2 and hand-made units have them.
-const FILES: [&str; 11] = [
-    "/var/log/containerd.log",
-    "/var/log/containerd/containerd.log",
-    "/var/log/crio/crio.log",
-    "/var/log/crio.log",
-    "/var/log/kubelet.log",
-    "/var/log/kubelet/kubelet.log",
-    "/var/lib/rancher/k3s/agent/containerd/containerd.log",
-    "/var/lib/rancher/rke2/agent/containerd/containerd.log",
-    "/var/lib/rancher/rke2/agent/logs/kubelet.log",
-    "/var/log/syslog",
-    "/var/log/messages",
-];
+/// Where syslog writes what it has from everybody, on Debian and Ubuntu, and on Red Hat and SUSE.
+const SYSLOG: [&str; 2] = ["/var/log/syslog", "/var/log/messages"];
 /// Bytes read of each file's end.
 const END: u64 = 4 << 20;
 /// So many files beside those are read to which daemons write their output.
 const MORE: usize = 8;
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
-    for path in FILES {
+    for path in files() {
         if look(root, Path::new(path), batch, not) {
             return;
         }
     }
     // Only then: to find these, each process is looked at.
-    let others = outputs(root).into_iter().filter(|path| FILES.iter().all(|it| path != Path::new(it)));
+    let others = outputs(root).into_iter().filter(|path| files().all(|it| path != Path::new(it)));
     for path in others.take(MORE) {
         if look(root, &path, batch, not) {
             return;
         }
     }
+}
+
+fn files() -> impl Iterator<Item = &'static str> {
+    let logs = runtime::of_runtimes(|row| row.logs).chain(runtime::of_distributions(|row| row.logs));
+    logs.copied().chain(SYSLOG)
 }
 
 /// Looks in one; whether all that is wanted has been found by then.

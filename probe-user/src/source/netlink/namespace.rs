@@ -9,10 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::model::fact::Task;
+use probe_common::runtime::{self, NETNS};
 
-/// Where namespaces are mounted: by iproute2 and most container runtimes, and by Docker.
-const MOUNTS: [&str; 2] = ["run/netns", "run/docker/netns"];
+use crate::model::fact::Task;
 
 /// The namespace with this inode, or `None` if nothing is found that holds it.
 pub(super) fn open(root: &Path, inode: u32, by: &Task) -> io::Result<Option<File>> {
@@ -37,7 +36,8 @@ pub(super) fn open_all<'a>(
         let process = proc.join(by.key.pid.to_string());
         own.extend([process.join("task").join(by.tid.to_string()).join("ns/net"), process.join("ns/net")]);
     }
-    let mounts = MOUNTS.iter().flat_map(|mounts| entries(&root.join(mounts)));
+    let mounts = [NETNS].iter().chain(runtime::of_runtimes(|row| row.netns));
+    let mounts = mounts.flat_map(|mounts| entries(&root.join(mounts.trim_start_matches('/'))));
     let all = entries(&proc).filter(|path| is_number(path)).map(|path| path.join("ns/net"));
     let mut found = BTreeMap::new();
     for path in own.into_iter().chain(mounts).chain(all) {

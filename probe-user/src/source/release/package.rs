@@ -5,25 +5,10 @@
 
 use std::path::Path;
 
+use probe_common::runtime::{self, HELPERS};
+
 use crate::source::host::{HostRoot, lines};
 
-/// Packages of Debian, Ubuntu, Docker, Kubernetes and CRI-O. To look for a path in all lists of a node would be a
-/// thousand files.
-const PACKAGES: [&str; 13] = [
-    "containerd",
-    "containerd.io",
-    "containernetworking-plugins",
-    "cri-dockerd",
-    "cri-o",
-    "docker-ce",
-    "docker.io",
-    "kubelet",
-    "kubernetes-cni",
-    "kubernetes-node",
-    "moby-containerd",
-    "moby-engine",
-    "runc",
-];
 /// A desktop's 4,000 packages are 5 MB.
 const STATUS: usize = 32 << 20;
 
@@ -32,7 +17,11 @@ pub(super) fn version(root: &HostRoot, path: &Path) -> Option<String> {
     let path = path.to_str()?;
     let dpkg = root.folder("/var/lib/dpkg").ok()?;
     let info = dpkg.folder("info").ok()?;
-    let name = PACKAGES.iter().find(|name| {
+    // To look for a path in all lists of a node would be a thousand files.
+    let mut packages = runtime::of_runtimes(|row| row.packages)
+        .chain(HELPERS.iter().flat_map(|row| row.packages))
+        .chain(runtime::of_distributions(|row| row.packages));
+    let name = packages.find(|name| {
         let list = info.read(&format!("{name}.list"), crate::source::host::FILE);
         list.is_ok_and(|list| lines(&list).any(|line| line == path))
     })?;

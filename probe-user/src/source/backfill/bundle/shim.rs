@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use probe_common::runtime::{Form, Helper};
+
 use super::Bundles;
 use crate::{
     model::id::ContainerId,
@@ -17,20 +19,17 @@ use crate::{
     },
 };
 
-/// As containerd and conmon name themselves, cut at 15 bytes.
-const SHIM: &[u8] = b"containerd-shim";
-const CONMON: &[u8] = b"conmon";
-
 /// The folders of all helpers that run now.
 pub(super) fn folders(root: &HostRoot) -> BTreeSet<Bundles> {
     daemon::processes(root).filter_map(|(comm, process)| bundles(&comm, &process).ok()?).collect()
 }
 
 fn bundles(comm: &[u8], process: &Folder) -> Result<Option<Bundles>, ReadError> {
-    let found = match comm {
-        SHIM => of_shim(&process.link("cwd")?),
-        CONMON => of_conmon(&proc::arguments(&process.head("cmdline", 4096)?)),
-        _ => return Ok(None),
+    let form = str::from_utf8(comm).ok().and_then(Helper::of).and_then(|helper| helper.form);
+    let found = match form {
+        Some(Form::Shim) => of_shim(&process.link("cwd")?),
+        Some(Form::Conmon) => of_conmon(&proc::arguments(&process.head("cmdline", 4096)?)),
+        Some(Form::Oci) | None => return Ok(None),
     };
     Ok(if daemon::is_of_node(process)? { found } else { None })
 }

@@ -1,43 +1,41 @@
 //! containerd: its root is where its database is, and it can be told of another by option or configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use probe_common::runtime::{CONTAINERD, CRI_PLUGINS};
 use toml::Table;
 
 use super::{
     Daemon, Kind, Process, imports, opened,
     settings::{self, Unread},
 };
-use crate::source::host::ReadError;
-
-const CONFIGURATION: &str = "/etc/containerd/config.toml";
-const ROOT: &str = "/var/lib/containerd";
-const SOCKET: &str = "/run/containerd/containerd.sock";
-/// What it keeps open below its root as long as it runs.
-const DATABASE: &str = "io.containerd.metadata.v1.bolt/meta.db";
+use crate::{model::fact::RuntimeKind, source::host::ReadError};
 
 pub(super) fn look(process: &Process<'_>) -> Daemon {
     let read = configuration(process);
     let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
     let at = |keys: &[&str]| Some(process.absolute(settings::text(said.as_ref()?, keys)?));
-    let usual = |path: &str| said.is_some().then(|| PathBuf::from(path));
-    let root = opened::folder_of(process.folder, DATABASE)
+    let usual = |paths: &[&str]| paths.first().filter(|_| said.is_some()).map(PathBuf::from);
+    let root = CONTAINERD
+        .database
+        .and_then(|database| opened::folder_of(process.folder, database))
         .or_else(|| process.option(&["--root", "-root"]))
         .or_else(|| at(&["root"]))
-        .or_else(|| usual(ROOT));
+        .or_else(|| usual(CONTAINERD.roots));
     let socket = process
         .option(&["--address", "-address", "-a"])
         .or_else(|| at(&["plugins", "io.containerd.server.v1.grpc", "address"]))
         .or_else(|| at(&["grpc", "address"]))
-        .or_else(|| usual(SOCKET));
+        .or_else(|| usual(CONTAINERD.sockets));
     let networks = said.as_ref().and_then(networks).map(|path| process.absolute(path));
-    Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Containerd) }
+    Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Containerd)) }
 }
 
 /// What it was told, with all that it imports. Without a file, where none was named, it is told nothing.
 fn configuration(process: &Process<'_>) -> Result<Table, Unread> {
     let named = process.option(&["--config", "-config", "-c"]);
-    let path = named.as_deref().unwrap_or(CONFIGURATION.as_ref());
+    let usual = CONTAINERD.configuration.first().map(Path::new);
+    let Some(path) = named.as_deref().or(usual) else { return Ok(Table::default()) };
     match imports::table(process.files(), path)? {
         None if named.is_some() => Err(Unread { path: path.to_owned(), why: ReadError::Absent }),
         said => Ok(said.unwrap_or_default()),
@@ -46,9 +44,7 @@ fn configuration(process: &Process<'_>) -> Result<Table, Unread> {
 
 /// In configurations of version 2, and of version 3, in which the plugin is another.
 fn networks(said: &Table) -> Option<&str> {
-    ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"]
-        .iter()
-        .find_map(|plugin| settings::text(said, &["plugins", plugin, "cni", "conf_dir"]))
+    CRI_PLUGINS.iter().find_map(|plugin| settings::text(said, &["plugins", plugin, "cni", "conf_dir"]))
 }
 
 #[cfg(test)]

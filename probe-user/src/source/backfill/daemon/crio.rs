@@ -3,21 +3,20 @@
 
 use std::path::PathBuf;
 
+use probe_common::runtime::CRIO;
 use toml::Table;
 
 use super::{
     Daemon, Kind, Process,
     settings::{self, Unread},
 };
-use crate::source::host::{Folder, ReadError};
+use crate::{
+    model::fact::RuntimeKind,
+    source::host::{Folder, ReadError},
+};
 
-const CONFIGURATION: &str = "/etc/crio/crio.conf";
-const DROP_INS: &str = "/etc/crio/crio.conf.d";
-/// The first that is there counts.
+/// The storage's own, which it shares with podman. The first that is there counts.
 const STORAGE: [&str; 2] = ["/etc/containers/storage.conf", "/usr/share/containers/storage.conf"];
-const ROOT: &str = "/var/lib/containers/storage";
-const RUN_ROOT: &str = "/run/containers/storage";
-const SOCKET: &str = "/var/run/crio/crio.sock";
 /// Drop-ins deeper than this are not looked at.
 const DEEPEST: u32 = 4;
 
@@ -28,7 +27,7 @@ struct Setting<'a> {
     keys: &'a [&'a str],
     /// In the storage's own configuration.
     storage: &'a [&'a str],
-    usual: &'a str,
+    usual: &'a [&'a str],
 }
 
 const ROOT_SETTING: Setting<'_> = Setting {
@@ -36,21 +35,21 @@ const ROOT_SETTING: Setting<'_> = Setting {
     variable: "CONTAINER_ROOT",
     keys: &["crio", "root"],
     storage: &["storage", "graphroot"],
-    usual: ROOT,
+    usual: CRIO.roots,
 };
 const RUN_ROOT_SETTING: Setting<'_> = Setting {
     options: &["--runroot"],
     variable: "CONTAINER_RUNROOT",
     keys: &["crio", "runroot"],
     storage: &["storage", "runroot"],
-    usual: RUN_ROOT,
+    usual: CRIO.run_roots,
 };
 const SOCKET_SETTING: Setting<'_> = Setting {
     options: &["--listen"],
     variable: "CONTAINER_LISTEN",
     keys: &["crio", "api", "listen"],
     storage: &[],
-    usual: SOCKET,
+    usual: CRIO.sockets,
 };
 
 /// What its files say, the weakest first.
@@ -64,7 +63,7 @@ pub(super) fn look(process: &Process<'_>) -> Daemon {
     let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
     let find = |setting: &Setting<'_>| {
         let direct = process.option(setting.options).or_else(|| process.variable(setting.variable));
-        direct.or_else(|| Some(process.absolute(said.as_ref()?.find(setting))))
+        direct.or_else(|| Some(process.absolute(said.as_ref()?.find(setting)?)))
     };
     Daemon {
         root: find(&ROOT_SETTING),
@@ -75,7 +74,7 @@ pub(super) fn look(process: &Process<'_>) -> Daemon {
             .map(PathBuf::from),
         socket: find(&SOCKET_SETTING),
         unread,
-        ..Daemon::new(Kind::Crio)
+        ..Daemon::new(Kind::Runtime(RuntimeKind::Crio))
     }
 }
 
@@ -84,29 +83,31 @@ impl Said {
         self.own.iter().rev().find_map(|table| settings::text(table, keys))
     }
 
-    fn find<'a>(&'a self, setting: &Setting<'a>) -> &'a str {
+    fn find<'a>(&'a self, setting: &Setting<'a>) -> Option<&'a str> {
         self.own(setting.keys)
             .or_else(|| settings::text(&self.storage, setting.storage))
-            .unwrap_or(setting.usual)
+            .or_else(|| setting.usual.first().copied())
     }
 }
 
 fn said(process: &Process<'_>) -> Result<Said, Unread> {
     let files = process.files();
     let named = process.option(&["--config", "-c"]).or_else(|| process.variable("CONTAINER_CONFIG"));
-    let main = named.clone().unwrap_or_else(|| CONFIGURATION.into());
     let mut own = Vec::new();
-    match settings::table(files, &main)? {
-        None if named.is_some() => return Err(Unread { path: main, why: ReadError::Absent }),
-        said => own.extend(said),
+    if let Some(main) = named.clone().or_else(|| CRIO.configuration.first().map(PathBuf::from)) {
+        match settings::table(files, &main)? {
+            None if named.is_some() => return Err(Unread { path: main, why: ReadError::Absent }),
+            said => own.extend(said),
+        }
     }
     let folder = process.option(&["--config-dir", "-d"]);
-    let folder =
-        folder.or_else(|| process.variable("CONTAINER_CONFIG_DIR")).unwrap_or_else(|| DROP_INS.into());
+    let folder = folder.or_else(|| process.variable("CONTAINER_CONFIG_DIR"));
     let mut drop_ins = Vec::new();
-    match files.folder(&folder).and_then(|folder| walk(&folder, DEEPEST, &mut drop_ins)) {
-        Ok(()) | Err(ReadError::Absent) => {}
-        Err(why) => return Err(Unread { path: folder, why }),
+    if let Some(folder) = folder.or_else(|| CRIO.drop_ins.first().map(PathBuf::from)) {
+        match files.folder(&folder).and_then(|folder| walk(&folder, DEEPEST, &mut drop_ins)) {
+            Ok(()) | Err(ReadError::Absent) => {}
+            Err(why) => return Err(Unread { path: folder, why }),
+        }
     }
     for path in drop_ins {
         own.extend(settings::table(files, &path)?);

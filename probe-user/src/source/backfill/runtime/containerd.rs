@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use probe_common::runtime::{CONTAINERD, CRI_PLUGINS};
+
 use super::Records;
 use crate::{
     model::{
@@ -12,27 +14,18 @@ use crate::{
     source::host::{HostRoot, ReadError},
 };
 
-/// By whoever starts it: itself, k3s, rke2, k0s, microk8s.
-pub(super) const ROOTS: [&str; 5] = [
-    "/var/lib/containerd",
-    "/var/lib/rancher/k3s/agent/containerd",
-    "/var/lib/rancher/rke2/agent/containerd",
-    "/var/lib/k0s/containerd",
-    "/var/snap/microk8s/common/var/lib/containerd",
-];
-const PLUGIN: &str = "io.containerd.grpc.v1.cri";
 const SANDBOXES: &str = "sandboxes";
-
-/// What any containerd has in its root.
-const DATABASE: &str = "io.containerd.metadata.v1.bolt";
 
 /// `only`: it runs, and no other runtime does that the kubelet could use.
 pub(super) fn read(host: &HostRoot, root: &Path, only: bool) -> Records {
-    let plugin = root.join(PLUGIN);
+    let [plugin, _] = CRI_PLUGINS;
+    let plugin = root.join(plugin);
     let sandboxes = match sandboxes(host, &plugin) {
         // The plugin makes its directory with its first sandbox, and may not be in use at all.
         Err(ReadError::Absent) if only => {
-            host.folder(root.join(DATABASE)).map(|_database| (Vec::new(), true))
+            let database = CONTAINERD.database.map(|database| root.join(database));
+            let folder = database.as_deref().and_then(Path::parent).ok_or(ReadError::Absent);
+            folder.and_then(|folder| host.folder(folder)).map(|_is_there| (Vec::new(), true))
         }
         read => read,
     };

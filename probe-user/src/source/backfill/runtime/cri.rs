@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use probe_common::runtime::{self, RUNTIMES};
+
 use super::{super::daemon::Daemon, Records, named};
 use crate::{
     model::{
@@ -17,15 +19,6 @@ use crate::{
     },
 };
 
-/// containerd's, k3s' and rke2's, k0s', microk8s', CRI-O's, cri-dockerd's.
-const SOCKETS: [(&str, RuntimeKind); 6] = [
-    ("/run/containerd/containerd.sock", RuntimeKind::Containerd),
-    ("/run/k3s/containerd/containerd.sock", RuntimeKind::Containerd),
-    ("/run/k0s/containerd.sock", RuntimeKind::Containerd),
-    ("/var/snap/microk8s/common/run/containerd.sock", RuntimeKind::Containerd),
-    ("/run/crio/crio.sock", RuntimeKind::Crio),
-    ("/run/cri-dockerd.sock", RuntimeKind::Docker),
-];
 /// Most sandboxes taken.
 const MOST: usize = 1 << 14;
 
@@ -37,9 +30,12 @@ pub(super) struct Asked<'a> {
 }
 
 pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Asked<'_>> {
-    let usual = SOCKETS
-        .map(|(socket, kind)| (PathBuf::from(socket), Asked { kind: Some(kind), daemon: None }))
-        .into_iter();
+    let of_runtimes = RUNTIMES.iter().flat_map(|row| row.sockets.iter().map(|socket| (socket, row.kind)));
+    let of_distributions = runtime::of_distributions(|row| row.sockets);
+    let of_distributions = of_distributions.map(|socket| (socket, Some(RuntimeKind::Containerd)));
+    let usual = of_runtimes
+        .chain(of_distributions)
+        .map(|(socket, kind)| (PathBuf::from(socket), Asked { kind, daemon: None }));
     let own = daemons
         .iter()
         .filter_map(|it| Some((it.socket.clone()?, Asked { kind: it.kind.runtime(), daemon: Some(it) })));

@@ -17,7 +17,6 @@ use crate::{
     source::host::{FILE, HostRoot, ReadError},
 };
 
-pub(super) const ROOTS: [&str; 1] = ["/var/lib/docker"];
 /// In each container's folder.
 const RECORD: &str = "config.v2.json";
 /// Most containers taken.

@@ -18,8 +18,6 @@ use crate::{
     source::host::{Folder, HostRoot, ReadError},
 };
 
-pub(in crate::source::backfill) const ROOT: &str = "/var/lib/containers/storage";
-pub(in crate::source::backfill) const RUN_ROOT: &str = "/run/containers/storage";
 /// The end of the name of a driver's folder: `overlay-containers`.
 const DRIVER: &str = "-containers";
 const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];

@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use probe_common::runtime::HOST_LOCAL;
+
 use super::{
     super::{
         Listing, Node,
@@ -17,36 +19,33 @@ use crate::{
     source::host::{ENTRIES, ReadError},
 };
 
-/// `dataDir` where a network names none.
-const NETWORKS: &str = "/var/lib/cni/networks";
-
 pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
     /// All that is in the usual place, then what networks keep elsewhere.
     fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>) {
         let at = list.now();
-        let usual = node.root.folder(NETWORKS).and_then(|folder| Ok((folder.entries()?, folder)));
+        let usual = node.root.folder(HOST_LOCAL).and_then(|folder| Ok((folder.entries()?, folder)));
         match usual {
             Ok((entries, folder)) => {
                 for entry in &entries.entries {
-                    let store = store(NETWORKS.as_ref(), &entry.name);
+                    let store = store(HOST_LOCAL.as_ref(), &entry.name);
                     directory::tell(node, list, store, folder.folder(&entry.name), parse);
                 }
                 if entries.left_out > 0 {
-                    list.skip(NETWORKS, ReadError::TooMany(ENTRIES));
+                    list.skip(HOST_LOCAL, ReadError::TooMany(ENTRIES));
                 }
             }
             Err(ReadError::Absent) => {}
             Err(why) => {
-                list.skip(NETWORKS, why);
-                let store = Store { kind: StoreKind::HostLocal, path: NETWORKS.to_owned(), network: None };
+                list.skip(HOST_LOCAL, why);
+                let store = Store { kind: StoreKind::HostLocal, path: HOST_LOCAL.to_owned(), network: None };
                 let read = StoreRead { store, reservations: Vec::new(), complete: false };
                 list.found(at, Fact::StoreRead(read));
             }
         }
         for Configured { network, data_dir } in networks {
-            let Some(data_dir) = data_dir.as_deref().filter(|dir| *dir != Path::new(NETWORKS)) else {
+            let Some(data_dir) = data_dir.as_deref().filter(|dir| *dir != Path::new(HOST_LOCAL)) else {
                 continue;
             };
             let store = store(data_dir, &network.name);

@@ -1,0 +1,385 @@
+//! The container runtimes, their helpers and the distributions of Kubernetes that a node may have. Each is one row: what
+//! this project knows of it by name, and by path where it was not configured otherwise, stands there and nowhere else. The
+//! forms of the files behind the paths are their readers'.
+//!
+//! Sources: containerd (`defaults/defaults_unix.go`, `core/runtime/v2`), CRI-O (`pkg/config/config.go`,
+//! `internal/config/cgmgr`), Moby (`daemon/config`), cri-dockerd (`cmd/cri/options`), containers/storage
+//! (`types/options.go`), k3s and RKE2 (`pkg/agent/config`, `pkg/agent/containerd`), k0s (`pkg/constant`), MicroK8s
+//! (`microk8s-resources`), and each project's units of systemd.
+
+/// A runtime whose records of sandboxes are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum Kind {
+    Containerd,
+    Crio,
+    /// Through cri-dockerd, or the kubelet's own dockershim.
+    Docker,
+}
+
+/// A program that makes containers by other programs, for a kubelet or for a person.
+///
+/// Of a list of paths the first is the one that its project has by default.
+#[derive(Clone, Copy, Debug)]
+pub struct Runtime {
+    /// As its project writes it.
+    pub name: &'static str,
+    /// The runtime that the kubelet can be told to use; none of one for people.
+    pub kind: Option<Kind>,
+    /// The comm of its program, which calls CNI plugins and ends containers.
+    pub daemon: &'static str,
+    /// The comm of the program that serves CRI for it, where that is another.
+    pub cri_server: Option<&'static str>,
+    /// Runtimes that have their containers made by this one.
+    pub serves: &'static [Kind],
+    /// It writes its record of a sandbox after the sandbox's network namespace is made.
+    pub records_last: bool,
+    /// Arguments with which its program does something else than to serve.
+    pub commands: &'static [&'static str],
+    /// How the systemd driver's scope of a container begins; the id follows. The cgroupfs driver names a directory by the
+    /// bare id.
+    pub cgroup_prefix: &'static str,
+    /// Its configuration, and the folders of files that are read after it.
+    pub configuration: &'static [&'static str],
+    pub drop_ins: &'static [&'static str],
+    /// Where it keeps what survives a reboot.
+    pub roots: &'static [&'static str],
+    /// Where it keeps what does not, in the form of a root.
+    pub run_roots: &'static [&'static str],
+    /// A file that it keeps open below its root as long as it runs.
+    pub database: Option<&'static str>,
+    /// Where its containerd keeps the bundles of tasks.
+    pub states: &'static [&'static str],
+    /// Where its OCI runtime keeps a folder for each container.
+    pub oci_states: &'static [&'static str],
+    /// Where CRI is served.
+    pub sockets: &'static [&'static str],
+    /// Where it mounts network namespaces, if not at [`NETNS`].
+    pub netns: &'static [&'static str],
+    /// Where it, or the init system for it, writes its log, if not to the journal.
+    pub logs: &'static [&'static str],
+    /// Its units of systemd, without `.service`.
+    pub units: &'static [&'static str],
+    /// The Debian packages that bring it.
+    pub packages: &'static [&'static str],
+}
+
+/// How the arguments of a helper name its container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `runc … create --bundle DIR ID`.
+    Oci,
+    /// `containerd-shim-runc-v2 … -id ID start`; the shim's kind follows the name.
+    Shim,
+    /// `conmon -c ID -n NAME`.
+    Conmon,
+}
+
+/// A program that a runtime executes for one container.
+#[derive(Clone, Copy, Debug)]
+pub struct Helper {
+    /// Its comm, and the name of its file; a shim's is longer.
+    pub name: &'static str,
+    /// None: its arguments name no container.
+    pub form: Option<Form>,
+    /// It stays as long as the container does.
+    pub stays: bool,
+    /// The names by which it is a container's first program, before it executes the container's own.
+    pub inits: &'static [&'static str],
+    /// The Debian packages that bring it.
+    pub packages: &'static [&'static str],
+}
+
+/// Kubernetes as somebody installs it, with paths and programs of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Distribution {
+    /// As its project writes it.
+    pub name: &'static str,
+    /// The comms of the processes that have a kubelet in them. With CNI's caller in one program they call plugins too.
+    pub kubelets: &'static [&'static str],
+    /// The comms of the processes that start a kubelet and see that it runs.
+    pub supervisors: &'static [&'static str],
+    pub kubelet_roots: &'static [&'static str],
+    /// Its containerd's.
+    pub containerd_roots: &'static [&'static str],
+    pub containerd_states: &'static [&'static str],
+    pub sockets: &'static [&'static str],
+    /// Where CNI is configured.
+    pub networks: &'static [&'static str],
+    pub logs: &'static [&'static str],
+    /// Its units of systemd in which a kubelet or a runtime runs, without `.service`.
+    pub units: &'static [&'static str],
+    /// The Debian packages that bring its kubelet and CNI's plugins.
+    pub packages: &'static [&'static str],
+}
+
+/// Where network namespaces are mounted, by iproute2 and most runtimes.
+pub const NETNS: &str = "/run/netns";
+/// libcni's cache of results (`libcni`, `CacheDir`).
+pub const CNI_CACHE: &str = "/var/lib/cni/results";
+/// host-local's store where a network names none (`plugins/ipam/host-local/backend/disk`).
+pub const HOST_LOCAL: &str = "/var/lib/cni/networks";
+/// containerd's CRI plugin, in configurations of version 2 and in the root; in configurations of version 3.
+pub const CRI_PLUGINS: [&str; 2] = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+/// CNI's own tool, which calls plugins and is no runtime.
+pub const CNITOOL: &str = "cnitool";
+
+/// What one that is not told of otherwise has: nothing.
+const RUNTIME: Runtime = Runtime {
+    name: "",
+    kind: None,
+    daemon: "",
+    cri_server: None,
+    serves: &[],
+    records_last: false,
+    commands: &[],
+    cgroup_prefix: "",
+    configuration: &[],
+    drop_ins: &[],
+    roots: &[],
+    run_roots: &[],
+    database: None,
+    states: &[],
+    oci_states: &[],
+    sockets: &[],
+    netns: &[],
+    logs: &[],
+    units: &[],
+    packages: &[],
+};
+const HELPER: Helper = Helper { name: "", form: None, stays: false, inits: &[], packages: &[] };
+const DISTRIBUTION: Distribution = Distribution {
+    name: "",
+    kubelets: &[],
+    supervisors: &[],
+    kubelet_roots: &[],
+    containerd_roots: &[],
+    containerd_states: &[],
+    sockets: &[],
+    networks: &[],
+    logs: &[],
+    units: &[],
+    packages: &[],
+};
+
+pub const CONTAINERD: Runtime = Runtime {
+    name: "containerd",
+    kind: Some(Kind::Containerd),
+    daemon: "containerd",
+    serves: &[Kind::Docker],
+    records_last: true,
+    commands: &["config", "publish", "oci-hook", "help", "--help", "-h", "--version", "-v"],
+    cgroup_prefix: "cri-containerd-",
+    configuration: &["/etc/containerd/config.toml"],
+    roots: &["/var/lib/containerd"],
+    database: Some("io.containerd.metadata.v1.bolt/meta.db"),
+    states: &["/run/containerd"],
+    oci_states: &["/run/containerd/runc/k8s.io"],
+    sockets: &["/run/containerd/containerd.sock"],
+    logs: &["/var/log/containerd.log", "/var/log/containerd/containerd.log"],
+    units: &["containerd"],
+    packages: &["containerd", "containerd.io", "moby-containerd"],
+    ..RUNTIME
+};
+
+/// Its storage is podman's too.
+pub const CRIO: Runtime = Runtime {
+    name: "CRI-O",
+    kind: Some(Kind::Crio),
+    daemon: "crio",
+    commands: &[
+        "config",
+        "wipe",
+        "status",
+        "check",
+        "version",
+        "complete",
+        "completion",
+        "help",
+        "--help",
+        "-h",
+        "--version",
+        "-v",
+    ],
+    cgroup_prefix: "crio-",
+    configuration: &["/etc/crio/crio.conf"],
+    drop_ins: &["/etc/crio/crio.conf.d"],
+    roots: &["/var/lib/containers/storage"],
+    run_roots: &["/run/containers/storage"],
+    oci_states: &["/run/runc", "/run/crun"],
+    sockets: &["/run/crio/crio.sock"],
+    logs: &["/var/log/crio/crio.log", "/var/log/crio.log"],
+    units: &["crio"],
+    packages: &["cri-o"],
+    ..RUNTIME
+};
+
+pub const DOCKER: Runtime = Runtime {
+    name: "Docker",
+    kind: Some(Kind::Docker),
+    daemon: "dockerd",
+    cri_server: Some("cri-dockerd"),
+    cgroup_prefix: "docker-",
+    configuration: &["/etc/docker/daemon.json"],
+    roots: &["/var/lib/docker"],
+    database: Some("network/files/local-kv.db"),
+    states: &["/run/docker/containerd/daemon", "/run/docker/containerd"],
+    oci_states: &["/run/docker/runtime-runc/moby"],
+    sockets: &["/run/cri-dockerd.sock"],
+    netns: &["/run/docker/netns"],
+    units: &["docker", "cri-docker"],
+    packages: &["cri-dockerd", "docker-ce", "docker.io", "moby-engine"],
+    ..RUNTIME
+};
+
+pub const RUNTIMES: [Runtime; 5] = [
+    CONTAINERD,
+    CRIO,
+    DOCKER,
+    Runtime { name: "podman", daemon: "podman", cgroup_prefix: "libpod-", ..RUNTIME },
+    Runtime { name: "nerdctl", daemon: "nerdctl", cgroup_prefix: "nerdctl-", ..RUNTIME },
+];
+
+/// containerd's shims, by the beginning of their name: the kernel cuts a comm there too.
+pub const SHIM: Helper = Helper { name: "containerd-shim", form: Some(Form::Shim), stays: true, ..HELPER };
+pub const CONMON: Helper = Helper { name: "conmon", form: Some(Form::Conmon), stays: true, ..HELPER };
+
+pub const HELPERS: [Helper; 9] = [
+    SHIM,
+    CONMON,
+    // It is told of its containers over a socket.
+    Helper { name: "conmonrs", stays: true, ..HELPER },
+    // CRI-O's: it pins namespaces.
+    Helper { name: "pinns", ..HELPER },
+    // It executes a copy of itself, `/proc/self/exe` (`libcontainer/dmz`).
+    Helper { name: "runc", form: Some(Form::Oci), inits: &["runc", "exe"], packages: &["runc"], ..HELPER },
+    Helper { name: "crun", form: Some(Form::Oci), inits: &["crun"], ..HELPER },
+    Helper { name: "youki", form: Some(Form::Oci), inits: &["youki"], ..HELPER },
+    Helper { name: "runsc", form: Some(Form::Oci), ..HELPER },
+    Helper { name: "kata-runtime", form: Some(Form::Oci), ..HELPER },
+];
+
+pub const DISTRIBUTIONS: [Distribution; 5] = [
+    // As kubeadm, kind and minikube have it: nothing is anywhere else than its own project puts it.
+    Distribution {
+        name: "Kubernetes",
+        kubelets: &["kubelet"],
+        kubelet_roots: &["/var/lib/kubelet"],
+        networks: &["/etc/cni/net.d"],
+        logs: &["/var/log/kubelet.log", "/var/log/kubelet/kubelet.log"],
+        units: &["kubelet"],
+        packages: &["containernetworking-plugins", "kubelet", "kubernetes-cni", "kubernetes-node"],
+        ..DISTRIBUTION
+    },
+    Distribution {
+        name: "k3s",
+        kubelets: &["k3s-server", "k3s-agent"],
+        supervisors: &["k3s"],
+        containerd_roots: &["/var/lib/rancher/k3s/agent/containerd"],
+        containerd_states: &["/run/k3s/containerd"],
+        sockets: &["/run/k3s/containerd/containerd.sock"],
+        networks: &["/var/lib/rancher/k3s/agent/etc/cni/net.d"],
+        logs: &["/var/lib/rancher/k3s/agent/containerd/containerd.log"],
+        units: &["k3s", "k3s-agent"],
+        ..DISTRIBUTION
+    },
+    // With k3s' state and socket.
+    Distribution {
+        name: "RKE2",
+        supervisors: &["rke2"],
+        containerd_roots: &["/var/lib/rancher/rke2/agent/containerd"],
+        networks: &["/var/lib/rancher/rke2/agent/etc/cni/net.d"],
+        logs: &[
+            "/var/lib/rancher/rke2/agent/containerd/containerd.log",
+            "/var/lib/rancher/rke2/agent/logs/kubelet.log",
+        ],
+        units: &["rke2-server", "rke2-agent"],
+        ..DISTRIBUTION
+    },
+    Distribution {
+        name: "k0s",
+        supervisors: &["k0s"],
+        kubelet_roots: &["/var/lib/k0s/kubelet"],
+        containerd_roots: &["/var/lib/k0s/containerd"],
+        containerd_states: &["/run/k0s/containerd"],
+        sockets: &["/run/k0s/containerd.sock"],
+        units: &["k0scontroller", "k0sworker"],
+        ..DISTRIBUTION
+    },
+    // Kubelet, API server and the rest are one program.
+    Distribution {
+        name: "MicroK8s",
+        kubelets: &["kubelite"],
+        kubelet_roots: &["/var/snap/microk8s/common/var/lib/kubelet"],
+        containerd_roots: &["/var/snap/microk8s/common/var/lib/containerd"],
+        containerd_states: &["/var/snap/microk8s/common/run/containerd"],
+        sockets: &["/var/snap/microk8s/common/run/containerd.sock"],
+        networks: &["/var/snap/microk8s/current/args/cni-network"],
+        units: &["snap.microk8s.daemon-containerd", "snap.microk8s.daemon-kubelite"],
+        ..DISTRIBUTION
+    },
+];
+
+/// A part of every distribution's row, one after another.
+pub fn of_distributions<T: 'static>(
+    part: impl Fn(&'static Distribution) -> &'static [T],
+) -> impl Iterator<Item = &'static T> {
+    const { &DISTRIBUTIONS }.iter().flat_map(part)
+}
+
+/// A part of every runtime's row, one after another.
+pub fn of_runtimes<T: 'static>(
+    part: fn(&'static Runtime) -> &'static [T],
+) -> impl Iterator<Item = &'static T> {
+    const { &RUNTIMES }.iter().flat_map(part)
+}
+
+/// The comms of the runtimes for which a kubelet's sandboxes are made.
+pub fn servers() -> impl Iterator<Item = &'static str> {
+    const { &RUNTIMES }.iter().filter(|row| row.kind.is_some()).flat_map(Runtime::programs)
+}
+
+/// The comms of the processes that have a kubelet in them.
+pub fn kubelets() -> impl Iterator<Item = &'static str> {
+    of_distributions(|row| row.kubelets).copied()
+}
+
+impl Runtime {
+    /// The row of one that a kubelet can use.
+    #[must_use]
+    pub const fn of(kind: Kind) -> &'static Self {
+        match kind {
+            Kind::Containerd => &CONTAINERD,
+            Kind::Crio => &CRIO,
+            Kind::Docker => &DOCKER,
+        }
+    }
+
+    /// The comms of its programs.
+    pub fn programs(&'static self) -> impl Iterator<Item = &'static str> {
+        [self.daemon].into_iter().chain(self.cri_server)
+    }
+}
+
+impl Helper {
+    /// The row of the program with this file name.
+    #[must_use]
+    pub fn of(file: &str) -> Option<&'static Self> {
+        const { &HELPERS }.iter().find(|row| match row.form {
+            Some(Form::Shim) => file.starts_with(row.name),
+            Some(Form::Oci | Form::Conmon) | None => row.name == file,
+        })
+    }
+
+    /// Whether a program of this name can be a container's first, about to execute the container's own.
+    #[must_use]
+    pub fn is_init(file: &str) -> bool {
+        HELPERS.iter().any(|row| row.inits.contains(&file))
+    }
+
+    /// Whether a process of this name stays with a container.
+    #[must_use]
+    pub fn is_monitor(comm: &str) -> bool {
+        HELPERS.iter().any(|row| row.stays && comm.starts_with(row.name))
+    }
+}
