@@ -21,6 +21,8 @@ pub mod config;
 /// Beside that way: what each thread gives up of root's power before it begins.
 #[cfg(feature = "live")]
 pub mod confine;
+#[cfg(test)]
+mod golden;
 pub mod session;
 
 pub mod cli;

@@ -1,5 +1,8 @@
 //! The world as people ask for it: the pods of this node, each with what belongs to it.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::world::{World, container, netns::Netns, phase, sandbox};
 use crate::model::{
     fact::{NameSource, Origin, PodName},
@@ -60,7 +63,7 @@ impl PodView {
 }
 
 /// A range of addresses for pods, and who has them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolView {
     pub network: String,
     pub subnet: Subnet,

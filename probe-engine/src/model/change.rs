@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
@@ -45,18 +46,24 @@ pub struct Context {
     pub cgroup: Option<CgroupRef>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PodRef {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<PodUid>,
-    /// Where the name, or with none the UID, comes from.
+    /// Where the name comes from; where there is none, where the UID comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<NameSource>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerRef {
     pub id: ContainerId,
+    /// Its name in the pod's specification.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
@@ -206,6 +213,7 @@ pub struct CniCall {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]

@@ -10,6 +10,7 @@ mod pressure;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
@@ -50,6 +51,7 @@ pub struct Observation {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -365,10 +367,13 @@ pub enum Role {
 }
 
 /// What is known of a pod's name; each part may be missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct PodName {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<PodUid>,
 }
 
@@ -395,6 +400,7 @@ impl PodName {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -501,6 +507,7 @@ pub enum Mechanism {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]

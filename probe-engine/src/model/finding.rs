@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
@@ -64,7 +65,9 @@ pub struct EvidenceEvent {
 }
 
 /// `KIND/…`, of what never changes: names, addresses, ids.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr, JsonSchema,
+)]
 pub struct Key(String);
 
 /// How far it is with a finding.
@@ -81,6 +84,7 @@ pub struct Key(String);
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -106,6 +110,7 @@ pub enum Stage {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -128,7 +133,7 @@ pub enum Severity {
 #[strum_discriminants(
     name(FindingKind),
     doc = "A kind of finding, without what it says.",
-    derive(PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr),
+    derive(PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr, JsonSchema),
     serde(rename_all = "snake_case"),
     strum(serialize_all = "snake_case", const_into_str)
 )]
@@ -230,8 +235,10 @@ impl LeakedAddress {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "LeakCause")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Cause {
     /// DEL was never called.
@@ -262,8 +269,10 @@ pub enum Cause {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "DuplicateForm")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Duplicate {
     /// Two sandboxes of one pod live.
@@ -287,6 +296,7 @@ pub enum Duplicate {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -334,8 +344,9 @@ pub struct PoolExhaustion {
 
 /// What cannot be seen.
 #[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Blind {
     /// No mechanism could be attached.
     Signal { signal: Signal },

@@ -2,19 +2,20 @@
 //!
 //! Kernel things are keyed as in `probe_common::id`: (pid, start), (inode, cookie), (hierarchy, id).
 
-use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
+use std::{borrow::Cow, fmt, net::IpAddr, str::FromStr, sync::Arc};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use probe_common::id::{CgroupKey, NetnsKey, TaskKey};
 
 /// A container's or a sandbox's id, as the runtime and `CNI_CONTAINERID` give it: 64 hex digits with every
 /// runtime met, but any text of the CNI specification's alphabet is taken.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr, JsonSchema)]
 pub struct ContainerId(Arc<str>);
 
 /// A pod's UID: a UUID with dashes, or 32 hex digits for static pods (the kubelet's hash of the manifest).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr, JsonSchema)]
 pub struct PodUid(Arc<str>);
 
 /// An address with the length of its prefix: `10.0.0.1/24`.
@@ -109,6 +110,21 @@ impl fmt::Debug for PodUid {
 impl fmt::Display for Subnet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// As JSON it is a string; the derive would describe its two fields.
+impl JsonSchema for Subnet {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Subnet".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f.:]+/[0-9]+$" })
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
@@ -37,7 +38,9 @@ pub struct Rules {
 }
 
 /// When a pod counts as back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Recovered {
     /// The first of its own containers started.
@@ -123,8 +126,9 @@ pub struct Ordered {
 }
 
 /// How a time is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "TimeSource")]
 pub enum Source {
     /// The clock's own zero.
     Boot,
@@ -147,8 +151,9 @@ pub struct TimedSource {
 }
 
 /// What a pod is to the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "PodKind")]
 pub enum Kind {
     /// From a manifest on the node: the kubelet gives it a UID of 32 hex digits, the manifest's hash.
     Static,

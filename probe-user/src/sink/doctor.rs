@@ -1,9 +1,9 @@
 //! What can be seen on a node, how, and what to change to see more.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The version of the JSON form.
-const SCHEMA: u32 = 1;
+use super::jsonl::Version;
 
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -13,13 +13,17 @@ pub struct Report {
     pub cure: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Object<'a> {
-    schema: u32,
+/// The report, as an object.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Report")]
+pub struct Object<'a> {
+    schema: Version,
+    /// Of sandprobe.
     version: &'static str,
     grade: Grade,
     checks: &'a [Check],
     signals: &'a [Row],
+    /// What to do so that all is seen that can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     cure: Option<&'a str>,
 }
@@ -33,9 +37,9 @@ impl Report {
 
     /// As an object, to be written or to be put into another.
     #[must_use]
-    pub fn object(&self) -> impl Serialize + '_ {
+    pub fn object(&self) -> Object<'_> {
         Object {
-            schema: SCHEMA,
+            schema: Version,
             version: env!("CARGO_PKG_VERSION"),
             grade: self.grade(),
             checks: &self.checks,
@@ -46,7 +50,7 @@ impl Report {
 }
 
 /// How much can be seen. The worst of all checks is the report's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     Full,
@@ -55,7 +59,7 @@ pub enum Grade {
     Cannot,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Check {
     pub name: &'static str,
     pub grade: Grade,
@@ -89,11 +93,13 @@ impl Check {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// How a signal is seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Signal")]
 pub struct Row {
     pub signal: &'static str,
     pub grade: Grade,
-    /// `None`: not seen at all.
+    /// Absent: it is not seen at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<&'static str>,
     pub programs: Vec<&'static str>,
@@ -106,7 +112,8 @@ pub struct Row {
 }
 
 /// A better mechanism, and what stands against it here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "MissedMechanism")]
 pub struct Missed {
     pub mechanism: &'static str,
     pub why: String,

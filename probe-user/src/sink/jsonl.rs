@@ -5,22 +5,29 @@
 
 pub mod boot;
 mod event;
-pub(crate) mod finding;
+mod finding;
+mod kernel;
 pub mod pod;
+mod scalar;
+pub mod schema;
 mod start;
+mod stream;
 
-use event::Event;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Format, Label, evidence, meaning, repair};
 use crate::{
     engine::{share::Share, view::PodView},
-    model::{
-        change::Change,
-        finding::Finding,
-        phase::{self},
-    },
+    model::{self, change::Change, phase},
 };
+
+pub(crate) use event::Event;
+pub use finding::Finding;
+pub use pod::Pod;
+pub(crate) use scalar::{Decimal, Version};
+pub use start::Shared;
+pub(crate) use stream::{MissedBecause, StreamEvent, StreamNotice, StreamState};
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
 pub const SCHEMA: u32 = 1;
@@ -34,57 +41,47 @@ impl Format for Jsonl {
     }
 
     fn missed(&mut self, count: u64, label: &Label, out: &mut Vec<u8>) {
-        let stream = Missed { why: "slow", missed: count.to_string() };
-        let Label { node, boot_id, .. } = label;
-        line(&About { schema: SCHEMA, node, boot_id, event: "stream.missed", stream }, out);
+        let notice = StreamNotice {
+            schema: Version,
+            node: &label.node,
+            boot_id: &label.boot_id,
+            event: StreamEvent::Missed,
+            stream: StreamState {
+                why: Some(MissedBecause::Slow),
+                missed: Some(Decimal(count)),
+                ..StreamState::default()
+            },
+        };
+        line(&notice, out);
     }
 }
 
-/// A word of the stream about itself, in the form of those of the API's.
-#[derive(Serialize)]
-struct About<'a> {
-    schema: u32,
-    node: &'a str,
-    boot_id: &'a str,
-    event: &'static str,
-    stream: Missed,
-}
-
-#[derive(Serialize)]
-struct Missed {
-    why: &'static str,
-    /// A decimal string.
-    missed: String,
-}
-
 /// One finding, as a whole line.
-pub fn finding(it: &Finding, label: &Label, out: &mut Vec<u8>) {
-    line(&finding::Finding::of(it, label), out);
+pub fn finding(it: &model::finding::Finding, label: &Label, out: &mut Vec<u8>) {
+    line(&Finding::of(it, label), out);
 }
 
-/// One finding as it stands in an event, as a value to be put into another object.
-#[must_use]
-pub fn found<'a>(it: &'a Finding, label: &Label) -> impl Serialize + use<'a> {
-    finding::Finding::of(it, label)
-}
-
-/// One finding with all that explains it.
-#[derive(Serialize)]
-struct Explained<'a> {
+/// A finding with its evidence, its cause, where that is known from, and how to repair it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Explained<'a> {
     #[serde(flatten)]
-    finding: finding::Finding<'a>,
+    finding: Finding<'a>,
+    /// In order of time.
     evidence: Vec<Event<'a>>,
     cause: &'a str,
+    /// Where others have met the same.
     known: &'a [&'a str],
+    /// Commands, one each; lines that begin with `#` say what to check.
     repair: &'a [String],
+    /// The page that describes findings of this kind.
     documentation: &'a str,
 }
 
 /// One finding and all that explains it, as a whole line.
-pub fn explained(it: &Finding, label: &Label, out: &mut Vec<u8>) {
+pub fn explained(it: &model::finding::Finding, label: &Label, out: &mut Vec<u8>) {
     let evidence = evidence::changes(it);
     let explained = Explained {
-        finding: finding::Finding::of(it, label),
+        finding: Finding::of(it, label),
         evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
         cause: meaning::cause(&it.kind),
         known: meaning::known(&it.kind),
@@ -96,7 +93,7 @@ pub fn explained(it: &Finding, label: &Label, out: &mut Vec<u8>) {
 
 /// One pod, as a whole line.
 pub fn pod(it: &PodView, out: &mut Vec<u8>) {
-    line(&pod::object(it), out);
+    line(&Pod::of(it), out);
 }
 
 /// One start, as a whole line.
@@ -104,15 +101,9 @@ pub fn started(it: &phase::Start, label: &Label, out: &mut Vec<u8>) {
     line(&start::Line::of(it, label), out);
 }
 
-/// How long a phase takes on the node, as a value to be put into another object.
-#[must_use]
-pub fn shared(it: &Share) -> impl Serialize + '_ {
-    start::Shared::of(it)
-}
-
 /// How long a phase takes on the node, as a whole line.
 pub fn share(it: &Share, out: &mut Vec<u8>) {
-    line(&start::Shared::of(it), out);
+    line(&Shared::of(it), out);
 }
 
 fn line(it: &impl Serialize, out: &mut Vec<u8>) {

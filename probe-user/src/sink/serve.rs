@@ -13,6 +13,7 @@ pub mod guard;
 mod handler;
 mod health;
 pub mod listen;
+mod openapi;
 mod page;
 mod query;
 pub mod reload;

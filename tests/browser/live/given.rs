@@ -104,7 +104,7 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
         start: Some(start),
         ..given::pods().swap_remove(0)
     };
-    let mut it = value(jsonl::pod::object(&view));
+    let mut it = value(jsonl::Pod::of(&view));
     it["state"] = json!("ready");
     it["sandboxes"] = json!([{ "id": format!("{n:064x}"), "state": "ready", "host_network": false, "pid": 4000 + n,
         "netns": { "inode": 4_026_532_000_usize + n },
@@ -125,8 +125,8 @@ fn boots() -> Value {
     rows.push(again);
     let told = rows.iter().map(|(recovery, study)| jsonl::boot::Told { node: "edge-1", recovery, study });
     let told: Vec<_> = told.collect();
-    json!({ "boots": told.iter().map(|it| value(jsonl::boot::object(it))).collect::<Vec<_>>(),
-        "average": value(jsonl::boot::average_of(&told)) })
+    json!({ "boots": told.iter().map(|it| value(jsonl::boot::Boot::of(it))).collect::<Vec<_>>(),
+        "average": value(jsonl::boot::Mean::of(&told)) })
 }
 
 fn report() -> Value {
@@ -224,7 +224,7 @@ impl Node {
             "pods" => {
                 let starts = given::starts();
                 let shares = given::shares(&starts);
-                let shares: Vec<Value> = shares.iter().map(|it| value(jsonl::shared(it))).collect();
+                let shares: Vec<Value> = shares.iter().map(|it| value(jsonl::Shared::of(it))).collect();
                 with(json!({ "pods": self.pods, "phases": shares }))
             }
             "pools" => with(json!({ "pools": self.pools })),

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 pub use probe_common::runtime::Kind as RuntimeKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
@@ -128,7 +129,7 @@ pub struct Pool {
 }
 
 /// What an executable on the node says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramFound {
     pub path: String,
     /// `None`: it does not say.

@@ -2,6 +2,7 @@
 
 use super::Task;
 use crate::model::id::CgroupKey;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
@@ -15,9 +16,10 @@ pub struct Listened {
 }
 
 /// At what a socket listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
-    /// 0: it was bound to none, and the kernel chose one.
+    /// 0, and absent in JSON: it was bound to none, and the kernel chose one.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub port: u16,
     pub family: Family,
 }
@@ -35,6 +37,7 @@ pub struct Listener {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -42,4 +45,9 @@ pub enum Family {
     Ipv4,
     /// Most such sockets take IPv4 too.
     Ipv6,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(port: &u16) -> bool {
+    *port == 0
 }

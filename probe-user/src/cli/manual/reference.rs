@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeSet,
-    env,
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
@@ -15,6 +14,7 @@ use std::{
 use clap::{Arg, Command, CommandFactory, Parser};
 
 use super::{super::Cli, Page, pages};
+use crate::golden;
 
 /// Flags in the documents that are other programs': cargo's and our xtask's, kubectl's and helm's, and the like.
 const OTHERS: &[&str] = &[
@@ -128,14 +128,7 @@ fn page() -> String {
 
 #[test]
 fn the_page_of_commands_is_the_program_s_own() {
-    let file = root().join("docs/cli.md");
-    let told = page();
-    if env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&file, &told).expect("docs/cli.md");
-    }
-    let expected = fs::read_to_string(&file).expect("docs/cli.md");
-    let differs = expected.lines().zip(told.lines()).position(|(expected, told)| expected != told);
-    assert!(expected == told, "docs/cli.md differs from line {differs:?} on: UPDATE_EXPECT=1 writes it");
+    golden::expect("docs/cli.md", &page());
 }
 
 fn flags_of(command: &Command) -> BTreeSet<String> {

@@ -1,7 +1,11 @@
 //! Boots as objects, and one for the mean (docs/boot.md): as `sandprobe boot -o json` writes them.
+//!
+//! They are not the model's own form: a recovery has times and rules, an object what is made of them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::scalar::{Decimal, is_zero};
 use crate::{
     engine::boot::{
         average::{Average, average},
@@ -34,35 +38,36 @@ enum Line<'a> {
     Average(Box<Mean>),
 }
 
-/// Numbers of 64 bits are decimal strings; what is not known is absent.
-#[derive(Serialize)]
-struct Boot<'a> {
+/// One boot (docs/boot.md).
+#[derive(Serialize, JsonSchema)]
+pub struct Boot<'a> {
     node: &'a str,
     boot_id: &'a str,
     kernel: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    boot_wall_ns: Option<String>,
-    /// From where the rest counts: `order`, or `kernel` and why.
-    zero: &'static str,
+    boot_wall_ns: Option<Decimal<i64>>,
+    /// From where the rest counts.
+    zero: CountsFrom,
+    /// Why it does not count from the order.
     #[serde(skip_serializing_if = "Option::is_none")]
-    no_order: Option<&'static str>,
+    no_order: Option<OrderUnknown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<Order<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_heartbeat_wall_ns: Option<String>,
+    last_heartbeat_wall_ns: Option<Decimal<i64>>,
     /// Boots between the last that was seen and this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen: Option<Unseen>,
     columns: Columns,
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<String>,
+    whole_ns: Option<Decimal<i64>>,
     /// The columns and periods that are not known by an event's own time.
     inexact: Vec<&'static str>,
-    /// By which rule pods are back: `started` or `listening`.
-    recovered: &'static str,
-    /// `all`, `quiet` or `open`.
-    close: &'static str,
+    /// By which rule pods are back.
+    recovered: Recovered,
+    close: ClosedBy,
+    /// The pods that were there before and are not back.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Vec<String>>,
     cni: Cni<'a>,
@@ -75,140 +80,186 @@ struct Boot<'a> {
     pods: Vec<PodLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum CountsFrom {
+    /// From the order that ended the boot before.
+    Order,
+    /// From the kernel's start.
+    Kernel,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum OrderUnknown {
+    /// Nothing is known of a boot before.
+    NoHistory,
+    /// No order was seen.
+    NotSeen,
+    /// The node was alive long after the order.
+    Outlived,
+    /// The order is not before this boot by the wall clock, or the node was off in between.
+    NotComparable,
+}
+
+/// Why no further pod is awaited.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ClosedBy {
+    /// All pods of before are back.
+    All,
+    /// No further pod came for some time.
+    Quiet,
+    /// More may come.
+    Open,
+}
+
+/// The order that ended the boot before.
+#[derive(Serialize, JsonSchema)]
 struct Order<'a> {
     by: &'a str,
-    wall_ns: String,
+    wall_ns: Decimal<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    before_boot_ns: Option<String>,
-    source: &'static str,
-    precision_ns: String,
+    before_boot_ns: Option<Decimal<i64>>,
+    source: Source,
+    precision_ns: Decimal<u128>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Unseen {
-    /// At least.
+    /// At least so many.
     boots: u32,
-    source: &'static str,
+    source: Source,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Columns {
     #[serde(skip_serializing_if = "Option::is_none")]
-    kubelet_ns: Option<String>,
+    kubelet_ns: Option<Decimal<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    static_pod_ns: Option<String>,
+    static_pod_ns: Option<Decimal<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_service_ns: Option<String>,
+    first_service_ns: Option<Decimal<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_service_ns: Option<String>,
+    last_service_ns: Option<Decimal<i64>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Periods {
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_ns: Option<String>,
+    first_ns: Option<Decimal<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    second_ns: Option<String>,
+    second_ns: Option<Decimal<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    third_ns: Option<String>,
+    third_ns: Option<Decimal<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fourth_ns: Option<String>,
+    fourth_ns: Option<Decimal<i64>>,
 }
 
-#[derive(Serialize)]
+/// What the network cost before its first success.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootCni")]
 struct Cni<'a> {
+    /// Calls of ADD that failed.
     failed: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
-    lost_ns: String,
-    /// Of boot time: what failed before it is in none of these.
+    lost_ns: Decimal<u128>,
+    /// Of boot time: failures before it were not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unseen_until_ns: Option<String>,
+    unseen_until_ns: Option<Decimal<u64>>,
 }
 
-/// What is in none of the rest.
-#[derive(Serialize)]
+/// Pods and calls that are in no other member.
+#[derive(Serialize, JsonSchema)]
 struct Truncated {
-    /// At least.
+    /// At least so many.
     pods: u32,
     cni_calls: u32,
     /// Pods that were there before the restart: nobody waited for them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pods_before: Option<u32>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pods_before: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Milestone {
-    name: &'static str,
+    name: MilestoneName,
     /// Of boot time.
-    boot_ns: String,
-    source: &'static str,
-    precision_ns: String,
+    boot_ns: Decimal<u64>,
+    source: Source,
+    precision_ns: Decimal<u128>,
+    /// The pod of which it is the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
 }
 
-#[derive(Serialize)]
-struct PodLine {
-    pod: String,
-    kind: &'static str,
-    /// What tells the kind.
-    kind_by: &'static str,
-    boot_ns: String,
-    source: &'static str,
-    /// When it first listened.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listening_boot_ns: Option<String>,
-    /// Which of the two counts; absent: it is not back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recovered_by: Option<&'static str>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum MilestoneName {
+    KernelStart,
+    InitStarted,
+    RuntimeStarted,
+    KubeletStarted,
+    FirstStaticPod,
+    CniFirstSuccess,
+    FirstServicePod,
+    LastServicePod,
 }
 
-#[derive(Serialize)]
-struct Mean {
+/// A pod that is back.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootPod")]
+struct PodLine {
+    pod: String,
+    kind: Kind,
+    /// How its kind is known.
+    kind_by: &'static str,
+    boot_ns: Decimal<u64>,
+    source: Source,
+    /// When it first listened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listening_boot_ns: Option<Decimal<u64>>,
+    /// Which of the two counts; absent: it is not back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovered_by: Option<Recovered>,
+}
+
+/// The mean of all boots that are whole.
+#[derive(Serialize, JsonSchema)]
+pub struct Mean {
     boots: usize,
-    recovered: &'static str,
+    recovered: Recovered,
     columns: Columns,
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<String>,
+    whole_ns: Option<Decimal<i64>>,
     inexact: Vec<&'static str>,
 }
 
 /// One line a boot, and one for the mean.
 pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
-    let lines = rows.iter().map(|row| Line::Boot(Box::new(boot(row))));
+    let lines = rows.iter().map(|row| Line::Boot(Box::new(Boot::of(row))));
     let mut bytes = Vec::new();
-    for line in lines.chain([Line::Average(Box::new(mean(rows)))]) {
+    for line in lines.chain([Line::Average(Box::new(Mean::of(rows)))]) {
         serde_json::to_writer(&mut bytes, &line)?;
         bytes.push(b'\n');
     }
     Ok(bytes)
 }
 
-/// One boot, as a value to be put into another object.
-#[must_use]
-pub fn object<'a>(row: &Told<'a>) -> impl Serialize + use<'a> {
-    boot(row)
-}
-
-/// The mean of all that are whole, in the same way.
-#[must_use]
-pub fn average_of(rows: &[Told<'_>]) -> impl Serialize + use<> {
-    mean(rows)
-}
-
-fn mean(rows: &[Told<'_>]) -> Mean {
-    let Average { boots, recovered, columns, differences, whole, inexact } =
-        average(rows.iter().map(|row| row.study));
-    Mean {
-        boots,
-        recovered: recovery::recovered(recovered),
-        columns: Columns::of(columns),
-        periods: Periods::of(differences),
-        whole_ns: ns(whole),
-        inexact: names(inexact, &columns, &differences),
+impl Mean {
+    #[must_use]
+    pub fn of(rows: &[Told<'_>]) -> Self {
+        let Average { boots, recovered, columns, differences, whole, inexact } =
+            average(rows.iter().map(|row| row.study));
+        Self {
+            boots,
+            recovered,
+            columns: Columns::of(columns),
+            periods: Periods::of(differences),
+            whole_ns: whole.map(Decimal),
+            inexact: names(inexact, &columns, &differences),
+        }
     }
 }
 
@@ -224,153 +275,145 @@ fn names(
     told.map(|((name, _), _)| name).collect()
 }
 
-fn ns(ns: Option<i64>) -> Option<String> {
-    ns.map(|ns| ns.to_string())
-}
-
 impl Truncated {
     fn of(recovery: &Recovery) -> Option<Self> {
         let Recovery { pods_left_out: pods, tries_left_out: cni_calls, .. } = *recovery;
-        let pods_before = recovery.boot.as_ref().map(|boot| boot.before.pods_left_out).filter(|it| *it > 0);
-        let is_cut = pods > 0 || cni_calls > 0 || pods_before.is_some();
+        let pods_before = recovery.boot.as_ref().map_or(0, |boot| boot.before.pods_left_out);
+        let is_cut = pods > 0 || cni_calls > 0 || pods_before > 0;
         is_cut.then_some(Self { pods, cni_calls, pods_before })
     }
 }
 
 impl Columns {
     fn of(columns: [Option<i64>; COLUMNS]) -> Self {
-        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] = columns.map(ns);
+        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] =
+            columns.map(|ns| ns.map(Decimal));
         Self { kubelet_ns, static_pod_ns, first_service_ns, last_service_ns }
     }
 }
 
 impl Periods {
     fn of(periods: [Option<i64>; COLUMNS]) -> Self {
-        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(ns);
+        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(|ns| ns.map(Decimal));
         Self { first_ns, second_ns, third_ns, fourth_ns }
     }
 }
 
-fn boot<'a>(row: &Told<'a>) -> Boot<'a> {
-    let study = row.study;
-    let boot = row.recovery.boot.as_ref();
-    let (zero, no_order, order) = zero(study);
-    let (close, missing) = match &study.close {
-        Close::All { .. } => ("all", Some(&[][..])),
-        Close::Quiet { missing, .. } => ("quiet", missing.as_deref()),
-        Close::Open { missing, .. } => ("open", missing.as_deref()),
-    };
-    Boot {
-        node: row.node,
-        boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
-        kernel: boot.map(|boot| boot.kernel.as_str()).unwrap_or_default(),
-        boot_wall_ns: ns(boot.map(|boot| boot.boot_wall_ns)),
-        zero,
-        no_order,
-        order,
-        last_heartbeat_wall_ns: ns(boot.and_then(|boot| boot.before.alive_wall_ns)),
-        unseen: boot
-            .and_then(|boot| boot.before.unseen)
-            .map(|unseen| Unseen { boots: unseen.boots, source: source(unseen.source) }),
-        columns: Columns::of(study.columns),
-        periods: Periods::of(study.periods),
-        whole_ns: ns(study.whole),
-        inexact: names(study.inexact, &study.columns, &study.periods),
-        recovered: recovery::recovered(study.recovered),
-        close,
-        missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
-        cni: Cni {
-            failed: study.cni.failed,
-            plugin: study.cni.plugin.as_deref(),
-            lost_ns: study.cni.lost.as_nanos().to_string(),
-            unseen_until_ns: study.cni.unseen_until.map(|at| at.0.to_string()),
-        },
-        truncated: Truncated::of(row.recovery),
-        late: study.is_late,
-        milestones: milestones(study),
-        pods: row.recovery.pods.iter().map(|back| pod(back, study)).collect(),
+impl<'a> Boot<'a> {
+    #[must_use]
+    pub fn of(row: &Told<'a>) -> Self {
+        let study = row.study;
+        let boot = row.recovery.boot.as_ref();
+        let (zero, no_order, order) = zero(study);
+        let (close, missing) = match &study.close {
+            Close::All { .. } => (ClosedBy::All, Some(&[][..])),
+            Close::Quiet { missing, .. } => (ClosedBy::Quiet, missing.as_deref()),
+            Close::Open { missing, .. } => (ClosedBy::Open, missing.as_deref()),
+        };
+        Self {
+            node: row.node,
+            boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
+            kernel: boot.map(|boot| boot.kernel.as_str()).unwrap_or_default(),
+            boot_wall_ns: boot.map(|boot| Decimal(boot.boot_wall_ns)),
+            zero,
+            no_order,
+            order,
+            last_heartbeat_wall_ns: boot.and_then(|boot| boot.before.alive_wall_ns).map(Decimal),
+            unseen: boot
+                .and_then(|boot| boot.before.unseen)
+                .map(|unseen| Unseen { boots: unseen.boots, source: unseen.source }),
+            columns: Columns::of(study.columns),
+            periods: Periods::of(study.periods),
+            whole_ns: study.whole.map(Decimal),
+            inexact: names(study.inexact, &study.columns, &study.periods),
+            recovered: study.recovered,
+            close,
+            missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
+            cni: Cni {
+                failed: study.cni.failed,
+                plugin: study.cni.plugin.as_deref(),
+                lost_ns: Decimal(study.cni.lost.as_nanos()),
+                unseen_until_ns: study.cni.unseen_until.map(|at| Decimal(at.0)),
+            },
+            truncated: Truncated::of(row.recovery),
+            late: study.is_late,
+            milestones: milestones(study),
+            pods: row.recovery.pods.iter().map(|back| PodLine::of(back, study)).collect(),
+        }
     }
 }
 
-fn zero(study: &RecoveryReport) -> (&'static str, Option<&'static str>, Option<Order<'_>>) {
-    fn told(ordered: &Ordered, before_ns: Option<i64>) -> Option<Order<'_>> {
-        Some(Order {
+impl<'a> Order<'a> {
+    fn of(ordered: &'a Ordered, before_ns: Option<i64>) -> Self {
+        Self {
             by: &ordered.by,
-            wall_ns: ordered.wall_ns.to_string(),
-            before_boot_ns: ns(before_ns),
-            source: source(ordered.source),
+            wall_ns: Decimal(ordered.wall_ns),
+            before_boot_ns: before_ns.map(Decimal),
+            source: ordered.source,
             precision_ns: precision(ordered.source),
-        })
-    }
-    match &study.zero {
-        Zero::Order { ordered, before_ns } => ("order", None, told(ordered, Some(*before_ns))),
-        Zero::Kernel(NoOrder::NoHistory) => ("kernel", Some("no_history"), None),
-        Zero::Kernel(NoOrder::NotSeen { .. }) => ("kernel", Some("not_seen"), None),
-        Zero::Kernel(NoOrder::Outlived(ordered)) => ("kernel", Some("outlived"), told(ordered, None)),
-        Zero::Kernel(NoOrder::NotComparable(ordered)) => {
-            ("kernel", Some("not_comparable"), told(ordered, None))
         }
     }
+}
+
+fn zero(study: &RecoveryReport) -> (CountsFrom, Option<OrderUnknown>, Option<Order<'_>>) {
+    let (why, order) = match &study.zero {
+        Zero::Order { ordered, before_ns } => {
+            return (CountsFrom::Order, None, Some(Order::of(ordered, Some(*before_ns))));
+        }
+        Zero::Kernel(NoOrder::NoHistory) => (OrderUnknown::NoHistory, None),
+        Zero::Kernel(NoOrder::NotSeen { .. }) => (OrderUnknown::NotSeen, None),
+        Zero::Kernel(NoOrder::Outlived(ordered)) => (OrderUnknown::Outlived, Some(ordered)),
+        Zero::Kernel(NoOrder::NotComparable(ordered)) => (OrderUnknown::NotComparable, Some(ordered)),
+    };
+    (CountsFrom::Kernel, Some(why), order.map(|ordered| Order::of(ordered, None)))
 }
 
 fn milestones(study: &RecoveryReport) -> Vec<Milestone> {
     let back =
         |back: &Option<RecoveredPod>| back.as_ref().map(|back| (back.mark, Some(recovery::name(&back.pod))));
     let bare = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
+    let kernel = TimedSource { at: Timestamp::ZERO, source: Source::Boot };
     let all = [
-        ("kernel_start", bare(Some(TimedSource { at: Timestamp::ZERO, source: Source::Boot }))),
-        ("init_started", bare(study.init)),
-        ("runtime_started", bare(study.runtime)),
-        ("kubelet_started", bare(study.kubelet)),
-        ("first_static_pod", back(&study.first_static)),
-        ("cni_first_success", bare(study.cni.first)),
-        ("first_service_pod", back(&study.first_service)),
-        ("last_service_pod", back(&study.last_service)),
+        (MilestoneName::KernelStart, bare(Some(kernel))),
+        (MilestoneName::InitStarted, bare(study.init)),
+        (MilestoneName::RuntimeStarted, bare(study.runtime)),
+        (MilestoneName::KubeletStarted, bare(study.kubelet)),
+        (MilestoneName::FirstStaticPod, back(&study.first_static)),
+        (MilestoneName::CniFirstSuccess, bare(study.cni.first)),
+        (MilestoneName::FirstServicePod, back(&study.first_service)),
+        (MilestoneName::LastServicePod, back(&study.last_service)),
     ];
     let known = all.into_iter().filter_map(|(name, found)| found.map(|(mark, pod)| (name, mark, pod)));
     known
         .map(|(name, mark, pod)| Milestone {
             name,
-            boot_ns: mark.at.0.to_string(),
-            source: source(mark.source),
+            boot_ns: Decimal(mark.at.0),
+            source: mark.source,
             precision_ns: precision(mark.source),
             pod,
         })
         .collect()
 }
 
-fn pod(back: &RecoveredPod, study: &RecoveryReport) -> PodLine {
-    let by = match study.recovered {
-        Recovered::Listening if back.listened.is_some() => Some(Recovered::Listening),
-        Recovered::Listening if !study.by_start.contains(&back.pod) => None,
-        Recovered::Started | Recovered::Listening => Some(Recovered::Started),
-    };
-    PodLine {
-        pod: recovery::name(&back.pod),
-        kind: match back.pod.kind {
-            Kind::Static => "static",
-            Kind::System => "system",
-            Kind::Service => "service",
-        },
-        kind_by: back.pod.kind_by(),
-        boot_ns: back.mark.at.0.to_string(),
-        source: source(back.mark.source),
-        listening_boot_ns: back.listened.map(|at| at.0.to_string()),
-        recovered_by: by.map(recovery::recovered),
+impl PodLine {
+    fn of(back: &RecoveredPod, study: &RecoveryReport) -> Self {
+        let recovered_by = match study.recovered {
+            Recovered::Listening if back.listened.is_some() => Some(Recovered::Listening),
+            Recovered::Listening if !study.by_start.contains(&back.pod) => None,
+            Recovered::Started | Recovered::Listening => Some(Recovered::Started),
+        };
+        Self {
+            pod: recovery::name(&back.pod),
+            kind: back.pod.kind,
+            kind_by: back.pod.kind_by(),
+            boot_ns: Decimal(back.mark.at.0),
+            source: back.mark.source,
+            listening_boot_ns: back.listened.map(|at| Decimal(at.0)),
+            recovered_by,
+        }
     }
 }
 
-fn source(source: Source) -> &'static str {
-    match source {
-        Source::Boot => "boot",
-        Source::Hook => "hook",
-        Source::ProcStart => "proc_start",
-        Source::FileTime => "file_time",
-        Source::Journal => "journal",
-        Source::Wtmp => "wtmp",
-    }
-}
-
-fn precision(source: Source) -> String {
-    source.precision().as_nanos().to_string()
+fn precision(source: Source) -> Decimal<u128> {
+    Decimal(source.precision().as_nanos())
 }

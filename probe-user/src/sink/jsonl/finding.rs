@@ -2,71 +2,69 @@
 
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::event::{Netns, Process, Text, nanos};
+use super::{
+    kernel::{Netns, Process},
+    scalar::{Decimal, names, nanos},
+};
 use crate::{
     model::{
-        fact::{MessageFound, PodName, ProgramFound, Store},
-        finding::{self, Blind, Kind},
-        id::Subnet,
+        fact::{MessageFound, PodName, ProgramFound, Store, StoreKind},
+        finding::{self, Blind, Cause, Duplicate, FindingKind, Key, Kind, OutOfOrder, Severity, Stage},
+        id::{ContainerId, Subnet},
         time::Timestamp,
     },
-    sink::{Label, wall::Rfc3339, word},
+    sink::{Label, verdict, wall::Rfc3339, word},
 };
 
-#[derive(Serialize)]
-pub(crate) struct Finding<'a> {
-    key: &'a str,
-    kind: &'static str,
-    severity: &'static str,
-    stage: &'static str,
-    since: Text<Rfc3339>,
-    since_boot_ns: Text<u64>,
-    opened_at: Text<Rfc3339>,
+/// One finding (docs/findings.md).
+#[derive(Serialize, JsonSchema)]
+pub struct Finding<'a> {
+    key: &'a Key,
+    kind: FindingKind,
+    severity: Severity,
+    stage: Stage,
+    /// When what is wrong began.
+    since: Rfc3339,
+    since_boot_ns: Decimal<u64>,
+    opened_at: Rfc3339,
     #[serde(skip_serializing_if = "Option::is_none")]
-    confirmed_at: Option<Text<Rfc3339>>,
+    confirmed_at: Option<Rfc3339>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    closed_at: Option<Text<Rfc3339>>,
+    closed_at: Option<Rfc3339>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pod: Option<Pod<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sandboxes: Vec<&'a str>,
+    pod: Option<&'a PodName>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    sandboxes: &'a [ContainerId],
+    /// Records were lost meanwhile: the cause may be another one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
+    /// The finding in one sentence.
     summary: String,
     detail: Detail<'a>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    programs: Vec<Program<'a>>,
+    /// The programs that had a part in it.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    programs: &'a [ProgramFound],
 }
 
-#[derive(Serialize)]
-struct Pod<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Program<'a> {
-    path: &'a str,
-    version: Option<&'a str>,
-}
-
-#[derive(Serialize)]
+/// A place where an IPAM plugin writes down which addresses are given out.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Store")]
 struct StoreRef<'a> {
+    #[schemars(schema_with = "names::<StoreKind>")]
     kind: &'static str,
     path: &'a str,
 }
 
-#[derive(Serialize)]
+/// What is wrong: the members depend on the finding's kind.
+// Not the model's own form: members are in the order and under the names of docs/findings.md, and have no tag.
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Detail<'a> {
     LeakedAddress {
-        cause: &'static str,
+        cause: Cause,
         address: IpAddr,
         network: Option<&'a str>,
         network_inferred: bool,
@@ -88,11 +86,11 @@ enum Detail<'a> {
         count: u32,
     },
     DuplicateSandbox {
-        form: &'static str,
+        form: Duplicate,
         count: u32,
     },
     TeardownOutOfOrder {
-        how: &'static str,
+        how: OutOfOrder,
         #[serde(skip_serializing_if = "Option::is_none")]
         killer: Option<Process<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +102,7 @@ enum Detail<'a> {
     },
     StuckNetnsTeardown {
         netns: Netns,
-        held_ns: Text<u128>,
+        held_ns: Decimal<u128>,
         waiting: u32,
     },
     StuckCgroup {
@@ -116,7 +114,7 @@ enum Detail<'a> {
     },
     DuplicateContainer {
         name: &'a str,
-        containers: Vec<&'a str>,
+        containers: &'a [ContainerId],
     },
     DuplicateAddress {
         network: Option<&'a str>,
@@ -126,7 +124,7 @@ enum Detail<'a> {
         plugin: &'a str,
         attempts: u32,
         pods: u32,
-        wasted_ns: Text<u128>,
+        wasted_ns: Decimal<u128>,
         exit_code: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<Message<'a>>,
@@ -134,75 +132,61 @@ enum Detail<'a> {
     CniSlow {
         plugin: &'a str,
         command: &'a str,
-        took_ns: Text<u128>,
+        took_ns: Decimal<u128>,
         open: bool,
     },
     CniQueue {
         waiting: u32,
-        oldest_ns: Text<u128>,
+        oldest_ns: Decimal<u128>,
         plugin: &'a str,
     },
     PoolExhaustion {
         network: &'a str,
-        subnet: Text<Subnet>,
+        subnet: Subnet,
         size: u64,
         used: u64,
         leaked: u64,
         free: u64,
-        runs_out_in_ns: Option<Text<u128>>,
+        runs_out_in_ns: Option<Decimal<u128>>,
     },
     BlindSpot {
+        #[schemars(schema_with = "names::<Blind>")]
         what: &'static str,
         name: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        count: Option<Text<u64>>,
-        weaker: Vec<&'static str>,
+        count: Option<Decimal<u64>>,
+        weaker: &'a [FindingKind],
     },
 }
 
 /// What a plugin said, or why that could not be read.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Message<'a> {
     text: Option<&'a str>,
     source: &'a str,
 }
 
 impl<'a> Finding<'a> {
-    pub(crate) fn of(it: &'a finding::Finding, label: &Label) -> Self {
-        let wall = |at: Timestamp| Text(Rfc3339(label.wall_ns(at)));
+    #[must_use]
+    pub fn of(it: &'a finding::Finding, label: &Label) -> Self {
+        let wall = |at: Timestamp| Rfc3339(label.wall_ns(at));
         Self {
-            key: it.key.as_str(),
-            kind: it.kind.into_str(),
-            severity: it.severity.into_str(),
-            stage: it.stage.into_str(),
+            key: &it.key,
+            kind: FindingKind::from(&it.kind),
+            severity: it.severity,
+            stage: it.stage,
             since: wall(it.since),
-            since_boot_ns: Text(it.since.0),
+            since_boot_ns: Decimal(it.since.0),
             opened_at: wall(it.opened_at),
             confirmed_at: it.confirmed_at.map(wall),
             closed_at: it.closed_at.map(wall),
-            pod: it.pod.as_ref().map(Pod::of),
-            sandboxes: it.sandboxes.iter().map(|id| id.as_str()).collect(),
+            pod: it.pod.as_ref(),
+            sandboxes: &it.sandboxes,
             gapped: it.gapped,
-            summary: crate::sink::verdict::summary(&it.kind),
+            summary: verdict::summary(&it.kind),
             detail: Detail::of(&it.kind),
-            programs: it.programs.iter().map(Program::of).collect(),
+            programs: &it.programs,
         }
-    }
-}
-
-impl<'a> Pod<'a> {
-    fn of(pod: &'a PodName) -> Self {
-        Self {
-            namespace: pod.namespace.as_deref(),
-            name: pod.name.as_deref(),
-            uid: pod.uid.as_ref().map(|uid| uid.as_str()),
-        }
-    }
-}
-
-impl<'a> Program<'a> {
-    fn of(it: &'a ProgramFound) -> Self {
-        Self { path: &it.path, version: it.version.as_deref() }
     }
 }
 
@@ -222,7 +206,7 @@ impl<'a> Detail<'a> {
     fn of(kind: &'a Kind) -> Self {
         match kind {
             Kind::LeakedAddress(it) => Self::LeakedAddress {
-                cause: it.cause.into_str(),
+                cause: it.cause,
                 address: it.address,
                 network: it.network.as_deref(),
                 network_inferred: it.inferred,
@@ -236,11 +220,9 @@ impl<'a> Detail<'a> {
                 Self::AbandonedStore { path, network, count: *count }
             }
             Kind::UnverifiedRelease { plugin, count } => Self::UnverifiedRelease { plugin, count: *count },
-            Kind::DuplicateSandbox { form, count } => {
-                Self::DuplicateSandbox { form: form.into_str(), count: *count }
-            }
+            Kind::DuplicateSandbox { form, count } => Self::DuplicateSandbox { form: *form, count: *count },
             Kind::TeardownOutOfOrder { how, killer, signal } => Self::TeardownOutOfOrder {
-                how: how.into_str(),
+                how: *how,
                 killer: killer.as_ref().map(Process::of),
                 signal: *signal,
             },
@@ -252,10 +234,7 @@ impl<'a> Detail<'a> {
             },
             Kind::StuckCgroup { path, populated } => Self::StuckCgroup { path, populated: *populated },
             Kind::OrphanSandbox { process } => Self::OrphanSandbox { process: Process::of(process) },
-            Kind::DuplicateContainer { name, containers } => Self::DuplicateContainer {
-                name,
-                containers: containers.iter().map(|id| id.as_str()).collect(),
-            },
+            Kind::DuplicateContainer { name, containers } => Self::DuplicateContainer { name, containers },
             Kind::DuplicateAddress { network, address } => {
                 Self::DuplicateAddress { network: network.as_deref(), address: *address }
             }
@@ -275,7 +254,7 @@ impl<'a> Detail<'a> {
             }
             Kind::PoolExhaustion(it) => Self::PoolExhaustion {
                 network: &it.network,
-                subnet: Text(it.subnet),
+                subnet: it.subnet,
                 size: it.size,
                 used: it.used,
                 leaked: it.leaked,
@@ -283,21 +262,20 @@ impl<'a> Detail<'a> {
                 runs_out_in_ns: it.runs_out_in.map(nanos),
             },
             Kind::BlindSpot { spot, weaker } => {
-                let (what, name, count) = match spot {
-                    Blind::Signal { signal } => ("signal", Some(signal.into_str()), None),
-                    Blind::Lost { count } => ("lost", None, Some(Text(*count))),
-                    Blind::Store { path } => ("store", Some(path.as_str()), None),
-                    Blind::Runtime { place } => ("runtime", place.as_deref(), None),
-                    Blind::CniCache { path, count } => ("cni_cache", Some(path.as_str()), Some(Text(*count))),
-                    Blind::File { path } => ("file", Some(path.as_str()), None),
-                    Blind::Listing { list } => ("listing", Some(word::list(*list)), None),
-                    Blind::Kubelet => ("kubelet", None, None),
+                let (name, count) = match spot {
+                    Blind::Signal { signal } => (Some(signal.into_str()), None),
+                    Blind::Lost { count } => (None, Some(Decimal(*count))),
+                    Blind::Runtime { place } => (place.as_deref(), None),
+                    Blind::CniCache { path, count } => (Some(path.as_str()), Some(Decimal(*count))),
+                    Blind::Store { path } | Blind::File { path } => (Some(path.as_str()), None),
+                    Blind::Listing { list } => (Some(word::list(*list)), None),
+                    Blind::Kubelet => (None, None),
                 };
-                Self::BlindSpot { what, name, count, weaker: weaker.iter().map(|it| it.into_str()).collect() }
+                Self::BlindSpot { what: spot.into_str(), name, count, weaker }
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

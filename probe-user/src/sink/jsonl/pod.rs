@@ -1,23 +1,37 @@
 //! A pod as an object, with the names and forms of the event stream: as `sandprobe pods -o json` writes it.
+//!
+//! It is not the view's own form: a view has times, and of a process its whole identity, that are no part of the output.
 
+use schemars::JsonSchema;
 use serde::Serialize;
+use strum::IntoStaticStr;
 
-use super::start::Start;
-use crate::engine::{
-    view::{PodView, SandboxView},
-    world::{container, sandbox},
+use super::{
+    kernel::{Address, Netns},
+    start::Start,
+};
+use crate::{
+    engine::{
+        view::{ContainerView, PodView, SandboxView},
+        world::{container, sandbox},
+    },
+    model::{
+        fact::NameSource,
+        id::{ContainerId, PodUid},
+    },
 };
 
-#[derive(Serialize)]
-struct Pod<'a> {
+/// A pod that is on the node.
+#[derive(Serialize, JsonSchema)]
+pub struct Pod<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<&'a str>,
-    source: &'static str,
-    state: &'static str,
+    uid: Option<&'a PodUid>,
+    source: NameSource,
+    state: PodState,
     /// As in the event stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start<'a>>,
@@ -25,11 +39,13 @@ struct Pod<'a> {
     containers: Vec<Container<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PodSandbox")]
 struct Sandbox<'a> {
-    id: &'a str,
-    state: &'static str,
+    id: &'a ContainerId,
+    state: SandboxState,
     host_network: bool,
+    /// Of the process that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,93 +53,119 @@ struct Sandbox<'a> {
     addresses: Vec<Address<'a>>,
 }
 
-#[derive(Serialize)]
-struct Netns {
-    inode: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cookie: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Address<'a> {
-    address: String,
-    prefix: u8,
-    ifname: &'a str,
-}
-
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PodContainer")]
 struct Container<'a> {
-    id: &'a str,
+    id: &'a ContainerId,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    state: &'static str,
+    state: ContainerState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
 }
 
-/// As a value to be put into another object, or to be a line.
-#[must_use]
-pub fn object(pod: &PodView) -> impl Serialize + '_ {
-    Pod {
-        namespace: pod.namespace.as_deref(),
-        name: pod.name.as_deref(),
-        uid: pod.uid.as_ref().map(|uid| uid.as_str()),
-        source: pod.source.into_str(),
-        state: state(pod),
-        start: pod.start.as_ref().map(Start::of),
-        sandboxes: pod.sandboxes.iter().map(sandbox_object).collect(),
-        containers: pod
-            .containers
-            .iter()
-            .map(|it| Container {
-                id: it.id.as_str(),
-                name: it.name.as_deref(),
-                state: container_state(&it.state),
-                pid: it.pid,
-            })
-            .collect(),
+/// The state of a pod's newest sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+enum PodState {
+    #[serde(rename = "no sandbox")]
+    #[strum(serialize = "no sandbox")]
+    NoSandbox,
+    Created,
+    Ready,
+    Stopped,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum SandboxState {
+    Created,
+    Ready,
+    Stopped,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ContainerState {
+    Created,
+    Running,
+    Exited,
+}
+
+impl<'a> Pod<'a> {
+    #[must_use]
+    pub fn of(pod: &'a PodView) -> Self {
+        Self {
+            namespace: pod.namespace.as_deref(),
+            name: pod.name.as_deref(),
+            uid: pod.uid.as_ref(),
+            source: pod.source,
+            state: PodState::of(pod),
+            start: pod.start.as_ref().map(Start::of),
+            sandboxes: pod.sandboxes.iter().map(Sandbox::of).collect(),
+            containers: pod.containers.iter().map(Container::of).collect(),
+        }
     }
 }
 
-fn sandbox_object(sandbox: &SandboxView) -> Sandbox<'_> {
-    Sandbox {
-        id: sandbox.id.as_str(),
-        state: sandbox_state(&sandbox.state),
-        host_network: sandbox.host_network,
-        pid: sandbox.process.map(|key| key.pid),
-        netns: sandbox
-            .netns
-            .map(|key| Netns { inode: key.inode, cookie: (key.cookie != 0).then(|| key.cookie.to_string()) }),
-        addresses: sandbox
-            .addresses
-            .iter()
-            .map(|it| Address {
-                address: it.address.address.to_string(),
-                prefix: it.address.prefix,
-                ifname: &it.ifname,
-            })
-            .collect(),
+impl<'a> Sandbox<'a> {
+    fn of(sandbox: &'a SandboxView) -> Self {
+        Self {
+            id: &sandbox.id,
+            state: SandboxState::of(&sandbox.state),
+            host_network: sandbox.host_network,
+            pid: sandbox.process.map(|key| key.pid),
+            netns: sandbox.netns.map(Netns::of),
+            addresses: sandbox.addresses.iter().map(|it| Address::of(it.address, &it.ifname)).collect(),
+        }
     }
 }
 
-/// That of its newest sandbox.
+impl<'a> Container<'a> {
+    fn of(container: &'a ContainerView) -> Self {
+        Self {
+            id: &container.id,
+            name: container.name.as_deref(),
+            state: ContainerState::of(&container.state),
+            pid: container.pid,
+        }
+    }
+}
+
+impl PodState {
+    fn of(pod: &PodView) -> Self {
+        match pod.sandboxes.last().map(|sandbox| SandboxState::of(&sandbox.state)) {
+            None => Self::NoSandbox,
+            Some(SandboxState::Created) => Self::Created,
+            Some(SandboxState::Ready) => Self::Ready,
+            Some(SandboxState::Stopped) => Self::Stopped,
+        }
+    }
+}
+
+impl SandboxState {
+    fn of(state: &sandbox::State) -> Self {
+        match state {
+            sandbox::State::Created => Self::Created,
+            sandbox::State::Ready { .. } => Self::Ready,
+            sandbox::State::Stopped { .. } | sandbox::State::Remembered { .. } => Self::Stopped,
+        }
+    }
+}
+
+impl ContainerState {
+    fn of(state: &container::State) -> Self {
+        match state {
+            container::State::Created => Self::Created,
+            container::State::Running { .. } => Self::Running,
+            container::State::Exited { .. } => Self::Exited,
+        }
+    }
+}
+
+/// The state of the pod's newest sandbox, as the JSON has it.
 #[must_use]
 pub fn state(pod: &PodView) -> &'static str {
-    pod.sandboxes.last().map_or("no sandbox", |sandbox| sandbox_state(&sandbox.state))
-}
-
-fn sandbox_state(state: &sandbox::State) -> &'static str {
-    match state {
-        sandbox::State::Created => "created",
-        sandbox::State::Ready { .. } => "ready",
-        sandbox::State::Stopped { .. } | sandbox::State::Remembered { .. } => "stopped",
-    }
-}
-
-fn container_state(state: &container::State) -> &'static str {
-    match state {
-        container::State::Created => "created",
-        container::State::Running { .. } => "running",
-        container::State::Exited { .. } => "exited",
-    }
+    PodState::of(pod).into_str()
 }

@@ -1,105 +1,119 @@
 //! A pod's start and its phases as the members of objects; `docs/phases.md` describes them.
+//!
+//! They are not the model's own form: they have spans where the model has times, and leave out what is nothing.
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    SCHEMA,
-    event::{Container, Socket, Text, nanos},
-};
+use super::scalar::{Decimal, Version, is_zero, names, nanos};
 use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
-        fact::{CpuUse, MemoryEvents, Pressure, Stall},
+        fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, Stall},
+        id::ContainerId,
         phase::{self, Cause, Kind},
     },
     sink::{Label, wall::Rfc3339},
 };
 
-#[derive(Serialize)]
+/// A start and its phases (docs/phases.md).
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Start<'a> {
-    begin_ns: Text<u64>,
-    total_ns: Text<u128>,
+    /// Since boot: the pod's cgroup was made, or else the first sign of its sandbox.
+    begin_ns: Decimal<u64>,
+    /// Until the last of its containers ran: the sum of the phases.
+    total_ns: Decimal<u128>,
+    /// All containers that the pod is to have began. Where these are not known, it was quiet since, or the sandbox is
+    /// over.
     complete: bool,
+    /// Which containers the pod is to have is known.
     containers_known: bool,
+    /// Containers that the pod is to have and that did not begin.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     missing: &'a [String],
-    #[serde(skip_serializing_if = "no")]
+    /// It was told before, and went on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     revised: bool,
-    #[serde(skip_serializing_if = "no")]
+    /// The pod had run in another sandbox before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     rebuilt: bool,
-    #[serde(skip_serializing_if = "no")]
+    /// Its beginning or a part of it was found in a listing, not seen.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     listed: bool,
-    #[serde(skip_serializing_if = "no")]
+    /// The node was suspended since it began, before this was told.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
-    #[serde(skip_serializing_if = "no")]
+    /// Something was lost during a phase of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     phases: Vec<Phase<'a>>,
+    /// The containers that listen by now, beyond the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listening: Vec<Listening<'a>>,
 }
 
 /// A start by itself, with the members of an event that tell whose it is.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartLine")]
 pub(super) struct Line<'a> {
-    schema: u32,
+    schema: Version,
     node: &'a str,
     boot_id: &'a str,
     /// When it began.
-    at: Text<Rfc3339>,
-    pod: Pod<'a>,
+    at: Rfc3339,
+    pod: &'a PodName,
     sandbox: Sandbox<'a>,
     start: Start<'a>,
 }
 
-#[derive(Serialize)]
-struct Pod<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<&'a str>,
-}
-
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartSandbox")]
 struct Sandbox<'a> {
-    id: &'a str,
+    id: &'a ContainerId,
 }
 
-#[derive(Serialize)]
+/// A part of a start. Each begins where the one before ends.
+#[derive(Serialize, JsonSchema)]
 struct Phase<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    container: Option<Container<'a>>,
-    begin_ns: Text<u64>,
-    duration_ns: Text<u128>,
-    #[serde(skip_serializing_if = "no")]
+    container: Option<&'a ContainerRef>,
+    begin_ns: Decimal<u64>,
+    duration_ns: Decimal<u128>,
+    /// No event says so: it is concluded from what came before and after.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     inferred: bool,
-    #[serde(skip_serializing_if = "no")]
+    /// Something was lost meanwhile.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
 }
 
-#[derive(Serialize)]
+/// How long a container took to listen.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartListening")]
 struct Listening<'a> {
-    container: Container<'a>,
-    begin_ns: Text<u64>,
-    duration_ns: Text<u128>,
+    container: &'a ContainerRef,
+    begin_ns: Decimal<u64>,
+    duration_ns: Decimal<u128>,
     #[serde(flatten)]
-    socket: Socket,
-    #[serde(skip_serializing_if = "no")]
+    socket: Listener,
+    /// Something was lost meanwhile: an earlier socket may be missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
-    #[serde(skip_serializing_if = "no")]
+    /// The node was suspended meanwhile.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Name<'a> {
+    #[schemars(schema_with = "names::<Kind>")]
     phase: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
@@ -107,23 +121,30 @@ struct Name<'a> {
     ifname: Option<&'a str>,
 }
 
-/// What is nothing is left out.
-#[derive(Serialize)]
+/// Why a phase took as long as it did. Zeros are left out.
+#[derive(Serialize, JsonSchema)]
 struct Causes {
-    #[serde(skip_serializing_if = "is_none")]
+    /// Calls of ADD.
+    #[serde(skip_serializing_if = "is_zero")]
     adds: u32,
-    #[serde(skip_serializing_if = "is_none")]
+    /// Calls of ADD that failed.
+    #[serde(skip_serializing_if = "is_zero")]
     failed: u32,
+    /// How long the failed calls took, together.
     #[serde(skip_serializing_if = "Option::is_none")]
-    failed_ns: Option<Text<u128>>,
+    failed_ns: Option<Decimal<u128>>,
+    /// How long the plugin itself ran, also while the phase was another's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    plugin_ns: Option<Text<u128>>,
-    #[serde(skip_serializing_if = "is_none")]
+    plugin_ns: Option<Decimal<u128>>,
+    /// Sandboxes that came to nothing.
+    #[serde(skip_serializing_if = "is_zero")]
     sandboxes: u32,
-    #[serde(skip_serializing_if = "is_none")]
+    /// How often an init container ran.
+    #[serde(skip_serializing_if = "is_zero")]
     runs: u32,
+    /// For so long another network namespace was being taken apart.
     #[serde(skip_serializing_if = "Option::is_none")]
-    teardown_ns: Option<Text<u128>>,
+    teardown_ns: Option<Decimal<u128>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<Cpu>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,21 +153,24 @@ struct Causes {
     stall: Option<Stalls>,
 }
 
-#[derive(Serialize)]
+/// What `cpu.stat` of the pod's cgroup counted.
+#[derive(Serialize, JsonSchema)]
 struct Cpu {
-    used_ns: Text<u128>,
-    throttled_ns: Text<u128>,
-    throttled_periods: Text<u64>,
+    used_ns: Decimal<u128>,
+    throttled_ns: Decimal<u128>,
+    throttled_periods: Decimal<u64>,
 }
 
-#[derive(Serialize)]
+/// What `memory.events` of the pod's cgroup counted.
+#[derive(Serialize, JsonSchema)]
 struct Memory {
-    high: Text<u64>,
-    max: Text<u64>,
-    oom: Text<u64>,
+    high: Decimal<u64>,
+    max: Decimal<u64>,
+    oom: Decimal<u64>,
 }
 
-#[derive(Serialize)]
+/// How long tasks of the pod's cgroup waited for each resource.
+#[derive(Serialize, JsonSchema)]
 struct Stalls {
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<Waited>,
@@ -156,27 +180,30 @@ struct Stalls {
     io: Option<Waited>,
 }
 
-#[derive(Serialize)]
+/// How long some, and how long all of the tasks waited.
+#[derive(Serialize, JsonSchema)]
 struct Waited {
-    some_ns: Text<u128>,
-    full_ns: Text<u128>,
+    some_ns: Decimal<u128>,
+    full_ns: Decimal<u128>,
 }
 
 /// How long a phase takes on the node; with no phase, the whole start.
-#[derive(Serialize)]
-pub(super) struct Shared<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PhaseShare")]
+pub struct Shared<'a> {
     #[serde(flatten)]
     name: Option<Name<'a>>,
+    /// Starts that had it.
     starts: u32,
-    p50_ns: Text<u128>,
-    p90_ns: Text<u128>,
-    p99_ns: Text<u128>,
+    p50_ns: Decimal<u128>,
+    p90_ns: Decimal<u128>,
+    p99_ns: Decimal<u128>,
 }
 
 impl<'a> Start<'a> {
     pub(super) fn of(start: &'a phase::Start) -> Self {
         Self {
-            begin_ns: Text(start.begin.0),
+            begin_ns: Decimal(start.begin.0),
             total_ns: nanos(start.total()),
             complete: start.complete,
             containers_known: start.containers_known,
@@ -194,18 +221,13 @@ impl<'a> Start<'a> {
 
 impl<'a> Line<'a> {
     pub(super) fn of(start: &'a phase::Start, label: &'a Label) -> Self {
-        let pod = &start.pod;
         Self {
-            schema: SCHEMA,
+            schema: Version,
             node: &label.node,
             boot_id: &label.boot_id,
-            at: Text(Rfc3339(label.wall_ns(start.begin))),
-            pod: Pod {
-                namespace: pod.namespace.as_deref(),
-                name: pod.name.as_deref(),
-                uid: pod.uid.as_ref().map(|uid| uid.as_str()),
-            },
-            sandbox: Sandbox { id: start.sandbox.as_str() },
+            at: Rfc3339(label.wall_ns(start.begin)),
+            pod: &start.pod,
+            sandbox: Sandbox { id: &start.sandbox },
             start: Start::of(start),
         }
     }
@@ -215,8 +237,8 @@ impl<'a> Phase<'a> {
     fn of(phase: &'a phase::Phase) -> Self {
         Self {
             name: Name::of(&phase.kind),
-            container: phase.container.as_ref().map(container),
-            begin_ns: Text(phase.begin.0),
+            container: phase.container.as_ref(),
+            begin_ns: Decimal(phase.begin.0),
             duration_ns: nanos(phase.took()),
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
@@ -228,18 +250,14 @@ impl<'a> Phase<'a> {
 impl<'a> Listening<'a> {
     fn of(it: &'a phase::Listening) -> Self {
         Self {
-            container: container(&it.container),
-            begin_ns: Text(it.begin.0),
+            container: &it.container,
+            begin_ns: Decimal(it.begin.0),
             duration_ns: nanos(it.took()),
-            socket: Socket::of(it.socket),
+            socket: it.socket,
             gapped: it.gapped,
             suspended: it.suspended,
         }
     }
-}
-
-fn container(it: &ContainerRef) -> Container<'_> {
-    Container { id: it.id.as_str(), name: it.name.as_deref() }
 }
 
 impl<'a> Name<'a> {
@@ -273,12 +291,12 @@ impl Causes {
             cpu: cpu.map(|CpuUse { used, throttled, periods }| Cpu {
                 used_ns: nanos(used),
                 throttled_ns: nanos(throttled),
-                throttled_periods: Text(periods),
+                throttled_periods: Decimal(periods),
             }),
             memory: memory.map(|MemoryEvents { high, max, oom }| Memory {
-                high: Text(high),
-                max: Text(max),
-                oom: Text(oom),
+                high: Decimal(high),
+                max: Decimal(max),
+                oom: Decimal(oom),
             }),
             stall: has_stall.then_some(stall),
         }
@@ -292,7 +310,8 @@ impl Waited {
 }
 
 impl<'a> Shared<'a> {
-    pub(super) fn of(share: &'a Share) -> Self {
+    #[must_use]
+    pub fn of(share: &'a Share) -> Self {
         Self {
             name: share.kind.as_ref().map(Name::of),
             starts: share.starts,
@@ -303,14 +322,6 @@ impl<'a> Shared<'a> {
     }
 }
 
-fn some(span: Duration) -> Option<Text<u128>> {
+fn some(span: Duration) -> Option<Decimal<u128>> {
     (!span.is_zero()).then(|| nanos(span))
-}
-
-fn is_none(number: &u32) -> bool {
-    *number == 0
-}
-
-fn no(flag: &bool) -> bool {
-    !flag
 }

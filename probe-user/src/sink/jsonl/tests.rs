@@ -68,7 +68,7 @@ fn finding() -> Box<Finding> {
 }
 
 /// With everything that can be known of each phase.
-fn start() -> Start {
+pub(super) fn start() -> Start {
     let stall = Some(Stall { some: Duration::from_millis(2), full: Duration::from_millis(1) });
     let cause = Cause {
         adds: 3,
@@ -142,7 +142,7 @@ fn start() -> Start {
     }
 }
 
-fn all() -> Vec<ChangeKind> {
+pub(super) fn all() -> Vec<ChangeKind> {
     let address = Subnet { address: [10, 88, 0, 5].into(), prefix: 16 };
     let ifname = || "eth0".to_owned();
     vec![
@@ -183,7 +183,7 @@ fn all() -> Vec<ChangeKind> {
     ]
 }
 
-fn label() -> Label {
+pub(super) fn label() -> Label {
     Label {
         node: "node-1".to_owned(),
         boot_id: "9f3c6e1a-0000-4000-8000-000000000001".to_owned(),
@@ -191,7 +191,7 @@ fn label() -> Label {
     }
 }
 
-fn full(what: ChangeKind) -> Change {
+pub(super) fn full(what: ChangeKind) -> Change {
     let context = Context {
         pod: Some(PodRef {
             namespace: Some("default".to_owned()),
@@ -208,7 +208,7 @@ fn full(what: ChangeKind) -> Change {
     Change { seq: 7, at, origin: Origin::Kernel, late: true, context, what }
 }
 
-fn line(change: &Change) -> String {
+pub(super) fn line(change: &Change) -> String {
     let mut out = Vec::new();
     Jsonl.write(change, &label(), &mut out);
     String::from_utf8(out).expect("JSON is UTF-8")

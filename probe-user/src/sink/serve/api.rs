@@ -1,6 +1,7 @@
 //! The documents of the API, as JSON. Their parts are the objects that the commands print with `-o json`.
 
 use http::{Response, StatusCode};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -16,20 +17,23 @@ use crate::{
         state::{self, About},
     },
     sink::{
-        jsonl::{self, SCHEMA, boot::Told},
+        jsonl::{
+            self, Decimal, Version,
+            boot::{Boot, Mean, Told},
+        },
         select,
         wall::Rfc3339,
     },
 };
 
 /// The members that each document begins with.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Head<'a> {
     node: &'a str,
     boot_id: &'a str,
     /// When the engine was in this state.
-    at: String,
-    boot_ns: String,
+    at: Rfc3339,
+    boot_ns: Decimal<u64>,
 }
 
 impl<'a> Head<'a> {
@@ -38,28 +42,27 @@ impl<'a> Head<'a> {
         Self {
             node: &label.node,
             boot_id: &label.boot_id,
-            at: Rfc3339(label.wall_ns(*now)).to_string(),
-            boot_ns: now.0.to_string(),
+            at: Rfc3339(label.wall_ns(*now)),
+            boot_ns: Decimal(now.0),
         }
     }
 }
 
-#[derive(Serialize)]
-struct List<'a, T> {
-    schema: u32,
+/// The worst first, then the surest, then the oldest.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Findings")]
+pub(super) struct FindingList<'a> {
+    schema: Version,
     #[serde(flatten)]
     head: Head<'a>,
-    findings: Vec<T>,
+    findings: Vec<jsonl::Finding<'a>>,
 }
 
-pub(super) fn findings<'a>(
-    snapshot: &'a Snapshot<Vec<Finding>>,
-    wanted: &Findings,
-) -> impl Serialize + use<'a> {
+pub(super) fn findings<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findings) -> FindingList<'a> {
     let mut findings: Vec<&Finding> = snapshot.value.iter().filter(|it| wanted.keeps(it)).collect();
     select::sort(&mut findings);
-    let findings = findings.into_iter().map(|it| jsonl::found(it, &snapshot.label)).collect();
-    List { schema: SCHEMA, head: Head::of(snapshot), findings }
+    let findings = findings.into_iter().map(|it| jsonl::Finding::of(it, &snapshot.label)).collect();
+    FindingList { schema: Version, head: Head::of(snapshot), findings }
 }
 
 /// The finding whose key this is, or the only one whose key contains it.
@@ -78,72 +81,50 @@ pub(super) fn finding(snapshot: &Snapshot<Vec<Finding>>, key: &str) -> Result<Re
     }
 }
 
-#[derive(Serialize)]
-struct PodList<'a, P, S> {
-    schema: u32,
+/// The pods that are here.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pods")]
+pub(super) struct PodList<'a> {
+    schema: Version,
     #[serde(flatten)]
     head: Head<'a>,
-    pods: Vec<P>,
+    pods: Vec<jsonl::Pod<'a>>,
     /// How long each phase of a start takes here.
-    phases: Vec<S>,
+    phases: Vec<jsonl::Shared<'a>>,
 }
 
-pub(super) fn pods(snapshot: &Snapshot<Pods>) -> impl Serialize + '_ {
+pub(super) fn pods(snapshot: &Snapshot<Pods>) -> PodList<'_> {
     PodList {
-        schema: SCHEMA,
+        schema: Version,
         head: Head::of(snapshot),
-        pods: snapshot.value.pods.iter().map(jsonl::pod::object).collect(),
-        phases: snapshot.value.shares.iter().map(jsonl::shared).collect(),
+        pods: snapshot.value.pods.iter().map(jsonl::Pod::of).collect(),
+        phases: snapshot.value.shares.iter().map(jsonl::Shared::of).collect(),
     }
 }
 
-#[derive(Serialize)]
-struct Pools<'a> {
-    schema: u32,
+/// The pools of addresses.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pools")]
+pub(super) struct PoolList<'a> {
+    schema: Version,
     #[serde(flatten)]
     head: Head<'a>,
-    pools: Vec<Pool<'a>>,
+    pools: &'a [PoolView],
 }
 
-#[derive(Serialize)]
-struct Pool<'a> {
-    network: &'a str,
-    subnet: String,
-    size: u64,
-    in_use: u64,
-    pending_cleanup: u64,
-    leak_candidate: u64,
-    leaked: u64,
-    free: u64,
+pub(super) fn pools(snapshot: &Snapshot<Vec<PoolView>>) -> PoolList<'_> {
+    PoolList { schema: Version, head: Head::of(snapshot), pools: &snapshot.value }
 }
 
-pub(super) fn pools(snapshot: &Snapshot<Vec<PoolView>>) -> impl Serialize + '_ {
-    Pools { schema: SCHEMA, head: Head::of(snapshot), pools: snapshot.value.iter().map(Pool::of).collect() }
-}
-
-impl<'a> Pool<'a> {
-    fn of(it: &'a PoolView) -> Self {
-        let PoolView { network, subnet, size, in_use, pending_cleanup, leak_candidate, leaked, free } = it;
-        Self {
-            network,
-            subnet: subnet.to_string(),
-            size: *size,
-            in_use: *in_use,
-            pending_cleanup: *pending_cleanup,
-            leak_candidate: *leak_candidate,
-            leaked: *leaked,
-            free: *free,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Boots<'a, B, A> {
-    schema: u32,
+/// The boots that are kept, and this one.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Boots")]
+pub(super) struct BootList<'a> {
+    schema: Version,
     #[serde(flatten)]
     head: Head<'a>,
-    boots: Vec<B>,
-    average: A,
+    boots: Vec<Boot<'a>>,
+    average: Mean,
 }
 
 /// The boots before this one, then this one.
@@ -170,11 +151,11 @@ pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Re
         .zip(&studies)
         .map(|(record, study)| Told { node: &record.node, recovery: &record.recovery, study })
         .collect();
-    json(&Boots {
-        schema: SCHEMA,
+    json(&BootList {
+        schema: Version,
         head: Head::of(snapshot),
-        boots: told.iter().map(jsonl::boot::object).collect(),
-        average: jsonl::boot::average_of(&told),
+        boots: told.iter().map(Boot::of).collect(),
+        average: Mean::of(&told),
     })
 }
 

@@ -12,14 +12,13 @@ use super::{
     api,
     app_state::AppState,
     health::{self, readiness},
+    openapi,
     query::{Findings, Query},
     reply::{ApiError, JSON, Reply, TEXT, json, stream, whole},
     route::{FINDINGS, Route},
     stream::{Form, Since, Source, Subscription, run},
 };
 use crate::sink::metrics::TEXT_FORMAT;
-
-const OPENAPI: &str = include_str!("openapi.json");
 
 /// Answers a request of a client that may ask it.
 pub(super) async fn answer<B: Body>(
@@ -63,11 +62,12 @@ pub(super) async fn answer<B: Body>(
         Route::Events => events(app, request.headers(), &query(&EVENTS)?)?,
         Route::State => api::state(app, &*app.saved.get().await?),
         Route::History => api::history(app, &*app.recovery.get().await?),
-        Route::OpenApi => whole(StatusCode::OK, JSON, OPENAPI),
+        Route::OpenApi => whole(StatusCode::OK, JSON, openapi::DOCUMENT.as_str()),
     })
 }
 
-const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
+/// The parameters of the stream of events.
+pub(super) const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
 
 fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Response<Reply>, ApiError> {
     let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, iter, time::Duration};
 
 use caps::Capability;
 use http::{Response, StatusCode};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     model::{fact::Signal, time::Timestamp},
-    sink::{escape::escaped, metrics::own::Process, wall::Rfc3339},
+    sink::{doctor, escape::escaped, jsonl::Decimal, metrics::own::Process, wall::Rfc3339},
 };
 
 /// How long the agent is not ready after a loss of records.
@@ -93,41 +94,45 @@ pub(super) fn response(readiness: &Readiness) -> Response<Reply> {
     whole(StatusCode::SERVICE_UNAVAILABLE, TEXT, reasons.chain(degraded).collect::<String>())
 }
 
-#[derive(Serialize)]
-struct Doctor<'a, R> {
+/// What the agent can see, and how it does.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Doctor<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     #[serde(flatten)]
-    report: R,
+    report: doctor::Object<'a>,
     agent: Agent<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Agent<'a> {
     instance: &'a str,
     pid: u32,
     kernel: &'a str,
-    since: String,
+    /// When it began.
+    since: Rfc3339,
     ready: bool,
+    /// Why it is not ready.
     reasons: &'a [String],
     degraded: &'a [String],
     backfill_complete: bool,
     /// The latest event's.
     seq: u64,
-    late: String,
-    /// By where.
-    losses: BTreeMap<&'static str, String>,
+    /// Events that were told late.
+    late: Decimal<u64>,
+    /// Records that were lost, by where.
+    losses: BTreeMap<&'static str, Decimal<u64>>,
     capabilities: Vec<String>,
     cost: Cost,
 }
 
 /// What the agent itself takes.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Cost {
     #[serde(skip_serializing_if = "Option::is_none")]
-    cpu_ns: Option<String>,
+    cpu_ns: Option<Decimal<u128>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rss_bytes: Option<String>,
+    rss_bytes: Option<Decimal<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     threads: Option<u64>,
 }
@@ -136,10 +141,10 @@ pub(super) fn doctor<'a>(
     app: &'a AppState,
     readiness: &'a Readiness,
     process: Option<&Process>,
-) -> impl Serialize + use<'a> {
+) -> Doctor<'a> {
     let snapshot = &*readiness.snapshot;
     let counts = &snapshot.value.counts;
-    let wall = |at: Timestamp| Rfc3339(snapshot.label.wall_ns(at)).to_string();
+    let wall = |at: Timestamp| Rfc3339(snapshot.label.wall_ns(at));
     Doctor {
         head: Head::of(snapshot),
         report: app.report.object(),
@@ -153,12 +158,12 @@ pub(super) fn doctor<'a>(
             degraded: &readiness.degraded,
             backfill_complete: snapshot.value.has_listed,
             seq: app.ring.newest(),
-            late: counts.late.to_string(),
-            losses: counts.lost.iter().map(|(what, count)| (what.into_str(), count.to_string())).collect(),
+            late: Decimal(counts.late),
+            losses: counts.lost.iter().map(|(what, count)| (what.into_str(), Decimal(*count))).collect(),
             capabilities: capabilities(process.map_or(0, |it| it.capabilities)),
             cost: Cost {
-                cpu_ns: process.map(|it| it.cpu.as_nanos().to_string()),
-                rss_bytes: process.map(|it| it.resident.to_string()),
+                cpu_ns: process.map(|it| Decimal(it.cpu.as_nanos())),
+                rss_bytes: process.map(|it| Decimal(it.resident)),
                 threads: process.map(|it| it.threads),
             },
         },

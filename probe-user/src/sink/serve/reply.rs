@@ -9,6 +9,7 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -124,8 +125,10 @@ impl From<Unanswered> for ApiError {
     }
 }
 
-#[derive(Serialize)]
-struct Error<'a> {
+/// An error's body.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Error<'a> {
+    /// What was wrong, in one sentence.
     error: &'a str,
 }
 

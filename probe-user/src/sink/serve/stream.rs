@@ -4,7 +4,6 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
-use serde::Serialize;
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc, watch},
     time::{Instant, sleep_until},
@@ -14,7 +13,10 @@ use super::{
     over,
     ring::{Next, Ring},
 };
-use crate::sink::{filter::Filter, jsonl::SCHEMA};
+use crate::sink::{
+    filter::Filter,
+    jsonl::{Decimal, MissedBecause, StreamEvent, StreamNotice, StreamState, Version},
+};
 
 /// Longest chunk, beside its last event.
 const CHUNK: usize = 16 << 10;
@@ -50,28 +52,6 @@ impl Since {
     }
 }
 
-/// A word of the stream about itself, among the events.
-#[derive(Serialize)]
-struct Record<'a> {
-    schema: u32,
-    node: &'a str,
-    boot_id: &'a str,
-    event: &'static str,
-    stream: About<'a>,
-}
-
-#[derive(Serialize)]
-struct About<'a> {
-    instance: &'a str,
-    /// Where the client stands now: to be given as `since` when it comes back.
-    since: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<&'static str>,
-    /// As a decimal string; of another run it is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    missed: Option<String>,
-}
-
 /// Whose events they are.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -91,11 +71,6 @@ pub(super) struct Subscription {
     pub(super) follow: bool,
 }
 
-/// Why events are missing.
-const OTHER_RUN: &str = "other_run";
-const LATE: &str = "late";
-const SLOW: &str = "slow";
-
 /// Sends chunks until the client is gone, or the server ends, or nothing more is wanted.
 pub(super) async fn run(
     source: Source,
@@ -114,11 +89,12 @@ pub(super) async fn run(
         Since::Event { seq, .. } if *seq > newest => (0, true),
         Since::Event { seq, .. } => (*seq, false),
     };
-    source.say("stream.opened", place, None, subscription.form, &mut chunk);
+    source.say(StreamEvent::Opened, place, None, subscription.form, &mut chunk);
     if other {
-        source.say("stream.missed", place, Some((OTHER_RUN, None)), subscription.form, &mut chunk);
+        let missing = Some((MissedBecause::OtherRun, None));
+        source.say(StreamEvent::Missed, place, missing, subscription.form, &mut chunk);
     }
-    let mut why = LATE;
+    let mut why = MissedBecause::Late;
     let mut alive = Instant::now() + ALIVE;
     loop {
         news.mark_unchanged();
@@ -126,7 +102,7 @@ pub(super) async fn run(
         // Of another run it was said already that nobody knows how much is missing.
         if missed > 0 && !(other && place == 0) {
             let first = place + missed;
-            source.say("stream.missed", first, Some((why, Some(missed))), subscription.form, &mut chunk);
+            source.say(StreamEvent::Missed, first, Some((why, Some(missed))), subscription.form, &mut chunk);
         }
         let had_all = next == place;
         place = next;
@@ -134,7 +110,7 @@ pub(super) async fn run(
             source.write(event.seq, &event.line, subscription.form, &mut chunk);
         }
         // From here on it is this client that did not keep up.
-        why = SLOW;
+        why = MissedBecause::Slow;
         if !chunk.is_empty() {
             let room = tokio::select! {
                 room = chunks.reserve() => room,
@@ -154,7 +130,7 @@ pub(super) async fn run(
             // What was told last goes out before the end.
             biased;
             _ = news.changed() => {}
-            () = sleep_until(alive) => source.say("stream.alive", place, None, subscription.form, &mut chunk),
+            () = sleep_until(alive) => source.say(StreamEvent::Alive, place, None, subscription.form, &mut chunk),
             () = chunks.closed() => return,
             () = over(&mut end) => return,
         }
@@ -175,20 +151,21 @@ impl Source {
 
     fn say(
         &self,
-        event: &'static str,
+        event: StreamEvent,
         place: u64,
-        missing: Option<(&'static str, Option<u64>)>,
+        missing: Option<(MissedBecause, Option<u64>)>,
         form: Form,
         out: &mut Vec<u8>,
     ) {
         let (why, missed) = missing.unzip();
-        let stream = About {
-            instance: &self.instance,
-            since: format!("{}:{place}", self.instance),
+        let stream = StreamState {
+            instance: Some(&self.instance),
+            since: Some(format!("{}:{place}", self.instance)),
             why,
-            missed: missed.flatten().map(|it| it.to_string()),
+            missed: missed.flatten().map(Decimal),
         };
-        let record = Record { schema: SCHEMA, node: &self.node, boot_id: &self.boot_id, event, stream };
+        let record =
+            StreamNotice { schema: Version, node: &self.node, boot_id: &self.boot_id, event, stream };
         // Neither fails: the keys are strings, and a vector takes all.
         let mut line = serde_json::to_vec(&record).unwrap_or_default();
         line.push(b'\n');

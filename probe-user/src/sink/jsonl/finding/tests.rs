@@ -35,7 +35,7 @@ fn netns() -> NetnsKey {
 }
 
 /// One of each kind, with everything that can be known.
-fn all() -> Vec<Kind> {
+pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
     let name = || "podnet".to_owned();
     let plugin = || "bridge".to_owned();
     let second = Duration::from_secs(1);
@@ -100,7 +100,7 @@ fn all() -> Vec<Kind> {
     ]
 }
 
-fn written(kind: Kind) -> Value {
+pub(in crate::sink::jsonl) fn written(kind: Kind) -> Value {
     let finding = finding::Finding {
         key: Key::parse("orphan_netns/1").expect("a key"),
         kind,
