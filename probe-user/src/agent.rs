@@ -4,9 +4,9 @@
 //! The end goes from left to right. The sources stop, send the rest of their observations and close the channel. The engine
 //! takes them, and then the time, so that it holds nothing back. The outlets write the rest. Each step has a deadline.
 
-pub mod figure;
-pub mod record;
-pub mod served;
+pub(crate) mod figure;
+pub(crate) mod record;
+pub(crate) mod served;
 
 use std::{future, io, mem, time::Duration};
 
@@ -49,35 +49,35 @@ const CLOCK_STEP_NS: u64 = 1_000_000;
 const SLEPT: Duration = Duration::from_millis(100);
 
 /// What one run is made of.
-pub struct Agent {
-    pub session: Session,
-    pub batches: mpsc::Receiver<Batch>,
-    pub stopper: CancellationSource,
-    pub routes: Routes,
+pub(crate) struct Agent {
+    pub(crate) session: Session,
+    pub(crate) batches: mpsc::Receiver<Batch>,
+    pub(crate) stopper: CancellationSource,
+    pub(crate) routes: Routes,
     /// Where the stream goes.
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// Where the recording goes, if one is made.
-    pub recording: Option<Record>,
+    pub(crate) recording: Option<Record>,
     /// The file with the findings, if there is a state directory.
-    pub findings_file: Option<FindingsFile>,
+    pub(crate) findings_file: Option<FindingsFile>,
     /// The history of boots, if there is a state directory.
-    pub history: Option<BootHistoryWriter>,
+    pub(crate) history: Option<BootHistoryWriter>,
     /// Who serves what is known, if anybody does.
-    pub served: Served,
+    pub(crate) served: Served,
 }
 
 /// Who answers which question. Whose way is gone has no more to answer, and may end.
 #[derive(Debug, Default)]
-pub struct Routes {
+pub(crate) struct Routes {
     /// Reads the node's files.
-    pub files: Option<Asker>,
+    pub(crate) files: Option<Asker>,
     /// Watches namespaces; only there where hooks cannot.
-    pub netlink: Option<Asker>,
+    pub(crate) netlink: Option<Asker>,
 }
 
 /// What made a run end early, or end with something missing.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
+pub(crate) enum AgentError {
     #[error("cannot write to standard output: {0}")]
     Stream(io::Error),
     #[error("{0} events were not written to standard output: nobody read it")]
@@ -95,7 +95,7 @@ pub enum AgentError {
 impl Agent {
     /// Works until `end` completes, all sources have ended, or something cannot be written. Gives back the session, for
     /// what it has counted.
-    pub async fn run(mut self, end: impl Future<Output = ()>) -> (Session, Result<(), AgentError>) {
+    pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> (Session, Result<(), AgentError>) {
         let mut result = self.work(end).await;
         self.stopper.stop();
         self.routes = Routes::default();

@@ -27,53 +27,53 @@ const LONGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub(crate) struct Config {
     /// Directories in which an IPAM plugin keeps a file for each address given out, named by it, with the
     /// container's id in it: `[[ipam_store]]` with `dir` and, if it is of one network, `network`.
     #[serde(rename = "ipam_store")]
-    pub ipam_stores: Vec<IpamStore>,
+    pub(crate) ipam_stores: Vec<IpamStore>,
     /// How long an address must have been nobody's, with runtime and kubelet up, before it is leaked.
     #[serde(deserialize_with = "span")]
-    pub leak_grace: Option<Duration>,
+    pub(crate) leak_grace: Option<Duration>,
     /// How long a teardown may take before it is stuck.
     #[serde(deserialize_with = "span")]
-    pub stuck_after: Option<Duration>,
+    pub(crate) stuck_after: Option<Duration>,
     /// How long a CNI call may take before it is slow.
     #[serde(deserialize_with = "span")]
-    pub cni_slow: Option<Duration>,
+    pub(crate) cni_slow: Option<Duration>,
     /// So many CNI plugins at once are a queue.
-    pub cni_queue: Option<u32>,
+    pub(crate) cni_queue: Option<u32>,
     /// Without another pod for so long, the last one was the last to come back after a restart.
     #[serde(deserialize_with = "span")]
-    pub boot_quiet: Option<Duration>,
+    pub(crate) boot_quiet: Option<Duration>,
     /// When a pod counts as back after a restart: `started` or `listening`.
     #[serde(deserialize_with = "rule")]
-    pub boot_recovered: Option<Recovered>,
+    pub(crate) boot_recovered: Option<Recovered>,
     /// Namespaces none of whose pods is a service pod.
-    pub boot_system: Option<Vec<String>>,
+    pub(crate) boot_system: Option<Vec<String>>,
     /// So many boots are kept.
-    pub boot_keep: Option<u32>,
+    pub(crate) boot_keep: Option<u32>,
     /// Where metrics, the API and the page are served over HTTP.
-    pub listen: Option<Listen>,
+    pub(crate) listen: Option<Listen>,
     /// Where the same is served to other commands; `none` for nowhere.
-    pub socket: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     /// With what to serve by TLS: PEM files.
-    pub tls_cert: Option<PathBuf>,
-    pub tls_key: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
     /// Who has a certificate of this authority needs no token.
-    pub tls_client_ca: Option<PathBuf>,
+    pub(crate) tls_client_ca: Option<PathBuf>,
     /// What clients must give.
-    pub token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
     /// Whether to serve beyond this machine without all that.
-    pub insecure_listen: Option<bool>,
+    pub(crate) insecure_listen: Option<bool>,
     /// Labels of pods that metrics have: `namespace`, `pod`, `workload`.
-    pub metric_labels: Vec<String>,
+    pub(crate) metric_labels: Vec<String>,
 }
 
 /// An address to listen on, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum Listen {
+pub(crate) enum Listen {
     Nowhere,
     At(SocketAddr),
 }
@@ -102,13 +102,13 @@ impl TryFrom<String> for Listen {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct IpamStore {
-    pub dir: PathBuf,
-    pub network: Option<String>,
+pub(crate) struct IpamStore {
+    pub(crate) dir: PathBuf,
+    pub(crate) network: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     #[error("cannot read the configuration {path}: {why}; correct --config or make it readable", path = path.display())]
     Unreadable { path: PathBuf, why: io::Error },
     #[error("configuration {path} is larger than {LONGEST} bytes: it is none of sandprobe's", path = path.display())]
@@ -121,7 +121,7 @@ pub enum ConfigError {
 
 impl Config {
     /// The file's; without one, all defaults.
-    pub fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let mut bytes = Vec::new();
         File::open(path)
@@ -134,7 +134,7 @@ impl Config {
     }
 
     /// The stores in the form in which they are read.
-    pub fn stores(&self) -> Result<Vec<Declared>, ConfigError> {
+    pub(crate) fn stores(&self) -> Result<Vec<Declared>, ConfigError> {
         let declared = |IpamStore { dir, network }: &IpamStore| {
             Declared::new(dir, network.clone()).ok_or_else(|| ConfigError::Relative { dir: dir.clone() })
         };
@@ -143,7 +143,7 @@ impl Config {
 
     /// The engine's limits, where they are given.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         let default = Limits::default();
         Limits {
             leak_grace: self.leak_grace.unwrap_or(default.leak_grace),
@@ -155,7 +155,7 @@ impl Config {
 
     /// What the recovery after a restart is told by.
     #[must_use]
-    pub fn boot(&self) -> Rules {
+    pub(crate) fn boot(&self) -> Rules {
         let default = Rules::default();
         Rules {
             quiet: self.boot_quiet.unwrap_or(default.quiet),
@@ -166,7 +166,7 @@ impl Config {
 
     /// How many boots are kept.
     #[must_use]
-    pub fn boots(&self) -> usize {
+    pub(crate) fn boots(&self) -> usize {
         self.boot_keep.map_or(BOOTS, |keep| usize::try_from(keep).unwrap_or(usize::MAX).max(1))
     }
 
@@ -185,7 +185,7 @@ impl Config {
 impl IpamStore {
     /// `DIR[:NETWORK]`
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         match text.rsplit_once(':') {
             Some((dir, network)) if !network.is_empty() && !network.contains('/') => {
                 Self { dir: dir.into(), network: Some(network.to_owned()) }
@@ -198,7 +198,7 @@ impl IpamStore {
 /// `250ms`, `2s`, `2m` or `1h`.
 ///
 /// Not by a library: the general parsers also take `1 hour ago`, and their errors do not name the four units.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];
     let number: u64 = digits.parse().map_err(|error| format!("{text:?} is no time: {error}"))?;
@@ -218,7 +218,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
 }
 
 /// `started` or `listening`.
-pub fn recovered(text: &str) -> Result<Recovered, String> {
+pub(crate) fn recovered(text: &str) -> Result<Recovered, String> {
     match text {
         "started" => Ok(Recovered::Started),
         "listening" => Ok(Recovered::Listening),

@@ -10,14 +10,14 @@ pub use probe_engine::{engine, model, recording};
 #[cfg(feature = "live")]
 pub mod source;
 
-pub mod replay;
+mod replay;
 
 pub mod sink;
 
 #[cfg(feature = "live")]
-pub mod agent;
+mod agent;
 #[cfg(feature = "live")]
-pub mod config;
+mod config;
 /// Beside that way: what each thread gives up of root's power before it begins.
 #[cfg(feature = "live")]
 pub mod confine;

@@ -1,19 +1,20 @@
-//! A recording as a source: the calls into the engine as they were made, flat out or at the pace of then.
+//! Replays a recording: the calls into the engine as they were made, as fast as possible or at the pace of then.
 
 use std::{
+    convert::Infallible,
     io::BufRead,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::{
-    engine::Call,
-    model::time::Timestamp,
-    recording::{ReadError, Reader},
+    engine::{Call, Engine},
+    model::{fact::Fact, time::Timestamp},
+    recording::{Header, ReadError, Reader},
 };
 
 /// Calls `make` with each call of the recording, in order, until it says that it has enough.
-pub fn replay<E>(
+pub(crate) fn replay<E>(
     reader: &mut Reader<impl BufRead>,
     pace: Pace,
     mut make: impl FnMut(Call) -> Result<(), E>,
@@ -29,16 +30,58 @@ pub fn replay<E>(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     FlatOut,
     Then,
 }
 
 /// What ended a replay before the recording's end.
 #[derive(Debug)]
-pub enum ReplayError<E> {
+pub(crate) enum ReplayError<E> {
     Read(ReadError),
     Make(E),
+}
+
+/// An engine that has taken a whole recording, or what is whole of one.
+pub(crate) struct Replayed {
+    pub(crate) header: Header,
+    pub(crate) engine: Engine,
+    /// The boot's wall time as the recording last tells it.
+    pub(crate) boot_wall_ns: i64,
+    /// When the last observation was made.
+    pub(crate) observed_until: Timestamp,
+    /// The time of the last call. At the end of a whole recording that is later than the last observation, so that the
+    /// engine holds nothing back.
+    pub(crate) until: Timestamp,
+    /// Where the recording was cut off, if it was.
+    pub(crate) cut_off: Option<ReadError>,
+}
+
+/// Replays a recording to its end, for what the engine then knows. What it tells on the way is dropped.
+pub(crate) fn to_end(reader: &mut Reader<impl BufRead>) -> Result<Replayed, ReadError> {
+    let header = reader.header().clone();
+    let mut engine = Engine::new(header.settings.clone());
+    let mut boot_wall_ns = header.boot_wall_ns;
+    let (mut observed_until, mut until) = (Timestamp::ZERO, Timestamp::ZERO);
+    let ended = replay(reader, Pace::FlatOut, |call| {
+        until = until.max(call.at().unwrap_or_default());
+        if let Call::Observe(seen) = &call {
+            observed_until = observed_until.max(seen.at);
+            if let Fact::Clock { boot_wall_ns: told } = seen.fact {
+                boot_wall_ns = told;
+            }
+        }
+        engine.call(call);
+        while engine.poll().is_some() {}
+        Ok::<(), Infallible>(())
+    });
+    let cut_off = match ended {
+        Ok(()) => None,
+        Err(ReplayError::Read(error @ ReadError::CutOff { .. })) => Some(error),
+        Err(ReplayError::Read(error)) => return Err(error),
+        Err(ReplayError::Make(never)) => match never {},
+    };
+    Ok(Replayed { header, engine, boot_wall_ns, observed_until, until, cut_off })
 }
 
 /// Where the replay is in its own time and in the recording's.

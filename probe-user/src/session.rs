@@ -96,13 +96,13 @@ impl Session {
 
     /// When the engine wants to be told the time.
     #[must_use]
-    pub fn deadline(&self) -> Option<Timestamp> {
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.engine.deadline()
     }
 
     /// How long the engine may hold a change back.
     #[must_use]
-    pub fn hold(&self) -> Duration {
+    pub(crate) fn hold(&self) -> Duration {
         self.engine.settings().hold
     }
 
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// A line that says how many changes the stream lacks before the next one.
-    pub fn missed(&mut self, count: u64) -> Vec<u8> {
+    pub(crate) fn missed(&mut self, count: u64) -> Vec<u8> {
         self.lines.missed(count, &self.label)
     }
 
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Records nothing from here on.
-    pub fn stop_recording(&mut self) {
+    pub(crate) fn stop_recording(&mut self) {
         self.recording = None;
     }
 
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// What the engine wants to know. A replay has no use for them: the answers are in the recording.
-    pub fn questions(&mut self) -> impl Iterator<Item = Question> + '_ {
+    pub(crate) fn questions(&mut self) -> impl Iterator<Item = Question> + '_ {
         self.questions.drain(..)
     }
 
@@ -154,7 +154,7 @@ impl Session {
 
     /// Numbers that are other ones when any of that is.
     #[must_use]
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         let findings = self.engine.findings_revision();
         // Both count upwards.
         Revision { meaning: findings.meaning.wrapping_add(self.engine.starts_revision()), ..findings }
@@ -173,7 +173,7 @@ impl Session {
 
     /// All that was on the node at the start has been looked at.
     #[must_use]
-    pub fn has_listed(&self) -> bool {
+    pub(crate) fn has_listed(&self) -> bool {
         List::ALL.iter().all(|list| self.listed.contains(list))
     }
 
@@ -185,12 +185,12 @@ impl Session {
 
     /// The pods of which something runs now.
     #[must_use]
-    pub fn standing(&self) -> StandingPods {
+    pub(crate) fn standing(&self) -> StandingPods {
         self.engine.standing()
     }
 
     #[must_use]
-    pub fn summary(&self) -> &Summary {
+    pub(crate) fn summary(&self) -> &Summary {
         &self.summary
     }
 }

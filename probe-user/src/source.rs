@@ -9,19 +9,19 @@
 
 pub mod answer;
 pub mod backfill;
-pub mod boot;
+pub(crate) mod boot;
 pub mod buildinfo;
 pub mod cgroup;
 pub mod channel;
-pub mod clock;
+pub(crate) mod clock;
 mod cri;
-pub mod files;
+pub(crate) mod files;
 pub mod host;
-pub mod lack;
+pub(crate) mod lack;
 pub mod live;
-pub mod message;
+pub(crate) mod message;
 pub mod netlink;
-pub mod own;
-pub mod pressure;
-pub mod ready;
-pub mod release;
+pub(crate) mod own;
+pub(crate) mod pressure;
+pub(crate) mod ready;
+pub(crate) mod release;

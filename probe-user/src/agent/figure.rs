@@ -30,7 +30,7 @@ use crate::{
 
 /// Where they come from.
 #[derive(Debug)]
-pub struct Figures {
+pub(crate) struct Figures {
     hooks: Vec<(Signal, Option<Mechanism>)>,
     totals: watch::Receiver<Totals>,
     parts: Parts,
@@ -40,33 +40,33 @@ pub struct Figures {
 
 /// What each part of the agent counts or says of itself.
 #[derive(Debug)]
-pub struct Parts {
-    pub batches: Gauge,
+pub(crate) struct Parts {
+    pub(crate) batches: Gauge,
     /// Of the node's files, when they were last looked at.
-    pub unreadable: Arc<AtomicU64>,
+    pub(crate) unreadable: Arc<AtomicU64>,
     /// Events that were not written to standard output.
-    pub dropped: Arc<AtomicU64>,
-    pub reading: Arc<Reading>,
-    pub server: ServerFiles,
-    pub state: StateWrites,
+    pub(crate) dropped: Arc<AtomicU64>,
+    pub(crate) reading: Arc<Reading>,
+    pub(crate) server: ServerFiles,
+    pub(crate) state: StateWrites,
 }
 
 impl Figures {
     /// Of a run that begins now; `reports` with what the self-test made of them.
     #[must_use]
-    pub fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
+    pub(crate) fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         Self { hooks: hooks.collect(), totals: drain.totals(), parts, started: wall() }
     }
 
     /// Whether what is found out is kept.
     #[must_use]
-    pub fn state_writes(&self) -> StateWrites {
+    pub(crate) fn state_writes(&self) -> StateWrites {
         self.parts.state.clone()
     }
 
     #[must_use]
-    pub fn own(&self) -> AgentStats {
+    pub(crate) fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
         let Parts { batches, unreadable, dropped, reading, server, state } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
@@ -107,7 +107,7 @@ impl Figures {
 
     /// Where /proc cannot be read, the rest still can be told.
     #[must_use]
-    pub fn process(&self) -> Option<Process> {
+    pub(crate) fn process(&self) -> Option<Process> {
         let Usage { cpu, resident, virtual_size, threads, open_fds, max_fds, capabilities } =
             Usage::read().ok()?;
         let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);

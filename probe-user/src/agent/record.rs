@@ -9,10 +9,10 @@ use super::AgentError;
 use crate::{session::Session, sink::outlet::Outlet};
 
 /// Bytes that may wait for a slow disk. A full node is listed in a tenth of it.
-pub const ROOM: usize = 32 << 20;
+pub(crate) const ROOM: usize = 32 << 20;
 
 #[derive(Debug)]
-pub struct Record {
+pub(crate) struct Record {
     outlet: Outlet,
     /// The run is made for it, and ends with it.
     is_purpose: bool,
@@ -22,7 +22,7 @@ pub struct Record {
 
 impl Record {
     #[must_use]
-    pub fn new(outlet: Outlet, is_purpose: bool) -> Self {
+    pub(crate) fn new(outlet: Outlet, is_purpose: bool) -> Self {
         Self { outlet, is_purpose, ended: None }
     }
 

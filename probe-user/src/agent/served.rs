@@ -16,7 +16,7 @@ use crate::{
 
 /// The server, if there is one.
 #[derive(Default)]
-pub struct Served(Option<Running>);
+pub(crate) struct Served(Option<Running>);
 
 struct Running {
     server: Server,
@@ -27,7 +27,7 @@ struct Running {
 
 impl Served {
     #[must_use]
-    pub fn by(server: Server, asks: Asks, figures: Figures, metrics: Metrics) -> Self {
+    pub(crate) fn by(server: Server, asks: Asks, figures: Figures, metrics: Metrics) -> Self {
         Self(Some(Running { server, asks, figures, metrics }))
     }
 

@@ -1,7 +1,6 @@
 //! Where findings and starts are read from. The one way in: who lists or explains them does not know how they came.
 
 use std::{
-    convert::Infallible,
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -17,16 +16,13 @@ use serde::Deserialize;
 use super::client::AgentArgs;
 use super::{
     args::StateArgs,
-    replay::{open, unreadable},
+    replay::{replayed, unreadable},
 };
 use crate::{
-    engine::{Call, Engine, share::Share, view::PodView},
-    model::{fact::Fact, finding::Finding, phase::Start, time::Timestamp},
-    recording::{
-        ReadError, Reader,
-        state::{self, About, SavedState},
-    },
-    replay::{Pace, ReplayError, replay},
+    engine::{share::Share, view::PodView},
+    model::{finding::Finding, phase::Start, time::Timestamp},
+    recording::state::{self, About, SavedState},
+    replay::Replayed,
     sink::{Label, file::read_bounded, span::span},
 };
 
@@ -225,34 +221,16 @@ fn boot_time(wall: SystemTime, boot_wall_ns: i64) -> Timestamp {
     Timestamp(u64::try_from(since).unwrap_or(0))
 }
 
-/// By an engine that is told what a recording has.
+/// What an engine knows at the end of a recording.
 fn recorded(file: &Path) -> anyhow::Result<AgentSnapshot> {
-    let mut reader = Reader::open(open(file)?).map_err(|error| unreadable(file, &error))?;
-    let header = reader.header().clone();
-    let mut label = Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns };
-    let mut engine = Engine::new(header.settings);
-    let mut now = Timestamp::ZERO;
-    let ended = replay(&mut reader, Pace::FlatOut, |call| {
-        // The last is an advance beyond the end, so that nothing is held back: it is not the recording's time.
-        if let Call::Observe(seen) = &call {
-            now = now.max(seen.at);
-            if let Fact::Clock { boot_wall_ns } = seen.fact {
-                label.boot_wall_ns = boot_wall_ns;
-            }
-        }
-        engine.call(call);
-        while engine.poll().is_some() {}
-        Ok::<(), Infallible>(())
-    });
-    let caveats = match ended {
-        Ok(()) => Vec::new(),
-        Err(ReplayError::Read(error @ ReadError::CutOff { .. })) => {
-            vec![unreadable(file, &error).to_string()]
-        }
-        Err(ReplayError::Read(error)) => return Err(unreadable(file, &error)),
-        Err(ReplayError::Make(never)) => match never {},
-    };
-    let findings = engine.findings().cloned().collect();
-    let (starts, shares, pods) = (engine.starts(), engine.shares(), engine.pods());
-    Ok(AgentSnapshot { label, findings, starts, shares, pods, now, caveats })
+    let Replayed { header, engine, boot_wall_ns, observed_until, cut_off, .. } = replayed(file)?;
+    Ok(AgentSnapshot {
+        label: Label { node: header.node, boot_id: header.boot_id, boot_wall_ns },
+        findings: engine.findings().cloned().collect(),
+        starts: engine.starts(),
+        shares: engine.shares(),
+        pods: engine.pods(),
+        now: observed_until,
+        caveats: cut_off.iter().map(|error| unreadable(file, error).to_string()).collect(),
+    })
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     recording::{ReadError, Reader},
-    replay::{Pace, ReplayError, replay},
+    replay::{Pace, ReplayError, Replayed, replay, to_end},
     session::Session,
 };
 
@@ -76,7 +76,13 @@ impl Replay {
     }
 }
 
-pub(super) fn open(file: &Path) -> anyhow::Result<Box<dyn BufRead>> {
+/// Replays a recording to its end.
+pub(super) fn replayed(file: &Path) -> anyhow::Result<Replayed> {
+    let reader = Reader::open(open(file)?);
+    reader.and_then(|mut reader| to_end(&mut reader)).map_err(|error| unreadable(file, &error))
+}
+
+fn open(file: &Path) -> anyhow::Result<Box<dyn BufRead>> {
     if file == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
     }

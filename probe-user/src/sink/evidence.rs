@@ -7,7 +7,7 @@ use crate::model::{
 
 /// In order of time; a number in the stream is not kept.
 #[must_use]
-pub fn changes(finding: &Finding) -> Vec<Change> {
+pub(crate) fn changes(finding: &Finding) -> Vec<Change> {
     let pod = finding.pod.as_ref().map(|pod| PodRef {
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),

@@ -10,7 +10,7 @@ use std::{
 const LONGEST: u64 = 256 << 20;
 
 /// Reads a whole file. Only a plain file is opened: opening a fifo would wait until somebody writes to it.
-pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let about = fs::metadata(path)?;
     if !about.is_file() {
         return Err(io::Error::other("it is no plain file"));

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The file below the state directory.
-pub const FILE: &str = "findings.json";
+pub(crate) const FILE: &str = "findings.json";
 
 /// How long after a write the next one may be, when a finding was opened, confirmed or closed. An agent that is killed
 /// loses what it found within this time.
@@ -44,7 +44,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub struct FindingsFile {
+pub(crate) struct FindingsFile {
     about: About,
     /// The revision that the file has.
     kept: Option<Revision>,
@@ -64,7 +64,7 @@ enum Job {
 
 impl FindingsFile {
     /// Keeps findings in `dir`, which is made if it is not there.
-    pub fn open(dir: &Path, header: &Header, pid: u32, writes: StateWrites) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path, header: &Header, pid: u32, writes: StateWrites) -> io::Result<Self> {
         let about = About {
             made_by: header.made_by.clone(),
             node: header.node.clone(),
@@ -86,7 +86,7 @@ impl FindingsFile {
 
     /// When [`Self::update`] has something to do.
     #[must_use]
-    pub fn due(&self, revision: Revision) -> Timestamp {
+    pub(crate) fn due(&self, revision: Revision) -> Timestamp {
         let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT);
         let Some((written, bytes)) = self.written else { return Timestamp::ZERO };
         let soon = SOON * u32::try_from(1 + bytes / BYTES).unwrap_or(u32::MAX);
@@ -100,7 +100,7 @@ impl FindingsFile {
     }
 
     /// Has the file written, if something changed and it is time to.
-    pub fn update<'a>(
+    pub(crate) fn update<'a>(
         &mut self,
         now: Timestamp,
         boot_wall_ns: i64,
@@ -134,7 +134,7 @@ impl FindingsFile {
     }
 
     /// Writes the file for the last time; returns when that is done or has failed.
-    pub async fn finish(mut self, now: Timestamp, known: &Snapshot<'_>) {
+    pub(crate) async fn finish(mut self, now: Timestamp, known: &Snapshot<'_>) {
         self.about.written_at = now;
         self.about.ended = true;
         let last = state::write(&self.about, known).ok().map(Job::Put);

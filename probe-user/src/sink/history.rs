@@ -6,7 +6,7 @@
 #[cfg(feature = "live")]
 mod append;
 #[cfg(feature = "live")]
-pub mod writer;
+pub(crate) mod writer;
 
 use std::{io, path::Path};
 
@@ -17,25 +17,25 @@ use crate::{
 };
 
 /// One line for each thing new about a boot.
-pub const BOOTS: &str = "boots.jsonl";
+pub(crate) const BOOTS: &str = "boots.jsonl";
 /// The last sign of life, replaced as a whole.
-pub const HEARTBEAT: &str = "heartbeat.json";
+pub(crate) const HEARTBEAT: &str = "heartbeat.json";
 
 /// So many lines that cannot be read are named; of a file that is none there would be a million.
 const NAMED: usize = 10;
 
 /// All that is kept.
 #[derive(Clone, Debug, Default)]
-pub struct Past {
-    pub history: History,
-    pub heartbeat: Option<Heartbeat>,
+pub(crate) struct Past {
+    pub(crate) history: History,
+    pub(crate) heartbeat: Option<Heartbeat>,
     /// What could not be read, each in one line.
-    pub troubles: Vec<String>,
+    pub(crate) troubles: Vec<String>,
 }
 
 /// Reads what is kept in `dir`; what is not there is nothing.
 #[must_use]
-pub fn read(dir: &Path) -> Past {
+pub(crate) fn read(dir: &Path) -> Past {
     let mut past = Past::default();
     let path = dir.join(BOOTS);
     match read_bounded(&path) {
@@ -65,7 +65,7 @@ pub fn read(dir: &Path) -> Past {
 impl Past {
     /// What is known of the end of the boot before this one.
     #[must_use]
-    pub fn before(&self, boot_id: &str) -> PreviousBoot {
+    pub(crate) fn before(&self, boot_id: &str) -> PreviousBoot {
         let last = self.history.before(boot_id).map(|record| &record.recovery);
         let alive = self.heartbeat.as_ref().filter(|beat| beat.boot_id != boot_id);
         let alive = alive.map(|beat| Alive {
@@ -78,7 +78,7 @@ impl Past {
 
     /// The last boot of which there is a record, and what the ones are that need not be looked for.
     #[must_use]
-    pub fn last(&self, boot_id: &str) -> Option<Last> {
+    pub(crate) fn last(&self, boot_id: &str) -> Option<Last> {
         let last = self.history.before(boot_id)?.recovery.boot.as_ref()?;
         let beat = self.heartbeat.as_ref().map(|beat| beat.boot_id.clone());
         let ids = self.history.records.iter().map(|record| record.boot_id().to_owned());

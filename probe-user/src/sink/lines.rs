@@ -4,7 +4,7 @@ use super::{Format, Label, Sink, filter::Filter};
 use crate::model::change::Change;
 
 /// The lines that were not yet taken. Whoever owns the destination takes them.
-pub struct Lines {
+pub(crate) struct Lines {
     filter: Filter,
     format: Box<dyn Format>,
     bytes: Vec<u8>,
@@ -12,17 +12,17 @@ pub struct Lines {
 
 impl Lines {
     #[must_use]
-    pub fn new(filter: Filter, format: Box<dyn Format>) -> Self {
+    pub(crate) fn new(filter: Filter, format: Box<dyn Format>) -> Self {
         Self { filter, format, bytes: Vec::new() }
     }
 
     /// The bytes made so far. The caller empties them.
-    pub fn bytes(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// A line that says how many changes are missing before the next one.
-    pub fn missed(&mut self, count: u64, label: &Label) -> Vec<u8> {
+    pub(crate) fn missed(&mut self, count: u64, label: &Label) -> Vec<u8> {
         let mut line = Vec::new();
         self.format.missed(count, label, &mut line);
         line

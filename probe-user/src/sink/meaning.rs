@@ -6,7 +6,7 @@ use crate::model::finding::{Cause, Duplicate, Kind, OutOfOrder};
 
 /// How it came about, as far as the evidence goes.
 #[must_use]
-pub fn cause(kind: &Kind) -> &'static str {
+pub(crate) fn cause(kind: &Kind) -> &'static str {
     match kind {
         Kind::LeakedAddress(it) => match it.cause {
             Cause::DelMissing => {
@@ -95,7 +95,7 @@ pub fn cause(kind: &Kind) -> &'static str {
 
 /// Where it is known: a specification's word, or the report of the very problem.
 #[must_use]
-pub fn known(kind: &Kind) -> &'static [&'static str] {
+pub(crate) fn known(kind: &Kind) -> &'static [&'static str] {
     match kind {
         Kind::LeakedAddress(it) => match it.cause {
             Cause::DelBlind => &[
@@ -144,6 +144,6 @@ pub fn known(kind: &Kind) -> &'static [&'static str] {
 
 /// The page that says more.
 #[must_use]
-pub fn page(kind: &Kind) -> String {
+pub(crate) fn page(kind: &Kind) -> String {
     format!("docs/findings/{}.md", kind.into_str())
 }

@@ -28,7 +28,7 @@ const PIECE: usize = 64 << 10;
 const BESIDE: usize = 64;
 
 #[derive(Debug)]
-pub struct Outlet {
+pub(crate) struct Outlet {
     chunks: mpsc::UnboundedSender<Vec<u8>>,
     waiting: Arc<Waiting>,
     room: usize,
@@ -80,12 +80,16 @@ pub(super) fn lines(chunk: &[u8]) -> u64 {
 
 impl Outlet {
     /// Writes to `to` what is sent. `name` is the thread's.
-    pub fn spawn(name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn spawn(name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
         Self::with_room(ROOM, name, to)
     }
 
     /// The same, where `room` bytes may wait.
-    pub fn with_room(room: usize, name: &str, mut to: impl Write + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn with_room(
+        room: usize,
+        name: &str,
+        mut to: impl Write + Send + 'static,
+    ) -> io::Result<Self> {
         let (chunks, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
         let (ended, end) = oneshot::channel();
         let waiting = Arc::new(Waiting::new());
@@ -112,7 +116,7 @@ impl Outlet {
     }
 
     /// Takes all of `chunk`, or nothing of it and says so, where it finds no room.
-    pub fn offer(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
+    pub(crate) fn offer(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
         if chunk.is_empty() {
             return Ok(true);
         }
@@ -133,13 +137,13 @@ impl Outlet {
 
     /// Bytes that wait to be written.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.bytes.load(Ordering::Relaxed)
     }
 
     /// How many may.
     #[must_use]
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.room
     }
 
@@ -150,7 +154,7 @@ impl Outlet {
     }
 
     /// Returns when all that was sent is written, or cannot be.
-    pub async fn finish(self) -> io::Result<()> {
+    pub(crate) async fn finish(self) -> io::Result<()> {
         let Self { chunks, end, .. } = self;
         // The thread ends when the last sender is gone.
         drop(chunks);

@@ -11,7 +11,7 @@ use crate::model::{
 
 /// `namespace/name`, or what there is of it.
 #[must_use]
-pub fn pod(pod: &PodName) -> String {
+pub(crate) fn pod(pod: &PodName) -> String {
     match (&pod.namespace, &pod.name, &pod.uid) {
         (Some(namespace), Some(name), _) => format!("{}/{}", escaped(namespace), escaped(name)),
         (None, Some(name), _) => format!("?/{}", escaped(name)),
@@ -23,13 +23,13 @@ pub fn pod(pod: &PodName) -> String {
 
 /// `cni bridge`, `image`; with the container's name where it is one's.
 #[must_use]
-pub fn title(phase: &Phase) -> String {
+pub(crate) fn title(phase: &Phase) -> String {
     phase.container.as_ref().map_or_else(|| name(&phase.kind), |it| title_of(&phase.kind, it))
 }
 
 /// The same of a container's.
 #[must_use]
-pub fn title_of(kind: &Kind, container: &ContainerRef) -> String {
+pub(crate) fn title_of(kind: &Kind, container: &ContainerRef) -> String {
     let name = name(kind);
     match &container.name {
         Some(of) => format!("{name} {}", escaped(of)),
@@ -38,7 +38,7 @@ pub fn title_of(kind: &Kind, container: &ContainerRef) -> String {
 }
 
 #[must_use]
-pub fn name(kind: &Kind) -> String {
+pub(crate) fn name(kind: &Kind) -> String {
     match kind {
         Kind::Cni { plugin, .. } => format!("{} {}", kind.into_str(), escaped(plugin)),
         Kind::Prepare
@@ -57,7 +57,7 @@ pub fn name(kind: &Kind) -> String {
 
 /// At what a socket listens: `port 8080 (ipv4)`.
 #[must_use]
-pub fn socket(socket: Listener) -> String {
+pub(crate) fn socket(socket: Listener) -> String {
     let Listener { port, family } = socket;
     let port = if port == 0 { "a port of the kernel's choice".to_owned() } else { format!("port {port}") };
     format!("{port} ({})", family.into_str())
@@ -65,7 +65,7 @@ pub fn socket(socket: Listener) -> String {
 
 /// What is known of a container's listening, a sentence each.
 #[must_use]
-pub fn listening(it: &Listening) -> Vec<String> {
+pub(crate) fn listening(it: &Listening) -> Vec<String> {
     let mut said = vec![socket(it.socket)];
     if it.gapped {
         said.push("something was lost meanwhile".to_owned());
@@ -78,7 +78,7 @@ pub fn listening(it: &Listening) -> Vec<String> {
 
 /// What makes a start less than whole, a word each.
 #[must_use]
-pub fn marks(start: &Start) -> Vec<&'static str> {
+pub(crate) fn marks(start: &Start) -> Vec<&'static str> {
     let marks = [
         (!start.complete, "not complete"),
         (start.revised, "revised"),
@@ -93,7 +93,7 @@ pub fn marks(start: &Start) -> Vec<&'static str> {
 
 /// What is known of why it took so long, a sentence each.
 #[must_use]
-pub fn causes(phase: &Phase) -> Vec<String> {
+pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = &phase.cause;
     let whole = phase.took();
     let mut said = Vec::new();
@@ -145,7 +145,7 @@ pub fn causes(phase: &Phase) -> Vec<String> {
 
 /// `3.21 s, slowest cni bridge 2.00 s`, and what makes it less than whole.
 #[must_use]
-pub fn summary(start: &Start) -> String {
+pub(crate) fn summary(start: &Start) -> String {
     let mut said = format!("in {}", span(start.total()));
     if let Some(slowest) = start.slowest() {
         said += &format!(", slowest {} {}", title(slowest), span(slowest.took()));

@@ -17,15 +17,15 @@ use crate::{
 
 /// What a recovery was made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Milestone<'a> {
-    pub name: &'static str,
-    pub mark: TimedSource,
-    pub pod: Option<&'a Pod>,
+pub(crate) struct Milestone<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) mark: TimedSource,
+    pub(crate) pod: Option<&'a Pod>,
 }
 
 /// Those that are known, in the order of their times.
 #[must_use]
-pub fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
+pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
     let alone = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
     let back = |back| Option::map(back, |it: &RecoveredPod| (it.mark, Some(&it.pod)));
     let all = [
@@ -46,14 +46,14 @@ pub fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
 
 /// A time on the wall clock, to the second.
 #[must_use]
-pub fn wall(ns: i64) -> String {
+pub(crate) fn wall(ns: i64) -> String {
     let text = Rfc3339(i128::from(ns)).to_string();
     text.get(..19).map_or_else(|| text.clone(), |seconds| seconds.replace('T', " "))
 }
 
 /// By which rule a pod is back.
 #[must_use]
-pub fn recovered(rule: Recovered) -> &'static str {
+pub(crate) fn recovered(rule: Recovered) -> &'static str {
     match rule {
         Recovered::Started => "started",
         Recovered::Listening => "listening",
@@ -62,7 +62,7 @@ pub fn recovered(rule: Recovered) -> &'static str {
 
 /// Behind the name of a row of which not every time is of the usual kind.
 #[must_use]
-pub fn signs(study: &RecoveryReport) -> &'static str {
+pub(crate) fn signs(study: &RecoveryReport) -> &'static str {
     match (&study.zero, study.recovered) {
         (Zero::Order { .. }, Recovered::Started) => "",
         (Zero::Kernel(_), Recovered::Started) => " *",
@@ -73,19 +73,19 @@ pub fn signs(study: &RecoveryReport) -> &'static str {
 
 /// What the mean is called, if it is one of several.
 #[must_use]
-pub fn mean_name(mean: &Average) -> String {
+pub(crate) fn mean_name(mean: &Average) -> String {
     let sign = if mean.recovered == Recovered::Listening { " +" } else { "" };
     format!("Avg of {}{sign}", mean.boots)
 }
 
 /// When the boot did, to the second.
 #[must_use]
-pub fn began(recovery: &Recovery) -> String {
+pub(crate) fn began(recovery: &Recovery) -> String {
     recovery.boot.as_ref().map_or_else(|| "unknown".to_owned(), |boot| wall(boot.boot_wall_ns))
 }
 
 #[must_use]
-pub fn name(pod: &Pod) -> String {
+pub(crate) fn name(pod: &Pod) -> String {
     match (&pod.namespace, &pod.name, &pod.uid) {
         (Some(namespace), Some(name), _) => format!("{namespace}/{name}"),
         (None, Some(name), _) => name.clone(),
@@ -95,7 +95,7 @@ pub fn name(pod: &Pod) -> String {
 }
 
 #[must_use]
-pub fn source(source: Source) -> &'static str {
+pub(crate) fn source(source: Source) -> &'static str {
     match source {
         Source::Boot => "the clock's zero",
         Source::Hook => "a hook",
@@ -108,7 +108,7 @@ pub fn source(source: Source) -> &'static str {
 
 /// How well such a time is known.
 #[must_use]
-pub fn precision(source: Source) -> &'static str {
+pub(crate) fn precision(source: Source) -> &'static str {
     match source {
         Source::Boot | Source::Hook => "exact",
         Source::ProcStart => "10 ms, or later",
@@ -120,7 +120,7 @@ pub fn precision(source: Source) -> &'static str {
 
 /// Seconds with three decimals.
 #[must_use]
-pub fn seconds(ns: i64) -> String {
+pub(crate) fn seconds(ns: i64) -> String {
     let millis = rounded_ms(ns);
     let sign = if millis < 0 { "-" } else { "" };
     let millis = millis.unsigned_abs();
@@ -129,7 +129,7 @@ pub fn seconds(ns: i64) -> String {
 
 /// Seconds with two decimals, as the study has its periods.
 #[must_use]
-pub fn hundredths(ns: i64) -> String {
+pub(crate) fn hundredths(ns: i64) -> String {
     let hundredths = ns.saturating_add(5_000_000).div_euclid(10_000_000);
     let sign = if hundredths < 0 { "-" } else { "" };
     let hundredths = hundredths.unsigned_abs();
@@ -138,7 +138,7 @@ pub fn hundredths(ns: i64) -> String {
 
 /// The study's numbers of a row: columns in milliseconds, periods and the whole in seconds. What is not exact has a mark.
 #[must_use]
-pub fn numbers(
+pub(crate) fn numbers(
     columns: &[Option<i64>; COLUMNS],
     periods: &[Option<i64>; COLUMNS],
     whole: Option<i64>,
@@ -157,7 +157,7 @@ pub fn numbers(
 
 /// What a pod is to the node, and what tells so.
 #[must_use]
-pub fn kind(pod: &Pod) -> String {
+pub(crate) fn kind(pod: &Pod) -> String {
     let kind = match pod.kind {
         Kind::Static => "static",
         Kind::System => "system",
@@ -172,19 +172,19 @@ pub fn kind(pod: &Pod) -> String {
 }
 
 #[must_use]
-pub fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// To the nearest millisecond.
 #[must_use]
-pub fn rounded_ms(ns: i64) -> i64 {
+pub(crate) fn rounded_ms(ns: i64) -> i64 {
     ns.saturating_add(500_000).div_euclid(1_000_000)
 }
 
 /// From where the columns count, and why.
 #[must_use]
-pub fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
+pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     let from_kernel = "times count from the kernel's start";
     match zero {
         Zero::Order { ordered, before_ns } => {
@@ -213,7 +213,7 @@ pub fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
 
 /// What is known of boots between this one and the last that was seen.
 #[must_use]
-pub fn unseen(recovery: &Recovery) -> Option<String> {
+pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
     let (boots, were) =
         if boots == 1 { ("1 boot".to_owned(), "was") } else { (format!("{boots} boots"), "were") };
@@ -225,7 +225,7 @@ pub fn unseen(recovery: &Recovery) -> Option<String> {
 
 /// In the table, before the boot's own line.
 #[must_use]
-pub fn gap(recovery: &Recovery) -> Option<String> {
+pub(crate) fn gap(recovery: &Recovery) -> Option<String> {
     let unseen = recovery.boot.as_ref()?.before.unseen?;
     Some(if unseen.boots == 1 {
         "1 boot not seen".to_owned()
@@ -236,7 +236,7 @@ pub fn gap(recovery: &Recovery) -> Option<String> {
 
 /// Whether the last pod was the last.
 #[must_use]
-pub fn close(close: &Close) -> String {
+pub(crate) fn close(close: &Close) -> String {
     match close {
         Close::All { pods } => format!("all {pods} service pods of before are back"),
         Close::Quiet { quiet, missing: None } => format!(
@@ -263,7 +263,7 @@ const NAMED: usize = 5;
 
 /// The first of them, and how many more there are.
 #[must_use]
-pub fn names(pods: &[Pod]) -> String {
+pub(crate) fn names(pods: &[Pod]) -> String {
     let mut text = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
     if let Some(more) = pods.len().checked_sub(NAMED).filter(|more| *more > 0) {
         text += &format!(" and {more} more");
@@ -273,7 +273,7 @@ pub fn names(pods: &[Pod]) -> String {
 
 /// What the network cost before its first success, if it cost anything, or if nobody was there to see it.
 #[must_use]
-pub fn network(study: &RecoveryReport) -> Option<String> {
+pub(crate) fn network(study: &RecoveryReport) -> Option<String> {
     let cni = &study.cni;
     let by = cni.plugin.as_deref().unwrap_or("a plugin");
     let until = if cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
@@ -289,7 +289,7 @@ pub fn network(study: &RecoveryReport) -> Option<String> {
 
 /// What is to be known of a boot beside its numbers, a sentence each.
 #[must_use]
-pub fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> {
+pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> {
     let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
     lines.extend(unseen(recovery));
     lines.extend(network(study));
@@ -312,7 +312,7 @@ pub fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> {
 
 /// What there was no room for, if anything.
 #[must_use]
-pub fn cut(recovery: &Recovery) -> Option<String> {
+pub(crate) fn cut(recovery: &Recovery) -> Option<String> {
     let Recovery { pods_left_out: pods, tries_left_out: calls, .. } = recovery;
     let before = recovery.boot.as_ref().map_or(0, |boot| boot.before.pods_left_out);
     let before = (before > 0).then(|| format!("at least {before} more pods were there before the restart"));
@@ -326,6 +326,6 @@ pub fn cut(recovery: &Recovery) -> Option<String> {
 
 /// So long after the kernel's start.
 #[must_use]
-pub fn after(at: Timestamp) -> String {
+pub(crate) fn after(at: Timestamp) -> String {
     seconds(i64::try_from(at.0).unwrap_or(i64::MAX))
 }

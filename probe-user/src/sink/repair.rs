@@ -9,7 +9,7 @@
 mod quote;
 mod script;
 
-pub use script::{function, release, script};
+pub(crate) use script::{function, release, script};
 
 use probe_common::runtime;
 
@@ -22,7 +22,7 @@ use quote::{UNPRINTABLE, quoted};
 
 /// Lines: comments begin with `#`, the others are commands for a shell of root on the node.
 #[must_use]
-pub fn repair(finding: &Finding) -> Vec<String> {
+pub(crate) fn repair(finding: &Finding) -> Vec<String> {
     match &finding.kind {
         Kind::LeakedAddress(it) if it.many.is_some() => said(&[
             "# This looks at the node anew, lists every address that is leaked, and writes a script that frees them one",
@@ -165,7 +165,7 @@ fn leaked(it: &LeakedAddress, finding: &Finding) -> Vec<String> {
 
 /// How ipamd is made to look again.
 #[must_use]
-pub fn restart_ipamd() -> Vec<String> {
+pub(crate) fn restart_ipamd() -> Vec<String> {
     said(&[
         "# ipamd drops what has no interface on the node when it reads its checkpoint, at its start. Pods keep",
         "# running meanwhile; new ones wait. $NODE_NAME is this node's name in the cluster.",

@@ -7,7 +7,7 @@ use crate::model::finding::{Finding, Stage};
 
 /// `NAME` or `NAMESPACE/NAME`.
 #[must_use]
-pub fn is_of(finding: &Finding, asked: &str) -> bool {
+pub(crate) fn is_of(finding: &Finding, asked: &str) -> bool {
     let Some(pod) = &finding.pod else { return false };
     let (namespace, name) = match asked.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
@@ -18,7 +18,7 @@ pub fn is_of(finding: &Finding, asked: &str) -> bool {
 }
 
 /// The worst first, then the surest, then the oldest.
-pub fn sort(findings: &mut [&Finding]) {
+pub(crate) fn sort(findings: &mut [&Finding]) {
     let surest = |stage: Stage| match stage {
         Stage::Confirmed => 0,
         Stage::Candidate => 1,
@@ -30,7 +30,7 @@ pub fn sort(findings: &mut [&Finding]) {
 /// Those that `asked` can mean: the one of that key, else all of which it is a part of the key, as it is or as it is
 /// shown.
 #[must_use]
-pub fn matching<'a>(findings: &'a [Finding], asked: &str) -> Vec<&'a Finding> {
+pub(crate) fn matching<'a>(findings: &'a [Finding], asked: &str) -> Vec<&'a Finding> {
     if let Some(exact) = findings.iter().find(|it| it.key.as_str() == asked) {
         return vec![exact];
     }

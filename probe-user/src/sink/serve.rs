@@ -6,24 +6,24 @@
 //! **Invariant:** everything that clients can take is bounded: connections, time, bytes, questions.
 
 mod api;
-pub mod app_state;
-pub mod ask;
+pub(crate) mod app_state;
+pub(crate) mod ask;
 mod connection;
-pub mod guard;
+pub(crate) mod guard;
 mod handler;
 mod health;
-pub mod listen;
+pub(crate) mod listen;
 mod openapi;
 mod page;
 mod query;
-pub mod reload;
+pub(crate) mod reload;
 mod reply;
 mod response_budget;
-pub mod ring;
+pub(crate) mod ring;
 mod route;
 mod seats;
 mod stream;
-pub mod tls;
+pub(crate) mod tls;
 
 use std::{io, net::TcpListener, pin::Pin, sync::Arc, thread, time::Duration};
 
@@ -59,26 +59,26 @@ const LAST: Duration = Duration::from_secs(1);
 
 /// Where the server listens, and whom it answers.
 #[derive(Default)]
-pub struct Listeners {
-    pub network: Option<TcpListener>,
+pub(crate) struct Listeners {
+    pub(crate) network: Option<TcpListener>,
     /// How those who come over the network are encrypted, if they are.
-    pub tls: Option<Tls>,
-    pub socket: Option<Socket>,
-    pub guard: Guard,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) socket: Option<Socket>,
+    pub(crate) guard: Guard,
     /// Reads again what lies in files.
-    pub reload: Reload,
+    pub(crate) reload: Reload,
 }
 
 /// A server at work.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     end: watch::Sender<bool>,
     ended: oneshot::Receiver<()>,
 }
 
 impl Server {
     /// Serves on a thread of its own. Gives what the agent's loop is to answer, too.
-    pub fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Asks)> {
+    pub(crate) fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Asks)> {
         let (asker, asks) = ask::asks();
         let (end, ending) = watch::channel(false);
         let (done, ended) = oneshot::channel();
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Ends streams and connections; returns when that is done.
-    pub async fn finish(self) {
+    pub(crate) async fn finish(self) {
         self.end.send_replace(true);
         self.ended.await.ok();
     }

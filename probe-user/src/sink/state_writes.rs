@@ -10,7 +10,7 @@ use super::escape::escaped;
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StateFile {
+pub(crate) enum StateFile {
     Findings,
     History,
 }
@@ -18,7 +18,7 @@ pub enum StateFile {
 impl StateFile {
     /// The value of a metric's label.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Findings => "findings",
             Self::History => "history",
@@ -35,16 +35,16 @@ impl StateFile {
 
 /// How it went so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Writes that failed.
-    pub failures: u64,
+    pub(crate) failures: u64,
     /// Why the last one failed, if it did: what, where, what to do.
-    pub trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// The outcome for each of them that was written, or tried to be; a clone is the same one.
 #[derive(Clone, Debug, Default)]
-pub struct StateWrites(watch::Sender<BTreeMap<StateFile, Outcome>>);
+pub(crate) struct StateWrites(watch::Sender<BTreeMap<StateFile, Outcome>>);
 
 impl StateWrites {
     /// How a write went. What changes is logged: a reason once, and its end.
@@ -69,18 +69,18 @@ impl StateWrites {
     }
 
     #[must_use]
-    pub fn outcomes(&self) -> BTreeMap<StateFile, Outcome> {
+    pub(crate) fn outcomes(&self) -> BTreeMap<StateFile, Outcome> {
         self.0.borrow().clone()
     }
 
     /// What cannot be kept, and why.
     #[must_use]
-    pub fn troubles(&self) -> Vec<String> {
+    pub(crate) fn troubles(&self) -> Vec<String> {
         self.0.borrow().values().filter_map(|outcome| outcome.trouble.clone()).collect()
     }
 
     /// Whether the first write of that succeeded, once it was tried.
-    pub async fn has_begun(&self, file: StateFile) -> bool {
+    pub(crate) async fn has_begun(&self, file: StateFile) -> bool {
         let mut outcomes = self.0.subscribe();
         let tried = outcomes.wait_for(|outcomes| outcomes.contains_key(&file)).await;
         tried.is_ok_and(|outcomes| outcomes.get(&file).is_some_and(|outcome| outcome.trouble.is_none()))

@@ -21,7 +21,7 @@ use super::outlet::{Outlet, lines};
 const EIO: i32 = 5;
 
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     outlet: Outlet,
     /// Events that were dropped since the last that was taken.
     missed: u64,
@@ -40,28 +40,28 @@ enum Terminal {
 
 /// What was not written in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unwritten(pub u64);
+pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
     #[must_use]
-    pub fn new(outlet: Outlet) -> Self {
+    pub(crate) fn new(outlet: Outlet) -> Self {
         Self { outlet, missed: 0, dropped: Arc::default(), terminal: Terminal::None }
     }
 
     /// It goes to a terminal: when that is closed, events are dropped and counted, and nothing ends.
     #[must_use]
-    pub fn to_terminal(self) -> Self {
+    pub(crate) fn for_terminal(self) -> Self {
         Self { terminal: Terminal::There, ..self }
     }
 
     /// How many events were dropped, for whoever looks on.
     #[must_use]
-    pub fn dropped(&self) -> Arc<AtomicU64> {
+    pub(crate) fn dropped(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.dropped)
     }
 
     /// Takes or drops all that was told, whole lines, one for each event. `say` makes a line of how many were dropped before.
-    pub fn offer(&mut self, told: &mut Vec<u8>, say: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
+    pub(crate) fn offer(&mut self, told: &mut Vec<u8>, say: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
         if told.is_empty() {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Stream {
     }
 
     /// Returns when all is written, or cannot be, or `grace` is over.
-    pub async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
+    pub(crate) async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
         let waiting = self.outlet.lines_waiting();
         match time::timeout(grace, self.outlet.finish()).await {
             Ok(Err(error)) if !is_hangup(self.terminal, &error) => return Err(error),
@@ -212,7 +212,7 @@ mod tests {
                 }
             }
         };
-        let mut stream = Stream::new(outlet()).to_terminal();
+        let mut stream = Stream::new(outlet()).for_terminal();
         assert!(!fails(&mut stream));
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");

@@ -15,7 +15,7 @@ use crate::model::{
 const PODS: usize = 100_000;
 
 #[derive(Debug, Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     events: BTreeMap<&'static str, u64>,
     pods: BTreeSet<PodUid>,
     lost: u64,
@@ -45,7 +45,7 @@ impl Sink for Summary {
 impl Summary {
     /// A few lines for people.
     #[must_use]
-    pub fn text(&self, ran: Duration) -> String {
+    pub(crate) fn text(&self, ran: Duration) -> String {
         let events: u64 = self.events.values().sum();
         let lost = match self.lost {
             0 => "nothing lost".to_owned(),

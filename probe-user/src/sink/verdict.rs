@@ -9,7 +9,7 @@ use crate::model::finding::{
 
 /// What is wrong, without the pod, which stands beside it.
 #[must_use]
-pub fn summary(kind: &Kind) -> String {
+pub(crate) fn summary(kind: &Kind) -> String {
     match kind {
         Kind::LeakedAddress(it) => leaked(it),
         Kind::AbandonedStore { path, network, count } => {

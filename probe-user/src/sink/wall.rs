@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 /// Nanoseconds since the epoch, as RFC 3339 writes them with nine decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rfc3339(pub i128);
+pub(crate) struct Rfc3339(pub(crate) i128);
 
 /// The same time's hour of the day, with microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeOfDay(pub i128);
+pub(crate) struct TimeOfDay(pub(crate) i128);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,10 +7,10 @@ use strum::VariantNames;
 use crate::model::{fact::List, phase::Kind};
 
 /// The names of all phases of a start, in the order in which they come.
-pub const PHASES: &[&str] = Kind::VARIANTS.split_last().expect("there are phases").1;
+pub(crate) const PHASES: &[&str] = Kind::VARIANTS.split_last().expect("there are phases").1;
 
 /// The names of all kinds of the hooks' records, by the numbers of `probe_common::event::kind`.
-pub const RECORDS: [&str; KINDS_OF_RECORDS] = [
+pub(crate) const RECORDS: [&str; KINDS_OF_RECORDS] = [
     "exec",
     "cni_call",
     "exit",
@@ -31,7 +31,7 @@ pub const RECORDS: [&str; KINDS_OF_RECORDS] = [
 
 /// What is in a list, in the plural.
 #[must_use]
-pub fn list(list: List) -> &'static str {
+pub(crate) fn list(list: List) -> &'static str {
     match list {
         List::Processes => "processes",
         List::Netns => "network namespaces",
@@ -47,7 +47,7 @@ pub fn list(list: List) -> &'static str {
 
 /// A signal's name, for those that end processes (`signal(7)`); numbers are the same on every architecture for these.
 #[must_use]
-pub fn signal_number(number: u32) -> Option<&'static str> {
+pub(crate) fn signal_number(number: u32) -> Option<&'static str> {
     Some(match number {
         1 => "SIGHUP",
         2 => "SIGINT",

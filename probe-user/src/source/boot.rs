@@ -3,7 +3,7 @@
 //! systemd-logind says in the journal when it begins to shut down, whoever asked it to. To wtmp, what shuts a node down writes a record (`RUN_LVL`, by `shutdown`) late, when services have ended: the order was at
 //! that time or before. Distributions that no longer keep wtmp, as its times end in 2038, have none.
 
-pub mod unseen;
+pub(crate) mod unseen;
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -50,7 +50,7 @@ const SLACK_NS: i64 = 2_000_000_000;
 
 /// The shutdown that led to this boot, if it was written down.
 #[must_use]
-pub fn ordered(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
+pub(crate) fn ordered(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     logged(root, boot_wall_ns).or_else(|| recorded(root, boot_wall_ns))
 }
 

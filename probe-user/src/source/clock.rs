@@ -8,7 +8,7 @@ use crate::model::time::Timestamp;
 
 /// Now, on the clock of the hooks (`bpf_ktime_get_boot_ns`).
 #[must_use]
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp(u64::try_from(read(ClockId::CLOCK_BOOTTIME)).unwrap_or(0))
 }
 
@@ -17,7 +17,7 @@ pub fn now() -> Timestamp {
 /// The wall clock is read between two readings of the other, and the nearest of a few such tries is taken, so that
 /// being interrupted here does not look like a step of the clock.
 #[must_use]
-pub fn boot_wall_ns() -> i64 {
+pub(crate) fn boot_wall_ns() -> i64 {
     let offset = || {
         let before = read(ClockId::CLOCK_BOOTTIME);
         let wall = read(ClockId::CLOCK_REALTIME);
@@ -31,7 +31,7 @@ pub fn boot_wall_ns() -> i64 {
 ///
 /// `CLOCK_MONOTONIC` stands still then and `CLOCK_BOOTTIME` does not; otherwise they go alike (clock_gettime(2)).
 #[must_use]
-pub fn asleep() -> Duration {
+pub(crate) fn asleep() -> Duration {
     // Being interrupted in between makes it less.
     let apart = || read(ClockId::CLOCK_BOOTTIME) - read(ClockId::CLOCK_MONOTONIC);
     let apart = (0..3).map(|_| apart()).max().and_then(|apart| u64::try_from(apart).ok());

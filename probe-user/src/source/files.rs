@@ -17,7 +17,7 @@ use std::{
 
 use tokio::runtime;
 
-pub use self::desk::Reading;
+pub(crate) use self::desk::Reading;
 use self::desk::{Desk, Limits};
 use super::{
     backfill::store::Declared,
@@ -27,23 +27,28 @@ use super::{
 };
 
 #[derive(Debug)]
-pub struct Files {
-    pub root: HostRoot,
+pub(crate) struct Files {
+    pub(crate) root: HostRoot,
     /// The one whose ids the hooks give.
-    pub hierarchy: Hierarchy,
+    pub(crate) hierarchy: Hierarchy,
     /// All of them.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// Those that the configuration names.
-    pub stores: Vec<Declared>,
+    pub(crate) stores: Vec<Declared>,
     /// Told how much could not be read.
-    pub unreadable: Arc<AtomicU64>,
+    pub(crate) unreadable: Arc<AtomicU64>,
     /// Told how the reading goes on.
-    pub reading: Arc<Reading>,
+    pub(crate) reading: Arc<Reading>,
 }
 
 impl Files {
     /// Begins to list the node; for what happens meanwhile to be seen too, the hooks must be attached by now.
-    pub fn start(self, feed: BatchSender, asks: Asks, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    pub(crate) fn start(
+        self,
+        feed: BatchSender,
+        asks: Asks,
+        stop: CancellationToken,
+    ) -> io::Result<JoinHandle<()>> {
         // For waiting alone: nothing that it runs reads a file.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let (unreadable, reading) = (Arc::clone(&self.unreadable), Arc::clone(&self.reading));

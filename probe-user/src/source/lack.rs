@@ -9,7 +9,7 @@ use caps::Capability;
 
 /// What is lacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lack {
+pub(crate) enum Lack {
     /// To load eBPF programs that read kernel memory, and to attach them.
     Programs,
     /// To make BPF maps before Linux 5.11, where they count as locked memory.
@@ -70,7 +70,7 @@ impl Lack {
 
 /// What this process has, and where it runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Here {
+pub(crate) struct Here {
     held: u64,
     /// In a pod of Kubernetes, where the chart says what it may do.
     is_pod: bool,
@@ -79,7 +79,7 @@ pub struct Here {
 impl Here {
     /// To be asked before anything is given up.
     #[must_use]
-    pub fn find() -> Self {
+    pub(crate) fn find() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         // The kubelet sets it in each container.
         Self {
@@ -95,20 +95,20 @@ impl Here {
     }
 
     #[must_use]
-    pub fn holds(self, capability: Capability) -> bool {
+    pub(crate) fn holds(self, capability: Capability) -> bool {
         self.held & capability.bitmask() != 0
     }
 
     /// Whether it may load programs: the oldest capability stands for the two that were cut out of it.
     #[must_use]
-    pub fn may_load(self) -> bool {
+    pub(crate) fn may_load(self) -> bool {
         self.holds(Capability::CAP_SYS_ADMIN)
             || self.holds(Capability::CAP_BPF) && self.holds(Capability::CAP_PERFMON)
     }
 
     /// What is missing, by name: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if nothing is that somebody could give.
     #[must_use]
-    pub fn named(self, lacks: &BTreeSet<Lack>) -> String {
+    pub(crate) fn named(self, lacks: &BTreeSet<Lack>) -> String {
         let settings = lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.0.to_owned()));
         let names: Vec<String> =
             self.missing(lacks).iter().map(ToString::to_string).chain(settings).collect();
@@ -121,7 +121,7 @@ impl Here {
 
     /// What to do to have all of it; none if that would change nothing.
     #[must_use]
-    pub fn cure(self, lacks: &BTreeSet<Lack>) -> Option<String> {
+    pub(crate) fn cure(self, lacks: &BTreeSet<Lack>) -> Option<String> {
         let missing = self.missing(lacks);
         let mut steps = Vec::new();
         if !missing.is_empty() && self.is_pod {
@@ -141,7 +141,7 @@ impl Here {
 
     /// In one sentence of a refusal, behind what cannot be done.
     #[must_use]
-    pub fn refusal(self, lack: Lack) -> String {
+    pub(crate) fn refusal(self, lack: Lack) -> String {
         let lacks = BTreeSet::from([lack]);
         match self.cure(&lacks) {
             Some(cure) => format!("it lacks {}: {cure}", self.named(&lacks)),

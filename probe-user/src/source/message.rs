@@ -20,41 +20,41 @@ use extract::Match;
 
 /// Whose failed ADD.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// The runtime's id of the sandbox.
-    pub sandbox: &'a str,
+    pub(crate) sandbox: &'a str,
     /// Namespace and name, for logs that do not give the id (CRI-O's own).
-    pub pod: Option<(&'a str, &'a str)>,
-    pub window: Window,
+    pub(crate) pod: Option<(&'a str, &'a str)>,
+    pub(crate) window: Window,
 }
 
 /// From when to when it was logged, by the node's clock, in microseconds since 1970, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    pub from: u64,
-    pub until: u64,
+pub(crate) struct Window {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
 }
 
 /// What the plugin said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub(crate) struct Message {
     /// One line of at most [`TEXT`] bytes.
-    pub text: String,
+    pub(crate) text: String,
     /// The file in which it stood.
-    pub source: PathBuf,
+    pub(crate) source: PathBuf,
 }
 
 /// It was nowhere to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unreadable {
+pub(crate) struct Unreadable {
     /// Where there was something to read.
-    pub looked: Vec<PathBuf>,
+    pub(crate) looked: Vec<PathBuf>,
     /// What could not be read, or not to its end.
-    pub skipped: Skipped,
+    pub(crate) skipped: Skipped,
 }
 
 /// Longest message told, bytes.
-pub const TEXT: usize = 512;
+pub(crate) const TEXT: usize = 512;
 
 /// The best match first: one that names the sandbox, and the later of two.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ impl Best {
 }
 
 /// Looks in the journal, then in the text files that there are: once for all of them. The answers are in their order.
-pub fn find(root: &HostRoot, wanted: &[Wanted<'_>]) -> Vec<Result<Message, Unreadable>> {
+pub(crate) fn find(root: &HostRoot, wanted: &[Wanted<'_>]) -> Vec<Result<Message, Unreadable>> {
     let mut batch: Vec<Search<'_>> =
         wanted.iter().map(|wanted| Search { wanted: *wanted, best: Best::default() }).collect();
     let mut not = Unreadable::default();
@@ -105,7 +105,7 @@ fn are_exact(batch: &[Search<'_>]) -> bool {
 
 /// Every message of that time that a process of root's wrote to the journal: when, in microseconds since 1970, and what;
 /// of each file the newest first.
-pub fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) -> Unreadable {
+pub(crate) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) -> Unreadable {
     let mut not = Unreadable::default();
     journal::each(root, window, &mut not, &mut |at, text, _| tell(at, text));
     not
@@ -114,7 +114,7 @@ pub fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) ->
 /// The boots that began to log to this machine's journal in that time: the id of each, in hex digits alone, and when it
 /// did, in microseconds since 1970.
 #[must_use]
-pub fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
+pub(crate) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     journal::boots(root, window)
 }
 

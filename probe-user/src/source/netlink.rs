@@ -74,7 +74,7 @@ impl Unavailable {
 
     /// What would make it available.
     #[must_use]
-    pub fn lack(&self) -> Option<Lack> {
+    pub(crate) fn lack(&self) -> Option<Lack> {
         (self.source.kind() == io::ErrorKind::PermissionDenied).then_some(Lack::Netlink)
     }
 }

@@ -8,21 +8,21 @@ use nix::{
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Of all its threads, in the kernel and outside; eBPF programs run at the cost of whoever meets them.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Bytes.
-    pub resident: u64,
-    pub virtual_size: u64,
-    pub threads: u64,
-    pub open_fds: u64,
-    pub max_fds: u64,
+    pub(crate) resident: u64,
+    pub(crate) virtual_size: u64,
+    pub(crate) threads: u64,
+    pub(crate) open_fds: u64,
+    pub(crate) max_fds: u64,
     /// The main thread's in effect, a bit for each by number.
-    pub capabilities: u64,
+    pub(crate) capabilities: u64,
 }
 
 impl Usage {
-    pub fn read() -> io::Result<Self> {
+    pub(crate) fn read() -> io::Result<Self> {
         let used = getrusage(UsageWho::RUSAGE_SELF)?;
         let (max_fds, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         let status = fs::read_to_string("/proc/self/status")?;

@@ -19,7 +19,7 @@ const CONTAINERS: usize = 64;
 
 /// `path` is from the root of its hierarchy. None if no hierarchy has anything of it.
 #[must_use]
-pub fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
+pub(crate) fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
     let below = path.trim_start_matches('/');
     let folder = |mount: &str| root.folder(format!("{mount}/{below}")).ok();
     let unified = layout.unified().and_then(|it| folder(&it.mount));

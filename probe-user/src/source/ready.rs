@@ -16,13 +16,13 @@ use tokio::io::{
 ///
 /// **Invariant:** it stays the same one as long as this lives: a duplicate of its own that nobody else can close.
 #[derive(Debug)]
-pub struct Ready(AsyncFd<OwnedFd>);
+pub(crate) struct Ready(AsyncFd<OwnedFd>);
 
 const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
 
 impl Ready {
     /// Must be called within a runtime.
-    pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let own = fd.try_clone_to_owned()?;
         // SAFETY: an `OwnedFd` is open and the same descriptor until it is dropped, and nothing here hands it out in
         // a way in which it could be exchanged.
@@ -32,7 +32,7 @@ impl Ready {
 
     /// Returns once there is something, or was since the guard's `clear_ready`, which is to be called when all has
     /// been read.
-    pub async fn wait(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+    pub(crate) async fn wait(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
         self.0.ready(INTEREST).await
     }
 }

@@ -13,7 +13,7 @@ use super::{buildinfo::GoBuild, host::HostRoot};
 
 /// The version of the executable at a path of the node, links followed; `None` if it is not known.
 #[must_use]
-pub fn version(root: &HostRoot, path: &Path) -> Option<String> {
+pub(crate) fn version(root: &HostRoot, path: &Path) -> Option<String> {
     let build = root.plain(path).ok().and_then(|file| GoBuild::read(file).ok());
     let own = build.as_ref().and_then(GoBuild::version).map(str::to_owned);
     own.or_else(|| package::version(root, path))

@@ -1,19 +1,15 @@
 //! Boots from recordings: the same rows on any machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Row;
 use crate::{
     cli::{
-        replay::{open, unreadable},
+        replay::{replayed, unreadable},
         say,
     },
-    engine::Engine,
-    model::{
-        recovery::{Alive, BootRead, PreviousBoot},
-        time::Timestamp,
-    },
-    recording::{Header, ReadError, Reader},
+    model::recovery::{Alive, BootRead, PreviousBoot},
+    replay::Replayed,
 };
 
 /// A row for each file; false: one of them was cut off.
@@ -21,8 +17,12 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
     let mut rows: Vec<Row> = Vec::new();
     let (mut is_whole, mut last) = (true, None);
     for file in files {
-        let (header, engine, now, whole) = read(file)?;
-        is_whole &= whole;
+        let Replayed { header, mut engine, until, cut_off, .. } = replayed(file)?;
+        if let Some(error) = cut_off {
+            say(&unreadable(file, &error).to_string());
+            is_whole = false;
+        }
+        engine.advance(until);
         let mut recovery = engine.recovery().clone();
         let boot = recovery.boot.get_or_insert_with(|| BootRead {
             boot_id: header.boot_id.clone(),
@@ -36,38 +36,12 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
         }
         last = Some(Alive {
             boot_id: boot.boot_id.clone(),
-            wall_ns: boot.boot_wall_ns.saturating_add_unsigned(now.0),
+            wall_ns: boot.boot_wall_ns.saturating_add_unsigned(until.0),
             standing: engine.standing(),
         });
-        rows.push(Row::new(header.node, recovery, now));
+        rows.push(Row::new(header.node, recovery, until));
     }
     Ok((rows, is_whole))
-}
-
-/// The engine as it is at the end, and when that is. What is whole of a recording that was cut off counts.
-fn read(file: &Path) -> anyhow::Result<(Header, Engine, Timestamp, bool)> {
-    let mut reader = Reader::open(open(file)?).map_err(|error| unreadable(file, &error))?;
-    let header = reader.header().clone();
-    let mut engine = Engine::new(header.settings.clone());
-    let (mut now, mut is_whole) = (Timestamp::ZERO, true);
-    loop {
-        match reader.next_call() {
-            Ok(Some(call)) => {
-                now = now.max(call.at().unwrap_or_default());
-                engine.call(call);
-            }
-            Ok(None) => break,
-            Err(error @ ReadError::CutOff { .. }) => {
-                say(&unreadable(file, &error).to_string());
-                is_whole = false;
-                break;
-            }
-            Err(error) => return Err(unreadable(file, &error)),
-        }
-        while engine.poll().is_some() {}
-    }
-    engine.advance(now);
-    Ok((header, engine, now, is_whole))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ const BYTES: usize = 2 << 20;
 const LOCK: &str = ".boots.lock";
 
 #[derive(Debug)]
-pub struct BootHistoryWriter {
+pub(crate) struct BootHistoryWriter {
     header: Header,
     /// The revision that the file has.
     kept: Option<u64>,
@@ -58,15 +58,15 @@ struct Job {
 }
 
 /// What the history has of this boot.
-pub struct Seen<'a> {
-    pub recovery: &'a Recovery,
-    pub boot_wall_ns: i64,
-    pub standing: StandingPods,
+pub(crate) struct Seen<'a> {
+    pub(crate) recovery: &'a Recovery,
+    pub(crate) boot_wall_ns: i64,
+    pub(crate) standing: StandingPods,
 }
 
 impl BootHistoryWriter {
     /// Keeps `boots` boots in `dir`, which is made if it is not there.
-    pub fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
         let mut place = Place { dir: dir.to_owned(), boots, open: None, was_removed: false };
         let write = move |job, failed: &Failed| place.write(&job, failed);
         let writer = BackgroundWriter::spawn(StateFile::History, dir, writes, write)?;
@@ -75,7 +75,7 @@ impl BootHistoryWriter {
 
     /// When [`Self::update`] has something to do.
     #[must_use]
-    pub fn due(&self, recovery: &Recovery) -> Timestamp {
+    pub(crate) fn due(&self, recovery: &Recovery) -> Timestamp {
         let next = |at: Option<Timestamp>, wait| at.map_or(Timestamp::ZERO, |at| at + wait);
         let beat = next(self.beat_at, BEAT);
         if self.is_kept(recovery) {
@@ -88,7 +88,12 @@ impl BootHistoryWriter {
     }
 
     /// Has a line or a heartbeat written, if it is time to.
-    pub fn update<'a>(&mut self, now: Timestamp, recovery: &Recovery, seen: impl FnOnce() -> Seen<'a>) {
+    pub(crate) fn update<'a>(
+        &mut self,
+        now: Timestamp,
+        recovery: &Recovery,
+        seen: impl FnOnce() -> Seen<'a>,
+    ) {
         if now < self.due(recovery) {
             return;
         }
@@ -101,7 +106,7 @@ impl BootHistoryWriter {
     }
 
     /// Writes for the last time; returns when that is done or has failed.
-    pub async fn finish(mut self, now: Timestamp, seen: Seen<'_>) {
+    pub(crate) async fn finish(mut self, now: Timestamp, seen: Seen<'_>) {
         let last = self.job(now, &seen, true);
         self.writer.finish(last).await;
     }

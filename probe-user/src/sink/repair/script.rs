@@ -24,7 +24,7 @@ const RELEASE: &str = r#"release() {
 
 /// The lines that define it, for a node whose runtimes answer on these sockets.
 #[must_use]
-pub fn function(runtimes: &[String]) -> Vec<String> {
+pub(crate) fn function(runtimes: &[String]) -> Vec<String> {
     let ask: Vec<String> =
         crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
     let known = format!("known() {{ {}; }}", ask.join(" && "));
@@ -33,7 +33,7 @@ pub fn function(runtimes: &[String]) -> Vec<String> {
 
 /// The call of it; a comment if the directory's name cannot be printed.
 #[must_use]
-pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
+pub(crate) fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
     match quoted(dir.trim_end_matches('/')) {
         // The others are letters, digits and a few marks, as they were taken in.
         Some(dir) => format!("release {dir} {address} {container}"),
@@ -43,7 +43,7 @@ pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
 
 /// A whole script of these lines, to be read before it is run.
 #[must_use]
-pub fn script(lines: &[String]) -> String {
+pub(crate) fn script(lines: &[String]) -> String {
     let mut text = "#!/bin/sh\n\
         # Frees addresses that no sandbox has, one by one. Each is looked at again first, under the plugin's own\n\
         # lock; what has changed meanwhile is kept. Read it, then run it on the node as root.\n"

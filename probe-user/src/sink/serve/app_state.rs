@@ -32,18 +32,18 @@ const STREAMS: usize = 32;
 const STARTS: usize = 1024;
 
 /// What the server is started with.
-pub struct ServerConfig {
-    pub header: Header,
+pub(crate) struct ServerConfig {
+    pub(crate) header: Header,
     /// When the agent began, in boot time.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// Which signals the agent can see.
-    pub report: Report,
+    pub(crate) report: Report,
     /// The boots before this one.
-    pub past: History,
-    pub ring: Arc<Ring>,
-    pub metrics: Metrics,
+    pub(crate) past: History,
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) metrics: Metrics,
     /// Whether what is found out is kept.
-    pub state_writes: StateWrites,
+    pub(crate) state_writes: StateWrites,
 }
 
 /// A part of the agent's state, with the time when it was copied and the label for the times in it.

@@ -27,45 +27,45 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const DEPTH: usize = 32;
 
 /// What the loop has to look at.
-pub struct Sight<'a> {
-    pub engine: &'a Engine,
-    pub label: &'a Label,
+pub(crate) struct Sight<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) label: &'a Label,
     /// In boot time.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
     /// All that was on the node at the start has been looked at.
-    pub has_listed: bool,
+    pub(crate) has_listed: bool,
     /// Sets what metrics say of now.
-    pub measure: &'a dyn Fn(),
+    pub(crate) measure: &'a dyn Fn(),
     /// What the agent itself takes.
-    pub process: &'a dyn Fn() -> Option<Process>,
+    pub(crate) process: &'a dyn Fn() -> Option<Process>,
 }
 
 type Ask = Box<dyn FnOnce(&Sight<'_>) + Send>;
 
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub(crate) struct Asker {
     asks: mpsc::Sender<Ask>,
     patience: Duration,
 }
 
 /// What the loop is asked.
 #[derive(Debug)]
-pub struct Asks(mpsc::Receiver<Ask>);
+pub(crate) struct Asks(mpsc::Receiver<Ask>);
 
 /// The loop did not look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent did not answer within {} s", PATIENCE.as_secs())]
-pub struct Unanswered;
+pub(crate) struct Unanswered;
 
 #[must_use]
-pub fn asks() -> (Asker, Asks) {
+pub(crate) fn asks() -> (Asker, Asks) {
     let (sender, receiver) = mpsc::channel(DEPTH);
     (Asker { asks: sender, patience: PATIENCE }, Asks(receiver))
 }
 
 impl Asks {
     /// The next question; never returns once no more can come.
-    pub async fn next(&mut self) -> Ask {
+    pub(crate) async fn next(&mut self) -> Ask {
         match self.0.recv().await {
             Some(ask) => ask,
             None => std::future::pending().await,

@@ -13,19 +13,19 @@ use super::{reply::ApiError, route::Route};
 
 /// What is asked of those who come over the network.
 #[derive(Clone, Default)]
-pub struct Guard {
+pub(crate) struct Guard {
     /// Who has it may ask.
-    pub token: Option<Token>,
+    pub(crate) token: Option<Token>,
     /// Whether a certificate of the client authority is asked for; who has one may ask.
-    pub by_certificate: bool,
+    pub(crate) by_certificate: bool,
     /// Only by names of this machine: a page of somebody's in a browser here must not reach the agent by a name that
     /// its owner has pointed at this machine (DNS rebinding).
-    pub own_names_only: bool,
+    pub(crate) own_names_only: bool,
 }
 
 /// A secret, which is never shown; all copies are of the one that counts now.
 #[derive(Clone)]
-pub struct Token(Arc<RwLock<Vec<u8>>>);
+pub(crate) struct Token(Arc<RwLock<Vec<u8>>>);
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +47,7 @@ const SHORTEST: usize = 16;
 
 impl Token {
     /// The file's contents; the error is what is wrong with them.
-    pub fn new(text: &str) -> Result<Self, String> {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         Self::parse(text).map(|token| Self(Arc::new(RwLock::new(token))))
     }
 

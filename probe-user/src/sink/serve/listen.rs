@@ -14,7 +14,7 @@ use std::{
 
 /// Why nothing can be listened to there.
 #[derive(Debug, thiserror::Error)]
-pub enum ListenError {
+pub(crate) enum ListenError {
     #[error("cannot listen on {address}: {why}; choose another with --listen")]
     Address { address: SocketAddr, why: io::Error },
     #[error("cannot listen on {path}: {why}; choose another with --socket", path = path.display())]
@@ -26,7 +26,7 @@ pub enum ListenError {
 }
 
 /// Binds an address.
-pub fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub(crate) fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -37,7 +37,7 @@ pub fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
 
 /// A bound socket; its file goes with it.
 #[derive(Debug)]
-pub struct Socket {
+pub(crate) struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
     /// Device and inode, by which it is known to be still this one; `None` if it stays.
@@ -46,7 +46,7 @@ pub struct Socket {
 
 impl Socket {
     /// Puts it at `path`, for its owner alone, in the place of one to which nobody listens any more.
-    pub fn bind(path: &Path) -> Result<Self, ListenError> {
+    pub(crate) fn bind(path: &Path) -> Result<Self, ListenError> {
         let failed = |why| ListenError::Socket { path: path.to_owned(), why };
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
@@ -87,12 +87,12 @@ impl Socket {
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its file stays: who has it will not be able to remove it.
-    pub fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.file = None;
     }
 

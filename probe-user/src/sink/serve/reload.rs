@@ -32,10 +32,10 @@ type Contents = Vec<Option<Vec<u8>>>;
 
 /// Has them looked at now.
 #[derive(Clone, Debug)]
-pub struct Bell(SyncSender<()>);
+pub(crate) struct Bell(SyncSender<()>);
 
 impl Bell {
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // One that was rung and not heard yet is enough.
         self.0.try_send(()).ok();
     }
@@ -43,7 +43,7 @@ impl Bell {
 
 /// The files, and what is made of them.
 #[derive(Debug)]
-pub struct Reload {
+pub(crate) struct Reload {
     tls: Option<(tls::Paths, Tls)>,
     token: Option<(PathBuf, Token)>,
     used: Contents,
@@ -63,7 +63,7 @@ impl Default for Reload {
 impl Reload {
     /// They have just been read.
     #[must_use]
-    pub fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
+    pub(crate) fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
         let (ring, rung) = mpsc::sync_channel(1);
         let (used, bell) = (Contents::new(), (Bell(ring), rung));
         let mut it = Self { tls, token, used, refused: None, stale: Arc::default(), bell };
@@ -73,19 +73,19 @@ impl Reload {
 
     /// With which to have them looked at at once.
     #[must_use]
-    pub fn bell(&self) -> Bell {
+    pub(crate) fn bell(&self) -> Bell {
         self.bell.0.clone()
     }
 
     /// How they are, from here on.
     #[must_use]
-    pub fn shown(&self) -> ServerFiles {
+    pub(crate) fn shown(&self) -> ServerFiles {
         let expiry = self.tls.as_ref().map(|(_, tls)| tls.expiry());
         ServerFiles { stale: Arc::clone(&self.stale), expiry }
     }
 
     /// Looks at them from time to time and when the bell is rung, on a thread of its own; where there are none there is nothing to do.
-    pub fn start(mut self) -> std::io::Result<()> {
+    pub(crate) fn start(mut self) -> std::io::Result<()> {
         if self.used.is_empty() {
             return Ok(());
         }

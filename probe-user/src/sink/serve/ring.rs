@@ -28,7 +28,7 @@ const BYTES: usize = 4 << 20;
 const BESIDE: usize = 200;
 
 #[derive(Debug)]
-pub struct Ring {
+pub(crate) struct Ring {
     kept: Mutex<Kept>,
     news: watch::Sender<u64>,
 }

@@ -20,25 +20,25 @@ use crate::sink::metrics::own::Expiry;
 
 /// Where the keys lie, PEM files.
 #[derive(Clone, Copy, Debug)]
-pub struct Files<'a> {
+pub(crate) struct Files<'a> {
     /// The server's certificate, then those between it and its authority.
-    pub certificate: &'a Path,
-    pub key: &'a Path,
+    pub(crate) certificate: &'a Path,
+    pub(crate) key: &'a Path,
     /// The authority of clients' certificates, if those are asked for.
-    pub client_authority: Option<&'a Path>,
+    pub(crate) client_authority: Option<&'a Path>,
 }
 
 /// The same, kept.
 #[derive(Clone, Debug)]
-pub struct Paths {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-    pub client_authority: Option<PathBuf>,
+pub(crate) struct Paths {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_authority: Option<PathBuf>,
 }
 
 impl Paths {
     #[must_use]
-    pub fn files(&self) -> Files<'_> {
+    pub(crate) fn files(&self) -> Files<'_> {
         let Self { certificate, key, client_authority } = self;
         Files { certificate, key, client_authority: client_authority.as_deref() }
     }
@@ -50,7 +50,7 @@ impl Paths {
 }
 
 /// What was made of the files.
-pub struct Loaded {
+pub(crate) struct Loaded {
     acceptor: TlsAcceptor,
     /// When the first certificate of the chain is no longer good, seconds since the epoch.
     expires: Option<i64>,
@@ -58,14 +58,14 @@ pub struct Loaded {
 
 /// What shakes hands, until its files change.
 #[derive(Clone)]
-pub struct Tls {
+pub(crate) struct Tls {
     acceptor: Arc<RwLock<TlsAcceptor>>,
     expiry: Expiry,
 }
 
 impl Tls {
     #[must_use]
-    pub fn new(loaded: Loaded) -> Self {
+    pub(crate) fn new(loaded: Loaded) -> Self {
         let expiry = Expiry::default();
         expiry.set(loaded.expires);
         Self { acceptor: Arc::new(RwLock::new(loaded.acceptor)), expiry }
@@ -83,7 +83,7 @@ impl Tls {
     }
 
     #[must_use]
-    pub fn expiry(&self) -> Expiry {
+    pub(crate) fn expiry(&self) -> Expiry {
         self.expiry.clone()
     }
 }
@@ -101,7 +101,7 @@ impl fmt::Debug for Tls {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+pub(crate) enum TlsError {
     #[error("cannot read {what} in {path}: {why}", path = path.display())]
     Unreadable { what: &'static str, path: PathBuf, why: String },
     #[error("TLS with these files does not work: {0}")]
@@ -109,7 +109,7 @@ pub enum TlsError {
 }
 
 /// Reads the files. Clients may come without a certificate: those whom a kubelet sends to `/healthz` have none.
-pub fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
+pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
     let unusable = |why: &dyn std::error::Error| TlsError::Unusable(why.to_string());
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

@@ -15,7 +15,7 @@ use crate::{
 
 /// By whichever of the two knows more.
 #[must_use]
-pub fn unseen(root: &HostRoot, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
+pub(crate) fn unseen(root: &HostRoot, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
     let recorded = || counted(&end(root, OWN).ok()?, OWN, last, boot_wall_ns);
     logged(root, last, boot_wall_ns).into_iter().chain(recorded()).max_by_key(|found| found.boots)
 }

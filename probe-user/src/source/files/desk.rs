@@ -56,7 +56,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// How the reading goes on, for whoever looks on.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Since when the oldest question waits, boot time in ns; 0: none does.
     oldest: AtomicU64,
     waiting: AtomicU64,
@@ -67,7 +67,7 @@ pub struct Reading {
 impl Reading {
     /// How long the oldest question has waited.
     #[must_use]
-    pub fn oldest(&self, now: Timestamp) -> Duration {
+    pub(crate) fn oldest(&self, now: Timestamp) -> Duration {
         match self.oldest.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => now.since(Timestamp(since)),
@@ -76,23 +76,23 @@ impl Reading {
 
     /// Questions that wait, of [`Self::CAPACITY`].
     #[must_use]
-    pub fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Questions that found no room.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
     /// Files at which reading hangs.
     #[must_use]
-    pub fn hanging(&self) -> u64 {
+    pub(crate) fn hanging(&self) -> u64 {
         self.hanging.load(Ordering::Relaxed)
     }
 
-    pub const CAPACITY: usize = queue::MOST;
+    pub(crate) const CAPACITY: usize = queue::MOST;
 }
 
 /// A reader that was left to itself.

@@ -105,7 +105,7 @@ pub struct HookReport {
     /// What was tried before, and one line on why it did not work.
     pub missed: Vec<(Mechanism, String)>,
     /// What the best way lacks that can be had here, so that it is not used; empty if it is, or if nobody can give it.
-    pub lacks: BTreeSet<Lack>,
+    pub(crate) lacks: BTreeSet<Lack>,
 }
 
 impl HookReport {

@@ -212,7 +212,7 @@ impl<'a> Assembly<'a> {
         let start = || Outlet::spawn("stream", File::from(stdout));
         let stream = Stream::new(self.confinement.start(Role::Writer, start)?.context(THREAD)?);
         let is_terminal = self.start.outlives_terminal && io::stdout().is_terminal();
-        Ok(if is_terminal { stream.to_terminal() } else { stream })
+        Ok(if is_terminal { stream.for_terminal() } else { stream })
     }
 
     /// The server, which is given every change from here on.
