@@ -22,35 +22,6 @@ pub use self::{
     task::{Exit, Signal, Task},
 };
 
-/// What a record tells. The numbers are the record's `kind` and the index of its counters.
-pub mod kind {
-    pub const EXEC: u16 = 0;
-    /// An exec whose environment holds `CNI_COMMAND`; there is no `EXEC` beside it on the lifecycle ring.
-    pub const CNI_CALL: u16 = 1;
-    pub const EXIT: u16 = 2;
-    pub const SIGNAL: u16 = 3;
-    pub const OOM_KILL: u16 = 4;
-    pub const NETNS_CREATED: u16 = 5;
-    /// The last reference is gone: nothing can enter the namespace any more.
-    pub const NETNS_DROPPED: u16 = 6;
-    /// Teardown is complete: the inode number is free.
-    pub const NETNS_FREED: u16 = 7;
-    pub const ADDRESS_ADDED: u16 = 8;
-    pub const ADDRESS_REMOVED: u16 = 9;
-    pub const CGROUP_CREATED: u16 = 10;
-    pub const CGROUP_REMOVED: u16 = 11;
-    /// The kernel's object is gone, which page cache may put off for long after the removal.
-    pub const CGROUP_RELEASED: u16 = 12;
-    pub const CGROUP_ATTACHED: u16 = 13;
-    /// No live process is left in it or below it.
-    pub const CGROUP_EMPTIED: u16 = 14;
-    /// A socket of a container began to listen.
-    pub const LISTEN: u16 = 15;
-}
-
-/// How many kinds there are.
-pub const KINDS: usize = 16;
-
 /// Bits of `Header::flags`.
 pub mod flag {
     /// The filename, path or argv was longer than its field.
@@ -100,25 +71,105 @@ pub struct Header {
 
 const _: () = assert!(size_of::<Header>() == 80);
 
-/// A record, checked: its body has the size it claims and the tails lie within it.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
-    Exec(&'a Exec, exec::Text<'a>),
-    CniCall(&'a CniCall, cni::Variables<'a>),
-    Exit(&'a Exit),
-    Signal(&'a Signal),
-    OomKill(&'a Signal),
-    NetnsCreated(&'a Netns),
-    NetnsDropped(&'a Netns),
-    NetnsFreed(&'a Netns),
-    AddressAdded(&'a Address),
-    AddressRemoved(&'a Address),
-    CgroupCreated(&'a Cgroup, &'a [u8]),
-    CgroupRemoved(&'a Cgroup, &'a [u8]),
-    CgroupReleased(&'a Cgroup, &'a [u8]),
-    CgroupAttached(&'a Cgroup, &'a [u8]),
-    CgroupEmptied(&'a Cgroup, &'a [u8]),
-    Listen(&'a Listen),
+/// What follows a record's fixed part, cut into its pieces by the lengths in there.
+trait Tail<'a, Body>: Sized {
+    fn cut(body: &'a Body, tail: &'a [u8]) -> Option<Self>;
+}
+
+/// From one line for each kind of record: its number, its name in metrics, its form, and how it is read.
+macro_rules! records {
+    ($($(#[$doc:meta])* $number:ident, $name:literal => $kind:ident($body:ty $(, $tail:ty)?);)*) => {
+        /// What a record tells. The numbers are the record's `kind` and the index of its counters.
+        pub mod kind {
+            #[expect(clippy::upper_case_acronyms, non_camel_case_types, reason = "the constants have these names")]
+            enum Number {
+                $($number,)*
+            }
+            $($(#[$doc])* pub const $number: u16 = Number::$number as u16;)*
+        }
+
+        /// What each kind is called, by its number.
+        pub const NAMES: [&str; KINDS] = [$($name,)*];
+
+        /// How many kinds there are.
+        pub const KINDS: usize = [$($name,)*].len();
+
+        /// A record, checked: its body has the size it claims and the tails lie within it.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Event<'a> {
+            $($(#[$doc])* $kind(&'a $body $(, $tail)?),)*
+        }
+
+        impl<'a> Event<'a> {
+            /// Reads one record as it stands in a ring.
+            pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+                let (header, _) = fixed::<Header>(bytes, u16::MAX)?;
+                let kind = header.kind;
+                let len = header.len as usize;
+                let bytes = bytes.get(..len).ok_or(WireError::Short { kind, len: bytes.len() })?;
+                match kind {
+                    $(kind::$number => {
+                        let (body, _tail) = fixed::<$body>(bytes, kind)?;
+                        Ok(Self::$kind(
+                            body,
+                            $(<$tail as Tail<$body>>::cut(body, _tail).ok_or(WireError::Short { kind, len })?,)?
+                        ))
+                    })*
+                    other => Err(WireError::UnknownKind(other)),
+                }
+            }
+
+            #[must_use]
+            pub fn header(&self) -> &'a Header {
+                match self {
+                    $(Self::$kind(body, ..) => &body.header,)*
+                }
+            }
+        }
+    };
+}
+
+records! {
+    EXEC, "exec" => Exec(Exec, exec::Text<'a>);
+    /// An exec whose environment holds `CNI_COMMAND`; there is no `EXEC` beside it on the lifecycle ring.
+    CNI_CALL, "cni_call" => CniCall(CniCall, cni::Variables<'a>);
+    EXIT, "exit" => Exit(Exit);
+    SIGNAL, "signal" => Signal(Signal);
+    OOM_KILL, "oom_kill" => OomKill(Signal);
+    NETNS_CREATED, "netns_created" => NetnsCreated(Netns);
+    /// The last reference is gone: nothing can enter the namespace any more.
+    NETNS_DROPPED, "netns_dropped" => NetnsDropped(Netns);
+    /// Teardown is complete: the inode number is free.
+    NETNS_FREED, "netns_freed" => NetnsFreed(Netns);
+    ADDRESS_ADDED, "address_added" => AddressAdded(Address);
+    ADDRESS_REMOVED, "address_removed" => AddressRemoved(Address);
+    CGROUP_CREATED, "cgroup_created" => CgroupCreated(Cgroup, &'a [u8]);
+    CGROUP_REMOVED, "cgroup_removed" => CgroupRemoved(Cgroup, &'a [u8]);
+    /// The kernel's object is gone, which page cache may put off for long after the removal.
+    CGROUP_RELEASED, "cgroup_released" => CgroupReleased(Cgroup, &'a [u8]);
+    CGROUP_ATTACHED, "cgroup_attached" => CgroupAttached(Cgroup, &'a [u8]);
+    /// No live process is left in it or below it.
+    CGROUP_EMPTIED, "cgroup_emptied" => CgroupEmptied(Cgroup, &'a [u8]);
+    /// A socket of a container began to listen.
+    LISTEN, "listen" => Listen(Listen);
+}
+
+impl<'a> Tail<'a, Exec> for exec::Text<'a> {
+    fn cut(body: &'a Exec, tail: &'a [u8]) -> Option<Self> {
+        Self::parse(body, tail)
+    }
+}
+
+impl<'a> Tail<'a, CniCall> for cni::Variables<'a> {
+    fn cut(body: &'a CniCall, tail: &'a [u8]) -> Option<Self> {
+        Self::parse(body, tail)
+    }
+}
+
+impl<'a> Tail<'a, Cgroup> for &'a [u8] {
+    fn cut(body: &'a Cgroup, tail: &'a [u8]) -> Option<Self> {
+        tail.get(..body.path_len as usize)
+    }
 }
 
 /// Why bytes are no record.
@@ -146,74 +197,11 @@ impl fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
-impl<'a> Event<'a> {
-    /// Reads one record as it stands in a ring.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
-        let (header, _) = fixed::<Header>(bytes, u16::MAX)?;
-        let kind = header.kind;
-        let len = header.len as usize;
-        let bytes = bytes.get(..len).ok_or(WireError::Short { kind, len: bytes.len() })?;
-        Ok(match kind {
-            kind::EXEC => {
-                let (body, tail) = fixed::<Exec>(bytes, kind)?;
-                Self::Exec(body, exec::Text::parse(body, tail).ok_or(WireError::Short { kind, len })?)
-            }
-            kind::CNI_CALL => {
-                let (body, tail) = fixed::<CniCall>(bytes, kind)?;
-                Self::CniCall(body, cni::Variables::parse(body, tail).ok_or(WireError::Short { kind, len })?)
-            }
-            kind::EXIT => Self::Exit(fixed(bytes, kind)?.0),
-            kind::SIGNAL => Self::Signal(fixed(bytes, kind)?.0),
-            kind::OOM_KILL => Self::OomKill(fixed(bytes, kind)?.0),
-            kind::NETNS_CREATED => Self::NetnsCreated(fixed(bytes, kind)?.0),
-            kind::NETNS_DROPPED => Self::NetnsDropped(fixed(bytes, kind)?.0),
-            kind::NETNS_FREED => Self::NetnsFreed(fixed(bytes, kind)?.0),
-            kind::ADDRESS_ADDED => Self::AddressAdded(fixed(bytes, kind)?.0),
-            kind::ADDRESS_REMOVED => Self::AddressRemoved(fixed(bytes, kind)?.0),
-            kind::CGROUP_CREATED => with_path(bytes, kind, Self::CgroupCreated)?,
-            kind::CGROUP_REMOVED => with_path(bytes, kind, Self::CgroupRemoved)?,
-            kind::CGROUP_RELEASED => with_path(bytes, kind, Self::CgroupReleased)?,
-            kind::CGROUP_ATTACHED => with_path(bytes, kind, Self::CgroupAttached)?,
-            kind::CGROUP_EMPTIED => with_path(bytes, kind, Self::CgroupEmptied)?,
-            kind::LISTEN => Self::Listen(fixed(bytes, kind)?.0),
-            other => return Err(WireError::UnknownKind(other)),
-        })
-    }
-
-    #[must_use]
-    pub fn header(&self) -> &'a Header {
-        match self {
-            Self::Exec(body, _) => &body.header,
-            Self::CniCall(body, _) => &body.header,
-            Self::Exit(body) => &body.header,
-            Self::Signal(body) | Self::OomKill(body) => &body.header,
-            Self::NetnsCreated(body) | Self::NetnsDropped(body) | Self::NetnsFreed(body) => &body.header,
-            Self::AddressAdded(body) | Self::AddressRemoved(body) => &body.header,
-            Self::CgroupCreated(body, _)
-            | Self::CgroupRemoved(body, _)
-            | Self::CgroupReleased(body, _)
-            | Self::CgroupAttached(body, _)
-            | Self::CgroupEmptied(body, _) => &body.header,
-            Self::Listen(body) => &body.header,
-        }
-    }
-}
-
 fn fixed<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8], kind: u16) -> Result<(&T, &[u8]), WireError> {
     T::ref_from_prefix(bytes).map_err(|error| match error {
         zerocopy::ConvertError::Alignment(_) => WireError::Unaligned,
         zerocopy::ConvertError::Size(_) => WireError::Short { kind, len: bytes.len() },
     })
-}
-
-fn with_path<'a>(
-    bytes: &'a [u8],
-    kind: u16,
-    make: fn(&'a Cgroup, &'a [u8]) -> Event<'a>,
-) -> Result<Event<'a>, WireError> {
-    let (body, tail) = fixed::<Cgroup>(bytes, kind)?;
-    let path = tail.get(..body.path_len as usize).ok_or(WireError::Short { kind, len: bytes.len() })?;
-    Ok(make(body, path))
 }
 
 /// Cuts `len` bytes off the front of `tail`.

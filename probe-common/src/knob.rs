@@ -1,165 +1,160 @@
 //! Read-only globals that the loader sets before the programs are loaded.
 //!
-//! `Offsets` come from the running kernel's BTF: no offset is written down anywhere in the eBPF crate. A member
-//! that this kernel lacks is `ABSENT`; only programs that are then not attached would have read it.
+//! `Offsets` come from the running kernel's BTF: no offset is written down anywhere in the eBPF crate. A new one is a line
+//! here. A member that this kernel lacks is `ABSENT`; only programs that are then not attached would have read it.
+
+use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The offset of a member that the running kernel does not have.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Byte offsets of kernel struct members, named `struct_member`. The global's name is `OFFSETS`.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct Offsets {
-    pub task_mm: u32,
-    pub task_pid: u32,
-    pub task_tgid: u32,
-    pub task_real_parent: u32,
-    pub task_group_leader: u32,
-    pub task_exit_code: u32,
-    pub task_start_boottime: u32,
-    pub task_comm: u32,
-    pub task_nsproxy: u32,
-    pub task_thread_pid: u32,
-    pub task_cgroups: u32,
-    pub task_signal: u32,
-    pub task_cred: u32,
-    pub cred_uid: u32,
-    pub cred_euid: u32,
-    pub cred_user_ns: u32,
-    pub user_ns_level: u32,
-    pub signal_live: u32,
-    pub signal_group_exit_code: u32,
-    pub mm_arg_start: u32,
-    pub mm_arg_end: u32,
-    pub mm_env_start: u32,
-    pub mm_env_end: u32,
-    pub mm_exe_file: u32,
-    pub file_inode: u32,
-    pub inode_mode: u32,
-    pub binprm_filename: u32,
-    pub nsproxy_net_ns: u32,
-    pub nsproxy_mnt_ns: u32,
-    pub mnt_ns_inum: u32,
-    pub pid_ns_inum: u32,
-    pub pid_level: u32,
-    pub pid_numbers: u32,
-    pub upid_size: u32,
-    pub upid_nr: u32,
-    pub upid_ns: u32,
-    pub css_set_dfl_cgrp: u32,
-    pub css_set_subsys: u32,
-    pub css_cgroup: u32,
-    pub css_parent: u32,
-    pub cgroup_self: u32,
-    pub cgroup_kn: u32,
-    pub cgroup_root: u32,
-    pub cgroup_level: u32,
-    pub cgroup_root_hierarchy_id: u32,
-    pub kernfs_node_id: u32,
-    pub kernfs_node_name: u32,
-    pub siginfo_code: u32,
-    pub net_inum: u32,
-    pub net_cookie: u32,
-    pub net_ns: u32,
-    /// The counter of active references, from the start of `struct net`.
-    pub net_refcount: u32,
-    pub work_data: u32,
-    pub work_func: u32,
-    pub in_ifaddr_local: u32,
-    pub in_ifaddr_prefixlen: u32,
-    pub in_ifaddr_scope: u32,
-    pub in_ifaddr_flags: u32,
-    pub in_ifaddr_dev: u32,
-    pub in_device_dev: u32,
-    pub inet6_ifaddr_addr: u32,
-    pub inet6_ifaddr_prefix_len: u32,
-    pub inet6_ifaddr_scope: u32,
-    pub inet6_ifaddr_flags: u32,
-    pub inet6_ifaddr_idev: u32,
-    pub inet6_dev_dev: u32,
-    pub net_device_name: u32,
-    pub net_device_ifindex: u32,
-    pub net_device_net: u32,
-    pub sock_num: u32,
-    pub sock_family: u32,
+/// A member of a kernel struct, as the kernel's BTF names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its field in [`Offsets`].
+    pub name: &'static str,
+    pub of: &'static str,
+    /// Its path through embedded structs, by every name that it had in some kernel, the latest first. None: the struct's
+    /// own size is meant.
+    pub paths: &'static [&'static str],
+    /// Every kernel that this program supports has it. The others are read only by the programs of some signals, which are
+    /// left out without it.
+    pub needed: bool,
 }
 
-impl Offsets {
-    pub const NONE: Self = Self {
-        task_mm: ABSENT,
-        task_pid: ABSENT,
-        task_tgid: ABSENT,
-        task_real_parent: ABSENT,
-        task_group_leader: ABSENT,
-        task_exit_code: ABSENT,
-        task_start_boottime: ABSENT,
-        task_comm: ABSENT,
-        task_nsproxy: ABSENT,
-        task_thread_pid: ABSENT,
-        task_cgroups: ABSENT,
-        task_signal: ABSENT,
-        task_cred: ABSENT,
-        cred_uid: ABSENT,
-        cred_euid: ABSENT,
-        cred_user_ns: ABSENT,
-        user_ns_level: ABSENT,
-        signal_live: ABSENT,
-        signal_group_exit_code: ABSENT,
-        mm_arg_start: ABSENT,
-        mm_arg_end: ABSENT,
-        mm_env_start: ABSENT,
-        mm_env_end: ABSENT,
-        mm_exe_file: ABSENT,
-        file_inode: ABSENT,
-        inode_mode: ABSENT,
-        binprm_filename: ABSENT,
-        nsproxy_net_ns: ABSENT,
-        nsproxy_mnt_ns: ABSENT,
-        mnt_ns_inum: ABSENT,
-        pid_ns_inum: ABSENT,
-        pid_level: ABSENT,
-        pid_numbers: ABSENT,
-        upid_size: ABSENT,
-        upid_nr: ABSENT,
-        upid_ns: ABSENT,
-        css_set_dfl_cgrp: ABSENT,
-        css_set_subsys: ABSENT,
-        css_cgroup: ABSENT,
-        css_parent: ABSENT,
-        cgroup_self: ABSENT,
-        cgroup_kn: ABSENT,
-        cgroup_root: ABSENT,
-        cgroup_level: ABSENT,
-        cgroup_root_hierarchy_id: ABSENT,
-        kernfs_node_id: ABSENT,
-        kernfs_node_name: ABSENT,
-        siginfo_code: ABSENT,
-        net_inum: ABSENT,
-        net_cookie: ABSENT,
-        net_ns: ABSENT,
-        net_refcount: ABSENT,
-        work_data: ABSENT,
-        work_func: ABSENT,
-        in_ifaddr_local: ABSENT,
-        in_ifaddr_prefixlen: ABSENT,
-        in_ifaddr_scope: ABSENT,
-        in_ifaddr_flags: ABSENT,
-        in_ifaddr_dev: ABSENT,
-        in_device_dev: ABSENT,
-        inet6_ifaddr_addr: ABSENT,
-        inet6_ifaddr_prefix_len: ABSENT,
-        inet6_ifaddr_scope: ABSENT,
-        inet6_ifaddr_flags: ABSENT,
-        inet6_ifaddr_idev: ABSENT,
-        inet6_dev_dev: ABSENT,
-        net_device_name: ABSENT,
-        net_device_ifindex: ABSENT,
-        net_device_net: ABSENT,
-        sock_num: ABSENT,
-        sock_family: ABSENT,
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.of)?;
+        match self.paths {
+            [] => Ok(()),
+            [path, ..] => write!(f, ".{path}"),
+        }
+    }
+}
+
+/// From one line for each member: the struct of their offsets, how they are looked up, and their names.
+macro_rules! offsets {
+    ($($(#[$doc:meta])* $field:ident: $need:ident $of:ident, [$($path:literal),*];)*) => {
+        /// Byte offsets of kernel struct members, named `struct_member`. The global's name is `OFFSETS`.
+        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub struct Offsets {
+            $($(#[$doc])* pub $field: u32,)*
+        }
+
+        impl Offsets {
+            pub const NONE: Self = Self { $($field: ABSENT,)* };
+
+            /// Every member, in the order of the fields.
+            pub const MEMBERS: &'static [Member] = &[$(Member {
+                name: stringify!($field),
+                of: stringify!($of),
+                paths: &[$($path),*],
+                needed: offsets!(@$need),
+            },)*];
+
+            /// The offsets as `find` finds them.
+            pub fn find(mut find: impl FnMut(&'static Member) -> Option<u32>) -> Self {
+                let mut offsets = [ABSENT; Self::MEMBERS.len()];
+                for (offset, member) in offsets.iter_mut().zip(Self::MEMBERS) {
+                    *offset = find(member).unwrap_or(ABSENT);
+                }
+                let [$($field),*] = offsets;
+                Self { $($field),* }
+            }
+
+            /// The offset in the field of this name.
+            #[must_use]
+            pub fn named(&self, name: &str) -> Option<u32> {
+                match name {
+                    $(stringify!($field) => Some(self.$field),)*
+                    _ => None,
+                }
+            }
+        }
     };
+    (@needs) => { true };
+    (@may) => { false };
+}
+
+offsets! {
+    task_mm: needs task_struct, ["mm"];
+    task_pid: needs task_struct, ["pid"];
+    task_tgid: needs task_struct, ["tgid"];
+    task_real_parent: needs task_struct, ["real_parent"];
+    task_group_leader: needs task_struct, ["group_leader"];
+    task_exit_code: needs task_struct, ["exit_code"];
+    task_start_boottime: needs task_struct, ["start_boottime"];
+    task_comm: needs task_struct, ["comm"];
+    task_nsproxy: needs task_struct, ["nsproxy"];
+    task_thread_pid: needs task_struct, ["thread_pid"];
+    task_cgroups: needs task_struct, ["cgroups"];
+    task_signal: needs task_struct, ["signal"];
+    task_cred: needs task_struct, ["cred"];
+    cred_uid: needs cred, ["uid"];
+    cred_euid: needs cred, ["euid"];
+    cred_user_ns: needs cred, ["user_ns"];
+    user_ns_level: needs user_namespace, ["level"];
+    signal_live: needs signal_struct, ["live"];
+    signal_group_exit_code: needs signal_struct, ["group_exit_code"];
+    mm_arg_start: needs mm_struct, ["arg_start"];
+    mm_arg_end: needs mm_struct, ["arg_end"];
+    mm_env_start: needs mm_struct, ["env_start"];
+    mm_env_end: needs mm_struct, ["env_end"];
+    mm_exe_file: needs mm_struct, ["exe_file"];
+    file_inode: needs file, ["f_inode"];
+    inode_mode: needs inode, ["i_mode"];
+    binprm_filename: needs linux_binprm, ["filename"];
+    nsproxy_net_ns: needs nsproxy, ["net_ns"];
+    nsproxy_mnt_ns: needs nsproxy, ["mnt_ns"];
+    mnt_ns_inum: needs mnt_namespace, ["ns.inum"];
+    pid_ns_inum: needs pid_namespace, ["ns.inum"];
+    pid_level: needs pid, ["level"];
+    pid_numbers: needs pid, ["numbers"];
+    /// Of the whole struct.
+    upid_size: needs upid, [];
+    upid_nr: needs upid, ["nr"];
+    upid_ns: needs upid, ["ns"];
+    css_set_dfl_cgrp: needs css_set, ["dfl_cgrp"];
+    css_set_subsys: needs css_set, ["subsys"];
+    css_cgroup: needs cgroup_subsys_state, ["cgroup"];
+    css_parent: needs cgroup_subsys_state, ["parent"];
+    cgroup_self: needs cgroup, ["self"];
+    cgroup_kn: needs cgroup, ["kn"];
+    cgroup_root: needs cgroup, ["root"];
+    cgroup_level: needs cgroup, ["level"];
+    cgroup_root_hierarchy_id: needs cgroup_root, ["hierarchy_id"];
+    kernfs_node_id: needs kernfs_node, ["id"];
+    kernfs_node_name: needs kernfs_node, ["name"];
+    siginfo_code: needs kernel_siginfo, ["si_code"];
+    net_inum: needs net, ["ns.inum"];
+    /// Before 5.14 an `atomic64_t`, whose only member is the number.
+    net_cookie: may net, ["net_cookie"];
+    net_ns: needs net, ["ns"];
+    /// The counter of active references. It moved into `ns_common` in 5.11 and was renamed in 6.18.
+    net_refcount: may net, ["ns.__ns_ref", "ns.count", "count"];
+    work_data: may work_struct, ["data"];
+    work_func: may work_struct, ["func"];
+    in_ifaddr_local: may in_ifaddr, ["ifa_local"];
+    in_ifaddr_prefixlen: may in_ifaddr, ["ifa_prefixlen"];
+    in_ifaddr_scope: may in_ifaddr, ["ifa_scope"];
+    in_ifaddr_flags: may in_ifaddr, ["ifa_flags"];
+    in_ifaddr_dev: may in_ifaddr, ["ifa_dev"];
+    in_device_dev: may in_device, ["dev"];
+    // IPv6 may be a module, whose types are not in the kernel's own BTF.
+    inet6_ifaddr_addr: may inet6_ifaddr, ["addr"];
+    inet6_ifaddr_prefix_len: may inet6_ifaddr, ["prefix_len"];
+    inet6_ifaddr_scope: may inet6_ifaddr, ["scope"];
+    inet6_ifaddr_flags: may inet6_ifaddr, ["flags"];
+    inet6_ifaddr_idev: may inet6_ifaddr, ["idev"];
+    inet6_dev_dev: may inet6_dev, ["dev"];
+    net_device_name: may net_device, ["name"];
+    net_device_ifindex: may net_device, ["ifindex"];
+    net_device_net: may net_device, ["nd_net.net"];
+    sock_num: may sock, ["__sk_common.skc_num"];
+    sock_family: may sock, ["__sk_common.skc_family"];
 }
 
 /// What the agent was asked for and what it found out about this node. The global's name is `SWITCHES`.

@@ -3,17 +3,32 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
+    bindings::BPF_ANY,
     helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_boot_ns, bpf_ringbuf_output},
-    maps::RingBuf,
+    macros::map,
+    maps::{LruHashMap, PerCpuArray, RingBuf},
 };
-use probe_common::{event::Header, tally::Ring};
+use probe_common::{
+    event::Header,
+    table,
+    tally::{Ring, Tally},
+};
 use zerocopy::IntoBytes;
 
-use crate::{
-    hook::netns,
-    kernel::{cgroup::Container, net::Net, task::Task},
-    map::{self, BUDGETS, BULK, LIFECYCLE, TALLY},
-};
+use crate::kernel::{cgroup::Container, task::Task};
+
+#[map]
+static LIFECYCLE: RingBuf = RingBuf::with_byte_size(4 << 20, 0);
+
+#[map]
+static BULK: RingBuf = RingBuf::with_byte_size(8 << 20, 0);
+
+#[map]
+static TALLY: PerCpuArray<Tally> = PerCpuArray::with_max_entries(1, 0);
+
+/// What each sender has lately put on the lifecycle ring.
+#[map]
+static BUDGETS: LruHashMap<u64, Budget> = LruHashMap::with_max_entries(table::BUDGETS, 0);
 
 /// Records on the lifecycle ring in a second, about, that one sender can cause. What is more goes to the bulk ring.
 const SECOND: u32 = 30;
@@ -24,7 +39,7 @@ const SHARED_LIMIT: u64 = 1024;
 
 /// What a sender has spent of its limit in the current `SECOND` (2^30 ns).
 #[derive(Clone, Copy)]
-pub(crate) struct Budget {
+struct Budget {
     second: u64,
     spent: u64,
 }
@@ -42,7 +57,7 @@ impl Owner {
     /// All that is not in a container and not root's: one budget, for a user can have many numbers and cgroups.
     const USERS: Self = Self(COMMON | 1);
     /// Network namespaces of which nobody knows any more who made them.
-    const UNKNOWN_NETNS: Self = Self(COMMON | 2);
+    pub(crate) const UNKNOWN_NETNS: Self = Self(COMMON | 2);
     /// What happens to cgroups when nobody asks for it any more.
     const CGROUPS: Self = Self(COMMON | 3);
 
@@ -56,6 +71,12 @@ impl Owner {
         } else {
             Self::USERS
         }
+    }
+
+    /// A network namespace that pays for itself.
+    #[inline(always)]
+    pub(crate) fn netns(inode: u32) -> Self {
+        Self(NETNS | u64::from(inode))
     }
 
     /// From the number that it went through a table or a function as.
@@ -87,34 +108,6 @@ pub(crate) fn ring_for_container(container: Container) -> Ring {
     Owner(container.id()).ring()
 }
 
-/// The ring for the address of a network namespace that came or went.
-///
-/// Who does it pays. Where that is the node itself or a worker, the namespace's maker does, or the namespace itself if the
-/// node made it; all whose maker is not known have one budget together.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn address_ring(net: u64) -> u64 {
-    let net = Net::at(net);
-    let sender = Owner::of(Task::current());
-    let ring = if sender != Owner::NODE {
-        sender.ring()
-    } else if net.is_initial() {
-        Ring::Lifecycle
-    } else {
-        match netns::maker(net.key()) {
-            None => shared_ring(Owner::UNKNOWN_NETNS),
-            Some(Owner::NODE) => Owner(NETNS | u64::from(net.inode())).ring(),
-            Some(maker) => maker.ring(),
-        }
-    };
-    ring as u64
-}
-
-#[inline(always)]
-pub(crate) fn ring_for_address(net: Net) -> Ring {
-    ring(address_ring(net.address()))
-}
-
 /// The ring for the end of a network namespace whose beginning was not seen or is forgotten.
 #[inline(always)]
 pub(crate) fn ring_for_unknown_netns() -> Ring {
@@ -127,8 +120,9 @@ pub(crate) fn ring_for_idle_cgroup() -> Ring {
     shared_ring(Owner::CGROUPS)
 }
 
+/// The ring for what no single sender pays for.
 #[inline(always)]
-fn shared_ring(owner: Owner) -> Ring {
+pub(crate) fn shared_ring(owner: Owner) -> Ring {
     ring_within_budget(owner, SHARED_LIMIT)
 }
 
@@ -138,7 +132,7 @@ fn ring_within_budget(owner: Owner, limit: u64) -> Ring {
     let second = now() >> SECOND;
     let Some(budget) = BUDGETS.get_ptr_mut(owner.0) else {
         // Without room for it the owner merely stays without a limit.
-        map::keep(&BUDGETS, owner.0, Budget { second, spent: 1 });
+        keep(&BUDGETS, owner.0, Budget { second, spent: 1 });
         return Ring::Lifecycle;
     };
     // SAFETY: a map's value stays readable and writable while the program runs, even if its entry is reused.
@@ -230,9 +224,18 @@ fn count(ring: Ring, kind: u16, sent: bool) {
 
 /// Changes this CPU's tally.
 #[inline(always)]
-pub(crate) fn tally(change: impl FnOnce(&mut probe_common::tally::Tally)) {
+pub(crate) fn tally(change: impl FnOnce(&mut Tally)) {
     if let Some(tally) = TALLY.get_ptr_mut(0) {
         // SAFETY: this CPU's value, which lives as long as the map.
         change(unsafe { &mut *tally });
+    }
+}
+
+/// Puts an entry into a table, or counts that it could not. The tables are LRU: what runs in containers can fill them, and
+/// then the oldest entry goes, never the newest (`probe_common::table`).
+#[inline(always)]
+pub(crate) fn keep<K, V>(table: &LruHashMap<K, V>, key: K, value: V) {
+    if table.insert(key, value, u64::from(BPF_ANY)).is_err() {
+        tally(|tally| tally.not_kept += 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Kernel memory, read through offsets that the loader took from the running kernel's BTF.
 
 pub(crate) mod address;
+pub(crate) mod binprm;
 pub(crate) mod cgroup;
 pub(crate) mod net;
 pub(crate) mod sock;

@@ -1,25 +1,8 @@
 //! sandprobe's eBPF programs: what containers, their namespaces and their cgroups do, timestamped in the kernel.
 //!
 //! A program's name is what the loader and `bpftool` know it by. For a signal with several programs the loader
-//! attaches one of the tiers, best first, and loads nothing of the others.
-//!
-//! | signal            | programs, best first                                                             |
-//! |-------------------|----------------------------------------------------------------------------------|
-//! | exec, CNI call    | `exec`                                                                           |
-//! | exit              | `exit`                                                                           |
-//! | fatal signal      | `signal`                                                                         |
-//! | OOM kill          | `oom`                                                                            |
-//! | cgroup made       | `cgroup_mkdir`                                                                   |
-//! | cgroup removed    | `cgroup_rmdir`                                                                   |
-//! | cgroup released   | `cgroup_release`                                                                 |
-//! | cgroup entered    | `cgroup_attach`                                                                  |
-//! | cgroup emptied    | `cgroup_emptied`                                                                 |
-//! | netns created     | `fx_copy_net_ns`; `kr_copy_net_ns`; `netns_fork` + `netns_unsharing` + `netns_unshare` |
-//! | netns dropped     | `fe_put_net` + `fe_netns_put`; `kp_put_net` + `kp_netns_put`; `netns_work` + `netns_exit` |
-//! | netns freed       | `fe_free_inum`; `kp_free_inum`; `netns_worked`                                   |
-//! | IPv4 address      | `fe_rtmsg_ifa`; `kp_rtmsg_ifa`                                                   |
-//! | IPv6 address      | `fe_ifa6_notify`; `kp_ifa6_notify`                                               |
-//! | listening         | `listen`                                                                         |
+//! attaches one of the tiers, best first, and loads nothing of the others: the table of signals and programs is
+//! `probe-user/src/source/live/plan.rs`. A map stands beside the programs that use it.
 //!
 //! **Invariant:** no struct offset is written here (`kernel::OFFSETS`), and no filter depends on what user space
 //! fills in while the programs run: which processes and cgroups matter is decided from what the kernel itself has.
@@ -39,7 +22,6 @@ mod class;
 mod emit;
 mod hook;
 mod kernel;
-mod map;
 
 /// Never runs: the verifier refuses a program that could reach it.
 #[cfg(target_arch = "bpf")]

@@ -5,20 +5,29 @@
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{fentry, kprobe},
+    macros::{fentry, kprobe, map},
+    maps::LruHashMap,
     programs::{FEntryContext, ProbeContext},
 };
-use probe_common::event::{
-    self,
-    address::{IPV4, IPV6},
-    kind,
+use probe_common::{
+    event::{
+        self,
+        address::{IPV4, IPV6},
+        kind,
+    },
+    table,
+    tally::Ring,
 };
 
+use super::netns;
 use crate::{
-    emit,
-    kernel::{address::IfAddress, read},
-    map::{self, ADDRESSES},
+    emit::{self, Owner},
+    kernel::{address::IfAddress, net::Net, read, task::Task},
 };
+
+/// Addresses that have been told of, by the address of their struct, and what they were.
+#[map]
+static ADDRESSES: LruHashMap<u64, u64> = LruHashMap::with_max_entries(table::ADDRESSES, 0);
 
 const RTM_NEWADDR: u32 = 20;
 const RTM_DELADDR: u32 = 21;
@@ -84,9 +93,9 @@ fn tell<const FAMILY: u8>(event: u32, at: u64) {
             return;
         }
         // Without room for it a change of the address would be told of as its coming.
-        map::keep(&ADDRESSES, at, what);
+        emit::keep(&ADDRESSES, at, what);
     }
-    let ring = emit::ring_for_address(net);
+    let ring = emit::ring(address_ring(net.address()));
     match FAMILY {
         IPV4 => address_send_v4(ring as u64, u64::from(kind), at),
         _ => address_send_v6(ring as u64, u64::from(kind), at),
@@ -130,4 +139,27 @@ fn send<const FAMILY: u8>(ring: u64, kind: u16, at: u64) -> u64 {
 fn fingerprint(address: &[u8; 16]) -> u64 {
     let [high, low]: [u64; 2] = zerocopy::transmute!(*address);
     high.rotate_left(1) ^ low
+}
+
+/// The ring for the address of a network namespace that came or went.
+///
+/// Who does it pays. Where that is the node itself or a worker, the namespace's maker does, or the namespace itself if the
+/// node made it; all whose maker is not known have one budget together.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn address_ring(net: u64) -> u64 {
+    let net = Net::at(net);
+    let sender = Owner::of(Task::current());
+    let ring = if sender != Owner::NODE {
+        sender.ring()
+    } else if net.is_initial() {
+        Ring::Lifecycle
+    } else {
+        match netns::maker(net.key()) {
+            None => emit::shared_ring(Owner::UNKNOWN_NETNS),
+            Some(Owner::NODE) => Owner::netns(net.inode()).ring(),
+            Some(maker) => maker.ring(),
+        }
+    };
+    ring as u64
 }

@@ -7,7 +7,10 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    helpers::generated::bpf_probe_read_kernel_str, macros::raw_tracepoint, programs::RawTracePointContext,
+    helpers::generated::bpf_probe_read_kernel_str,
+    macros::{map, raw_tracepoint},
+    maps::PerCpuArray,
+    programs::RawTracePointContext,
 };
 use probe_common::{
     event::{self, cgroup::PATH, flag, kind},
@@ -18,12 +21,17 @@ use probe_common::{
 use crate::{
     emit,
     kernel::{cgroup::Cgroup, switch, task::Task},
-    map::CGROUP_SCRATCH,
 };
+
+/// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
+/// can run on this CPU in between, but not the same one.
+/// By kind, from `CGROUP_CREATED`.
+#[map]
+static CGROUP_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 
 /// Where a record is put together.
 #[repr(C)]
-pub(crate) struct Scratch {
+struct Scratch {
     body: event::Cgroup,
     tail: [u8; PATH],
 }

@@ -9,7 +9,11 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::bpf_probe_read_user;
+use aya_ebpf::{
+    helpers::generated::bpf_probe_read_user,
+    macros::map,
+    maps::{LruHashMap, PerCpuArray},
+};
 use probe_common::{
     event::{
         self,
@@ -18,17 +22,26 @@ use probe_common::{
         flag, kind,
     },
     id::TaskKey,
+    table,
     tally::Ring,
     text::Comm,
 };
 
-use super::{environment::Environment, exec::read_filename};
+use super::environment::Environment;
 use crate::{
     class::{self, Class},
     emit,
-    kernel::{switch, task::Task},
-    map::{self, CNI_SCRATCH, CNI_TASKS},
+    kernel::{binprm::read_filename, switch, task::Task},
 };
+
+/// CNI plugins that run, and the ring that told of each.
+#[map]
+pub(super) static CNI_TASKS: LruHashMap<TaskKey, u32> = LruHashMap::with_max_entries(table::CNI_TASKS, 0);
+
+/// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
+/// can run on this CPU in between, but not the same one.
+#[map]
+static CNI_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// How many ancestors may be between a plugin and the runtime: a plugin may call plugins.
 const ANCESTORS: u32 = 8;
@@ -52,7 +65,7 @@ const _: () = {
 
 /// Where a call's record is put together.
 #[repr(C)]
-pub(crate) struct Scratch {
+struct Scratch {
     body: event::CniCall,
     tail: [u8; TAIL + SPARE],
     /// The end of what has been copied to the tail, and whether something was cut.
@@ -82,7 +95,7 @@ pub(super) fn tell(task: Task, binprm: u64, class: Class) -> bool {
     }
     let ring = if host { Ring::Lifecycle } else { Ring::Bulk };
     // The exit is told of on the same ring; without room for it a plugin's end is not.
-    map::keep(&CNI_TASKS, task.key(), ring as u32);
+    emit::keep(&CNI_TASKS, task.key(), ring as u32);
     let flags = if host { flag::HOST } else { 0 } | if truncated { flag::ENV_TRUNCATED } else { 0 };
     cni_send(ring as u64, u64::from(flags), caller, binprm);
     true

@@ -3,14 +3,16 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::bpf_probe_read_user_str;
+use aya_ebpf::{helpers::generated::bpf_probe_read_user_str, macros::map, maps::PerCpuArray};
 use probe_common::event::cni::{COMMAND, NAMES, VARIABLES};
 
 use crate::{
     branchless::{choose, is_below, is_zero},
     kernel::{offset, read},
-    map::ENVIRONMENT,
 };
+
+#[map]
+static ENVIRONMENT: PerCpuArray<Environment> = PerCpuArray::with_max_entries(1, 0);
 
 /// How far the search goes: strings, counting a longer one for each `STRING` bytes of it, and bytes.
 const STEPS: u32 = 1024;

@@ -3,8 +3,9 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    helpers::generated::{bpf_probe_read_kernel_str, bpf_probe_read_user},
-    macros::raw_tracepoint,
+    helpers::generated::bpf_probe_read_user,
+    macros::{map, raw_tracepoint},
+    maps::{LruHashMap, PerCpuArray},
     programs::RawTracePointContext,
 };
 use aya_log_ebpf::debug;
@@ -15,6 +16,8 @@ use probe_common::{
         exec::{ARGV, FILENAME},
         flag, kind,
     },
+    id::TaskKey,
+    table,
     tally::Ring,
 };
 
@@ -22,9 +25,17 @@ use super::{cni, environment::Environment};
 use crate::{
     class::Class,
     emit,
-    kernel::{offset, read, switch, task::Task},
-    map::{self, EXEC_SCRATCH, TOPS},
+    kernel::{binprm::read_filename, offset, read, switch, task::Task},
 };
+
+/// How many programs a process has begun as the top of a container.
+#[map]
+static TOPS: LruHashMap<TaskKey, u32> = LruHashMap::with_max_entries(table::TOPS, 0);
+
+/// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
+/// can run on this CPU in between, but not the same one.
+#[map]
+static EXEC_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// How many programs one container's top may begin on the lifecycle ring: `runc init` where it is born in the cgroup,
 /// the entrypoint, and what a script of that name hands over to.
@@ -32,7 +43,7 @@ const FIRST: u32 = 4;
 
 /// Where a record is put together.
 #[repr(C)]
-pub(crate) struct Scratch {
+struct Scratch {
     body: event::Exec,
     tail: [u8; FILENAME + ARGV],
 }
@@ -80,7 +91,7 @@ fn ring_for_top(task: Task, class: Class) -> Ring {
         },
         None => {
             // Without room for it the container's budget is the only limit.
-            map::keep(&TOPS, key, 1);
+            emit::keep(&TOPS, key, 1);
             1
         }
     };
@@ -121,23 +132,4 @@ extern "C" fn exec_send(ring: u64, task: u64, binprm: u64, class: u64) -> u64 {
     // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of it.
     unsafe { emit::bytes(emit::ring(ring), kind::EXEC, &raw const *scratch, len) };
     0
-}
-
-/// Copies `linux_binprm.filename` without its NUL; says how long it is, less than `FILENAME`, and whether there was
-/// more of it.
-#[inline(always)]
-pub(super) fn read_filename(to: &mut [u8], binprm: u64) -> (u64, bool) {
-    let filename: u64 = read(binprm, offset!(binprm_filename));
-    // SAFETY: both tails have room for `FILENAME` bytes in front; any address may be read.
-    let len = unsafe {
-        bpf_probe_read_kernel_str(
-            to.as_mut_ptr().cast::<c_void>(),
-            FILENAME as u32,
-            filename as *const c_void,
-        )
-    };
-    if len < 1 {
-        return (0, false);
-    }
-    ((len - 1) as u64 & (FILENAME as u64 - 1), len == FILENAME as i64)
 }

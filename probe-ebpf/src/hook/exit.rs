@@ -6,11 +6,11 @@ use probe_common::{
     tally::Ring,
 };
 
+use super::cni::CNI_TASKS;
 use crate::{
     class::{self, Class},
     emit,
     kernel::{switch, task::Task},
-    map::CNI_TASKS,
 };
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]

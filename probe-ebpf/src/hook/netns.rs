@@ -5,20 +5,25 @@
 //! `proc_free_inum` ends the teardown; it is told an inode number only, of namespaces of every type.
 
 use aya_ebpf::{
-    macros::{fentry, fexit, kprobe, kretprobe},
+    macros::{fentry, fexit, kprobe, kretprobe, map},
+    maps::LruHashMap,
     programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
 use probe_common::{
     event::{self, flag, kind},
     id::NetnsKey,
+    table,
     tally::Ring,
 };
 
 use crate::{
     emit::{self, Owner},
     kernel::{net::Net, task::Task},
-    map::{self, NETNS},
 };
+
+/// Network namespaces by inode, from creation or drop until they are freed.
+#[map]
+static NETNS: LruHashMap<u32, Known> = LruHashMap::with_max_entries(table::NETNS, 0);
 
 pub(super) const CLONE_NEWNET: u64 = 0x4000_0000;
 
@@ -135,7 +140,7 @@ pub(super) fn created(net: Net, flags: u16) {
     let ring = maker.ring();
     // Without room for it a container's excess may reach the lifecycle ring at its end.
     let known = Known { cookie: netns.cookie, maker: maker.number(), dropped: 0, ring: ring as u32 };
-    map::keep(&NETNS, netns.inode, known);
+    emit::keep(&NETNS, netns.inode, known);
     tell(ring, kind::NETNS_CREATED, flags, netns);
 }
 
@@ -154,7 +159,7 @@ fn dropped(netns: NetnsKey, flags: u16) {
         _ => (emit::ring_for_unknown_netns(), UNKNOWN),
     };
     // Without room for it the end of its teardown is not told of.
-    map::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, maker, dropped: 1, ring: ring as u32 });
+    emit::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, maker, dropped: 1, ring: ring as u32 });
     tell(ring, kind::NETNS_DROPPED, flags, netns);
 }
 

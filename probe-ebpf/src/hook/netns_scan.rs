@@ -9,18 +9,33 @@
 use aya_ebpf::{
     EbpfContext,
     helpers::bpf_get_current_pid_tgid,
-    macros::{raw_tracepoint, tracepoint},
+    macros::{map, raw_tracepoint, tracepoint},
+    maps::{Array, LruHashMap},
     programs::{RawTracePointContext, TracePointContext},
 };
-use probe_common::{event::flag, id::NetnsKey, knob::NETS_MAX};
+use probe_common::{event::flag, id::NetnsKey, knob::NETS_MAX, table};
 
 use super::netns;
 use crate::{
     branchless::is_zero,
     emit,
     kernel::{net::Net, offset, read, switch, task::Task},
-    map::{self, ENDING, NETS, TRACKED, UNSHARING},
 };
+
+/// Network namespaces to look at when some of them end.
+#[map]
+static NETS: Array<Slot> = Array::with_max_entries(NETS_MAX, 0);
+
+/// Those that are in `NETS`, by the address of `struct net`.
+#[map]
+static TRACKED: LruHashMap<u64, NetnsKey> = LruHashMap::with_max_entries(table::TRACKED, 0);
+
+#[map]
+static ENDING: Array<Ending> = Array::with_max_entries(1, 0);
+
+/// Threads in `unshare(CLONE_NEWNET)`.
+#[map]
+static UNSHARING: LruHashMap<u64, u8> = LruHashMap::with_max_entries(table::UNSHARING, 0);
 
 /// How many ends one look can find: all, since no other look may follow for long.
 const ENDING_MAX: usize = NETS_MAX as usize;
@@ -82,7 +97,7 @@ fn syscall_value(ctx: &TracePointContext) -> u64 {
 pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
     if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 {
         // Without room for it the namespace is known only from its first fork or exit.
-        map::keep(&UNSHARING, bpf_get_current_pid_tgid(), 1);
+        emit::keep(&UNSHARING, bpf_get_current_pid_tgid(), 1);
     }
     0
 }
@@ -230,7 +245,7 @@ fn track(net: Net) -> bool {
         if slot.net == 0 || slot.net == at {
             *slot = Slot { net: at, key, dropped: 0 };
             // Without room for it the slot is merely looked for again.
-            map::keep(&TRACKED, at, key);
+            emit::keep(&TRACKED, at, key);
             return true;
         }
     }

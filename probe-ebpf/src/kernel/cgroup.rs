@@ -1,12 +1,14 @@
 //! `struct cgroup` of the hierarchy that identifies containers, and which of them are containers.
 
+use aya_ebpf::{macros::map, maps::PerCpuArray};
 use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES};
 
 use super::{offset, read, str_len, switch};
-use crate::{
-    branchless::{choose, is_below, is_zero},
-    map::NAME,
-};
+use crate::branchless::{choose, is_below, is_zero};
+
+/// Where the names of cgroups are copied to be measured: for all programs, since nobody reads it.
+#[map]
+static NAME: PerCpuArray<Name> = PerCpuArray::with_max_entries(1, 0);
 
 /// How far up a walk goes. Kubernetes under systemd is five levels deep.
 const MAX_DEPTH: u32 = 16;

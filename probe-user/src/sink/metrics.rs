@@ -21,6 +21,7 @@ mod workload;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use probe_common::event;
 use prometheus::{Registry, TextEncoder};
 
 use self::{
@@ -31,7 +32,7 @@ use self::{
     own::AgentStats,
     series::{Registrar, Vector as _},
 };
-use super::{Label, Sink, word};
+use super::{Label, Sink};
 use crate::{
     engine::{
         Engine,
@@ -123,7 +124,7 @@ impl Metrics {
             tables.counters.sweep(views.now);
             tables.counters.leaked(views.many);
             for ring in &views.own.rings {
-                for (kind, lost) in word::RECORDS.iter().zip(&ring.lost) {
+                for (kind, lost) in event::NAMES.iter().zip(&ring.lost) {
                     tables.counters.lost(ring.name, kind, *lost);
                 }
             }

@@ -1,33 +1,11 @@
 //! The words of closed sets, as users read them in the JSON stream and in the text.
 
-use probe_common::event::KINDS as KINDS_OF_RECORDS;
-
 use strum::VariantNames;
 
 use crate::model::{fact::List, phase::Kind};
 
 /// The names of all phases of a start, in the order in which they come.
 pub(crate) const PHASES: &[&str] = Kind::VARIANTS.split_last().expect("there are phases").1;
-
-/// The names of all kinds of the hooks' records, by the numbers of `probe_common::event::kind`.
-pub(crate) const RECORDS: [&str; KINDS_OF_RECORDS] = [
-    "exec",
-    "cni_call",
-    "exit",
-    "signal",
-    "oom_kill",
-    "netns_created",
-    "netns_dropped",
-    "netns_freed",
-    "address_added",
-    "address_removed",
-    "cgroup_created",
-    "cgroup_removed",
-    "cgroup_released",
-    "cgroup_attached",
-    "cgroup_emptied",
-    "listen",
-];
 
 /// What is in a list, in the plural.
 #[must_use]

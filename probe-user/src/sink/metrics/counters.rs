@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use probe_common::event;
 use prometheus::{CounterVec, HistogramVec};
 use strum::VariantNames;
 
@@ -135,7 +136,7 @@ impl Counters {
         for values in set::all(&[&set::LOSSES, &[set::UNKNOWN]]) {
             self.lost.at(&values, &[]);
         }
-        for values in set::all(&[&set::RINGS, &word::RECORDS]) {
+        for values in set::all(&[&set::RINGS, &event::NAMES]) {
             self.lost.at(&values, &[]);
         }
         self.late.at(&[], &[]);

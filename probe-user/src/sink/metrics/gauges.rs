@@ -1,5 +1,6 @@
 //! Gauges: what is so at the time of a scrape.
 
+use probe_common::event;
 use prometheus::{CounterVec, GaugeVec};
 use strum::VariantNames;
 
@@ -22,7 +23,7 @@ use crate::{
         recovery::RecoveredPod,
         time::Timestamp,
     },
-    sink::{recovery, word},
+    sink::recovery,
 };
 
 pub(super) struct Gauges {
@@ -119,7 +120,7 @@ impl Gauges {
             threads: registrar.series(&f::THREADS)?,
             started: registrar.series(&f::STARTED)?,
         };
-        for values in set::all(&[&set::RINGS, &word::RECORDS]) {
+        for values in set::all(&[&set::RINGS, &event::NAMES]) {
             now.records.at(&values, &[]);
         }
         now.findings.set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]));
@@ -200,7 +201,7 @@ impl Gauges {
             (vec![signal.into_str().replace(' ', "_"), mechanism.unwrap_or_else(|| "none".to_owned())], seen)
         }));
         for ring in &own.rings {
-            for (kind, sent) in word::RECORDS.iter().zip(&ring.sent) {
+            for (kind, sent) in event::NAMES.iter().zip(&ring.sent) {
                 self.records.raise(&[ring.name, kind], real(*sent));
             }
         }

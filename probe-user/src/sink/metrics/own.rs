@@ -51,7 +51,7 @@ pub struct StateWrite {
     pub has_succeeded: bool,
 }
 
-/// A ring's counters since the programs were loaded, by kind of record: places as in `word::RECORDS`.
+/// A ring's counters since the programs were loaded, by kind of record: places as in `event::NAMES`.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     pub name: &'static str,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use probe_common::event;
 use proptest::prelude::*;
 use strum::VariantNames;
 
@@ -477,8 +478,8 @@ fn every_family_of_closed_labels_begins_with_zero() {
     assert_eq!(of("sandprobe_findings"), Wrong::VARIANTS.len() * 6);
     assert_eq!(of("sandprobe_findings_confirmed_total"), Wrong::VARIANTS.len() * 3);
     assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * word::PHASES.len());
-    assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * word::RECORDS.len());
-    assert_eq!(of("sandprobe_records_total"), 2 * word::RECORDS.len());
+    assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * event::NAMES.len());
+    assert_eq!(of("sandprobe_records_total"), 2 * event::NAMES.len());
     assert_eq!(of("sandprobe_ip_leaks_total"), Cause::VARIANTS.len());
     assert_eq!(of("sandprobe_ip_leaked_addresses"), Cause::VARIANTS.len());
     assert!(found.values().all(|value| *value == 0.0 || *value == 1.0), "{found:#?}");

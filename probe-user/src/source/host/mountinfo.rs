@@ -1,5 +1,4 @@
 //! `/proc/PID/mountinfo` (proc(5)): where cgroup hierarchies are mounted and which files hold a namespace.
-
 //!
 //! Not by procfs-core: one broken line, or one mount point that is not UTF-8, would cost it all the others, and it leaves
 //! the escapes in.

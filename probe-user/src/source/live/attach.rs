@@ -33,7 +33,7 @@ use self::{
     symbol::Symbol,
 };
 use super::{
-    btf::Btf,
+    btf::{BTF, Btf},
     error::Error,
     knob,
     log::{Forward, Logger},
@@ -44,9 +44,6 @@ use crate::{
     model::fact::{Attached, Mechanism, Signal},
     source::{cgroup::Hierarchy, host::HostRoot, lack::Lack},
 };
-
-/// Where a kernel describes its types.
-pub const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// The object, as the build script made it.
 pub static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe-ebpf"));

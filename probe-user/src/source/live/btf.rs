@@ -8,6 +8,9 @@
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
+/// Where a kernel describes its types.
+pub const BTF: &str = "/sys/kernel/btf/vmlinux";
+
 /// A parsed BTF file.
 pub struct Btf {
     bytes: Vec<u8>,

@@ -4,7 +4,7 @@ use std::io;
 
 use caps::Capability;
 
-use super::btf::BtfError;
+use super::btf::{BTF, BtfError};
 use crate::{
     model::fact::{Mechanism, Signal},
     source::lack::{Here, Lack},
@@ -20,12 +20,12 @@ pub enum Error {
     #[error(
         "this kernel has no type information ({}): run one built with CONFIG_DEBUG_INFO_BTF=y, as distributions' \
          kernels since about 2021 are",
-        super::attach::BTF
+        BTF
     )]
     NoBtf,
-    #[error("cannot read {path}: {source}", path = super::attach::BTF)]
+    #[error("cannot read {path}: {source}", path = BTF)]
     UnreadableBtf { source: io::Error },
-    #[error("cannot use {path}: {source}", path = super::attach::BTF)]
+    #[error("cannot use {path}: {source}", path = BTF)]
     BadBtf { source: BtfError },
     #[error(
         "this kernel's type information lacks {0}, which the hooks read: it is older than 5.10 or newer than this program"

@@ -10,6 +10,8 @@ use crate::model::fact::{Mechanism, Signal};
 pub struct Hook {
     pub signal: Signal,
     pub need: Need,
+    /// The members that only its programs read, by the fields of `probe_common::knob::Offsets`, and that a kernel may lack.
+    pub members: &'static [&'static str],
     pub tries: &'static [Try],
     /// Whether rtnetlink tells of it too, where none of the tries works.
     pub netlink: bool,
@@ -60,7 +62,7 @@ const fn exact(mechanism: Mechanism, programs: &'static [Program]) -> Try {
 
 /// A signal with one way to see it.
 const fn only(signal: Signal, need: Need, tries: &'static [Try]) -> Hook {
-    Hook { signal, need, tries, netlink: false }
+    Hook { signal, need, members: &[], tries, netlink: false }
 }
 
 pub const HOOKS: &[Hook] = &[
@@ -105,14 +107,17 @@ pub const HOOKS: &[Hook] = &[
         Need::Nice,
         &[exact(Mechanism::RawTracepoint, &[program("cgroup_emptied", "cgroup_notify_populated")])],
     ),
-    only(
-        Signal::Listening,
-        Need::Nice,
-        &[exact(Mechanism::RawTracepoint, &[program("listen", "inet_sock_set_state")])],
-    ),
+    Hook {
+        signal: Signal::Listening,
+        need: Need::Nice,
+        members: &["sock_num", "sock_family"],
+        tries: &[exact(Mechanism::RawTracepoint, &[program(CROWDED, "inet_sock_set_state")])],
+        netlink: false,
+    },
     Hook {
         signal: Signal::NetnsCreated,
         need: Need::Nice,
+        members: &[],
         tries: &[
             exact(
                 Mechanism::Fexit,
@@ -134,6 +139,7 @@ pub const HOOKS: &[Hook] = &[
     Hook {
         signal: Signal::NetnsDropped,
         need: Need::Nice,
+        members: &["net_refcount"],
         tries: &[
             exact(
                 Mechanism::Fentry,
@@ -159,6 +165,7 @@ pub const HOOKS: &[Hook] = &[
     Hook {
         signal: Signal::NetnsFreed,
         need: Need::Nice,
+        members: &[],
         tries: &[
             exact(Mechanism::Fentry, &[program("fe_free_inum", "proc_free_inum")]),
             exact(Mechanism::Kprobe, &[program("kp_free_inum", "proc_free_inum")]),
@@ -173,6 +180,14 @@ pub const HOOKS: &[Hook] = &[
     Hook {
         signal: Signal::AddressV4,
         need: Need::Nice,
+        members: &[
+            "in_ifaddr_local",
+            "in_ifaddr_prefixlen",
+            "in_ifaddr_dev",
+            "in_device_dev",
+            "net_device_net",
+            "net_device_name",
+        ],
         tries: &[
             exact(Mechanism::Fentry, &[program("fe_rtmsg_ifa", "rtmsg_ifa")]),
             exact(Mechanism::Kprobe, &[program("kp_rtmsg_ifa", "rtmsg_ifa")]),
@@ -182,6 +197,15 @@ pub const HOOKS: &[Hook] = &[
     Hook {
         signal: Signal::AddressV6,
         need: Need::Nice,
+        members: &[
+            "inet6_ifaddr_addr",
+            "inet6_ifaddr_prefix_len",
+            "inet6_ifaddr_flags",
+            "inet6_ifaddr_idev",
+            "inet6_dev_dev",
+            "net_device_net",
+            "net_device_name",
+        ],
         tries: &[
             exact(Mechanism::Fentry, &[program("fe_ifa6_notify", "__ipv6_ifa_notify")]),
             exact(Mechanism::Kprobe, &[program("kp_ifa6_notify", "__ipv6_ifa_notify")]),
@@ -194,7 +218,17 @@ pub const HOOKS: &[Hook] = &[
 mod tests {
     use std::collections::BTreeSet;
 
+    use probe_common::knob::Offsets;
+
     use super::{CROWDED, HOOKS};
+
+    #[test]
+    fn each_member_that_may_be_absent_is_one_of_the_offsets() {
+        for name in HOOKS.iter().flat_map(|hook| hook.members) {
+            let member = Offsets::MEMBERS.iter().find(|member| member.name == *name);
+            assert!(member.is_some_and(|member| !member.needed), "{name}");
+        }
+    }
 
     #[test]
     fn each_signal_and_each_program_stands_once() {

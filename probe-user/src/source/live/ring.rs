@@ -9,6 +9,7 @@
 
 mod copy;
 mod mark;
+pub(super) mod own;
 mod turn;
 
 use std::{io, mem, os::fd::AsFd as _, time::Duration};
@@ -21,8 +22,8 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use self::{copy::RecordBuffer, mark::Mark, turn::turn};
-use super::{attach::Probe, selftest::own::SelfTestFilter, tally::Totals};
+use self::{copy::RecordBuffer, mark::Mark, own::SelfTestFilter, turn::turn};
+use super::{attach::Probe, tally::Totals};
 use crate::{
     engine::decode::decode,
     model::{

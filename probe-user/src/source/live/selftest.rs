@@ -4,15 +4,13 @@
 //! never runs them.
 
 mod make;
-pub(super) mod own;
 
 use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use self::own::SelfTestFilter;
-use super::ring::RingReader;
+use super::ring::{RingReader, own::SelfTestFilter};
 use crate::{
     model::fact::{Attached, Mechanism, Signal},
     source::clock,

@@ -10,7 +10,7 @@ use crate::{
     source::{
         cgroup::{Hierarchy, Layout, Mode},
         lack::{Here, Lack},
-        live::attach::BTF,
+        live::btf::BTF,
     },
 };
 

@@ -7,10 +7,7 @@ use aya::{
     programs::{Program as Loaded, ProgramError},
 };
 
-use super::{
-    HookReport,
-    support::{Support, Why},
-};
+use super::{HookReport, reason::Why, support::Support};
 use crate::source::live::plan::{Hook, Program, Try};
 
 pub(super) struct Ladder<'a> {
@@ -33,7 +30,7 @@ impl Ladder<'_> {
             lacks: BTreeSet::new(),
         };
         for one in hook.tries {
-            let tried = self.support.check(hook.signal, one).and_then(|()| self.attach(one));
+            let tried = self.support.check(hook, one).and_then(|()| self.attach(one));
             match tried {
                 Ok(()) => {
                     report.mechanism = Some(one.mechanism);

@@ -1,11 +1,26 @@
-//! An error of aya's in one short line: its own repeat the verifier's whole log.
+//! Why a hook is not attached, in one short line: aya's own errors repeat the verifier's whole log.
 
-use std::{error::Error, io};
+use std::{collections::BTreeSet, error::Error, io};
 
 use aya::programs::ProgramError;
 
+use crate::source::lack::Lack;
+
 /// Longest line taken from a verifier's log.
 const LINE: usize = 160;
+
+/// Why something does not work here, and what somebody could give so that it does.
+#[derive(Debug)]
+pub(super) struct Why {
+    pub(super) text: String,
+    pub(super) lacks: BTreeSet<Lack>,
+}
+
+impl From<String> for Why {
+    fn from(text: String) -> Self {
+        Self { text, lacks: BTreeSet::new() }
+    }
+}
 
 pub(super) fn reason(error: &ProgramError) -> String {
     match error {

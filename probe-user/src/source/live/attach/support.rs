@@ -3,29 +3,23 @@
 use std::{collections::BTreeSet, fs, io, path::Path};
 
 use aya::programs::ProgramError;
-use probe_common::knob::{ABSENT, Offsets};
+use probe_common::knob::{ABSENT, Member, Offsets};
 
-use super::{reason::reason, symbol::Symbol};
+use super::{
+    reason::{Why, reason},
+    symbol::Symbol,
+};
 use crate::{
     model::fact::{Mechanism, Signal},
     source::{
         lack::{Here, Lack},
-        live::{btf::Btf, error::Error, plan::Try},
+        live::{
+            btf::Btf,
+            error::Error,
+            plan::{Hook, Try},
+        },
     },
 };
-
-/// Why something does not work here, and what somebody could give so that it does.
-#[derive(Debug)]
-pub(super) struct Why {
-    pub(super) text: String,
-    pub(super) lacks: BTreeSet<Lack>,
-}
-
-impl From<String> for Why {
-    fn from(text: String) -> Self {
-        Self { text, lacks: BTreeSet::new() }
-    }
-}
 
 pub(super) struct Support<'a> {
     btf: &'a Btf,
@@ -75,11 +69,12 @@ impl<'a> Support<'a> {
     }
 
     /// Why a try cannot work, as far as that is known without trying.
-    pub(super) fn check(&self, signal: Signal, one: &Try) -> Result<(), Why> {
+    pub(super) fn check(&self, hook: &Hook, one: &Try) -> Result<(), Why> {
+        let signal = hook.signal;
         if self.refused.contains(&one.mechanism) {
             return Err("not wanted".to_owned().into());
         }
-        if let Some(member) = self.lacks(signal) {
+        if let Some(member) = self.lacks(hook) {
             return Err(format!("this kernel's BTF has no {member}").into());
         }
         if signal == Signal::OomKill && self.btf.tracepoint_passes_pointer("mark_victim", 0).is_none() {
@@ -133,34 +128,11 @@ impl<'a> Support<'a> {
         why(error, is_perf_event, paranoid)
     }
 
-    /// A member that only this signal's programs read, and that the kernel does not have.
-    fn lacks(&self, signal: Signal) -> Option<&'static str> {
-        let of = self.offsets;
-        let needed: &[(u32, &'static str)] = match signal {
-            Signal::NetnsDropped => &[(of.net_refcount, "reference count in struct net")],
-            Signal::AddressV4 => &[
-                (of.in_ifaddr_local, "in_ifaddr.ifa_local"),
-                (of.in_ifaddr_prefixlen, "in_ifaddr.ifa_prefixlen"),
-                (of.in_ifaddr_dev, "in_ifaddr.ifa_dev"),
-                (of.in_device_dev, "in_device.dev"),
-                (of.net_device_net, "net_device.nd_net"),
-                (of.net_device_name, "net_device.name"),
-            ],
-            Signal::AddressV6 => &[
-                (of.inet6_ifaddr_addr, "inet6_ifaddr.addr"),
-                (of.inet6_ifaddr_prefix_len, "inet6_ifaddr.prefix_len"),
-                (of.inet6_ifaddr_flags, "inet6_ifaddr.flags"),
-                (of.inet6_ifaddr_idev, "inet6_ifaddr.idev"),
-                (of.inet6_dev_dev, "inet6_dev.dev"),
-                (of.net_device_net, "net_device.nd_net"),
-                (of.net_device_name, "net_device.name"),
-            ],
-            Signal::Listening => {
-                &[(of.sock_num, "sock.__sk_common.skc_num"), (of.sock_family, "sock.__sk_common.skc_family")]
-            }
-            _ => &[],
-        };
-        needed.iter().find(|(offset, _)| *offset == ABSENT).map(|(_, member)| *member)
+    /// A member that only this hook's programs read, and that the kernel does not have.
+    fn lacks(&self, hook: &Hook) -> Option<&'static Member> {
+        let is_absent = |member: &&Member| self.offsets.named(member.name) == Some(ABSENT);
+        let mut members = Offsets::MEMBERS.iter().filter(|member| hook.members.contains(&member.name));
+        members.find(is_absent)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, io};
 
 use caps::Capability;
 
-use super::support::Why;
+use super::reason::Why;
 use crate::source::lack::{Here, Lack};
 
 const SYMBOLS: &str = "/proc/kallsyms";

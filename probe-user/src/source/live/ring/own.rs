@@ -27,12 +27,12 @@ struct Netns {
 
 impl SelfTestFilter {
     /// The namespace with `inode` was made after `since`.
-    pub(super) fn add_netns(&mut self, inode: u32, since: Timestamp) {
+    pub(in super::super) fn add_netns(&mut self, inode: u32, since: Timestamp) {
         self.netns = Some(Netns { inode, since, key: None, dropped: false, over: false });
     }
 
     /// The cgroup directory with this inode, which is its id; ids are not used again.
-    pub(super) fn add_cgroup(&mut self, id: u64) {
+    pub(in super::super) fn add_cgroup(&mut self, id: u64) {
         self.cgroup = Some(id);
     }
 
@@ -42,7 +42,7 @@ impl SelfTestFilter {
     }
 
     /// The signal by which it is known, if it is about the self-test's own.
-    pub(super) fn signal(&mut self, seen: &Observation) -> Option<Signal> {
+    pub(in super::super) fn signal(&mut self, seen: &Observation) -> Option<Signal> {
         let of_cgroup = |id: u64, signal| (self.cgroup == Some(id)).then_some(signal);
         match &seen.fact {
             Fact::NetnsCreated { netns, .. } => self.netns.as_mut()?.created(*netns, seen.at),

@@ -1,0 +1,27 @@
+//! `struct linux_binprm`: the program that a task is about to become.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
+use probe_common::event::exec::FILENAME;
+
+use super::{offset, read};
+
+/// Copies `linux_binprm.filename` without its NUL; says how long it is, less than `FILENAME`, and whether there was
+/// more of it.
+#[inline(always)]
+pub(crate) fn read_filename(to: &mut [u8], binprm: u64) -> (u64, bool) {
+    let filename: u64 = read(binprm, offset!(binprm_filename));
+    // SAFETY: both tails have room for `FILENAME` bytes in front; any address may be read.
+    let len = unsafe {
+        bpf_probe_read_kernel_str(
+            to.as_mut_ptr().cast::<c_void>(),
+            FILENAME as u32,
+            filename as *const c_void,
+        )
+    };
+    if len < 1 {
+        return (0, false);
+    }
+    ((len - 1) as u64 & (FILENAME as u64 - 1), len == FILENAME as i64)
+}
