@@ -19,7 +19,7 @@ pub mod tracked;
 pub mod view;
 pub mod world;
 
-use std::{cell::OnceCell, collections::VecDeque, time::Duration};
+use std::{cell::OnceCell, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -27,7 +27,6 @@ use serde_with::{DisplayFromStr, serde_as};
 pub use call::Call;
 pub use detect::{Daemons, Limits};
 use detect::{DetectContext, FindingTracker};
-use outbox::Outbox;
 use share::Share;
 use timeline::{Placed, Timeline};
 use world::{CheckpointEntry, EngineState, World};
@@ -73,10 +72,7 @@ pub struct Engine {
     settings: Settings,
     timeline: Timeline,
     world: World,
-    outbox: Outbox,
     finding_tracker: FindingTracker,
-    /// What can be taken by `poll`.
-    ready: VecDeque<Output>,
     now: Timestamp,
 }
 
@@ -85,10 +81,8 @@ impl Engine {
     pub fn new(settings: Settings) -> Self {
         Self {
             timeline: Timeline::default(),
-            world: World::new(settings.boot.clone()),
-            outbox: Outbox::new(settings.first_seq),
+            world: World::new(settings.boot.clone(), settings.first_seq),
             finding_tracker: FindingTracker::default(),
-            ready: VecDeque::new(),
             now: Timestamp::ZERO,
             settings,
         }
@@ -126,14 +120,14 @@ impl Engine {
     /// When `advance` has something to do, if nothing else happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        let held = self.outbox.deadline(self.settings.hold);
+        let held = self.world.outbox.deadline(self.settings.hold);
         let verdict = self.finding_tracker.due().map(|due| self.timeline.settles(due));
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
     /// The next thing to say, if any.
     pub fn poll(&mut self) -> Option<Output> {
-        self.ready.pop_front()
+        self.world.outbox.take()
     }
 
     #[must_use]
@@ -244,8 +238,8 @@ impl Engine {
         let state = EngineState {
             now: self.now,
             watermark: self.timeline.watermark(),
-            next_seq: self.outbox.next_seq,
-            told_at: self.outbox.told_at,
+            next_seq: self.world.outbox.next_seq,
+            told_at: self.world.outbox.told_at,
             next_life: self.world.netns.next,
             next_pod: self.world.pods.next,
             host_netns: self.world.host_netns,
@@ -261,11 +255,8 @@ impl Engine {
         rows.extend(
             self.finding_tracker.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))),
         );
-        rows.extend(self.outbox.iter().cloned().map(|held| CheckpointEntry::Held(Box::new(held))));
-        rows.extend(self.ready.iter().filter_map(|output| match output {
-            Output::Question(question) => Some(CheckpointEntry::Asked(question.clone())),
-            Output::Change(_) => None,
-        }));
+        rows.extend(self.world.outbox.held().cloned().map(|held| CheckpointEntry::Held(Box::new(held))));
+        rows.extend(self.world.outbox.asked().cloned().map(CheckpointEntry::Asked));
         rows
     }
 
@@ -295,12 +286,8 @@ impl Engine {
         }
     }
 
-    /// Takes what the world found out.
+    /// A change of the world may change a verdict.
     fn collect(&mut self) {
-        for held in self.world.told.drain(..) {
-            self.outbox.push(held);
-        }
-        self.ready.extend(self.world.asked.drain(..).map(Output::Question));
         if let Some(at) = self.world.changed_at.take() {
             self.finding_tracker.arm_earlier(at, &self.world);
         }
@@ -320,7 +307,7 @@ impl Engine {
             self.world.poll_records(due);
             for held in told {
                 self.world.ask_programs(&held.what);
-                self.outbox.push(held);
+                self.world.outbox.push(held);
             }
             self.world.tick(due);
         }
@@ -328,7 +315,7 @@ impl Engine {
 
     fn flush(&mut self) {
         self.collect();
-        while let Some(mut change) = self.outbox.pop(self.now, self.settings.hold, &mut self.world) {
+        while let Some(mut change) = self.world.next_change(self.now, self.settings.hold) {
             self.world.keep(&change);
             if let ChangeKind::FindingOpened(it)
             | ChangeKind::FindingConfirmed(it)
@@ -338,7 +325,7 @@ impl Engine {
             }
             *self.world.counts.told.entry(change.what.into_str()).or_default() += 1;
             self.world.counts.late += u64::from(change.late);
-            self.ready.push_back(Output::Change(change));
+            self.world.outbox.tell(change);
         }
     }
 
@@ -349,8 +336,8 @@ impl Engine {
             Some(CheckpointEntry::Engine(at)) => {
                 self.now = at.now;
                 self.timeline.pass(at.watermark);
-                self.outbox.next_seq = at.next_seq;
-                self.outbox.told_at = at.told_at;
+                self.world.outbox.next_seq = at.next_seq;
+                self.world.outbox.told_at = at.told_at;
                 self.world.netns.next = at.next_life;
                 self.world.pods.next = at.next_pod;
                 self.world.host_netns = at.host_netns;
@@ -361,9 +348,9 @@ impl Engine {
                 self.world.watches = at.watches;
             }
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
-            Some(CheckpointEntry::Held(held)) => self.outbox.push(*held),
+            Some(CheckpointEntry::Held(held)) => self.world.outbox.push(*held),
             Some(CheckpointEntry::Finding(finding)) => self.finding_tracker.restore(*finding),
-            Some(CheckpointEntry::Asked(question)) => self.ready.push_back(Output::Question(question)),
+            Some(CheckpointEntry::Asked(question)) => self.world.outbox.ask(question),
             // The world has kept its own.
             Some(
                 CheckpointEntry::Timer { .. }

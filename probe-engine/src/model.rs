@@ -13,4 +13,5 @@ pub mod finding;
 pub mod id;
 pub mod phase;
 pub mod recovery;
+pub mod reference;
 pub mod time;

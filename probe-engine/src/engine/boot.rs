@@ -2,6 +2,7 @@
 //! a restart.
 
 pub mod average;
+pub mod column;
 pub mod inexact;
 pub mod order;
 pub mod report;

@@ -15,10 +15,11 @@ pub mod claim;
 mod cleaner;
 pub mod container;
 mod context;
+mod daemon;
 mod dump;
 pub mod hint;
 pub mod list;
-pub mod listening;
+mod listening;
 pub mod loss;
 pub mod netns;
 pub mod path;
@@ -42,6 +43,7 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use super::{
     count::Counts,
+    outbox::Outbox,
     timer::{self, Timers},
     tracked::Tracked,
 };
@@ -177,9 +179,7 @@ pub struct World {
     pub(super) timers: Timers,
     pub(super) counts: Counts,
     pub(super) watches: watch::Budget,
-    /// What was found out and not yet taken by the outbox.
-    pub(super) told: Vec<Held>,
-    pub(super) asked: Vec<Question>,
+    pub(super) outbox: Outbox,
 }
 
 /// When and by whom something was said.
@@ -198,8 +198,8 @@ impl EventContext {
 }
 
 impl World {
-    pub(super) fn new(rules: Rules) -> Self {
-        Self { rules, ..Self::default() }
+    pub(super) fn new(rules: Rules, first_seq: u64) -> Self {
+        Self { rules, outbox: Outbox::new(first_seq), ..Self::default() }
     }
 
     /// Takes one fact in. Facts come in the order in which they are to be believed.
@@ -276,11 +276,11 @@ impl World {
     }
 
     fn tell(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
-        self.told.push(Held { at: ctx.at, origin: ctx.origin, late: ctx.late, subject, wait, what });
+        self.outbox.push(Held { at: ctx.at, origin: ctx.origin, late: ctx.late, subject, wait, what });
     }
 
     fn ask(&mut self, question: Question) {
-        self.asked.push(question);
+        self.outbox.ask(question);
     }
 
     /// How much there is to look at for a verdict.

@@ -8,12 +8,14 @@ use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::model::{
-    fact::{Listener, Loss, NameSource, Origin, Task},
+    fact::{Listener, Loss, Origin, Task},
     finding::Finding,
-    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     phase::Start,
     time::{Nanoseconds, Timestamp},
 };
+
+pub use crate::model::reference::{CgroupRef, ContainerRef, PodRef, Process};
 
 /// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,33 +46,6 @@ pub struct Context {
     pub container: Option<ContainerRef>,
     pub netns: Option<NetnsKey>,
     pub cgroup: Option<CgroupRef>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PodRef {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub uid: Option<PodUid>,
-    /// Where the name comes from; where there is none, where the UID comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<NameSource>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ContainerRef {
-    pub id: ContainerId,
-    /// Its name in the pod's specification.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CgroupRef {
-    pub key: CgroupKey,
-    pub path: String,
 }
 
 /// What happened. Each has the name by which users see it in the stream.
@@ -164,13 +139,6 @@ pub enum ChangeKind {
     /// It is so no longer.
     #[strum(serialize = "finding.closed")]
     FindingClosed(Box<Finding>),
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
-    pub key: TaskKey,
-    pub parent: TaskKey,
-    pub comm: String,
 }
 
 /// How a process ended.

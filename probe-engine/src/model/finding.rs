@@ -16,9 +16,10 @@ use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as}
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::model::{
-    change::{CgroupRef, ChangeKind, ContainerRef, Process},
+    change::ChangeKind,
     fact::{List, MessageFound, Origin, PodName, ProgramFound, Signal, Store},
     id::{ContainerId, NetnsKey, NotThat, Subnet},
+    reference::{CgroupRef, ContainerRef, Process},
     time::{Nanoseconds, Timestamp},
 };
 

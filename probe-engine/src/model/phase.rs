@@ -8,9 +8,9 @@ use serde_with::serde_as;
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::model::{
-    change::ContainerRef,
     fact::{Listener, PodName, Pressure},
     id::ContainerId,
+    reference::ContainerRef,
     time::{Nanoseconds, Timestamp},
 };
 

@@ -6,8 +6,9 @@ use super::wall::Rfc3339;
 use crate::{
     engine::boot::{
         average::Average,
+        column::COLUMNS,
         inexact::Inexact,
-        report::{COLUMNS, Close, NoOrder, RecoveryReport, Zero},
+        report::{Close, NoOrder, RecoveryReport, Zero},
     },
     model::{
         recovery::{BootRead, Kind, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, Unseen},

@@ -4,8 +4,9 @@
 //! those of pods that are back by one rule and by another. A difference is of the same boots on both sides.
 
 use super::{
+    column::{COLUMNS, Row},
     inexact::Inexact,
-    report::{COLUMNS, RecoveryReport, Zero},
+    report::{RecoveryReport, Zero},
 };
 use crate::model::recovery::Recovered;
 
@@ -55,22 +56,11 @@ pub fn average<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) ->
     }
 }
 
-type Row = [Option<i64>; COLUMNS];
-
 /// The columns that a mean takes: as long as more pods may come, the last so far is not the last.
 fn row(study: &RecoveryReport) -> Row {
     let mut columns = study.columns;
     columns[COLUMNS - 1].take_if(|_| !study.is_closed());
     columns
-}
-
-/// Each column less the one before; the first as it is.
-#[must_use]
-pub fn differences(columns: &[Option<i64>; COLUMNS]) -> [Option<i64>; COLUMNS] {
-    std::array::from_fn(|n| match n.checked_sub(1).and_then(|before| columns.get(before)) {
-        None => columns[0],
-        Some(before) => Some(columns.get(n).copied().flatten()? - (*before)?),
-    })
 }
 
 /// Rounded to the nearest.

@@ -1,6 +1,6 @@
 //! Which numbers of a row are known less well than an event's own time.
 
-use super::{average::differences, report::COLUMNS};
+use super::column::{COLUMNS, differences};
 use crate::model::recovery::Source;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
-use super::{WINDOW, average::differences, inexact::Inexact};
+use super::{
+    WINDOW,
+    column::{COLUMNS, differences},
+    inexact::Inexact,
+};
 use crate::model::{
     recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, ns},
     time::Timestamp,
 };
-
-/// kubelet start, first static pod, first service pod, last service pod.
-pub const COLUMNS: usize = 4;
 
 /// An order that is further before the boot than this, and a clock that went back by more than the slack, are no
 /// measure: the node was off in between, or its clock was set.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    average::{average, differences},
+    average::average,
+    column::differences,
     inexact::Inexact,
     report::{NoOrder, RecoveryReport, Zero},
 };

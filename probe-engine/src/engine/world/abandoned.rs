@@ -14,7 +14,7 @@ use crate::{
         EventContext, World,
         attachment::Attachment,
         record::Kept,
-        sandbox::{Outcome, Sandbox, State},
+        sandbox::{Sandbox, State},
     },
     model::{fact::List, id::ContainerId, time::Timestamp},
 };
@@ -65,7 +65,7 @@ impl World {
             && row.up_since.is_none()
             && !row.network.is_host
             && row.first_at < runtimes
-            && row.network.adds.iter().all(|add| add.outcome != Outcome::Open)
+            && !self.has_found_add(&row.id)
             && !self.attachments_of(&row.id).any(Attachment::is_busy)
     }
 }

@@ -76,6 +76,16 @@ pub struct Plugin {
     pub earlier: Option<Earlier>,
 }
 
+/// What became of the latest run of a plugin; a retry replaces what it retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Open,
+    Succeeded,
+    /// Or nobody saw its end.
+    Failed,
+}
+
 /// What became of a plugin's runs of one kind.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +95,9 @@ pub struct Runs {
     pub failed: u32,
     /// Its end was not seen.
     pub unseen: u32,
+    /// Of the latest run.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
     pub first_at: Timestamp,
     /// When the latest began or ended.
     pub last_at: Timestamp,
@@ -115,11 +128,14 @@ impl Runs {
             self.first_at = at;
         }
         self.begun = self.begun.saturating_add(1);
+        self.outcome = Some(Outcome::Open);
         self.last_at = self.last_at.max(at);
     }
 
     fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration) {
         self.last_at = self.last_at.max(at);
+        let is_success = end.is_some_and(|end| end.code == 0);
+        self.outcome = Some(if is_success { Outcome::Succeeded } else { Outcome::Failed });
         match end {
             None => self.unseen = self.unseen.saturating_add(1),
             Some(end) if end.code == 0 => self.succeeded = self.succeeded.saturating_add(1),
@@ -164,10 +180,15 @@ impl Attachment {
         self.ifname == "lo"
     }
 
+    /// What became of ADD, plugin by plugin, as far as it was seen.
+    pub fn adds(&self) -> impl Iterator<Item = &Runs> {
+        self.plugins.iter().map(|plugin| &plugin.add).filter(|add| add.begun > 0)
+    }
+
     /// Whether its ADD was seen.
     #[must_use]
     pub fn was_seen(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.add.begun > 0)
+        self.adds().next().is_some()
     }
 
     /// Every plugin of the chain that was called has succeeded, the last time it was.

@@ -15,7 +15,6 @@ use crate::{
             presence::Voucher,
             process::{Program, State},
             process_of,
-            sandbox::Outcome,
         },
     },
     model::{
@@ -165,8 +164,6 @@ impl World {
         }
         self.phase_turns(pod);
         self.sandboxes.vouch(id, Voucher::Kernel, ctx.at);
-        let called = (call.call.ifname.as_deref().unwrap_or(""), call.call.plugin.as_str());
-        self.sandbox_add(ctx.at, id, called, Outcome::Open);
         if let Some(path) = &call.call.netns {
             self.claim_at_call(ctx, id, path, caller);
         }
@@ -183,8 +180,7 @@ impl World {
         let subject = self.call_subject(&call);
         let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
         let duration = ctx.at.since(call.at);
-        let ifname = call.call.ifname.clone().unwrap_or_default();
-        let (plugin, is_add) = (call.call.plugin.clone(), call.call.command == "ADD");
+        let is_add = call.call.command == "ADD";
         let told = EventContext {
             origin: if call.origin == Origin::Delegated { call.origin } else { ctx.origin },
             ..ctx
@@ -194,8 +190,6 @@ impl World {
             && is_add
             && let Some(id) = call.container
         {
-            let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Failed };
-            self.sandbox_add(ctx.at, &id, (&ifname, &plugin), outcome);
             self.may_be_ready(ctx, &id, false);
         }
     }
@@ -252,6 +246,13 @@ impl World {
     /// Whether the node's own runtime has an operation open for this container.
     fn host_call_open(&self, container: Option<&ContainerId>) -> bool {
         self.host_calls(container).next().is_some()
+    }
+
+    /// Whether an ADD for this container was found running, and runs still. Its attachment does not count it: no hook tells
+    /// of the end of a program that began before the hook was there.
+    pub(super) fn has_found_add(&self, container: &ContainerId) -> bool {
+        let is_found = |call: &Call| call.origin == Origin::Listed && call.top && call.call.command == "ADD";
+        self.host_calls(Some(container)).any(is_found)
     }
 
     /// Whether the node's own runtime has an operation open for the same container and the same namespace.

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use probe_common::{
-    event::class,
-    runtime::{self, CRIO, RUNTIMES, Runtime},
-};
+use probe_common::runtime::{self, CRIO, RUNTIMES, Runtime};
 
 use crate::{
     engine::world::{
         World,
         cgroup::Cgroup,
+        daemon::{is_kubelet, is_trusted},
         process::{Process, State},
     },
     model::{
@@ -24,24 +22,6 @@ use crate::{
 
 /// Where users who are not root may have cgroups of their own, and name them as they like.
 const SESSIONS: &str = "/user.slice/";
-
-/// Whether a process of this name can be one of them.
-pub(super) fn is_daemon(comm: &str) -> bool {
-    is_runtime(comm) || is_kubelet(comm)
-}
-
-pub(super) fn is_runtime(comm: &str) -> bool {
-    runtime::servers().any(|runtime| runtime == comm)
-}
-
-pub(super) fn is_kubelet(comm: &str) -> bool {
-    runtime::kubelets().any(|kubelet| kubelet == comm)
-}
-
-/// Whether hooks or `/proc` said that a process of a daemon's name is root's: anybody else can name a program as he likes.
-pub(super) fn is_trusted(class: u32) -> bool {
-    class & class::CALLER != 0
-}
 
 impl World {
     /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not. A

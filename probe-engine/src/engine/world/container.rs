@@ -12,11 +12,11 @@ use probe_common::event::class;
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{EventContext, World, cgroup::Cgroup, listening::Listening, presence::Voucher, process_of},
+        world::{EventContext, World, cgroup::Cgroup, presence::Voucher, process_of},
     },
     model::{
         change::{ChangeKind, End, Process, StopReason},
-        fact::{Origin, Role, Task},
+        fact::{Listener, Origin, Role, Task},
         id::{CgroupKey, ContainerId, TaskKey},
         time::Timestamp,
     },
@@ -63,6 +63,13 @@ pub struct Began {
     pub at: Timestamp,
     /// It was found running then.
     pub listed: bool,
+}
+
+/// The first time that a socket of a container listened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    pub at: Timestamp,
+    pub socket: Listener,
 }
 
 /// A program that the runtime executed into a container: a postStart hook, most likely, for the kubelet runs that before

@@ -2,27 +2,21 @@
 //!
 //! **Invariant:** of a container that was found running nothing is said: it may have listened before.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     engine::{
         held::Wait,
-        world::{EventContext, World, container::State, process_of},
+        world::{
+            EventContext, World,
+            container::{Listening, State},
+            process_of,
+        },
     },
     model::{
         change::ChangeKind,
-        fact::{Listened, Listener, Role},
+        fact::{Listened, Role},
         recovery::WITHIN,
-        time::Timestamp,
     },
 };
-
-/// The first time that a socket of a container listened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listening {
-    pub at: Timestamp,
-    pub socket: Listener,
-}
 
 impl World {
     pub(super) fn listened(&mut self, ctx: EventContext, it: &Listened) {

@@ -18,8 +18,8 @@ use crate::{
         world::{
             EventContext, World,
             call::Call,
-            cleaner::{is_kubelet, is_runtime, is_trusted},
             container::State,
+            daemon::{is_kubelet, is_runtime, is_trusted},
             process_of, sandbox,
             sandbox::{ContainerRun, Sandbox},
         },

@@ -76,7 +76,7 @@ pub enum State {
     },
 }
 
-/// The network of a sandbox.
+/// The network of a sandbox. The outcome of each ADD stands in its [attachment](super::attachment).
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
@@ -89,25 +89,6 @@ pub struct Network {
     pub netns_created_at: Option<Timestamp>,
     /// A process of it runs in the node's own network: no CNI call is awaited.
     pub is_host: bool,
-    /// The plugins that the runtime itself called with ADD, by interface and plugin.
-    pub adds: Vec<Add>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Add {
-    pub ifname: String,
-    pub plugin: String,
-    pub outcome: Outcome,
-    /// When the outcome became known; for an open one, when it began.
-    pub at: Timestamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Open,
-    Succeeded,
-    Failed,
 }
 
 /// The containers that ran in a sandbox, and whether its pod's start is complete with them.
@@ -157,9 +138,6 @@ enum Step {
     Return,
 }
 
-/// So many plugins are remembered for one sandbox.
-const ADDS: usize = 64;
-
 impl State {
     fn step(self, step: Step, at: Timestamp) -> Option<Self> {
         match (self, step) {
@@ -171,18 +149,6 @@ impl State {
             | (Self::Ready { .. }, Step::Ready)
             | (Self::Stopped { .. }, Step::Ready | Step::Stop(_) | Step::Return)
             | (Self::Remembered { .. }, Step::Ready | Step::Stop(_) | Step::Remember) => None,
-        }
-    }
-}
-
-impl Network {
-    /// Notes what became of a plugin's ADD; a retry replaces what it retries.
-    fn add(&mut self, ifname: &str, plugin: &str, outcome: Outcome, at: Timestamp) {
-        if let Some(add) = self.adds.iter_mut().find(|add| add.ifname == ifname && add.plugin == plugin) {
-            add.outcome = outcome;
-            add.at = at;
-        } else if self.adds.len() < ADDS {
-            self.adds.push(Add { ifname: ifname.to_owned(), plugin: plugin.to_owned(), outcome, at });
         }
     }
 }
@@ -229,16 +195,6 @@ impl Sandbox {
     #[must_use]
     pub fn containers(&self) -> &[ContainerRun] {
         &self.work.containers
-    }
-
-    /// Since when its network is there: all ADDs have succeeded, or none is needed.
-    fn connected_since(&self) -> Option<Timestamp> {
-        if self.network.is_host {
-            return Some(self.first_at);
-        }
-        let adds = &self.network.adds;
-        let all = adds.iter().all(|add| add.outcome == Outcome::Succeeded);
-        adds.iter().map(|add| add.at).max().filter(|_| all)
     }
 
     /// Lets go of all other rows. False: it has not stopped, or was remembered before.

@@ -7,8 +7,9 @@ use crate::{
     cli::table::aligned,
     engine::boot::{
         average::average,
+        column::COLUMNS,
         inexact::Inexact,
-        report::{COLUMNS, RecoveryReport, Zero},
+        report::{RecoveryReport, Zero},
     },
     model::recovery::{Recovered, Source},
     sink::{

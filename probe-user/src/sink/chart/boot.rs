@@ -6,8 +6,9 @@ use super::{Bar, Chart, Row, Series, Table};
 use crate::{
     engine::boot::{
         average::{Average, average},
+        column::COLUMNS,
         inexact::Inexact,
-        report::{COLUMNS, RecoveryReport, Zero},
+        report::{RecoveryReport, Zero},
     },
     model::{
         recovery::{Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},

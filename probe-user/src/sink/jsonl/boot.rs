@@ -9,8 +9,9 @@ use super::scalar::{Decimal, is_zero};
 use crate::{
     engine::boot::{
         average::{Average, average},
+        column::COLUMNS,
         inexact::Inexact,
-        report::{COLUMNS, Close, NoOrder, RecoveryReport, Zero},
+        report::{Close, NoOrder, RecoveryReport, Zero},
     },
     model::{
         recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource},

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Process, State};
 use crate::{
-    engine::{tracked::Tracked, world::cleaner},
+    engine::{tracked::Tracked, world::daemon},
     model::{id::TaskKey, time::Timestamp},
 };
 
@@ -41,7 +41,7 @@ impl Table {
         let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
         *latest = process.key.max(*latest);
         let (key, state) = (process.key, process.state);
-        if cleaner::is_daemon(&process.comm) {
+        if daemon::is_daemon(&process.comm) {
             self.daemons.insert(key);
         } else {
             self.daemons.remove(&key);

@@ -1,10 +1,14 @@
 //! What brings a sandbox from one state to the next.
 
-use super::{Outcome, Sandbox, State, Step};
+use super::{Sandbox, State, Step};
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{EventContext, World, presence::Voucher},
+        world::{
+            EventContext, World,
+            attachment::{Attachment, Outcome},
+            presence::Voucher,
+        },
     },
     model::{
         change::{ChangeKind, Process, StopReason},
@@ -62,9 +66,10 @@ impl World {
             Role::Container => self.sandbox_for(id),
         };
         let Some(sandbox) = sandbox else { return };
+        let is_host = on_host && !self.has_adds(&sandbox);
         if let Some(row) = self.sandboxes.get_mut(&sandbox) {
             row.up_since = Some(row.up_since.map_or(ctx.at, |since| since.min(ctx.at)));
-            row.network.is_host |= on_host && row.network.adds.is_empty();
+            row.network.is_host |= is_host;
         }
         if inode != 0
             && !on_host
@@ -94,17 +99,22 @@ impl World {
         Some(only)
     }
 
-    /// The runtime called a plugin with ADD, or that call is over.
-    pub(in crate::engine::world) fn sandbox_add(
-        &mut self,
-        at: Timestamp,
-        id: &ContainerId,
-        (ifname, plugin): (&str, &str),
-        outcome: Outcome,
-    ) {
-        if let Some(row) = self.sandboxes.get_mut(id) {
-            row.network.add(ifname, plugin, outcome, at);
+    /// Whether a plugin was called with ADD for it, as far as is known.
+    fn has_adds(&self, id: &ContainerId) -> bool {
+        self.has_found_add(id) || self.attachments_of(id).any(Attachment::was_seen)
+    }
+
+    /// Since when its network is there: all ADDs have succeeded, or none is needed.
+    fn connected_since(&self, row: &Sandbox) -> Option<Timestamp> {
+        if row.network.is_host {
+            return Some(row.first_at);
         }
+        if self.has_found_add(&row.id) {
+            return None;
+        }
+        let adds = || self.attachments_of(&row.id).flat_map(Attachment::adds);
+        let all = adds().all(|add| add.outcome == Some(Outcome::Succeeded));
+        adds().map(|add| add.last_at).max().filter(|_| all)
     }
 
     /// `CNI_NETNS` names the namespace of a sandbox.
@@ -147,8 +157,8 @@ impl World {
         proven: bool,
     ) {
         let Some(row) = self.sandboxes.get(id) else { return };
-        let none = (proven && row.network.adds.is_empty()).then_some(row.first_at);
-        let Some((up, connected)) = row.up_since.zip(row.connected_since().or(none)) else { return };
+        let none = (proven && !self.has_adds(id)).then_some(row.first_at);
+        let Some((up, connected)) = row.up_since.zip(self.connected_since(row).or(none)) else { return };
         // Where the network is made for a process that runs already, another plugin may follow on any that is done.
         let is_through = connected <= up || self.chains_are_through(id);
         if !is_through && !proven {

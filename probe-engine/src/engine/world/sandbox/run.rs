@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Work;
 use crate::{
-    engine::world::{World, container::Hook, listening::Listening},
+    engine::world::{
+        World,
+        container::{Hook, Listening},
+    },
     model::{id::ContainerId, time::Timestamp},
 };
 

@@ -1,0 +1,43 @@
+//! How what is told names the things that it is about.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    fact::NameSource,
+    id::{CgroupKey, ContainerId, PodUid, TaskKey},
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PodRef {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<PodUid>,
+    /// Where the name comes from; where there is none, where the UID comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<NameSource>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContainerRef {
+    pub id: ContainerId,
+    /// Its name in the pod's specification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupRef {
+    pub key: CgroupKey,
+    pub path: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub key: TaskKey,
+    pub parent: TaskKey,
+    pub comm: String,
+}
