@@ -19,7 +19,7 @@ use probe_user::{
     sink::metrics::{
         family::{ALL, Family, Kind},
         label::PodLabel,
-        own::{AgentStats, Process, Program, Queue, Ring, StateWrite},
+        own::{AgentStats, ProbeStats, Process, Program, Queue, Ring, StateWrite},
     },
 };
 use promtool::promtool;
@@ -35,14 +35,17 @@ fn root() -> PathBuf {
 /// Something of everything.
 fn own() -> AgentStats {
     AgentStats {
-        hooks: vec![(Signal::NetnsFreed, Some(Mechanism::Fentry)), (Signal::AddressV6, None)],
-        rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![1; 15] }],
-        programs: vec![Program {
-            name: "fe_free_inum".to_owned(),
-            time: Duration::from_millis(3),
-            runs: 7,
-            missed: 0,
-        }],
+        probe: ProbeStats {
+            hooks: vec![(Signal::NetnsFreed, Some(Mechanism::Fentry)), (Signal::AddressV6, None)],
+            rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![1; 15] }],
+            programs: vec![Program {
+                name: "fe_free_inum".to_owned(),
+                time: Duration::from_millis(3),
+                runs: 7,
+                missed: 0,
+            }],
+            ..ProbeStats::default()
+        },
         queues: vec![Queue { name: "batches", length: 1, capacity: Some(64) }],
         state_writes: vec![StateWrite { file: "findings", failures: 1, has_succeeded: false }],
         process: Some(Process { open_fds: Some(30), max_fds: Some(1024), ..Process::default() }),

@@ -1,4 +1,4 @@
-//! The agent's own figures: what it takes to know them, and how they are handed over for a scrape.
+//! Collects the agent's own figures for a scrape.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,10 @@ use crate::{
     confine::refusal,
     model::fact::{Mechanism, Signal},
     sink::{
-        metrics::own::{AgentStats, Expiry, Process, Program, Queue, Ring, ServerFiles, StateWrite},
+        metrics::own::{
+            AgentStats, Expiry, ProbeStats, Process, Program, Queue, ReadingStats, Ring, ServerFiles,
+            ServerStats, StateWrite,
+        },
         state_writes::{Outcome, StateFile, StateWrites},
     },
     source::{
@@ -28,7 +31,7 @@ use crate::{
     },
 };
 
-/// Where they come from.
+/// The sources of the figures.
 #[derive(Debug)]
 pub(crate) struct Figures {
     hooks: Vec<(Signal, Option<Mechanism>)>,
@@ -38,11 +41,11 @@ pub(crate) struct Figures {
     started: f64,
 }
 
-/// What each part of the agent counts or says of itself.
+/// The counters that each part of the agent keeps of itself.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) batches: Gauge,
-    /// Of the node's files, when they were last looked at.
+    /// Files of the node that could not be read at the last pass.
     pub(crate) unreadable: Arc<AtomicU64>,
     /// Events that were not written to standard output.
     pub(crate) dropped: Arc<AtomicU64>,
@@ -59,7 +62,7 @@ impl Figures {
         Self { hooks: hooks.collect(), totals: drain.totals(), parts, started: wall() }
     }
 
-    /// Whether what is found out is kept.
+    /// How the writes to the state directory went.
     #[must_use]
     pub(crate) fn state_writes(&self) -> StateWrites {
         self.parts.state.clone()
@@ -71,9 +74,23 @@ impl Figures {
         let Parts { batches, unreadable, dropped, reading, server, state } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
-            hooks: self.hooks.clone(),
-            rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
-            programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),
+            probe: ProbeStats {
+                hooks: self.hooks.clone(),
+                rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
+                programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),
+                netns_untracked: totals.netns_untracked(),
+                not_kept: totals.not_kept(),
+            },
+            reading: ReadingStats {
+                unreadable: unreadable.load(Ordering::Relaxed),
+                hanging: reading.hanging(),
+                oldest_question: reading.oldest(clock::now()),
+                dropped_questions: reading.dropped(),
+            },
+            server: ServerStats {
+                stale: server.stale.load(Ordering::Relaxed),
+                certificate_expires: server.expiry.as_ref().and_then(Expiry::at),
+            },
             queues: vec![
                 Queue {
                     name: "batches",
@@ -86,16 +103,8 @@ impl Figures {
                     capacity: u64::try_from(Reading::CAPACITY).ok(),
                 },
             ],
-            oldest_question: reading.oldest(clock::now()),
-            dropped_questions: reading.dropped(),
-            hanging: reading.hanging(),
-            netns_untracked: totals.netns_untracked(),
-            not_kept: totals.not_kept(),
             refused: refusal::count(),
-            unreadable: unreadable.load(Ordering::Relaxed),
             dropped: dropped.load(Ordering::Relaxed),
-            stale: server.stale.load(Ordering::Relaxed),
-            certificate_expires: server.expiry.as_ref().and_then(Expiry::at),
             state_writes: state
                 .outcomes()
                 .iter()
@@ -105,7 +114,7 @@ impl Figures {
         }
     }
 
-    /// Where /proc cannot be read, the rest still can be told.
+    /// The figures of the process; `None` where /proc cannot be read.
     #[must_use]
     pub(crate) fn process(&self) -> Option<Process> {
         let Usage { cpu, resident, virtual_size, threads, open_fds, max_fds, capabilities } =

@@ -8,7 +8,7 @@ use crate::{
         metrics::Metrics,
         serve::{
             Server,
-            ask::{Asks, Sight},
+            loop_queue::{AgentView, Queue},
         },
     },
     source::clock,
@@ -20,15 +20,15 @@ pub(crate) struct Served(Option<Running>);
 
 struct Running {
     server: Server,
-    asks: Asks,
+    requests: Queue,
     figures: Figures,
     metrics: Metrics,
 }
 
 impl Served {
     #[must_use]
-    pub(crate) fn by(server: Server, asks: Asks, figures: Figures, metrics: Metrics) -> Self {
-        Self(Some(Running { server, asks, figures, metrics }))
+    pub(crate) fn by(server: Server, requests: Queue, figures: Figures, metrics: Metrics) -> Self {
+        Self(Some(Running { server, requests, figures, metrics }))
     }
 
     /// Every change so far is written: their latency is known.
@@ -38,14 +38,14 @@ impl Served {
         }
     }
 
-    /// Answers the next question; never returns where nobody asks. May be cancelled.
+    /// Answers the next question; never returns where there is no server. May be cancelled.
     pub(super) async fn answer(&mut self, session: &Session) {
-        let Some(Running { asks, figures, metrics, .. }) = &mut self.0 else {
+        let Some(Running { requests, figures, metrics, .. }) = &mut self.0 else {
             return std::future::pending().await;
         };
-        let ask = asks.next().await;
+        let request = requests.next().await;
         let now = clock::now();
-        ask(&Sight {
+        request(&AgentView {
             engine: session.engine(),
             label: session.label(),
             now,
@@ -56,9 +56,9 @@ impl Served {
     }
 
     pub(super) async fn finish(self) {
-        let Some(Running { server, asks, .. }) = self.0 else { return };
+        let Some(Running { server, requests, .. }) = self.0 else { return };
         // From here on nobody answers.
-        drop(asks);
+        drop(requests);
         server.finish().await;
     }
 }

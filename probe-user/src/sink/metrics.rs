@@ -9,6 +9,7 @@ mod bucket;
 mod counters;
 pub mod family;
 mod gauges;
+mod groups;
 pub mod label;
 pub mod own;
 mod owner;
@@ -123,7 +124,7 @@ impl Metrics {
         self.with(|tables| {
             tables.counters.sweep(views.now);
             tables.counters.leaked(views.many);
-            for ring in &views.own.rings {
+            for ring in &views.own.probe.rings {
                 for (kind, lost) in event::NAMES.iter().zip(&ring.lost) {
                     tables.counters.lost(ring.name, kind, *lost);
                 }

@@ -7,12 +7,12 @@
 
 mod api;
 pub(crate) mod app_state;
-pub(crate) mod ask;
 mod connection;
 pub(crate) mod guard;
 mod handler;
 mod health;
 pub(crate) mod listen;
+pub(crate) mod loop_queue;
 mod openapi;
 mod page;
 mod query;
@@ -38,10 +38,10 @@ use tracing::{debug, warn};
 
 use self::{
     app_state::{AppState, ServerConfig},
-    ask::{Asker, Asks},
     connection::Limits,
     guard::{Guard, Peer},
     listen::Socket,
+    loop_queue::{Client, Queue},
     reload::Reload,
     seats::{Origin, Seat, Seats},
     tls::Tls,
@@ -78,17 +78,17 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves on a thread of its own. Gives what the agent's loop is to answer, too.
-    pub(crate) fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Asks)> {
-        let (asker, asks) = ask::asks();
+    pub(crate) fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Queue)> {
+        let (client, requests) = loop_queue::queue();
         let (end, ending) = watch::channel(false);
         let (done, ended) = oneshot::channel();
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("serve".to_owned()).spawn(move || {
-            run(&runtime, listeners, config, &asker, ending);
+            run(&runtime, listeners, config, &client, ending);
             runtime.shutdown_background();
             done.send(()).ok();
         })?;
-        Ok((Self { end, ended }, asks))
+        Ok((Self { end, ended }, requests))
     }
 
     /// Ends streams and connections; returns when that is done.
@@ -102,11 +102,11 @@ fn run(
     runtime: &Runtime,
     listeners: Listeners,
     config: ServerConfig,
-    asker: &Asker,
+    client: &Client,
     mut end: watch::Receiver<bool>,
 ) {
     let Listeners { network, tls, mut socket, guard, reload: _ } = listeners;
-    let app = Arc::new(AppState::new(config, asker, end.clone()));
+    let app = Arc::new(AppState::new(config, client, end.clone()));
     let guard = Arc::new(guard);
     let (busy, mut idle) = watch::channel(());
     runtime.block_on(async {

@@ -1,4 +1,7 @@
-//! One step of a tier: a command, what it came to, and several of them side by side.
+//! One step of a tier: a command, its result, and several steps side by side.
+//!
+//! Not by cargo-nextest: it runs the tests of one cargo build. Most steps here are something else: a build, a lint, a VM, a
+//! test program as root. It starts a process for each test, too, and tests that share a fixture would set it up again.
 
 use super::report::Tally;
 use crate::watch::{self, Output};

@@ -6,13 +6,13 @@ use std::{
 };
 
 use probe_common::event;
-use prometheus::{CounterVec, HistogramVec};
 use strum::VariantNames;
 
 use super::{
-    family as f, label,
+    groups::{CniCounters, EventCounters, FindingCounters, KernelCounters, PodCounters},
+    label,
     owner::{Owners, Pod},
-    series::{Registrar, Series},
+    series::Registrar,
     set,
 };
 use crate::{
@@ -38,26 +38,11 @@ const WAITING: usize = 8192;
 const SWEEP: Duration = Duration::from_secs(10);
 
 pub(super) struct Counters {
-    events: Series<CounterVec>,
-    late: Series<CounterVec>,
-    latency: Series<HistogramVec>,
-    stopped: Series<CounterVec>,
-    sandbox_ready: Series<HistogramVec>,
-    duplicates: Series<CounterVec>,
-    exits: Series<CounterVec>,
-    starts: Series<CounterVec>,
-    start: Series<HistogramVec>,
-    phase: Series<HistogramVec>,
-    listening: Series<HistogramVec>,
-    cni: Series<CounterVec>,
-    cni_time: Series<HistogramVec>,
-    blind_del: Series<CounterVec>,
-    leaks: Series<CounterVec>,
-    opened: Series<CounterVec>,
-    confirmed: Series<CounterVec>,
-    netns_teardown: Series<HistogramVec>,
-    cgroup_teardown: Series<HistogramVec>,
-    lost: Series<CounterVec>,
+    events: EventCounters,
+    pods: PodCounters,
+    cni: CniCounters,
+    findings: FindingCounters,
+    kernel: KernelCounters,
 
     owners: Owners,
     swept_at: Timestamp,
@@ -73,26 +58,11 @@ impl Counters {
     pub(super) fn new(registrar: Registrar<'_>) -> prometheus::Result<Self> {
         let labels = registrar.labels;
         let mut counters = Self {
-            events: registrar.series(&f::EVENTS)?,
-            late: registrar.series(&f::LATE)?,
-            latency: registrar.series(&f::LATENCY)?,
-            stopped: registrar.series(&f::STOPPED)?,
-            sandbox_ready: registrar.series(&f::SANDBOX_READY)?,
-            duplicates: registrar.series(&f::DUPLICATES)?,
-            exits: registrar.series(&f::EXITS)?,
-            starts: registrar.series(&f::STARTS)?,
-            start: registrar.series(&f::START)?,
-            phase: registrar.series(&f::PHASE)?,
-            listening: registrar.series(&f::LISTENING)?,
-            cni: registrar.series(&f::CNI)?,
-            cni_time: registrar.series(&f::CNI_TIME)?,
-            blind_del: registrar.series(&f::BLIND_DEL)?,
-            leaks: registrar.series(&f::LEAKS)?,
-            opened: registrar.series(&f::OPENED)?,
-            confirmed: registrar.series(&f::CONFIRMED)?,
-            netns_teardown: registrar.series(&f::NETNS_TEARDOWN)?,
-            cgroup_teardown: registrar.series(&f::CGROUP_TEARDOWN)?,
-            lost: registrar.series(&f::LOST)?,
+            events: EventCounters::new(registrar)?,
+            pods: PodCounters::new(registrar)?,
+            cni: CniCounters::new(registrar)?,
+            findings: FindingCounters::new(registrar)?,
+            kernel: KernelCounters::new(registrar)?,
             owners: Owners::new(labels),
             swept_at: Timestamp::ZERO,
             empty: BTreeMap::new(),
@@ -106,52 +76,52 @@ impl Counters {
     /// Everything whose labels are known beforehand begins with zero, so that the first of it is seen as one more.
     fn begin(&mut self, nobody: &[String]) {
         for values in set::all(&[ChangeKind::VARIANTS]) {
-            self.events.at(&values, &[]);
+            self.events.events.at(&values, &[]);
         }
         for values in set::all(&[StopReason::VARIANTS]) {
-            self.stopped.at(&values, nobody);
+            self.pods.stopped.at(&values, nobody);
         }
         for values in set::all(&[Duplicate::VARIANTS]) {
-            self.duplicates.at(&values, nobody);
+            self.pods.duplicates.at(&values, nobody);
         }
         for values in set::all(&[&set::EXITS]) {
-            self.exits.at(&values, nobody);
+            self.pods.exits.at(&values, nobody);
         }
         for values in set::all(&[&set::COMPARABLE]) {
-            self.starts.at(&values, nobody);
+            self.pods.starts.at(&values, nobody);
         }
         for values in set::all(&[&set::KNOWN]) {
-            self.start.at(&values, nobody);
+            self.pods.start.at(&values, nobody);
         }
         for values in set::all(&[word::PHASES, &set::KNOWN]) {
-            self.phase.at(&values, nobody);
+            self.pods.phase.at(&values, nobody);
         }
         for values in set::all(&[Cause::VARIANTS]) {
-            self.leaks.at(&values, nobody);
+            self.findings.leaks.at(&values, nobody);
         }
         for values in set::all(&[Kind::VARIANTS, Severity::VARIANTS]) {
-            self.opened.at(&values, nobody);
-            self.confirmed.at(&values, nobody);
+            self.findings.opened.at(&values, nobody);
+            self.findings.confirmed.at(&values, nobody);
         }
         for values in set::all(&[&set::LOSSES, &[set::UNKNOWN]]) {
-            self.lost.at(&values, &[]);
+            self.events.lost.at(&values, &[]);
         }
         for values in set::all(&[&set::RINGS, &event::NAMES]) {
-            self.lost.at(&values, &[]);
+            self.events.lost.at(&values, &[]);
         }
-        self.late.at(&[], &[]);
-        self.latency.at(&[], &[]);
-        self.netns_teardown.at(&[], &[]);
-        self.cgroup_teardown.at(&[], &[]);
-        self.sandbox_ready.at(&[], nobody);
-        self.start.at(&[], nobody);
-        self.listening.at(&[], nobody);
+        self.events.late.at(&[], &[]);
+        self.kernel.latency.at(&[], &[]);
+        self.kernel.netns_teardown.at(&[], &[]);
+        self.kernel.cgroup_teardown.at(&[], &[]);
+        self.pods.sandbox_ready.at(&[], nobody);
+        self.pods.start.at(&[], nobody);
+        self.pods.listening.at(&[], nobody);
     }
 
     pub(super) fn on_change(&mut self, change: &Change) {
-        self.events.add(&[change.what.into_str()], &[], 1.0);
+        self.events.events.add(&[change.what.into_str()], &[], 1.0);
         if change.late {
-            self.late.add(&[], &[], 1.0);
+            self.events.late.add(&[], &[], 1.0);
         }
         if change.origin == Origin::Kernel
             && !matches!(change.what, ChangeKind::PodStarted(_))
@@ -174,38 +144,38 @@ impl Counters {
         match &change.what {
             ChangeKind::SandboxReady { since_created } if change.origin != Origin::Listed => {
                 let pod = self.pod(change);
-                self.sandbox_ready.observe(&[], &pod, since_created.as_secs_f64());
+                self.pods.sandbox_ready.observe(&[], &pod, since_created.as_secs_f64());
             }
             ChangeKind::SandboxStopped { why } => {
                 let pod = self.pod(change);
-                self.stopped.add(&[why.into_str()], &pod, 1.0);
+                self.pods.stopped.add(&[why.into_str()], &pod, 1.0);
             }
             ChangeKind::ContainerExited { end, .. } => {
                 let pod = self.pod(change);
-                self.exits.add(&[exit(end)], &pod, 1.0);
+                self.pods.exits.add(&[exit(end)], &pod, 1.0);
             }
             ChangeKind::ContainerListening { since_started, .. } => {
                 let pod = self.pod(change);
-                self.listening.observe(&[], &pod, since_started.as_secs_f64());
+                self.pods.listening.observe(&[], &pod, since_started.as_secs_f64());
             }
             ChangeKind::PodStarted(start) => self.started(change, start),
             ChangeKind::CniStarted { call } if counts(call) && call.command == "DEL" => {
                 if call.netns.as_deref().unwrap_or_default().is_empty() {
                     let pod = self.pod(change);
-                    self.blind_del.add(&[&label::name(&call.plugin)], &pod, 1.0);
+                    self.cni.del_without_netns.add(&[&label::name(&call.plugin)], &pod, 1.0);
                 }
             }
             ChangeKind::CniFinished { call, end, duration } if counts(call) => {
                 let pod = self.pod(change);
                 let plugin = label::name(&call.plugin);
                 let values = [set::operation(&call.command), plugin.as_str(), result(end.as_ref())];
-                self.cni.add(&values, &pod, 1.0);
+                self.cni.calls.add(&values, &pod, 1.0);
                 if end.is_some() {
-                    self.cni_time.observe(&values, &[], duration.as_secs_f64());
+                    self.cni.duration.observe(&values, &[], duration.as_secs_f64());
                 }
             }
             ChangeKind::NetnsFreed { teardown: Some(teardown) } => {
-                self.netns_teardown.observe(&[], &[], teardown.as_secs_f64());
+                self.kernel.netns_teardown.observe(&[], &[], teardown.as_secs_f64());
             }
             ChangeKind::CgroupEmptied => {
                 if let Some(cgroup) = &change.context.cgroup {
@@ -215,16 +185,16 @@ impl Counters {
             ChangeKind::CgroupRemoved { .. } => {
                 let cgroup = change.context.cgroup.as_ref();
                 if let Some(since) = cgroup.and_then(|cgroup| self.empty.remove(&cgroup.key)) {
-                    self.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
+                    self.kernel.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
                 }
             }
             // What a ring lost is known by kind from its own counters.
             ChangeKind::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
-                self.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
+                self.events.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
             }
             ChangeKind::FindingOpened(it) => {
                 let pod = self.pod_of(it, change.at);
-                self.opened.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
+                self.findings.opened.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
             }
             ChangeKind::FindingConfirmed(it) => self.confirmed(it, change.at),
             ChangeKind::PodFirstSeen => drop(self.pod(change)),
@@ -254,31 +224,31 @@ impl Counters {
             return;
         }
         let pod = self.pod(change);
-        self.starts.add(&[set::yes(start.is_whole())], &pod, 1.0);
+        self.pods.starts.add(&[set::yes(start.is_whole())], &pod, 1.0);
         if !start.is_whole() {
             return;
         }
         let known = set::yes(start.containers_known);
-        self.start.observe(&[known], &pod, start.total().as_secs_f64());
+        self.pods.start.observe(&[known], &pod, start.total().as_secs_f64());
         let mut phases: BTreeMap<&str, Duration> = BTreeMap::new();
         for phase in &start.phases {
             *phases.entry(phase.kind.into_str()).or_default() += phase.took();
         }
         for (phase, took) in phases {
-            self.phase.observe(&[phase, known], &pod, took.as_secs_f64());
+            self.pods.phase.observe(&[phase, known], &pod, took.as_secs_f64());
         }
     }
 
     fn confirmed(&mut self, it: &Finding, at: Timestamp) {
         let pod = self.pod_of(it, at);
-        self.confirmed.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
+        self.findings.confirmed.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
         match &it.kind {
             // Those of a finding of many are counted one by one.
             Kind::LeakedAddress(LeakedAddress { cause, many: None, .. }) => {
-                self.leaks.add(&[cause.into_str()], &pod, 1.0);
+                self.findings.leaks.add(&[cause.into_str()], &pod, 1.0);
             }
             Kind::DuplicateSandbox { form, .. } => {
-                self.duplicates.add(&[form.into_str()], &pod, 1.0);
+                self.pods.duplicates.add(&[form.into_str()], &pod, 1.0);
             }
             Kind::LeakedAddress(_)
             | Kind::AbandonedStore { .. }
@@ -302,7 +272,7 @@ impl Counters {
     pub(super) fn leaked(&mut self, many: &[ManyView]) {
         for leak in many.iter().filter(|it| it.is_confirmed && !self.many.contains(&it.leak)) {
             let nobody = self.owners.of(Pod::default(), self.swept_at);
-            self.leaks.add(&[leak.cause.into_str()], &nobody, 1.0);
+            self.findings.leaks.add(&[leak.cause.into_str()], &nobody, 1.0);
         }
         let counted = many.iter().filter(|it| it.is_confirmed || self.many.contains(&it.leak));
         self.many = counted.map(|it| it.leak).collect();
@@ -343,19 +313,24 @@ impl Counters {
         }
         let stay: Vec<&Vec<String>> = self.owners.iter().collect();
         for counters in [
-            &mut self.stopped,
-            &mut self.duplicates,
-            &mut self.exits,
-            &mut self.starts,
-            &mut self.cni,
-            &mut self.blind_del,
-            &mut self.leaks,
-            &mut self.opened,
-            &mut self.confirmed,
+            &mut self.pods.stopped,
+            &mut self.pods.duplicates,
+            &mut self.pods.exits,
+            &mut self.pods.starts,
+            &mut self.cni.calls,
+            &mut self.cni.del_without_netns,
+            &mut self.findings.leaks,
+            &mut self.findings.opened,
+            &mut self.findings.confirmed,
         ] {
             counters.drop_pods(&gone, &stay);
         }
-        for histograms in [&mut self.sandbox_ready, &mut self.start, &mut self.phase, &mut self.listening] {
+        for histograms in [
+            &mut self.pods.sandbox_ready,
+            &mut self.pods.start,
+            &mut self.pods.phase,
+            &mut self.pods.listening,
+        ] {
             histograms.drop_pods(&gone, &stay);
         }
     }
@@ -363,13 +338,13 @@ impl Counters {
     /// What was told has been told by now.
     pub(super) fn timed(&mut self, now: Timestamp) {
         for at in self.waiting.drain(..) {
-            self.latency.observe(&[], &[], now.since(at).as_secs_f64());
+            self.kernel.latency.observe(&[], &[], now.since(at).as_secs_f64());
         }
     }
 
     /// What the rings' own counters say was lost.
     pub(super) fn lost(&mut self, ring: &str, kind: &str, total: u64) {
-        self.lost.raise(&[ring, kind], real(total));
+        self.events.lost.raise(&[ring, kind], real(total));
     }
 }
 

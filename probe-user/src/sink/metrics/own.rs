@@ -1,4 +1,4 @@
-//! What the agent knows of itself, as it is handed over for a scrape.
+//! The agent's own figures, as a scrape gets them.
 
 use std::{
     sync::{
@@ -12,34 +12,52 @@ use crate::model::fact::{Mechanism, Signal};
 
 #[derive(Clone, Debug, Default)]
 pub struct AgentStats {
+    pub probe: ProbeStats,
+    pub reading: ReadingStats,
+    pub server: ServerStats,
+    pub queues: Vec<Queue>,
+    /// System calls that its confinement refused.
+    pub refused: u64,
+    /// Events that were not written to standard output.
+    pub dropped: u64,
+    /// The files of the state directory, each after its first write.
+    pub state_writes: Vec<StateWrite>,
+    pub process: Option<Process>,
+}
+
+/// The hooks, and the counters of the eBPF programs.
+#[derive(Clone, Debug, Default)]
+pub struct ProbeStats {
     /// How each signal is seen; `None`: not at all.
     pub hooks: Vec<(Signal, Option<Mechanism>)>,
     pub rings: Vec<Ring>,
     pub programs: Vec<Program>,
-    pub queues: Vec<Queue>,
     /// Network namespaces whose end no hook will see.
     pub netns_untracked: u64,
     /// Entries that a table of the eBPF programs had no room for.
     pub not_kept: u64,
-    /// System calls that its confinement refused.
-    pub refused: u64,
-    /// Of the node's files, when they were last looked at.
+}
+
+/// How the reading of the node's files goes.
+#[derive(Clone, Debug, Default)]
+pub struct ReadingStats {
+    /// Files that could not be read at the last pass.
     pub unreadable: u64,
-    /// Files of the node at which reading hangs.
+    /// Files at which reading hangs.
     pub hanging: u64,
-    /// How long the oldest question about the node's files has waited.
+    /// How long the oldest question about the files has waited.
     pub oldest_question: Duration,
-    /// Such questions that found no room.
+    /// Questions that found no room.
     pub dropped_questions: u64,
-    /// Events that were not written to standard output.
-    pub dropped: u64,
-    /// The server's certificate, key or token in their files cannot be used; those from before are.
+}
+
+/// The server's own files.
+#[derive(Clone, Debug, Default)]
+pub struct ServerStats {
+    /// The certificate, key or token in its file cannot be used. The server goes on with the one from before.
     pub stale: bool,
-    /// When its certificate is no longer good, seconds since the epoch; none if it serves without TLS.
+    /// When the certificate expires, seconds since the epoch; none without TLS.
     pub certificate_expires: Option<i64>,
-    /// What is kept in the state directory, once it was tried.
-    pub state_writes: Vec<StateWrite>,
-    pub process: Option<Process>,
 }
 
 /// How the writes of one of the files of the state directory went.

@@ -10,7 +10,7 @@ use super::{
     Metrics, Views,
     family::{ALL, Kind},
     label::PodLabel,
-    own::{AgentStats, Program, Ring, StateWrite},
+    own::{AgentStats, ProbeStats, Program, ReadingStats, Ring, ServerStats, StateWrite},
     owner::STAY,
 };
 use crate::{
@@ -250,23 +250,26 @@ fn each_change_is_counted_where_it_belongs() {
 fn what_others_count_only_grows() {
     let metrics = Metrics::new(&[]);
     let mut own = AgentStats {
-        hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
-        rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
-        programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
-        netns_untracked: 8,
-        not_kept: 9,
+        probe: ProbeStats {
+            hooks: vec![(Signal::NetnsFreed, Some(Mechanism::RawTracepoint)), (Signal::Exec, None)],
+            rings: vec![Ring { name: "bulk", sent: vec![5; 15], lost: vec![2; 15] }],
+            programs: vec![Program { name: "exec".to_owned(), runs: 7, ..Program::default() }],
+            netns_untracked: 8,
+            not_kept: 9,
+        },
+        reading: ReadingStats {
+            unreadable: 4,
+            hanging: 2,
+            oldest_question: Duration::from_millis(1500),
+            dropped_questions: 4,
+        },
+        server: ServerStats { stale: true, certificate_expires: Some(4_948_905_001) },
         refused: 3,
         dropped: 7,
-        hanging: 2,
-        oldest_question: Duration::from_millis(1500),
-        dropped_questions: 4,
         state_writes: vec![
             StateWrite { file: "findings", failures: 5, has_succeeded: false },
             StateWrite { file: "history", failures: 0, has_succeeded: true },
         ],
-        stale: true,
-        certificate_expires: Some(4_948_905_001),
-        unreadable: 4,
         ..AgentStats::default()
     };
     assert_eq!(scrape(&metrics).get("sandprobe_ready"), None, "nobody can tell");
@@ -274,8 +277,8 @@ fn what_others_count_only_grows() {
     look(&metrics, S, &own, &[]);
     let lost = "sandprobe_events_lost_total{kind=\"exec\",ring=\"bulk\"}";
     assert_eq!(scrape(&metrics)[lost], 2.0);
-    own.rings[0].lost[0] = 6;
-    own.hooks.pop();
+    own.probe.rings[0].lost[0] = 6;
+    own.probe.hooks.pop();
     look(&metrics, 2 * S, &own, &[]);
     let found = scrape(&metrics);
     assert_eq!(found[lost], 6.0);

@@ -129,10 +129,11 @@ pub(super) struct BootList<'a> {
 
 /// The boots before this one, then this one.
 fn records(app: &AppState, snapshot: &Snapshot<Recovery>) -> Vec<Record> {
-    let before = app.past.records.iter().filter(|record| record.boot_id() != app.header.boot_id);
+    let before =
+        app.config.past.records.iter().filter(|record| record.boot_id() != app.config.header.boot_id);
     let this = Record {
-        made_by: app.header.made_by.clone(),
-        node: app.header.node.clone(),
+        made_by: app.config.header.made_by.clone(),
+        node: app.config.header.node.clone(),
         recovery: snapshot.value.clone(),
     };
     before.cloned().chain([this]).collect()
@@ -141,7 +142,7 @@ fn records(app: &AppState, snapshot: &Snapshot<Recovery>) -> Vec<Record> {
 pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Reply> {
     let records = records(app, snapshot);
     let study = |record: &Record| {
-        let is_this = record.boot_id() == app.header.boot_id;
+        let is_this = record.boot_id() == app.config.header.boot_id;
         let now = if is_this { snapshot.now } else { record.recovery.seen_until };
         RecoveryReport::of(&record.recovery, now.max(record.recovery.seen_until))
     };
@@ -162,9 +163,9 @@ pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Re
 /// The same document as in the state directory.
 pub(super) fn state(app: &AppState, snapshot: &Snapshot<SavedState>) -> Response<Reply> {
     let about = About {
-        made_by: app.header.made_by.clone(),
-        node: app.header.node.clone(),
-        boot_id: app.header.boot_id.clone(),
+        made_by: app.config.header.made_by.clone(),
+        node: app.config.header.node.clone(),
+        boot_id: app.config.header.boot_id.clone(),
         boot_wall_ns: snapshot.label.boot_wall_ns,
         pid: std::process::id(),
         written_at: snapshot.now,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 use super::{
-    ask::{Asker, Sight, View},
     guard::Peer,
+    loop_queue::{AgentView, Client, View},
     response_budget::ResponseBudget,
     ring::Ring,
 };
@@ -74,17 +74,24 @@ pub(super) struct Health {
     pub(super) hanging: Vec<(String, Timestamp)>,
 }
 
+/// What all requests share.
 pub(super) struct AppState {
-    pub(super) header: Header,
-    pub(super) since: Timestamp,
+    pub(super) config: ServerConfig,
     /// Differs with each run of the agent.
     pub(super) instance: String,
-    pub(super) report: Report,
-    pub(super) past: History,
-    pub(super) ring: Arc<Ring>,
-    pub(super) metrics: Metrics,
-    pub(super) state_writes: StateWrites,
+    pub(super) views: Views,
+    /// One permit for each client that may follow the events.
+    pub(super) streams: Arc<Semaphore>,
+    budgets: Budgets,
+    /// True once the agent ends.
+    pub(super) end: watch::Receiver<bool>,
+}
+
+/// The parts of the agent's state that requests read.
+pub(super) struct Views {
+    /// Sets the gauges for a scrape.
     pub(super) measured: View<()>,
+    /// Shows that the agent's loop answers.
     pub(super) alive: View<()>,
     pub(super) health: View<Snapshot<Health>>,
     pub(super) process: View<Option<Process>>,
@@ -93,64 +100,69 @@ pub(super) struct AppState {
     pub(super) pools: View<Snapshot<Vec<PoolView>>>,
     pub(super) recovery: View<Snapshot<Recovery>>,
     pub(super) saved: View<Snapshot<SavedState>>,
-    /// One permit for each client that may follow the events.
-    pub(super) streams: Arc<Semaphore>,
-    /// For the answers that wait for clients of the network and of the socket: neither can use up the other's.
+}
+
+/// The responses that wait for their clients. The network and the socket each have a budget, so that neither can use up the
+/// other's.
+#[derive(Default)]
+struct Budgets {
     network: ResponseBudget,
     socket: ResponseBudget,
-    /// True once the agent ends.
-    pub(super) end: watch::Receiver<bool>,
 }
 
 fn view<T: Send + Sync + 'static>(
-    asker: &Asker,
-    look: impl Fn(&Sight<'_>) -> T + Send + Sync + 'static,
+    client: &Client,
+    look: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static,
 ) -> View<Snapshot<T>> {
-    View::new(asker, move |sight| Snapshot { label: sight.label.clone(), now: sight.now, value: look(sight) })
+    View::new(client, move |agent| Snapshot {
+        label: agent.label.clone(),
+        now: agent.now,
+        value: look(agent),
+    })
+}
+
+impl Views {
+    fn new(client: &Client) -> Self {
+        Self {
+            measured: View::new(client, |agent| (agent.measure)()),
+            alive: View::new(client, |_| ()),
+            health: view(client, |agent| Health {
+                counts: agent.engine.counts().clone(),
+                has_listed: agent.has_listed,
+                hanging: agent.engine.hanging(),
+            }),
+            process: View::new(client, |agent| (agent.process)()),
+            findings: view(client, |agent| agent.engine.findings().cloned().collect()),
+            pods: view(client, |agent| Pods { pods: agent.engine.pods(), shares: agent.engine.shares() }),
+            pools: view(client, |agent| agent.engine.pools()),
+            recovery: view(client, |agent| agent.engine.recovery().clone()),
+            saved: view(client, |agent| SavedState {
+                findings: agent.engine.findings().cloned().collect(),
+                starts: agent.engine.late_starts(STARTS),
+                shares: agent.engine.shares(),
+            }),
+        }
+    }
 }
 
 impl AppState {
-    pub(super) fn new(config: ServerConfig, asker: &Asker, end: watch::Receiver<bool>) -> Self {
-        let ServerConfig { header, since, report, past, ring, metrics, state_writes } = config;
+    pub(super) fn new(config: ServerConfig, client: &Client, end: watch::Receiver<bool>) -> Self {
         // No two agents of one boot begin in the same nanosecond.
-        let boot: String = header.boot_id.chars().take(8).collect();
+        let boot: String = config.header.boot_id.chars().take(8).collect();
         Self {
-            instance: format!("{boot}-{:x}", since.0),
-            header,
-            since,
-            report,
-            past,
-            ring,
-            metrics,
-            state_writes,
-            measured: View::new(asker, |sight| (sight.measure)()),
-            alive: View::new(asker, |_| ()),
-            health: view(asker, |sight| Health {
-                counts: sight.engine.counts().clone(),
-                has_listed: sight.has_listed,
-                hanging: sight.engine.hanging(),
-            }),
-            process: View::new(asker, |sight| (sight.process)()),
-            findings: view(asker, |sight| sight.engine.findings().cloned().collect()),
-            pods: view(asker, |sight| Pods { pods: sight.engine.pods(), shares: sight.engine.shares() }),
-            pools: view(asker, |sight| sight.engine.pools()),
-            recovery: view(asker, |sight| sight.engine.recovery().clone()),
-            saved: view(asker, |sight| SavedState {
-                findings: sight.engine.findings().cloned().collect(),
-                starts: sight.engine.late_starts(STARTS),
-                shares: sight.engine.shares(),
-            }),
+            instance: format!("{boot}-{:x}", config.since.0),
+            config,
+            views: Views::new(client),
             streams: Arc::new(Semaphore::new(STREAMS)),
-            network: ResponseBudget::default(),
-            socket: ResponseBudget::default(),
+            budgets: Budgets::default(),
             end,
         }
     }
 
     pub(super) fn budget(&self, peer: Peer) -> &ResponseBudget {
         match peer {
-            Peer::Network { .. } => &self.network,
-            Peer::Socket => &self.socket,
+            Peer::Network { .. } => &self.budgets.network,
+            Peer::Socket => &self.budgets.socket,
         }
     }
 }

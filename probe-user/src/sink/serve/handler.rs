@@ -33,35 +33,35 @@ pub(super) async fn answer<B: Body>(
     Ok(match route {
         Route::Page(it) => whole(StatusCode::OK, it.kind, it.bytes),
         Route::Healthz => {
-            app.alive.get().await?;
+            app.views.alive.get().await?;
             whole(StatusCode::OK, TEXT, "ok\n")
         }
         Route::Readyz => health::response(&readiness(app).await?),
         Route::Metrics => {
-            app.measured.get().await?;
-            app.metrics.ready(readiness(app).await?.reasons.is_empty());
+            app.views.measured.get().await?;
+            app.config.metrics.ready(readiness(app).await?.reasons.is_empty());
             // Fails only for a family without a name.
-            let text = app.metrics.text().unwrap_or_default();
+            let text = app.config.metrics.text().unwrap_or_default();
             whole(StatusCode::OK, TEXT_FORMAT, text)
         }
         Route::Findings => {
             let wanted = Findings::of(&query(&Findings::NAMES)?)?;
-            json(&api::findings(&*app.findings.get().await?, &wanted))
+            json(&api::findings(&*app.views.findings.get().await?, &wanted))
         }
         Route::Finding => {
             let key = request.uri().path().strip_prefix(FINDINGS).unwrap_or_default();
-            api::finding(&*app.findings.get().await?, &unescaped(key))?
+            api::finding(&*app.views.findings.get().await?, &unescaped(key))?
         }
-        Route::Pods => json(&api::pods(&*app.pods.get().await?)),
-        Route::Pools => json(&api::pools(&*app.pools.get().await?)),
-        Route::Boot => api::boot(app, &*app.recovery.get().await?),
+        Route::Pods => json(&api::pods(&*app.views.pods.get().await?)),
+        Route::Pools => json(&api::pools(&*app.views.pools.get().await?)),
+        Route::Boot => api::boot(app, &*app.views.recovery.get().await?),
         Route::Doctor => {
-            let process = app.process.get().await?;
+            let process = app.views.process.get().await?;
             json(&health::doctor(app, &readiness(app).await?, process.as_ref().as_ref()))
         }
         Route::Events => events(app, request.headers(), &query(&EVENTS)?)?,
-        Route::State => api::state(app, &*app.saved.get().await?),
-        Route::History => api::history(app, &*app.recovery.get().await?),
+        Route::State => api::state(app, &*app.views.saved.get().await?),
+        Route::History => api::history(app, &*app.views.recovery.get().await?),
         Route::OpenApi => whole(StatusCode::OK, JSON, openapi::DOCUMENT.as_str()),
     })
 }
@@ -88,10 +88,10 @@ fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Res
         Subscription { since, filter: query.filter()?, form, follow: query.flag("follow", true)? };
     let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_full| ApiError::TooManyStreams)?;
     let source = Source {
-        ring: Arc::clone(&app.ring),
+        ring: Arc::clone(&app.config.ring),
         instance: app.instance.clone(),
-        node: app.header.node.clone(),
-        boot_id: app.header.boot_id.clone(),
+        node: app.config.header.node.clone(),
+        boot_id: app.config.header.boot_id.clone(),
     };
     let (chunks, taken) = mpsc::channel(1);
     tokio::spawn(run(source, subscription, chunks, app.end.clone(), permit));

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     api::Head,
     app_state::{AppState, Health, Snapshot},
-    ask::Unanswered,
+    loop_queue::Unanswered,
     reply::{Reply, TEXT, whole},
 };
 use crate::{
@@ -33,16 +33,16 @@ pub(super) struct Readiness {
 }
 
 pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
-    let snapshot = app.health.get().await?;
+    let snapshot = app.views.health.get().await?;
     let reasons = reasons(app, &snapshot);
-    Ok(Readiness { snapshot, reasons, degraded: app.state_writes.troubles() })
+    Ok(Readiness { snapshot, reasons, degraded: app.config.state_writes.troubles() })
 }
 
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
     // Also one without which there is much to tell: what depends on it is not found.
-    for row in &app.report.signals {
+    for row in &app.config.report.signals {
         if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.into_str() == row.signal) {
             let lacks =
                 if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
@@ -51,14 +51,16 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
         }
     }
     // Once for all of them: one value of the chart has all that is lacking.
-    reasons.extend(app.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")));
+    reasons.extend(
+        app.config.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")),
+    );
     if !snapshot.value.has_listed {
         reasons.push("what was on the node at the start has not all been read yet".to_owned());
     }
     for (path, since) in &snapshot.value.hanging {
         reasons.push(hanging(path, snapshot.now.since(*since)));
     }
-    if app.ring.lost_at().is_some_and(|at| snapshot.now < at + LATELY) {
+    if app.config.ring.lost_at().is_some_and(|at| snapshot.now < at + LATELY) {
         reasons.push("records were lost in the last minute".to_owned());
     }
     reasons
@@ -147,17 +149,17 @@ pub(super) fn doctor<'a>(
     let wall = |at: Timestamp| Rfc3339(snapshot.label.wall_ns(at));
     Doctor {
         head: Head::of(snapshot),
-        report: app.report.object(),
+        report: app.config.report.object(),
         agent: Agent {
             instance: &app.instance,
             pid: std::process::id(),
-            kernel: &app.header.kernel,
-            since: wall(app.since),
+            kernel: &app.config.header.kernel,
+            since: wall(app.config.since),
             ready: readiness.reasons.is_empty(),
             reasons: &readiness.reasons,
             degraded: &readiness.degraded,
             backfill_complete: snapshot.value.has_listed,
-            seq: app.ring.newest(),
+            seq: app.config.ring.newest(),
             late: Decimal(counts.late),
             losses: counts.lost.iter().map(|(what, count)| (what.into_str(), Decimal(*count))).collect(),
             capabilities: capabilities(process.map_or(0, |it| it.capabilities)),

@@ -22,9 +22,9 @@ use tokio::{
 
 use super::{
     app_state::{AppState, ServerConfig},
-    ask::{Sight, asks},
     connection::{self, Limits},
     guard::{Guard, Peer, Token},
+    loop_queue::{AgentView, queue},
     openapi::DOCUMENT,
     ring::{Ring, tests as rings},
     route::ROUTES,
@@ -158,12 +158,12 @@ impl Bench {
             metrics,
             state_writes: StateWrites::default(),
         };
-        let (asker, mut asks) = asks();
+        let (client, mut requests) = queue();
         let (end, ending) = watch::channel(false);
-        let app = Arc::new(AppState::new(config, &asker, ending));
+        let app = Arc::new(AppState::new(config, &client, ending));
         tokio::spawn(async move {
             loop {
-                let ask = asks.next().await;
+                let request = requests.next().await;
                 let cpu = Duration::from_micros(4);
                 let process = Process {
                     cpu,
@@ -172,7 +172,7 @@ impl Bench {
                     capabilities: 1 << 39,
                     ..Process::default()
                 };
-                ask(&Sight {
+                request(&AgentView {
                     engine: &engine,
                     label: &label,
                     now,
@@ -500,7 +500,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
     block_on(async {
         let mut bench = Bench::new();
         assert_eq!(bench.get("/readyz").await.status, 200);
-        let now = bench.app.health.get().await.expect("an answer").now;
+        let now = bench.app.views.health.get().await.expect("an answer").now;
         let gap = ChangeKind::Gap { what: Loss::LifecycleRing, count: 1 };
         bench.ring.on_change(
             &crate::model::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },
@@ -522,7 +522,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
 fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
     block_on(async {
         let bench = Bench::new();
-        let write = |done| bench.app.state_writes.note(StateFile::Findings, Path::new("/s"), done);
+        let write = |done| bench.app.config.state_writes.note(StateFile::Findings, Path::new("/s"), done);
         write(Err(io::ErrorKind::ReadOnlyFilesystem.into()));
         let said = "findings cannot be kept in /s (--state-dir): read-only filesystem or storage medium; mount it \
                     writable or name another directory";

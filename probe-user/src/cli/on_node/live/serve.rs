@@ -205,8 +205,8 @@ pub(super) fn start(
     let reload = mem::take(&mut doors.reload);
     confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
     let started = confinement.start(Role::Server, || Server::start(doors, config))?;
-    let (server, asks) = started.context("cannot start the server")?;
-    Ok(Served::by(server, asks, figures, metrics))
+    let (server, requests) = started.context("cannot start the server")?;
+    Ok(Served::by(server, requests, figures, metrics))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! The server's way to the agent's loop. The server asks, the loop looks; what it found is the answer to all who ask
-//! within a moment, so that the loop has the same work for one client and for a thousand.
+//! The queue in which the server's requests wait for the agent's loop.
 //!
-//! **Invariant:** the loop only looks and copies: what was found is put into words by the server's thread.
+//! The loop copies a part of the engine's state. The copy answers every client that asks within a moment, so that a thousand
+//! clients cost the loop as much as one.
+//!
+//! **Invariant:** the loop only copies. The server's thread formats the copy.
 
 use std::{
     sync::Arc,
@@ -19,73 +21,73 @@ use crate::{
     sink::{Label, metrics::own::Process},
 };
 
-/// What was found is the answer for so long.
+/// How long a copy answers requests.
 const FRESH: Duration = Duration::from_millis(250);
-/// A loop that does not look within so long is as good as dead.
+/// How long a request waits for the loop before it fails.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Questions that may wait: more than there are views.
+/// How many requests may wait: more than there are views.
 const DEPTH: usize = 32;
 
-/// What the loop has to look at.
-pub(crate) struct Sight<'a> {
+/// The state that the loop shows to a request.
+pub(crate) struct AgentView<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) label: &'a Label,
     /// In boot time.
     pub(crate) now: Timestamp,
-    /// All that was on the node at the start has been looked at.
+    /// Every list of the node that is read at the start was read to its end.
     pub(crate) has_listed: bool,
-    /// Sets what metrics say of now.
+    /// Sets the gauges of the metrics.
     pub(crate) measure: &'a dyn Fn(),
-    /// What the agent itself takes.
+    /// The figures of the agent's own process.
     pub(crate) process: &'a dyn Fn() -> Option<Process>,
 }
 
-type Ask = Box<dyn FnOnce(&Sight<'_>) + Send>;
+type Request = Box<dyn FnOnce(&AgentView<'_>) + Send>;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
-    asks: mpsc::Sender<Ask>,
+pub(crate) struct Client {
+    requests: mpsc::Sender<Request>,
     patience: Duration,
 }
 
-/// What the loop is asked.
+/// The requests that wait. The loop takes them.
 #[derive(Debug)]
-pub(crate) struct Asks(mpsc::Receiver<Ask>);
+pub(crate) struct Queue(mpsc::Receiver<Request>);
 
-/// The loop did not look.
+/// The loop did not answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent did not answer within {} s", PATIENCE.as_secs())]
 pub(crate) struct Unanswered;
 
 #[must_use]
-pub(crate) fn asks() -> (Asker, Asks) {
+pub(crate) fn queue() -> (Client, Queue) {
     let (sender, receiver) = mpsc::channel(DEPTH);
-    (Asker { asks: sender, patience: PATIENCE }, Asks(receiver))
+    (Client { requests: sender, patience: PATIENCE }, Queue(receiver))
 }
 
-impl Asks {
-    /// The next question; never returns once no more can come.
-    pub(crate) async fn next(&mut self) -> Ask {
+impl Queue {
+    /// The next request; never returns once no more can come.
+    pub(crate) async fn next(&mut self) -> Request {
         match self.0.recv().await {
-            Some(ask) => ask,
+            Some(request) => request,
             None => std::future::pending().await,
         }
     }
 }
 
-/// One way to look, and what was last found by it.
+/// A part of the agent's state, and the latest copy of it.
 pub(super) struct View<T> {
-    asker: Asker,
-    look: Arc<dyn Fn(&Sight<'_>) -> T + Send + Sync>,
+    client: Client,
+    look: Arc<dyn Fn(&AgentView<'_>) -> T + Send + Sync>,
     found: Mutex<Option<(Instant, Arc<T>)>>,
 }
 
 impl<T: Send + Sync + 'static> View<T> {
-    pub(super) fn new(asker: &Asker, look: impl Fn(&Sight<'_>) -> T + Send + Sync + 'static) -> Self {
-        Self { asker: asker.clone(), look: Arc::new(look), found: Mutex::new(None) }
+    pub(super) fn new(client: &Client, look: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static) -> Self {
+        Self { client: client.clone(), look: Arc::new(look), found: Mutex::new(None) }
     }
 
-    /// What there is now, or was a moment ago. Who asks meanwhile waits for the same answer.
+    /// The state now, or a moment ago. Clients that ask at the same time get the same copy.
     pub(super) async fn get(&self) -> Result<Arc<T>, Unanswered> {
         let mut found = self.found.lock().await;
         if let Some((at, known)) = found.as_ref()
@@ -95,14 +97,14 @@ impl<T: Send + Sync + 'static> View<T> {
         }
         let (answer, answered) = oneshot::channel();
         let look = Arc::clone(&self.look);
-        let ask: Ask = Box::new(move |sight| {
-            answer.send(look(sight)).ok();
+        let request: Request = Box::new(move |agent| {
+            answer.send(look(agent)).ok();
         });
         let asked = async {
-            self.asker.asks.send(ask).await.ok()?;
+            self.client.requests.send(request).await.ok()?;
             answered.await.ok()
         };
-        let it = time::timeout(self.asker.patience, asked).await.ok().flatten().ok_or(Unanswered)?;
+        let it = time::timeout(self.client.patience, asked).await.ok().flatten().ok_or(Unanswered)?;
         let it = Arc::new(it);
         *found = Some((Instant::now(), Arc::clone(&it)));
         Ok(it)
@@ -115,18 +117,18 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{Arc, Asks, Sight, Timestamp, Unanswered, View, asks};
+    use super::{AgentView, Arc, Queue, Timestamp, Unanswered, View, queue};
     use crate::{
         engine::{Engine, Settings},
         sink::Label,
     };
 
-    async fn answer(mut asks: Asks) {
+    async fn answer(mut requests: Queue) {
         let engine = Engine::new(Settings::default());
         let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
         loop {
-            let ask = asks.next().await;
-            ask(&Sight {
+            let request = requests.next().await;
+            request(&AgentView {
                 engine: &engine,
                 label: &label,
                 now: Timestamp(7),
@@ -144,12 +146,12 @@ mod tests {
     #[test]
     fn many_who_ask_at_once_are_one_question() {
         runtime().block_on(async {
-            let (asker, asks) = asks();
+            let (client, requests) = queue();
             let looks = Arc::new(AtomicU32::new(0));
             let counted = Arc::clone(&looks);
-            let view = Arc::new(View::new(&asker, move |sight| {
+            let view = Arc::new(View::new(&client, move |agent| {
                 counted.fetch_add(1, Ordering::Relaxed);
-                sight.now
+                agent.now
             }));
             let clients: Vec<_> = (0..100)
                 .map(|_| {
@@ -157,7 +159,7 @@ mod tests {
                     tokio::spawn(async move { view.get().await })
                 })
                 .collect();
-            tokio::spawn(answer(asks));
+            tokio::spawn(answer(requests));
             for client in clients {
                 let found = client.await.expect("no panic").expect("an answer");
                 assert_eq!(*found, Timestamp(7));
@@ -169,11 +171,11 @@ mod tests {
     #[test]
     fn a_loop_that_does_not_look_is_told_of() {
         runtime().block_on(async {
-            let (asker, asks) = asks();
-            let asker = super::Asker { patience: std::time::Duration::from_millis(10), ..asker };
-            let view = View::new(&asker, |_| ());
+            let (client, requests) = queue();
+            let client = super::Client { patience: std::time::Duration::from_millis(10), ..client };
+            let view = View::new(&client, |_| ());
             assert_eq!(view.get().await.expect_err("nobody looks"), Unanswered);
-            drop(asks);
+            drop(requests);
             assert_eq!(view.get().await.expect_err("nobody is there"), Unanswered);
         });
     }

@@ -1,0 +1,150 @@
+//! The metric families in groups by subject: each field with its type and its family.
+
+use prometheus::{CounterVec, GaugeVec, HistogramVec};
+
+use super::{
+    family as f,
+    series::{Registrar, Series},
+};
+
+macro_rules! families {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $vector:ty = $family:ident,)* }) => {
+        $(#[$doc])*
+        pub(super) struct $name {
+            $(pub(super) $field: Series<$vector>,)*
+        }
+
+        impl $name {
+            pub(super) fn new(registrar: Registrar<'_>) -> prometheus::Result<Self> {
+                Ok(Self { $($field: registrar.series(&f::$family)?,)* })
+            }
+        }
+    };
+}
+
+families! {
+    /// Families counted by event and by loss.
+    EventCounters {
+        events: CounterVec = EVENTS,
+        late: CounterVec = LATE,
+        lost: CounterVec = LOST,
+    }
+}
+
+families! {
+    /// Families of pods and their containers.
+    PodCounters {
+        stopped: CounterVec = STOPPED,
+        sandbox_ready: HistogramVec = SANDBOX_READY,
+        duplicates: CounterVec = DUPLICATES,
+        exits: CounterVec = EXITS,
+        starts: CounterVec = STARTS,
+        start: HistogramVec = START,
+        phase: HistogramVec = PHASE,
+        listening: HistogramVec = LISTENING,
+    }
+}
+
+families! {
+    /// Families of calls of CNI plugins.
+    CniCounters {
+        calls: CounterVec = CNI,
+        duration: HistogramVec = CNI_TIME,
+        del_without_netns: CounterVec = BLIND_DEL,
+    }
+}
+
+families! {
+    /// Families of findings.
+    FindingCounters {
+        leaks: CounterVec = LEAKS,
+        opened: CounterVec = OPENED,
+        confirmed: CounterVec = CONFIRMED,
+    }
+}
+
+families! {
+    /// Families of the kernel, and how soon events are written.
+    KernelCounters {
+        latency: HistogramVec = LATENCY,
+        netns_teardown: HistogramVec = NETNS_TEARDOWN,
+        cgroup_teardown: HistogramVec = CGROUP_TEARDOWN,
+    }
+}
+
+families! {
+    /// Families of the node.
+    NodeGauges {
+        pods: GaugeVec = PODS,
+        sandboxes: GaugeVec = SANDBOXES,
+        allocations: GaugeVec = ALLOCATIONS,
+        pool_size: GaugeVec = POOL_SIZE,
+        pool_free: GaugeVec = POOL_FREE,
+        findings: GaugeVec = FINDINGS,
+        leaked: GaugeVec = LEAKED,
+    }
+}
+
+families! {
+    /// Families of the recovery after a restart.
+    BootGauges {
+        milestone: GaugeVec = MILESTONE,
+        period: GaugeVec = PERIOD,
+        cni_lost: GaugeVec = BOOT_CNI_LOST,
+        closed: GaugeVec = BOOT_CLOSED,
+        info: GaugeVec = BOOT_INFO,
+    }
+}
+
+families! {
+    /// Families of hooks, rings and eBPF programs.
+    ProbeGauges {
+        hooks: GaugeVec = HOOKS,
+        records: CounterVec = RECORDS,
+        stale: CounterVec = STALE,
+        unwatched: GaugeVec = UNWATCHED,
+        program_time: CounterVec = PROGRAM_TIME,
+        program_runs: CounterVec = PROGRAM_RUNS,
+        program_missed: CounterVec = PROGRAM_MISSED,
+        netns_untracked: CounterVec = NETNS_UNTRACKED,
+        not_kept: CounterVec = NOT_KEPT,
+    }
+}
+
+families! {
+    /// Families of the reading of the node's files.
+    ReadingGauges {
+        unreadable: GaugeVec = UNREADABLE,
+        hanging: GaugeVec = HANGING,
+        oldest_question: GaugeVec = OLDEST_QUESTION,
+        dropped_questions: CounterVec = DROPPED_QUESTIONS,
+    }
+}
+
+families! {
+    /// Families of the agent itself.
+    AgentGauges {
+        ready: GaugeVec = READY,
+        queue: GaugeVec = QUEUE,
+        queue_capacity: GaugeVec = QUEUE_CAPACITY,
+        refused: CounterVec = REFUSED,
+        dropped: CounterVec = DROPPED,
+        state_written: GaugeVec = STATE_WRITTEN,
+        state_failures: CounterVec = STATE_FAILURES,
+        outdated: GaugeVec = OUTDATED,
+        certificate_expires: GaugeVec = CERTIFICATE_EXPIRES,
+    }
+}
+
+families! {
+    /// Families of the agent's process.
+    ProcessGauges {
+        cpu: CounterVec = CPU,
+        resident: GaugeVec = RESIDENT,
+        virtual_size: GaugeVec = VIRTUAL,
+        open_fds: GaugeVec = OPEN_FDS,
+        max_fds: GaugeVec = MAX_FDS,
+        threads: GaugeVec = THREADS,
+        started: GaugeVec = STARTED,
+    }
+}
