@@ -19,14 +19,14 @@ pub mod tracked;
 pub mod view;
 pub mod world;
 
-use std::{cell::OnceCell, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 pub use call::Call;
+use detect::FindingTracker;
 pub use detect::{Daemons, Limits};
-use detect::{DetectContext, FindingTracker};
 use share::Share;
 use timeline::{Placed, Timeline};
 use world::{CheckpointEntry, EngineState, World};
@@ -174,16 +174,13 @@ impl Engine {
     /// The pools of the node's networks, as far as their stores and the kernel tell.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
-        let leaks = OnceCell::new();
-        detect::pools(&DetectContext::of(&self.world, &self.settings.limits, self.now, &leaks))
+        self.finding_tracker.pools(&self.world)
     }
 
     /// The leaks that are told as one finding of many.
     #[must_use]
     pub fn many(&self) -> Vec<ManyView> {
-        let leaks = OnceCell::new();
-        let ctx = DetectContext::of(&self.world, &self.settings.limits, self.now, &leaks);
-        detect::many(&ctx.told(&self.finding_tracker))
+        self.finding_tracker.many()
     }
 
     /// What is wrong now, and what was a while ago; by key.
@@ -224,6 +221,14 @@ impl Engine {
     #[must_use]
     pub fn findings_revision(&self) -> Revision {
         self.finding_tracker.revision()
+    }
+
+    /// Looks at what changed, and then at everything: in what the two differ. In nothing, as tests show.
+    pub fn differences(&mut self) -> Vec<String> {
+        let (world, limits, now) = (&mut self.world, &self.settings.limits, self.now);
+        let (told, _) = self.finding_tracker.detect(world, limits, now);
+        told.into_iter().for_each(|held| self.world.outbox.push(held));
+        self.finding_tracker.differences(&self.world, limits, now)
     }
 
     #[must_use]
@@ -289,7 +294,7 @@ impl Engine {
     /// A change of the world may change a verdict.
     fn collect(&mut self) {
         if let Some(at) = self.world.changed_at.take() {
-            self.finding_tracker.arm_earlier(at, &self.world);
+            self.finding_tracker.arm_earlier(at);
         }
     }
 
@@ -297,14 +302,14 @@ impl Engine {
     fn judge(&mut self, until: Timestamp) {
         self.collect();
         while let Some(due) = self.finding_tracker.due().filter(|due| *due <= until) {
-            let (told, wanted) = self.finding_tracker.detect(&self.world, &self.settings.limits, due);
+            let (told, wanted) = self.finding_tracker.detect(&mut self.world, &self.settings.limits, due);
             if wanted.records {
                 self.world.records_changed(due);
             }
             if wanted.listing {
                 self.world.check(due);
             }
-            self.world.poll_records(due);
+            self.world.poll_records(due, self.finding_tracker.waiting());
             for held in told {
                 self.world.ask_programs(&held.what);
                 self.world.outbox.push(held);

@@ -395,3 +395,20 @@ proptest! {
         history.nothing_is_invented()?;
     }
 }
+
+proptest! {
+    // A look at everything after each turn takes its time.
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn judging_everything_anew_finds_what_is_tracked(turns in turns(), seed: u64) {
+        let mut history = History::new();
+        history.drive.way = Box::new(shaken(seed));
+        for turn in turns {
+            history.play(&[turn]);
+            prop_assert_eq!(history.drive.engine.differences(), Vec::<String>::new());
+        }
+        history.end();
+        prop_assert_eq!(history.drive.engine.differences(), Vec::<String>::new());
+    }
+}

@@ -1,11 +1,13 @@
-//! Verdicts: each detector looks at the world as it is and says what it finds wrong; what it said before and no
-//! longer says has come right.
+//! Verdicts. Each rule judges its subjects (a sandbox, a pod, an address) by the world as it is, and says what is wrong
+//! with them. What it said before and no longer says has come right.
 //!
-//! A detector sees no events and keeps no state: out-of-order records, a restart or a listing cannot confuse it. Where
-//! several things are one finding it looks at what was told before, so that they stay that one. What passes within
+//! A rule sees no events and keeps no state: out-of-order records, a restart or a listing cannot confuse it. A subject is
+//! judged again only when something changed that its verdict is made of, or when its time is up (`index`, `rule`). Where
+//! several things are one finding, the rule looks at what was told before, so that they stay that one. What passes within
 //! [`PERIOD`] is not looked at: it was no problem.
 //!
-//! **Invariant:** detectors change nothing; nothing is concluded from what was not seen across a gap.
+//! **Invariant:** rules change nothing; nothing is concluded from what was not seen across a gap. Judging everything
+//! anew gives what is tracked ([`FindingTracker::differences`]).
 
 mod abandoned_store;
 mod blind_spot;
@@ -16,13 +18,17 @@ mod duplicate_address;
 mod duplicate_container;
 mod duplicate_sandbox;
 mod finding_tracker;
+mod index;
+mod judge;
 mod leaked_address;
+mod links;
 mod orphan_netns;
 mod orphan_sandbox;
 #[cfg(test)]
 mod pages;
 mod pool;
 mod pool_exhaustion;
+mod rule;
 mod stuck_cgroup;
 mod stuck_netns_teardown;
 mod survey;
@@ -34,9 +40,11 @@ use std::{cell::OnceCell, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use abandoned_store::Abandoned;
 pub(super) use finding_tracker::FindingTracker;
-pub(super) use leaked_address::{Leak, many::members as many};
-pub(super) use pool::pools;
+use finding_tracker::Findings;
+use index::Index;
+use judge::Situation;
 pub use survey::Daemons;
 pub(super) use survey::survey;
 
@@ -47,7 +55,7 @@ use super::world::{
 };
 use crate::model::{
     fact::PodName,
-    finding::{Finding, Key, Kind, Severity, Stage},
+    finding::{Finding, Key, Kind, Severity},
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
 };
@@ -92,7 +100,7 @@ impl Default for Limits {
     }
 }
 
-/// What a detector looks at.
+/// What a rule looks at.
 #[derive(Clone, Copy)]
 pub(super) struct DetectContext<'a> {
     pub(super) world: &'a World,
@@ -102,10 +110,13 @@ pub(super) struct DetectContext<'a> {
     pub(super) up: Option<Timestamp>,
     /// A runtime runs whose records were not read.
     pub(super) unread: bool,
-    /// What was told before; nothing at a first look.
-    told: Option<&'a FindingTracker>,
-    /// What more than one detector looks at, once it was found.
-    leaks: &'a OnceCell<Vec<Leak<'a>>>,
+    index: &'a Index,
+    /// The stores of networks that are no more.
+    abandoned: &'a Abandoned,
+    /// What was told before; nothing where nobody watches.
+    told: Option<&'a Findings>,
+    /// Which pods are on record, gathered once for a look.
+    pods: &'a OnceCell<PodsKept<'a>>,
 }
 
 /// Something that is wrong now.
@@ -144,53 +155,16 @@ pub(super) enum Verdict {
     },
 }
 
-/// Adds what it finds to what those before it have found.
-pub(super) type Detector = fn(&DetectContext<'_>, &mut Vec<Detection>);
-
-pub(super) const DETECTORS: &[Detector] = &[
-    leaked_address::detect,
-    abandoned_store::detect,
-    duplicate_sandbox::detect,
-    teardown_out_of_order::detect,
-    cni_failing::detect,
-    cni_slow::detect,
-    cni_queue::detect,
-    duplicate_address::detect,
-    duplicate_container::detect,
-    orphan_netns::detect,
-    orphan_sandbox::detect,
-    stuck_netns_teardown::detect,
-    stuck_cgroup::detect,
-    pool_exhaustion::detect,
-    unverified_release::detect,
-    blind_spot::detect,
-];
-
 impl<'a> DetectContext<'a> {
-    pub(super) fn of(
-        world: &'a World,
-        limits: &'a Limits,
-        now: Timestamp,
-        leaks: &'a OnceCell<Vec<Leak<'a>>>,
+    fn of(
+        it: Situation<'a>,
+        index: &'a Index,
+        abandoned: &'a Abandoned,
+        pods: &'a OnceCell<PodsKept<'a>>,
     ) -> Self {
-        let up = world.cleaners_since().map(|at| at.max(world.woke_at));
+        let Situation { world, limits, now, up, told } = it;
         let unread = world.has_unread_runtime();
-        Self { world, limits, now, up, unread, told: None, leaks }
-    }
-
-    /// With what was found before.
-    pub(super) fn told(self, finding_tracker: &'a FindingTracker) -> Self {
-        Self { told: Some(finding_tracker), ..self }
-    }
-
-    /// Whether what is found goes into a finding_tracker: then it was looked before, and will be again.
-    pub(super) fn is_watching(&self) -> bool {
-        self.told.is_some()
-    }
-
-    /// Every address that is leaked, or may be.
-    pub(super) fn leaks(&self) -> &'a [Leak<'a>] {
-        self.leaks.get_or_init(|| leaked_address::leaks(self))
+        Self { world, limits, now, up, unread, index, abandoned, told, pods }
     }
 
     /// Whether any runtime that runs has this sandbox on record.
@@ -198,9 +172,9 @@ impl<'a> DetectContext<'a> {
         self.world.records.kept(id).unless(self.unread)
     }
 
-    /// Whether any runtime that runs has a sandbox of this pod on record; what is on record is gathered once for a look.
-    pub(super) fn pod_kept(&self, pods: &OnceCell<PodsKept<'a>>, uid: &PodUid) -> Kept {
-        pods.get_or_init(|| self.world.pods_kept()).kept(uid).unless(self.unread)
+    /// Whether any runtime that runs has a sandbox of this pod on record.
+    pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
+        self.pods.get_or_init(|| self.world.pods_kept()).kept(uid).unless(self.unread)
     }
 
     /// From when time counts of what began then: with the node's suspend it begins anew.
@@ -259,8 +233,8 @@ impl<'a> DetectContext<'a> {
             return Some(Verdict::Unverified);
         }
         let ready = ready.max(self.now.saturating_sub(FRESH));
-        if found_at >= Some(ready) {
-            return Some(Verdict::Confirmed);
+        if let Some(found_at) = found_at.filter(|at| *at >= ready) {
+            return Some(Verdict::Passing { until: found_at + FRESH + Duration::from_nanos(1) });
         }
         match self.world.relisted_at.filter(|asked| *asked >= ready) {
             None => Some(Verdict::Unlisted),
@@ -273,7 +247,7 @@ impl<'a> DetectContext<'a> {
 
     /// What was told and is not over.
     pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
-        self.told.into_iter().flat_map(FindingTracker::iter).filter(|it| it.stage != Stage::Closed)
+        self.told.into_iter().flat_map(Findings::open)
     }
 
     /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.

@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     mem,
-    ops::{Deref, RangeBounds},
+    ops::{Deref, DerefMut, RangeBounds},
 };
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,6 @@ impl<'a, K, V> IntoIterator for &'a Tracked<K, V> {
 
 impl<K: Ord + Clone, V> Tracked<K, V> {
     /// The keys of rows that may have changed, came or went since the last call.
-    #[cfg_attr(not(test), expect(dead_code, reason = "verdicts are to be judged by it"))]
     pub(in crate::engine) fn take_changed(&mut self) -> BTreeSet<K> {
         mem::take(&mut self.changed)
     }
@@ -97,6 +96,35 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         self.rows.range_mut(range).inspect(move |(key, _)| {
             changed.insert((*key).clone());
         })
+    }
+}
+
+/// A value that remembers whether it was lent out to be changed.
+#[derive(Debug, Default)]
+pub struct Flagged<T> {
+    value: T,
+    is_changed: bool,
+}
+
+impl<T> Flagged<T> {
+    /// Whether it may have changed since the last call.
+    pub(in crate::engine) fn take_changed(&mut self) -> bool {
+        mem::take(&mut self.is_changed)
+    }
+}
+
+impl<T> Deref for Flagged<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Flagged<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.is_changed = true;
+        &mut self.value
     }
 }
 

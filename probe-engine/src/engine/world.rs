@@ -11,6 +11,7 @@ pub mod argv;
 pub mod attachment;
 pub mod call;
 pub mod cgroup;
+pub(super) mod changed;
 pub mod claim;
 mod cleaner;
 pub mod container;
@@ -45,7 +46,7 @@ use super::{
     count::Counts,
     outbox::Outbox,
     timer::{self, Timers},
-    tracked::Tracked,
+    tracked::{Flagged, Tracked},
 };
 use crate::{
     engine::held::{Held, Subject, Wait},
@@ -156,7 +157,7 @@ pub struct World {
     /// Lists that could not be read whole when they were last read, and since when that is so.
     pub(super) partial: BTreeMap<List, Timestamp>,
     pub(super) attachments: attachment::Table,
-    pub(super) records: record::Records,
+    pub(super) records: Flagged<record::Records>,
     pub(super) attached: BTreeMap<Signal, Attached>,
     pub(super) losses: Option<loss::Losses>,
     /// Files at which reading hangs, and since when.
@@ -281,11 +282,6 @@ impl World {
 
     fn ask(&mut self, question: Question) {
         self.outbox.ask(question);
-    }
-
-    /// How much there is to look at for a verdict.
-    pub(super) fn size(&self) -> usize {
-        self.attachments.len() + self.sandboxes.len()
     }
 
     /// How long something took, without the time in which nothing ran: of what was under way when the node was suspended

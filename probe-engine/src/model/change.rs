@@ -141,6 +141,16 @@ pub enum ChangeKind {
     FindingClosed(Box<Finding>),
 }
 
+impl ChangeKind {
+    /// The finding that opened, was confirmed or closed.
+    pub(crate) fn finding(&self) -> Option<&Finding> {
+        if let Self::FindingOpened(it) | Self::FindingConfirmed(it) | Self::FindingClosed(it) = self {
+            return Some(it);
+        }
+        None
+    }
+}
+
 /// How a process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {

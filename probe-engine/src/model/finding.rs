@@ -405,6 +405,11 @@ impl Key {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Its first part.
+    pub(crate) fn kind(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
 }
 
 impl FromStr for Key {

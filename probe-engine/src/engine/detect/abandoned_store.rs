@@ -24,16 +24,16 @@ use crate::{
 const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
 
 /// The stores of networks that are no more, by path, and whether that is sure.
-pub(super) type Abandoned<'a> = BTreeMap<&'a str, bool>;
+pub(super) type Abandoned = BTreeMap<String, bool>;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    for (path, is_sure) in abandoned(ctx) {
+    for (path, is_sure) in ctx.abandoned {
         let Some((read_at, read)) = ctx.world.records.stores.get(path) else { continue };
-        found.extend(detection(ctx, *read_at, read, is_sure));
+        found.extend(detection(ctx, *read_at, read, *is_sure));
     }
 }
 
-pub(super) fn abandoned<'a>(ctx: &DetectContext<'a>) -> Abandoned<'a> {
+pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
     let records = &ctx.world.records;
     let Some((_, configured)) = &records.networks else { return Abandoned::new() };
     let is_broker = |plugin: &String| BROKERS.contains(&plugin.as_str());
@@ -51,18 +51,17 @@ pub(super) fn abandoned<'a>(ctx: &DetectContext<'a>) -> Abandoned<'a> {
     let stores = records.stores.iter().filter(|(_, (_, read))| of_network(read));
     let judged = stores.filter_map(|(path, (_, read))| {
         let is_sure = is_vacant(ctx, read)? && read.complete && configured.complete;
-        Some((path.as_str(), is_sure))
+        Some((path.clone(), is_sure))
     });
     judged.collect()
 }
 
 /// Whether surely none of a store's holders lives or is on record; `None`: one is.
 fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
-    let monitored = ctx.world.monitored();
     let mut is_sure = true;
     for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
         // Podman's and nerdctl's containers are no sandboxes, and on no record that is read.
-        let is_other = ctx.world.sandboxes.recall(id).is_none() && monitored.contains(id);
+        let is_other = ctx.world.sandboxes.recall(id).is_none() && ctx.index.monitors.is_named(id);
         let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
         match ctx.kept(id) {
             Kept::Yes => return None,

@@ -13,7 +13,11 @@ use std::{
     time::Duration,
 };
 
-use super::{DetectContext, Detection, Verdict};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::Marks,
+    rule::{Judged, Rule},
+};
 use crate::{
     engine::world::{
         World,
@@ -21,8 +25,9 @@ use crate::{
         pod,
     },
     model::{
-        fact::PodName,
-        finding::{CniFailing, Key, Kind, Severity},
+        fact::{MessageFound, PodName},
+        finding::{self, Key, Kind, Severity},
+        id::ContainerId,
         time::Timestamp,
     },
 };
@@ -39,116 +44,161 @@ pub(super) const ABSENT: Duration = Duration::from_secs(30);
 /// So many sandboxes, the latest, are shown as evidence.
 const SHOWN: usize = 16;
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let world = ctx.world;
-    let mut failed: BTreeMap<&str, BTreeMap<&PodName, Pod<'_>>> = BTreeMap::new();
-    for row in world.attachments.values().filter(|row| names_pod(&row.pod)) {
-        for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
-            if ctx.now < plugin.add.last_at + LATELY {
-                failed
-                    .entry(&plugin.name)
-                    .or_default()
-                    .entry(&row.pod)
-                    .or_default()
-                    .tries
-                    .push((row, plugin));
+/// The failed ADDs of one pod.
+pub(super) struct CniFailing;
+
+/// A pod that waits for its network, because an ADD of this plugin failed.
+pub(super) struct Waiting {
+    pod: PodName,
+    plugin: String,
+    /// ADDs that failed, and when the first of them began.
+    attempts: u32,
+    since: Timestamp,
+    /// How long they ran, together.
+    wasted: Duration,
+    /// Records were lost during one of them, or during all.
+    gapped: bool,
+    is_sure: bool,
+    /// The latest, with the code that it ended with.
+    last: Try,
+    code: Option<u32>,
+    /// What the plugin said last, or why that could not be read.
+    said: Option<(Try, MessageFound)>,
+    /// The latest of them, the oldest first.
+    shown: Vec<Try>,
+    /// When the pod waits no longer, or for less, if nothing more happens.
+    until: Timestamp,
+}
+
+/// When an ADD failed last, and for which sandbox.
+type Try = (Timestamp, ContainerId);
+
+impl Rule for CniFailing {
+    type Subject = PodName;
+    type Part = Waiting;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<PodName> {
+        ctx.index.named.things().cloned().collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<PodName> {
+        &marks.names
+    }
+
+    /// A pod that is gone waits for nothing.
+    fn leans_on(marks: &Marks) -> bool {
+        !marks.pods.is_empty()
+    }
+
+    fn judge(ctx: &DetectContext<'_>, pod: &PodName, found: &mut Vec<Waiting>) {
+        if !names_pod(pod) {
+            return;
+        }
+        let rows: Vec<&Attachment> =
+            ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key)).collect();
+        let mut failed: BTreeMap<&str, Vec<(&Attachment, &Plugin)>> = BTreeMap::new();
+        for row in &rows {
+            for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
+                if ctx.now < plugin.add.last_at + LATELY && !has_network(&rows, row, plugin) {
+                    failed.entry(&plugin.name).or_default().push((row, plugin));
+                }
             }
         }
+        if failed.is_empty() {
+            return;
+        }
+        let absent = gone_at(ctx.world, pod).map(|at| at + ABSENT);
+        if absent.is_none_or(|until| ctx.now < until) {
+            found.extend(failed.into_iter().filter_map(|(name, tries)| waiting(pod, name, tries, absent)));
+        }
     }
-    if failed.is_empty() {
-        return;
-    }
-    let pods: BTreeSet<&PodName> = failed.values().flat_map(BTreeMap::keys).copied().collect();
-    let connected = Connected::of(world, &pods);
-    let gone: BTreeMap<&PodName, Timestamp> = gone(world, &pods);
-    for (name, mut waiting) in failed {
-        waiting.retain(|pod, it| {
-            it.gone_at = gone.get(pod).copied();
-            it.tries.retain(|(row, plugin)| !connected.has(row, plugin));
-            !it.tries.is_empty() && it.gone_at.is_none_or(|at| ctx.now < at + ABSENT)
-        });
-        found.extend(detection(ctx, name, &waiting));
+
+    fn again(waiting: &Waiting) -> Option<Timestamp> {
+        Some(waiting.until)
     }
 }
 
-/// The pods and the plugins whose ADD has failed for them.
-pub(super) fn all_failed(world: &World) -> BTreeSet<(&PodName, &str)> {
-    let rows = world.attachments.values().filter(|row| names_pod(&row.pod));
-    let plugins = rows.flat_map(|row| row.plugins.iter().map(move |plugin| (row, plugin)));
-    let failed = plugins.filter(|(_, plugin)| plugin.add.failed > 0);
-    failed.map(|(row, plugin)| (&row.pod, plugin.name.as_str())).collect()
+fn waiting(
+    pod: &PodName,
+    plugin: &str,
+    mut tries: Vec<(&Attachment, &Plugin)>,
+    absent: Option<Timestamp>,
+) -> Option<Waiting> {
+    let try_of = |(row, plugin): &(&Attachment, &Plugin)| (plugin.add.last_at, row.container.clone());
+    tries.sort_by_key(try_of);
+    let (_, last) = tries.last()?;
+    let forgotten = tries.iter().map(|(_, plugin)| plugin.add.last_at + LATELY);
+    let said: Vec<(Try, &MessageFound)> =
+        tries.iter().rev().filter_map(|it| Some((try_of(it), it.0.message.as_ref()?))).collect();
+    // What the plugin said is worth more than why the latest could not be read.
+    let best = said.iter().find(|(_, it)| it.text.is_some()).or_else(|| said.first());
+    Some(Waiting {
+        pod: pod.clone(),
+        plugin: plugin.to_owned(),
+        attempts: tries.iter().map(|(_, plugin)| plugin.failures()).fold(0, u32::saturating_add),
+        since: tries.iter().map(|(_, plugin)| plugin.first_try()).min()?,
+        wasted: tries
+            .iter()
+            .map(|(_, plugin)| plugin.wasted())
+            .fold(Duration::ZERO, Duration::saturating_add),
+        gapped: tries.iter().any(|(row, _)| row.gapped),
+        is_sure: tries.iter().any(|(row, _)| !row.gapped),
+        last: tries.last().map(try_of)?,
+        code: last.add.code,
+        said: best.map(|(at, it)| (at.clone(), (*it).clone())),
+        shown: tries.iter().skip(tries.len().saturating_sub(SHOWN)).map(try_of).collect(),
+        until: forgotten.chain(absent).min()?,
+    })
 }
 
-/// A pod that waits for its network.
-#[derive(Default)]
-struct Pod<'a> {
-    tries: Vec<(&'a Attachment, &'a Plugin)>,
-    /// Since when it is not there; zero: it is forgotten; none: it is there.
-    gone_at: Option<Timestamp>,
+pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniFailing>, found: &mut Vec<Detection>) {
+    let mut plugins: BTreeMap<&str, Vec<&Waiting>> = BTreeMap::new();
+    for it in judged.parts() {
+        plugins.entry(&it.plugin).or_default().push(it);
+    }
+    found.extend(plugins.into_iter().filter_map(|(name, waiting)| detection(ctx, name, &waiting)));
 }
 
-impl Pod<'_> {
-    fn attempts(&self) -> u32 {
-        self.tries.iter().map(|(_, plugin)| plugin.failures()).fold(0, u32::saturating_add)
-    }
-
-    fn last_at(&self) -> Timestamp {
-        self.tries.iter().map(|(_, plugin)| plugin.add.last_at).max().unwrap_or(Timestamp::ZERO)
-    }
-
-    /// Whether it would have been seen if it had its network by now.
-    fn is_sure(&self) -> bool {
-        self.tries.iter().any(|(row, _)| !row.gapped)
-    }
-}
-
-fn detection(
-    ctx: &DetectContext<'_>,
-    name: &str,
-    waiting: &BTreeMap<&PodName, Pod<'_>>,
-) -> Option<Detection> {
-    let mut tries: Vec<_> = waiting.values().flat_map(|pod| &pod.tries).copied().collect();
-    tries.sort_by_key(|(row, plugin)| (plugin.add.last_at, &row.container));
-    let (_, last) = *tries.last()?;
-    let since = tries.iter().map(|(_, plugin)| plugin.first_try()).min()?;
-    let attempts = tries.iter().map(|(_, plugin)| plugin.failures()).fold(0, u32::saturating_add);
+fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Option<Detection> {
+    let last = waiting.iter().max_by_key(|it| &it.last)?;
+    let since = waiting.iter().map(|it| it.since).min()?;
+    let attempts = waiting.iter().map(|it| it.attempts).fold(0, u32::saturating_add);
     let pods = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
-    let said = tries.iter().rev().filter_map(|(row, _)| row.message.as_ref());
-    let wasted = tries.iter().map(|(_, plugin)| plugin.wasted());
-    let kind = Kind::CniFailing(CniFailing {
+    let said = waiting.iter().filter_map(|it| it.said.as_ref());
+    let said = said.max_by_key(|(at, it)| (it.text.is_some(), at));
+    let kind = Kind::CniFailing(finding::CniFailing {
         plugin: name.to_owned(),
         attempts,
         pods,
-        wasted: wasted.fold(Duration::ZERO, Duration::saturating_add),
-        code: last.add.code,
-        // What the plugin said is worth more than why the latest could not be read.
-        message: said.clone().find(|it| it.text.is_some()).or_else(|| said.clone().next()).cloned(),
+        wasted: waiting.iter().map(|it| it.wasted).fold(Duration::ZERO, Duration::saturating_add),
+        code: last.code,
+        message: said.map(|(_, it)| it.clone()),
     });
-    let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
+    let mut shown: Vec<&Try> = waiting.iter().flat_map(|it| &it.shown).collect();
+    shown.sort_unstable();
     Some(Detection {
         key: Key::new(kind.into_str(), &[name]),
         kind,
         severity: if pods >= MANY { Severity::Critical } else { Severity::Warning },
         since,
-        pod: waiting.keys().next().filter(|_| pods == 1).map(|pod| (*pod).clone()),
-        sandboxes: shown.map(|(row, _)| row.container.clone()).collect(),
-        gapped: tries.iter().any(|(row, _)| row.gapped),
+        pod: waiting.first().filter(|_| pods == 1).map(|it| it.pod.clone()),
+        sandboxes: shown
+            .iter()
+            .skip(shown.len().saturating_sub(SHOWN))
+            .map(|(_, container)| container.clone())
+            .collect(),
+        gapped: waiting.iter().any(|it| it.gapped),
         standing: standing(ctx, waiting, since, attempts),
     })
 }
 
-fn standing(
-    ctx: &DetectContext<'_>,
-    waiting: &BTreeMap<&PodName, Pod<'_>>,
-    since: Timestamp,
-    attempts: u32,
-) -> Verdict {
-    let sure = || waiting.values().filter(|pod| pod.is_sure());
-    let mut times: Vec<Timestamp> = sure().map(Pod::last_at).collect();
+fn standing(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, attempts: u32) -> Verdict {
+    let sure = || waiting.iter().filter(|it| it.is_sure);
+    let mut times: Vec<Timestamp> = sure().map(|it| it.last.0).collect();
     times.sort_unstable();
     let several = times.windows(2).any(|pair| pair[1].since(pair[0]) <= TOGETHER);
-    let until = next(ctx, waiting);
-    if !several && sure().all(|pod| pod.attempts() < 2) {
+    let until = waiting.iter().map(|it| it.until).min().unwrap_or(ctx.now);
+    if !several && sure().all(|it| it.attempts < 2) {
         return Verdict::Watched { until: Some(until) };
     }
     let confirmed_at = ctx.awake(since) + LONG;
@@ -159,74 +209,37 @@ fn standing(
     }
 }
 
-/// When the first of them waits no longer, if nothing more happens.
-fn next(ctx: &DetectContext<'_>, waiting: &BTreeMap<&PodName, Pod<'_>>) -> Timestamp {
-    let times = waiting.values().map(|pod| {
-        let forgotten = pod.tries.iter().map(|(_, plugin)| plugin.add.last_at + LATELY);
-        let absent = pod.gone_at.map(|at| at + ABSENT);
-        forgotten.chain(absent).min().unwrap_or(ctx.now)
-    });
-    times.min().unwrap_or(ctx.now)
+/// Whether the pod got its network after this failure, in this sandbox or in another: by all plugins of a chain, or by
+/// this one.
+fn has_network(rows: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool {
+    let later = |other: &&&Attachment| {
+        let whole =
+            other.is_added() || other.plugins.iter().any(|it| it.name == failed.name && it.add.succeeded > 0);
+        let last = other.plugins.iter().map(|it| it.add.last_at).max();
+        other.ifname == row.ifname
+            && whole
+            && other.plugins.iter().any(|it| it.add.succeeded > 0)
+            && last.is_some_and(|at| at > failed.add.last_at)
+    };
+    failed.add.succeeded > 0 || rows.iter().any(|other| later(&other))
 }
 
-/// When pods last got their network, by pod and interface.
-struct Connected<'a>(BTreeMap<(&'a PodName, &'a str), Success<'a>>);
-
-#[derive(Default)]
-struct Success<'a> {
-    /// By all plugins of a chain.
-    whole: Option<Timestamp>,
-    by_plugin: BTreeMap<&'a str, Timestamp>,
-}
-
-impl<'a> Connected<'a> {
-    fn of(world: &'a World, pods: &BTreeSet<&PodName>) -> Self {
-        let mut all: BTreeMap<(&PodName, &str), Success<'_>> = BTreeMap::new();
-        for row in world.attachments.values().filter(|row| pods.contains(&row.pod)) {
-            let Some(at) = row.plugins.iter().map(|it| it.add.last_at).max() else { continue };
-            if !row.plugins.iter().any(|it| it.add.succeeded > 0) {
-                continue;
-            }
-            let success = all.entry((&row.pod, &row.ifname)).or_default();
-            if row.is_added() {
-                success.whole = success.whole.max(Some(at));
-            }
-            for plugin in row.plugins.iter().filter(|it| it.add.succeeded > 0) {
-                let known = success.by_plugin.entry(&plugin.name).or_insert(at);
-                *known = at.max(*known);
-            }
+/// Since when a pod that is not there is gone; zero: it is forgotten.
+fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
+    let row = match &pod.uid {
+        Some(uid) => world.pods.by_uid(uid).and_then(|id| world.pods.rows.get(&id)),
+        None => {
+            world.pods.rows.values().find(|row| (&row.namespace, &row.name) == (&pod.namespace, &pod.name))
         }
-        Self(all)
-    }
-
-    /// Whether the pod got its network after this failure, in this sandbox or in another.
-    fn has(&self, row: &Attachment, failed: &Plugin) -> bool {
-        let later = |success: &Success<'_>| {
-            let last = success.whole.max(success.by_plugin.get(failed.name.as_str()).copied());
-            last.is_some_and(|at| at > failed.add.last_at)
-        };
-        failed.add.succeeded > 0 || self.0.get(&(&row.pod, row.ifname.as_str())).is_some_and(later)
-    }
-}
-
-/// Since when each of the pods that are not there is gone; zero: it is forgotten.
-fn gone<'a>(world: &World, pods: &BTreeSet<&'a PodName>) -> BTreeMap<&'a PodName, Timestamp> {
-    let mut by_name: BTreeMap<(&Option<String>, &Option<String>), &pod::Pod> = BTreeMap::new();
-    for row in world.pods.rows.values() {
-        by_name.entry((&row.namespace, &row.name)).or_insert(row);
-    }
-    let state = |pod: &PodName| match pod.uid.as_ref().and_then(|uid| world.pods.by_uid(uid)) {
-        Some(id) => world.pods.rows.get(&id).map(|row| row.state),
-        None => by_name.get(&(&pod.namespace, &pod.name)).map(|row| row.state),
     };
-    let at = |pod: &&'a PodName| match state(pod) {
+    match row.map(|row| row.state) {
         Some(pod::State::Present) => None,
-        Some(pod::State::Gone { at }) => Some((*pod, at)),
-        None => Some((*pod, Timestamp::ZERO)),
-    };
-    pods.iter().filter_map(at).collect()
+        Some(pod::State::Gone { at }) => Some(at),
+        None => Some(Timestamp::ZERO),
+    }
 }
 
-fn names_pod(pod: &PodName) -> bool {
+/// Whether it says which pod it is.
+pub(super) fn names_pod(pod: &PodName) -> bool {
     pod.uid.is_some() || pod.name.is_some() && pod.namespace.is_some()
 }

@@ -5,9 +5,17 @@
 //! plugins call themselves (it is part of their own time); a call whose end may have been among lost records, until a
 //! listing shows that it still runs; the time in which the node was suspended, and what the call had run before.
 
-use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::{DetectContext, Detection, Verdict, cni_failing};
+use super::{
+    DetectContext, Detection, Verdict,
+    cni_failing::names_pod,
+    index::Marks,
+    rule::{Judged, Rule},
+};
 use crate::{
     engine::world::{
         attachment::{Attachment, LATELY, Plugin, Runs},
@@ -26,36 +34,62 @@ const SHOWN: usize = 16;
 
 /// Of a call that only a listing showed nothing tells when it ends: its program began before the hooks were there.
 fn is_judged(call: &&Call) -> bool {
-    call.top && is_operation(&call.call.command) && call.origin != Origin::Listed
+    call.top && call.origin != Origin::Listed
 }
 
 /// A call that takes, or took, long.
-struct Slow<'a> {
+#[derive(Clone)]
+pub(super) struct Slow {
+    plugin: String,
+    command: &'static str,
     took: Duration,
     since: Timestamp,
     /// Until when it is told of; none while it runs.
     until: Option<Timestamp>,
-    pod: &'a PodName,
-    container: Option<&'a ContainerId>,
+    pod: PodName,
+    container: Option<ContainerId>,
     gapped: bool,
 }
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let mut slow: BTreeMap<(&str, &str), Vec<Slow<'_>>> = BTreeMap::new();
-    for row in ctx.world.attachments.values() {
-        for (plugin, command, runs) in row.plugins.iter().flat_map(runs_of) {
-            if let Some(it) = finished(ctx, row, runs) {
-                slow.entry((&plugin.name, command)).or_default().push(it);
-            }
+/// The calls for one sandbox that are over.
+pub(super) struct FinishedCalls;
+
+impl Rule for FinishedCalls {
+    type Subject = ContainerId;
+    type Part = Slow;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.attachments.keys().map(|(id, _)| id.clone()).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Slow>) {
+        for row in ctx.world.attachments_of(id) {
+            let runs = row.plugins.iter().flat_map(runs_of);
+            found
+                .extend(runs.filter_map(|(plugin, command, runs)| finished(ctx, row, plugin, command, runs)));
         }
+    }
+
+    fn again(slow: &Slow) -> Option<Timestamp> {
+        slow.until
+    }
+}
+
+pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<FinishedCalls>, found: &mut Vec<Detection>) {
+    let mut slow: BTreeMap<(String, &'static str), Vec<Slow>> = BTreeMap::new();
+    for it in judged.parts() {
+        slow.entry((it.plugin.clone(), it.command)).or_default().push(it.clone());
     }
     // What has not run for long yet, by when the first of it will have.
     let mut next: Option<Timestamp> = None;
-    let failed = OnceCell::new();
     for call in ctx.world.calls.values().filter(is_judged) {
-        let (plugin, command) = (call.call.plugin.as_str(), call.call.command.as_str());
-        let all_failed = || failed.get_or_init(|| cni_failing::all_failed(ctx.world));
-        if command == "ADD" && all_failed().contains(&(&call.pod, plugin)) {
+        let plugin = call.call.plugin.clone();
+        let Some(command) = operation(&call.call.command) else { continue };
+        if command == "ADD" && has_failed(ctx, &call.pod, &plugin) {
             continue;
         }
         let due = ctx.awake(call.at) + ctx.limits.cni_slow;
@@ -63,44 +97,60 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             next = next.into_iter().chain([due]).min();
             continue;
         }
-        slow.entry((plugin, command)).or_default().push(Slow {
+        slow.entry((plugin.clone(), command)).or_default().push(Slow {
+            plugin,
+            command,
             took: ctx.world.awake_for(call.at, ctx.now),
             since: call.at,
             until: None,
-            pod: &call.pod,
-            container: call.container.as_ref(),
+            pod: call.pod.clone(),
+            container: call.container.clone(),
             gapped: ctx.world.is_gapped(List::Processes),
         });
     }
     for ((plugin, command), all) in slow {
-        found.extend(detection(plugin, command, all));
+        found.extend(detection(&plugin, command, all));
     }
     found.extend(next.map(watched));
+}
+
+/// Whether an ADD of this plugin has failed for the pod: `cni_failing` tells of that.
+fn has_failed(ctx: &DetectContext<'_>, pod: &PodName, plugin: &str) -> bool {
+    let rows = ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key));
+    names_pod(pod) && rows.flat_map(|row| &row.plugins).any(|it| it.name == plugin && it.add.failed > 0)
 }
 
 fn runs_of(plugin: &Plugin) -> [(&Plugin, &'static str, &Runs); 3] {
     [(plugin, "ADD", &plugin.add), (plugin, "DEL", &plugin.del), (plugin, "DEL", &plugin.blind)]
 }
 
-fn finished<'a>(ctx: &DetectContext<'_>, row: &'a Attachment, runs: &Runs) -> Option<Slow<'a>> {
+fn finished(
+    ctx: &DetectContext<'_>,
+    row: &Attachment,
+    plugin: &Plugin,
+    command: &'static str,
+    runs: &Runs,
+) -> Option<Slow> {
     let until = runs.longest_at + LATELY;
     let is_slow = runs.longest >= ctx.limits.cni_slow && runs.longest > Duration::ZERO && ctx.now < until;
     is_slow.then(|| Slow {
+        plugin: plugin.name.clone(),
+        command,
         took: runs.longest,
         since: runs.longest_at.saturating_sub(runs.longest),
         until: Some(until),
-        pod: &row.pod,
-        container: Some(&row.container),
+        pod: row.pod.clone(),
+        container: Some(row.container.clone()),
         gapped: false,
     })
 }
 
-fn is_operation(command: &str) -> bool {
-    matches!(command, "ADD" | "DEL")
+fn operation(command: &str) -> Option<&'static str> {
+    ["ADD", "DEL"].into_iter().find(|it| *it == command)
 }
 
-fn detection(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Detection> {
-    all.sort_by_key(|it| (it.took, it.container));
+fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detection> {
+    all.sort_by(|one, other| (one.took, &one.container).cmp(&(other.took, &other.container)));
     let worst = all.last()?;
     let kind = Kind::CniSlow {
         plugin: plugin.to_owned(),
@@ -109,7 +159,7 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow<'_>>) -> Option<Dete
         open: worst.until.is_none(),
     };
     let mut sandboxes: Vec<ContainerId> = Vec::new();
-    for id in all.iter().rev().filter_map(|it| it.container) {
+    for id in all.iter().rev().filter_map(|it| it.container.as_ref()) {
         if !sandboxes.contains(id) && sandboxes.len() < SHOWN {
             sandboxes.push(id.clone());
         }

@@ -5,42 +5,68 @@
 //! and link-local addresses, which mean something within one link only; a network whose name was only inferred;
 //! attachments during which records were lost, since the DEL may have been among them.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
-use super::{DetectContext, Detection};
+use super::{DetectContext, Detection, index::Marks, rule::Rule};
 use crate::{
     engine::world::attachment::{Attachment, Lease},
-    model::finding::{Key, Kind, Severity},
+    model::{
+        finding::{Key, Kind, Severity},
+        time::Timestamp,
+    },
 };
 
 /// By then a DEL or an end that came before has been told, however late its record.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let mut held: BTreeMap<(&str, IpAddr), Vec<(&Attachment, &Lease)>> = BTreeMap::new();
-    // Of thousands of records that nobody holds each is passed by at once.
-    let granted = |row: &&Attachment| row.leases.iter().any(|lease| is_granted(row, lease));
-    for row in ctx.world.attachments.values().filter(granted).filter(|row| is_held(ctx, row)) {
-        let Some(network) = row.network.as_deref() else { continue };
-        for lease in row.leases.iter().filter(|lease| is_granted(row, lease)) {
-            held.entry((network, lease.address)).or_default().push((row, lease));
+/// Those who have one address.
+pub(super) struct DuplicateAddress;
+
+impl Rule for DuplicateAddress {
+    type Subject = IpAddr;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<IpAddr> {
+        ctx.index.addresses.things().copied().collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<IpAddr> {
+        &marks.addresses
+    }
+
+    fn judge(ctx: &DetectContext<'_>, address: &IpAddr, found: &mut Vec<Detection>) {
+        let mut held: BTreeMap<&str, Vec<(&Attachment, &Lease)>> = BTreeMap::new();
+        for row in ctx.index.addresses.by(address).filter_map(|key| ctx.world.attachments.get(key)) {
+            let Some(network) = row.network.as_deref() else { continue };
+            let lease = row.leases.iter().find(|it| it.address == *address && is_granted(row, it));
+            if let Some(lease) = lease.filter(|_| is_held(ctx, row)) {
+                held.entry(network).or_default().push((row, lease));
+            }
+        }
+        for (network, mut holders) in held {
+            holders.sort_by_key(|(row, lease)| (lease.since, &row.container));
+            holders.dedup_by_key(|(row, _)| &row.container);
+            let [_, (later, lease), ..] = holders.as_slice() else { continue };
+            let kind = Kind::DuplicateAddress { network: Some(network.to_owned()), address: *address };
+            found.push(Detection {
+                key: Key::new(kind.into_str(), &[network, &address.to_string()]),
+                kind,
+                severity: Severity::Critical,
+                since: lease.since,
+                pod: Some(later.pod.clone()),
+                sandboxes: holders.iter().map(|(row, _)| row.container.clone()).collect(),
+                gapped: false,
+                standing: ctx.after(lease.since, SETTLE),
+            });
         }
     }
-    for ((network, address), mut holders) in held {
-        holders.sort_by_key(|(row, lease)| (lease.since, &row.container));
-        holders.dedup_by_key(|(row, _)| &row.container);
-        let [_, (later, lease), ..] = holders.as_slice() else { continue };
-        let kind = Kind::DuplicateAddress { network: Some(network.to_owned()), address };
-        found.push(Detection {
-            key: Key::new(kind.into_str(), &[network, &address.to_string()]),
-            kind,
-            severity: Severity::Critical,
-            since: lease.since,
-            pod: Some(later.pod.clone()),
-            sandboxes: holders.iter().map(|(row, _)| row.container.clone()).collect(),
-            gapped: false,
-            standing: ctx.after(lease.since, SETTLE),
-        });
+
+    fn again(it: &Detection) -> Option<Timestamp> {
+        it.standing.again()
     }
 }
 

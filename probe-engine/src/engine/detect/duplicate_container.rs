@@ -4,9 +4,12 @@
 //! end of the first may be told late; anything between a gap and the listing that closes it, since an end may have been
 //! lost.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::{DetectContext, Detection, Verdict};
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::container::{Container, State},
     model::{
@@ -20,33 +23,54 @@ use crate::{
 /// How long the old one and the new one may seem to run together.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let mut named: BTreeMap<(&ContainerId, &str), Vec<(Timestamp, &Container)>> = BTreeMap::new();
-    for row in ctx.world.containers.values().filter(|row| row.role == Some(Role::Container)) {
-        let State::Running { since, .. } = row.state else { continue };
-        if let (Some(sandbox), Some(name)) = (&row.sandbox, &row.name) {
-            named.entry((sandbox, name)).or_default().push((since, row));
+/// The containers of one sandbox.
+pub(super) struct DuplicateContainer;
+
+impl Rule for DuplicateContainer {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.index.sandboxes.things().cloned().collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, sandbox: &ContainerId, found: &mut Vec<Detection>) {
+        let mut named: BTreeMap<&str, Vec<(Timestamp, &Container)>> = BTreeMap::new();
+        let all = ctx.index.sandboxes.by(sandbox).filter_map(|id| ctx.world.containers.get(id));
+        for row in all.filter(|row| row.role == Some(Role::Container)) {
+            let State::Running { since, .. } = row.state else { continue };
+            if let Some(name) = &row.name {
+                named.entry(name).or_default().push((since, row));
+            }
+        }
+        for (name, mut rows) in named {
+            rows.sort_by_key(|(since, row)| (*since, &row.id));
+            let [_, (since, _), ..] = rows.as_slice() else { continue };
+            let since = *since;
+            let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
+            let kind = Kind::DuplicateContainer { name: name.to_owned(), containers };
+            found.push(Detection {
+                key: Key::new(kind.into_str(), &[sandbox.as_str(), name]),
+                kind,
+                severity: Severity::Warning,
+                since,
+                pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.told.pod.clone()),
+                sandboxes: vec![sandbox.clone()],
+                gapped: false,
+                standing: if ctx.world.is_gapped(List::Processes) {
+                    Verdict::Watched { until: None }
+                } else {
+                    ctx.after(since, OVERLAP)
+                },
+            });
         }
     }
-    for ((sandbox, name), mut rows) in named {
-        rows.sort_by_key(|(since, row)| (*since, &row.id));
-        let [_, (since, _), ..] = rows.as_slice() else { continue };
-        let since = *since;
-        let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
-        let kind = Kind::DuplicateContainer { name: name.to_owned(), containers };
-        found.push(Detection {
-            key: Key::new(kind.into_str(), &[sandbox.as_str(), name]),
-            kind,
-            severity: Severity::Warning,
-            since,
-            pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.told.pod.clone()),
-            sandboxes: vec![sandbox.clone()],
-            gapped: false,
-            standing: if ctx.world.is_gapped(List::Processes) {
-                Verdict::Watched { until: None }
-            } else {
-                ctx.after(since, OVERLAP)
-            },
-        });
+
+    fn again(it: &Detection) -> Option<Timestamp> {
+        it.standing.again()
     }
 }

@@ -16,9 +16,16 @@
 
 pub(super) mod burst;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::{DetectContext, Detection, Verdict};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::Marks,
+    rule::{Judged, Rule},
+};
 use crate::{
     engine::world::{
         rebuild::WINDOW,
@@ -26,6 +33,7 @@ use crate::{
     },
     model::{
         finding::{Duplicate, Key, Kind, Severity},
+        id::PodUid,
         time::Timestamp,
     },
 };
@@ -39,17 +47,41 @@ pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
 /// So many within [`WINDOW`] are no accident.
 pub(super) const REBUILDS: usize = 3;
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let mut forms: BTreeMap<Duplicate, Vec<Detection>> = BTreeMap::new();
-    for attempts in ctx.world.sandboxes_by_pod() {
-        let connected: Vec<&Sandbox> =
-            attempts.into_iter().filter(|row| !row.gapped && ctx.is_connected(row)).collect();
+/// The sandboxes of one pod.
+pub(super) struct DuplicateSandbox;
+
+impl Rule for DuplicateSandbox {
+    type Subject = PodUid;
+    type Part = (Duplicate, Detection);
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<PodUid> {
+        ctx.index.uids.things().cloned().collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<PodUid> {
+        &marks.uids
+    }
+
+    fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<(Duplicate, Detection)>) {
+        let all = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
+        let mut connected: Vec<&Sandbox> = all.filter(|row| !row.gapped && ctx.is_connected(row)).collect();
+        connected.sort_by_key(|row| (row.first_at, &row.id));
         // Whether a sandbox ran anything is not to be seen afterwards.
         let whole: Vec<&Sandbox> = connected.iter().copied().filter(|row| !row.work.is_unsure).collect();
-        let all = [concurrent(ctx, &connected), unused_rebuild(ctx, &whole)];
-        for (form, it) in all.into_iter().flatten().chain(after_completion(ctx, &whole)) {
-            forms.entry(form).or_default().push(it);
-        }
+        found.extend(concurrent(ctx, &connected));
+        found.extend(unused_rebuild(ctx, &whole));
+        found.extend(after_completion(ctx, &whole));
+    }
+
+    fn again((_, it): &(Duplicate, Detection)) -> Option<Timestamp> {
+        it.standing.again()
+    }
+}
+
+pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<DuplicateSandbox>, found: &mut Vec<Detection>) {
+    let mut forms: BTreeMap<Duplicate, Vec<Detection>> = BTreeMap::new();
+    for (form, it) in judged.parts() {
+        forms.entry(*form).or_default().push(it.clone());
     }
     for (form, detections) in forms {
         burst::gather(ctx, form, detections, found);

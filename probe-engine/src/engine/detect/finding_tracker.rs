@@ -2,17 +2,22 @@
 //! while after.
 
 use std::{
-    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     mem,
     time::Duration,
 };
 
-use super::{DETECTORS, DetectContext, Detection, Limits, PERIOD, Verdict};
+use super::{
+    Detection, Limits, PERIOD, Verdict,
+    judge::{Found, Judge, Situation, Want},
+    leaked_address::many,
+    pool,
+};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
-        world::{World, sandbox::Sandbox},
+        view::{ManyView, PoolView},
+        world::{World, record::Waiting, sandbox::Sandbox},
     },
     model::{
         change::ChangeKind,
@@ -24,22 +29,33 @@ use crate::{
 
 /// So many closed findings are kept; of more, the first to close are forgotten.
 const CLOSED: usize = 1000;
-/// So many open findings, attachments and sandboxes together are too many to be looked at as often as a few.
+/// So many open findings and parts of findings are too many to be put together as often as a few.
 const MANY: usize = 1000;
 /// Not even the most make it rarer than so many times [`PERIOD`].
 const RAREST: usize = 100;
 /// So many findings are open at most; what is beyond is not told.
 const OPEN: usize = 10_000;
 
+/// In tests so many looks are compared with full ones, and then one in so many.
+#[cfg(test)]
+const SURE: u64 = 24;
+
 #[derive(Debug, Default)]
 pub(in crate::engine) struct FindingTracker {
+    judge: Judge,
+    findings: Findings,
+    /// When to look, if something changed or a time is up.
+    due: Option<Timestamp>,
+}
+
+/// What was told.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
     rows: BTreeMap<Key, Row>,
     /// How often it has looked.
     looks: u64,
     /// Those that are closed, the first to close first.
     closed: BTreeSet<(Timestamp, Key)>,
-    /// When to look, if something changed or a time is up.
-    due: Option<Timestamp>,
     revision: Revision,
 }
 
@@ -63,84 +79,183 @@ impl FindingTracker {
     }
 
     /// Something may be different.
-    pub(in crate::engine) fn arm_earlier(&mut self, at: Timestamp, world: &World) {
-        let at = at + self.period(world);
+    pub(in crate::engine) fn arm_earlier(&mut self, at: Timestamp) {
+        let at = at + self.period();
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Finding> {
-        self.rows.values().map(|row| &row.finding)
+        self.findings.iter()
     }
 
     pub(in crate::engine) fn get(&self, key: &Key) -> Option<&Finding> {
-        self.rows.get(key).map(|row| &row.finding)
+        self.findings.get(key)
     }
 
     pub(in crate::engine) fn revision(&self) -> Revision {
-        self.revision
+        self.findings.revision
     }
 
     /// As it was before a restart.
     pub(in crate::engine) fn restore(&mut self, finding: Finding) {
-        if let Some(at) = finding.closed_at {
-            self.closed.insert((at, finding.key.clone()));
-        }
-        self.rows.insert(finding.key.clone(), Row { finding, sighted: 0 });
+        self.findings.restore(finding);
     }
 
     pub(in crate::engine) fn restore_due(&mut self, due: Option<Timestamp>) {
         self.due = due;
     }
 
-    /// Looks at the world, and gives what there is to be told, and what is wanted to be sure.
+    /// Looks at what changed in the world, and gives what there is to be told, and what is wanted to be sure.
     pub(in crate::engine) fn detect(
         &mut self,
-        world: &World,
+        world: &mut World,
         limits: &Limits,
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
-        let leaks = OnceCell::new();
-        let ctx = DetectContext::of(world, limits, now, &leaks).told(self);
-        let mut sighted = Vec::new();
-        for detector in DETECTORS {
-            detector(&ctx, &mut sighted);
+        let changed = world.take_changed();
+        let world = &*world;
+        let it = Situation { told: Some(&self.findings), ..Situation::of(world, limits, now) };
+        let found = self.judge.look(it, &changed);
+        if changed.records {
+            self.findings.learn_versions(world);
         }
-        let mut told = Vec::new();
-        let mut again: Option<Timestamp> = None;
-        let mut wanted = Wanted::default();
-        self.looks += 1;
-        // Of two detections of one thing the first counts.
-        let mut untold = BTreeSet::new();
-        for detection in sighted {
-            match detection.standing {
-                Verdict::Watched { until } | Verdict::Candidate { until } => {
-                    again = again.into_iter().chain(until).min();
-                }
-                Verdict::Passing { until } => again = again.into_iter().chain([until]).min(),
-                Verdict::Unverified => wanted.records = true,
-                Verdict::Unlisted => wanted.listing = true,
-                Verdict::Unsure | Verdict::Confirmed => {}
-            }
-            if !self.is_known(world, &detection) && !untold.contains(&detection.key) {
-                if self.is_untold(&detection) {
-                    untold.insert(detection.key);
-                } else {
-                    self.sighted(world, detection, now, &mut told);
-                }
-            }
+        let told = self.findings.take_in(world, found, now);
+        told.iter()
+            .filter_map(|held| held.what.finding())
+            .for_each(|it| self.judge.turned((&it.kind).into()));
+        self.due = self.judge.again().map(|at| at.max(now + self.period()));
+        #[cfg(test)]
+        if self.findings.looks < SURE || self.findings.looks.is_multiple_of(SURE) {
+            assert_eq!(self.differences(world, limits, now), Vec::<String>::new());
         }
-        let is_over = |row: &&Row| row.finding.stage != Stage::Closed && row.sighted < self.looks;
-        let over: Vec<Key> = self.rows.values().filter(is_over).map(|row| row.finding.key.clone()).collect();
-        for key in over {
-            self.close(&key, now, &mut told);
-        }
-        self.due = again.map(|at| at.max(now + self.period(world)));
+        let wanted =
+            Wanted { records: self.judge.wants(Want::Records), listing: self.judge.wants(Want::Listing) };
         (told, wanted)
     }
 
-    /// Whether the detection says what is known: there are thousands of those at each look. Or that it was sighted
-    /// before at this look.
-    fn is_known(&mut self, world: &World, it: &Detection) -> bool {
+    /// In what a full look, right after one at what changed, differs from what is tracked: in nothing, or a rule leans on
+    /// something that does not mark its subject.
+    pub(in crate::engine) fn differences(
+        &self,
+        world: &World,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Vec<String> {
+        let it = Situation { told: Some(&self.findings), ..Situation::of(world, limits, now) };
+        let (_, found) = Judge::anew(it);
+        let mut anew: BTreeMap<Key, Detection> = BTreeMap::new();
+        for detection in found.into_iter().flat_map(|(_, all)| all) {
+            anew.entry(detection.key.clone()).or_insert(detection);
+        }
+        let mut differences = Vec::new();
+        for (key, it) in &anew {
+            match self.findings.get(key).filter(|known| known.stage != Stage::Closed) {
+                Some(known) if says(known, it) => {}
+                Some(known) => differences.push(format!("tracked: {known:?}\nanew: {it:?}")),
+                None if self.findings.is_untold(it) => {}
+                None => differences.push(format!("not tracked: {it:?}")),
+            }
+        }
+        let gone = self.findings.open().filter(|known| !anew.contains_key(&known.key));
+        differences.extend(gone.map(|known| format!("not found anew: {known:?}")));
+        differences
+    }
+
+    /// Adds to a finding that leaves what was told of its sandboxes until then, and keeps it with that.
+    pub(in crate::engine) fn complete(&mut self, finding: &mut Finding, world: &World) {
+        self.findings.complete(finding, world);
+    }
+
+    /// The more there is to put together, the longer takes a look: it is made less often.
+    fn period(&self) -> Duration {
+        let times = (1 + (self.findings.number() + self.judge.size()) / MANY).min(RAREST);
+        PERIOD * u32::try_from(times).unwrap_or(1)
+    }
+
+    /// What only the records tell of.
+    pub(in crate::engine) fn waiting(&self) -> &Waiting {
+        &self.judge.index.waiting
+    }
+
+    /// The pools of the node's networks, by the leaks that the last look found.
+    pub(in crate::engine) fn pools(&self, world: &World) -> Vec<PoolView> {
+        pool::count(world, &self.judge.leaks).into_iter().map(|it| it.view).collect()
+    }
+
+    /// The leaks that findings of many stand for.
+    pub(in crate::engine) fn many(&self) -> Vec<ManyView> {
+        many::members(&self.findings, &self.judge.leaks)
+    }
+}
+
+impl Findings {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Finding> {
+        self.rows.values().map(|row| &row.finding)
+    }
+
+    /// What is not over.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Finding> {
+        self.iter().filter(|it| it.stage != Stage::Closed)
+    }
+
+    fn get(&self, key: &Key) -> Option<&Finding> {
+        self.rows.get(key).map(|row| &row.finding)
+    }
+
+    fn restore(&mut self, finding: Finding) {
+        if let Some(at) = finding.closed_at {
+            self.closed.insert((at, finding.key.clone()));
+        }
+        self.rows.insert(finding.key.clone(), Row { finding, sighted: 0 });
+    }
+
+    /// Opens, confirms and closes. What is open of a kind that was looked at, and was not found, is over.
+    fn take_in(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
+        let mut told = Vec::new();
+        self.looks += 1;
+        // Of two detections of one thing the first counts.
+        let mut untold = BTreeSet::new();
+        let mut kinds: Vec<&'static str> = Vec::new();
+        for (kind, detections) in found {
+            kinds.push(kind.into());
+            for detection in detections {
+                if !self.is_known(&detection) && !untold.contains(&detection.key) {
+                    if self.is_untold(&detection) {
+                        untold.insert(detection.key);
+                    } else {
+                        self.sighted(world, detection, now, &mut told);
+                    }
+                }
+            }
+        }
+        kinds.sort_unstable();
+        let over: Vec<Key> = kinds.into_iter().flat_map(|kind| self.not_sighted(kind)).cloned().collect();
+        for key in over {
+            self.close(&key, now, &mut told);
+        }
+        told
+    }
+
+    fn not_sighted(&self, kind: &str) -> impl Iterator<Item = &Key> {
+        let rows = self.rows.range(Key::new(kind, &[""])..);
+        let is_over = |row: &Row| row.finding.stage != Stage::Closed && row.sighted < self.looks;
+        rows.take_while(move |(key, _)| key.kind() == kind)
+            .filter(move |(_, row)| is_over(row))
+            .map(|(key, _)| key)
+    }
+
+    /// Fills in the versions of programs that were found since.
+    fn learn_versions(&mut self, world: &World) {
+        for row in self.rows.values_mut().filter(|row| row.finding.stage != Stage::Closed) {
+            if world.learn_versions(&mut row.finding.programs) {
+                self.revision.meaning += 1;
+            }
+        }
+    }
+
+    /// Whether the detection says what is known: there can be thousands of those. Or that it was sighted before at this
+    /// look.
+    fn is_known(&mut self, it: &Detection) -> bool {
         let Some(Row { finding, sighted }) = self.rows.get_mut(&it.key) else { return false };
         if *sighted == self.looks {
             return true;
@@ -149,9 +264,6 @@ impl FindingTracker {
             return false;
         }
         *sighted = self.looks;
-        if world.learn_versions(&mut finding.programs) {
-            self.revision.meaning += 1;
-        }
         true
     }
 
@@ -162,7 +274,7 @@ impl FindingTracker {
             Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted
         );
         let is_new = self.get(&it.key).is_none_or(|known| known.stage == Stage::Closed);
-        is_new && (is_early || self.open() >= OPEN)
+        is_new && (is_early || self.number() >= OPEN)
     }
 
     /// Opens a finding, or takes in what is new of it.
@@ -233,18 +345,13 @@ impl FindingTracker {
         }
     }
 
-    /// The more there is to look at, the longer takes a look: it is made less often.
-    fn period(&self, world: &World) -> Duration {
-        let times = (1 + (self.open() + world.size()) / MANY).min(RAREST);
-        PERIOD * u32::try_from(times).unwrap_or(1)
-    }
-
-    fn open(&self) -> usize {
+    /// How many are not over.
+    fn number(&self) -> usize {
         self.rows.len() - self.closed.len()
     }
 
     /// Adds to a finding that leaves what was told of its sandboxes until then, and keeps it with that.
-    pub(in crate::engine) fn complete(&mut self, finding: &mut Finding, world: &World) {
+    fn complete(&mut self, finding: &mut Finding, world: &World) {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
@@ -266,6 +373,15 @@ fn is_same(known: &Finding, it: &Detection) -> bool {
         && known.kind == it.kind
         && known.pod == it.pod
         && known.sandboxes == it.sandboxes
+}
+
+/// Whether a finding says what a detection does, but for numbers that move while it goes on.
+fn says(known: &Finding, it: &Detection) -> bool {
+    (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
+        && known.since <= it.since
+        && known.pod == it.pod
+        && (it.kind.shows_some() || known.sandboxes == it.sandboxes)
+        && known.kind.means(&it.kind)
 }
 
 /// Whether two states of a finding differ only in numbers that move while it goes on.

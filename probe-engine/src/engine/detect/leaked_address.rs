@@ -12,14 +12,13 @@
 
 pub(super) mod many;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     DetectContext, Detection, Verdict,
-    abandoned_store::{self, Abandoned},
+    abandoned_store::Abandoned,
+    index::{AttachmentKey, Marks},
+    rule::{Judged, Rule},
 };
 use crate::{
     engine::world::{
@@ -29,53 +28,69 @@ use crate::{
     },
     model::{
         fact::PodName,
-        finding::{Cause, Key, Kind, LeakedAddress, Severity},
+        finding::{self, Cause, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
     },
 };
 
+/// The leaks of one sandbox.
+pub(super) struct LeakedAddress;
+
 /// An address that is leaked, or may be.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Leak<'a> {
-    row: &'a Attachment,
-    lease: &'a Lease,
+#[derive(Clone, Debug)]
+pub(super) struct Leak {
+    attachment: AttachmentKey,
+    address: IpAddr,
+    network: Option<String>,
     pub(super) cause: Cause,
     pub(super) since: Timestamp,
     pub(super) standing: Verdict,
 }
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    many::gather(ctx, ctx.leaks(), found);
-}
+impl Rule for LeakedAddress {
+    type Subject = ContainerId;
+    type Part = Leak;
 
-/// Every address that is leaked, or may be.
-pub(super) fn leaks<'a>(ctx: &DetectContext<'a>) -> Vec<Leak<'a>> {
-    let mut found = Vec::new();
-    let held = held(ctx);
-    let monitored = ctx.world.monitored();
-    let abandoned = abandoned_store::abandoned(ctx);
-    for row in ctx.world.attachments.values() {
-        if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::is_on_record) {
-            continue;
-        }
-        if !may_be_pods(ctx, row, &monitored) {
-            continue;
-        }
-        let Some(over) = over(ctx, row) else { continue };
-        for lease in row.leases.iter().filter(|lease| is_loose(lease, &over) && !is_taken(&held, row, lease))
-        {
-            match in_abandoned(&abandoned, lease) {
-                Some(true) => {}
-                Some(false) => {
-                    let unsure = leak(ctx, row, lease, &over);
-                    found.extend(unsure.map(|it| Leak { standing: Verdict::Unsure, ..it }));
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.attachments.keys().map(|(id, _)| id.clone()).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Leak>) {
+        for row in ctx.world.attachments_of(id) {
+            if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::is_on_record) {
+                continue;
+            }
+            if !may_be_pods(ctx, row) {
+                continue;
+            }
+            let Some(over) = over(ctx, row) else { continue };
+            for lease in
+                row.leases.iter().filter(|lease| is_loose(lease, &over) && !is_taken(ctx, row, lease))
+            {
+                match in_abandoned(ctx.abandoned, lease) {
+                    Some(true) => {}
+                    Some(false) => {
+                        let unsure = leak(ctx, row, lease, &over);
+                        found.extend(unsure.map(|it| Leak { standing: Verdict::Unsure, ..it }));
+                    }
+                    None => found.extend(leak(ctx, row, lease, &over)),
                 }
-                None => found.extend(leak(ctx, row, lease, &over)),
             }
         }
     }
-    found
+
+    fn again(leak: &Leak) -> Option<Timestamp> {
+        leak.standing.again()
+    }
+}
+
+pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<LeakedAddress>, found: &mut Vec<Detection>) {
+    many::gather(ctx, &judged.parts().collect::<Vec<_>>(), found);
 }
 
 /// A sandbox that is over.
@@ -97,7 +112,7 @@ fn over(ctx: &DetectContext<'_>, row: &Attachment) -> Option<Over> {
     if known.is_some_and(|sandbox| !is_stillborn(sandbox)) {
         return None;
     }
-    let ended = ctx.world.sandboxes.recall(&row.container).and_then(|attempt| attempt.over_at());
+    let ended = ctx.world.sandboxes.recall(&row.container).and_then(|sandbox| sandbox.over_at());
     let ended = ended.or_else(|| known.map(|_stillborn| row.last_at));
     match ctx.kept(&row.container) {
         Kept::Yes => None,
@@ -118,16 +133,16 @@ fn is_loose(lease: &Lease, over: &Over) -> bool {
 
 /// Whether it can be a pod's sandbox. Podman, nerdctl and others attach containers to the same networks, and no runtime
 /// of pods has those on record: their ADD names no pod, nerdctl's ids are none of a pod's, and a monitor holds them.
-fn may_be_pods(ctx: &DetectContext<'_>, row: &Attachment, monitored: &BTreeSet<&ContainerId>) -> bool {
+fn may_be_pods(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     let of_attempt =
         || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.told.pod != PodName::default());
     row.pod != PodName::default()
         || of_attempt()
-        || !row.was_seen() && row.container.is_full() && !monitored.contains(&row.container)
+        || !row.was_seen() && row.container.is_full() && !ctx.index.monitors.is_named(&row.container)
 }
 
 /// Whether all stores that name an address are of networks that are no more, and whether that is sure.
-fn in_abandoned(abandoned: &Abandoned<'_>, lease: &Lease) -> Option<bool> {
+fn in_abandoned(abandoned: &Abandoned, lease: &Lease) -> Option<bool> {
     let mut is_sure = !lease.stores.is_empty();
     for path in &lease.stores {
         is_sure &= *abandoned.get(path.as_str())?;
@@ -135,29 +150,21 @@ fn in_abandoned(abandoned: &Abandoned<'_>, lease: &Lease) -> Option<bool> {
     (!lease.stores.is_empty()).then_some(is_sure)
 }
 
-/// What lives in a namespace, by address.
-type Held<'a> = BTreeMap<IpAddr, Vec<(&'a Attachment, &'a Lease)>>;
-
-fn held<'a>(ctx: &DetectContext<'a>) -> Held<'a> {
-    let mut held = Held::new();
-    for row in ctx.world.attachments.values() {
-        for lease in row.leases.iter().filter(|lease| lease.kernel.is_some()) {
-            held.entry(lease.address).or_default().push((row, lease));
-        }
-    }
-    held
-}
-
-/// Whether another sandbox was given it later.
-fn is_taken(held: &Held<'_>, row: &Attachment, lease: &Lease) -> bool {
-    held.get(&lease.address).into_iter().flatten().any(|(other, it)| {
-        (&other.container, &other.ifname) != (&row.container, &row.ifname)
-            && other.network == row.network
-            && it.since > lease.since
+/// Whether another sandbox was given it later, and has it in its namespace.
+fn is_taken(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+    let all = ctx.index.addresses.by(&lease.address).filter_map(|key| ctx.world.attachments.get(key));
+    let mut others = all
+        .filter(|other| (&other.container, &other.ifname) != (&row.container, &row.ifname))
+        .filter(|other| other.network == row.network);
+    others.any(|other| {
+        other
+            .leases
+            .iter()
+            .any(|it| it.kernel.is_some() && it.address == lease.address && it.since > lease.since)
     })
 }
 
-fn leak<'a>(ctx: &DetectContext<'_>, row: &'a Attachment, lease: &'a Lease, over: &Over) -> Option<Leak<'a>> {
+fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, over: &Over) -> Option<Leak> {
     // Where the store can be read it has the last word: somebody may have freed the address by hand.
     if lease.stores.is_empty() && ctx.world.is_store_read(row, lease) {
         return None;
@@ -171,48 +178,65 @@ fn leak<'a>(ctx: &DetectContext<'_>, row: &'a Attachment, lease: &'a Lease, over
     let seen = !row.plugins.is_empty();
     let since = if seen { over.at.max(row.last_at) } else { over.at.max(lease.since) };
     let standing = if over.unsure { Verdict::Unsure } else { verified(ctx, row, lease, over, since) };
-    Some(Leak { row, lease, cause, since, standing })
+    Some(Leak {
+        attachment: (row.container.clone(), row.ifname.clone()),
+        address: lease.address,
+        network: row.network.clone(),
+        cause,
+        since,
+        standing,
+    })
 }
 
-impl Leak<'_> {
+impl Leak {
     pub(super) fn address(&self) -> IpAddr {
-        self.lease.address
+        self.address
     }
 
     pub(super) fn network(&self) -> Option<&str> {
-        self.row.network.as_deref()
+        self.network.as_deref()
+    }
+
+    fn sandbox(&self) -> &ContainerId {
+        &self.attachment.0
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
         self.standing == Verdict::Confirmed
     }
 
+    /// Where it stands in the world.
+    fn row<'a>(&self, ctx: &DetectContext<'a>) -> Option<(&'a Attachment, &'a Lease)> {
+        let row = ctx.world.attachments.get(&self.attachment)?;
+        Some((row, row.leases.iter().find(|lease| lease.address == self.address)?))
+    }
+
     /// A finding of its own.
-    fn detection(&self, ctx: &DetectContext<'_>) -> Detection {
-        let Self { row, lease, cause, since, standing } = *self;
+    fn detection(&self, ctx: &DetectContext<'_>) -> Option<Detection> {
+        let (row, lease) = self.row(ctx)?;
         let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
         let stores = stores.filter(|store| lease.stores.contains(&store.path)).cloned().collect();
         let network = self.network().unwrap_or("");
-        let kind = Kind::LeakedAddress(LeakedAddress {
+        let kind = Kind::LeakedAddress(finding::LeakedAddress {
             address: lease.address,
             network: row.network.clone(),
             inferred: row.inferred,
             ifname: row.ifname.clone(),
             plugin: row.plugin_of(lease).map(|plugin| plugin.name.clone()),
-            cause,
+            cause: self.cause,
             stores,
             many: None,
         });
-        Detection {
+        Some(Detection {
             key: Key::new(kind.into_str(), &[network, &lease.address.to_string(), row.container.as_str()]),
             kind,
             severity: Severity::Warning,
-            since,
+            since: self.since,
             pod: Some(row.pod.clone()).filter(|pod| pod.name.is_some() || pod.uid.is_some()),
             sandboxes: vec![row.container.clone()],
             gapped: row.gapped,
-            standing,
-        }
+            standing: self.standing,
+        })
     }
 }
 
@@ -264,7 +288,7 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     if del.failed > 0 || blind.failed > 0 {
         return Cause::DelFailed;
     }
-    if ctx.world.sandboxes.recall(&row.container).is_some_and(|attempt| attempt.ending.is_abandoned) {
+    if ctx.world.sandboxes.recall(&row.container).is_some_and(|sandbox| sandbox.ending.is_abandoned) {
         return Cause::RuntimeEnded;
     }
     let failed = |plugin: &Plugin| plugin.add.failed > 0 && plugin.add.succeeded == 0;

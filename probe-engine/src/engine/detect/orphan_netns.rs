@@ -10,17 +10,11 @@
 //! While a runtime restarts nobody cleans up, and its sandboxes that have no process stand there with a file alone:
 //! nothing is told then, nor has anything come right.
 
-use std::{borrow::Cow, cell::OnceCell, collections::BTreeMap};
+use std::collections::BTreeSet;
 
-use super::{DetectContext, Detection, Verdict};
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{
-        World,
-        claim::plain,
-        netns::Netns,
-        process::{Process, State},
-        record::{Kept, Unplaced},
-    },
+    engine::world::{World, netns::Netns, record::Kept},
     model::{
         fact::PodName,
         finding::{Key, Kind, Severity},
@@ -29,25 +23,41 @@ use crate::{
     },
 };
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let index = Index::default();
-    for row in ctx.world.netns.rows.values() {
+/// One life of a network namespace.
+pub(super) struct OrphanNetns;
+
+impl Rule for OrphanNetns {
+    type Subject = u64;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
+        ctx.world.netns.rows.keys().copied().collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<u64> {
+        &marks.netns
+    }
+
+    /// Whose the records without a pod's name are, and which sandbox has no namespace yet, can turn with any sandbox.
+    fn leans_on(marks: &Marks) -> bool {
+        !marks.sandboxes.is_empty()
+    }
+
+    fn judge(ctx: &DetectContext<'_>, life: &u64, found: &mut Vec<Detection>) {
+        let Some(row) = ctx.world.netns.get(*life) else { return };
         if !row.is_live() || row.mounts.is_empty() || row.key.inode == ctx.world.host_netns {
-            continue;
+            return;
         }
-        if let Some(left) = left(ctx, row, &index)
+        if let Some(left) = left(ctx, row)
             && let Some(standing) = standing(ctx, row, &left)
         {
             found.push(detection(ctx, row, left, standing));
         }
     }
-}
 
-/// What is the same for each namespace of one look.
-#[derive(Default)]
-struct Index<'a> {
-    unplaced: OnceCell<Option<Unplaced>>,
-    paths: OnceCell<ByPath<'a>>,
+    fn again(it: &Detection) -> Option<Timestamp> {
+        it.standing.again()
+    }
 }
 
 /// A namespace without a sandbox.
@@ -59,18 +69,17 @@ struct Left {
     owners: Vec<ContainerId>,
 }
 
-fn left<'a>(ctx: &DetectContext<'a>, row: &Netns, index: &Index<'a>) -> Option<Left> {
+fn left(ctx: &DetectContext<'_>, row: &Netns) -> Option<Left> {
     let world = ctx.world;
     if row.sandbox.as_ref().is_some_and(|id| lives(world, id)) {
         return None;
     }
-    let owners = owners(row, index.paths.get_or_init(|| by_path(world)));
+    let owners = ctx.index.owners(row);
     let is_pinned = pin(world, row).is_some();
     if owners.is_empty() {
         // Before it has a sandbox it is made, and found.
         let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
-        let unplaced = index.unplaced.get_or_init(|| world.unplaced());
-        let read_at = unplaced.and_then(|it| it.absent_at(row.created_at));
+        let read_at = world.unplaced().and_then(|it| it.absent_at(row.created_at));
         return Some(Left { since, read_at, owners });
     }
     // What is told by its path alone has such a path; else a plugin of the pod's sandbox worked in it.
@@ -100,8 +109,7 @@ fn left<'a>(ctx: &DetectContext<'a>, row: &Netns, index: &Index<'a>) -> Option<L
 
 fn standing(ctx: &DetectContext<'_>, row: &Netns, left: &Left) -> Option<Verdict> {
     let listed = row.found_at >= Some(left.since);
-    let lived_in = |it: &Process| it.state == State::Running && it.netns == row.key.inode;
-    if listed && row.vacant_since.is_none() || ctx.world.processes.values().any(lived_in) {
+    if listed && row.vacant_since.is_none() || ctx.index.residents.is_named(&row.key.inode) {
         return None;
     }
     match left.read_at {
@@ -112,30 +120,6 @@ fn standing(ctx: &DetectContext<'_>, row: &Netns, left: &Left) -> Option<Verdict
 
 fn lives(world: &World, id: &ContainerId) -> bool {
     world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
-}
-
-/// The sandboxes that were given a namespace by its path.
-type ByPath<'a> = BTreeMap<Cow<'a, str>, Vec<&'a ContainerId>>;
-
-fn by_path(world: &World) -> ByPath<'_> {
-    let sandboxes = world.sandboxes.values().map(|it| (&it.network.netns_path, &it.id));
-    let attachments = world.attachments.values().map(|it| (&it.netns_path, &it.container));
-    let mut all = ByPath::new();
-    for (path, id) in sandboxes.chain(attachments) {
-        if let Some(path) = path {
-            all.entry(plain(path)).or_default().push(id);
-        }
-    }
-    all
-}
-
-/// The sandboxes that had it: as was seen, or by its path.
-fn owners(row: &Netns, by_path: &ByPath<'_>) -> Vec<ContainerId> {
-    let bound = row.mounts.iter().filter_map(|mount| by_path.get(&plain(mount))).flatten().copied();
-    let mut owners: Vec<ContainerId> = row.sandbox.iter().chain(bound).cloned().collect();
-    owners.sort_unstable();
-    owners.dedup();
-    owners
 }
 
 /// The name of the file by which a runtime holds it.
@@ -155,7 +139,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict) -> Detection {
-    let attempt = left.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
+    let sandbox = left.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
     let kind = Kind::OrphanNetns { netns: row.key, mounts: row.mounts.clone() };
     let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
     Detection {
@@ -163,8 +147,8 @@ fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict
         kind,
         severity: Severity::Warning,
         since: left.since,
-        pod: attempt.map(|row| row.told.pod.clone()),
-        gapped: attempt.is_some_and(|row| row.gapped),
+        pod: sandbox.map(|row| row.told.pod.clone()),
+        gapped: sandbox.is_some_and(|row| row.gapped),
         sandboxes: left.owners,
         standing,
     }

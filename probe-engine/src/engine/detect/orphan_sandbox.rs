@@ -5,43 +5,65 @@
 //! pod that has another sandbox on record (`duplicate_sandbox` tells of that); anything while a runtime's records cannot
 //! be read whole, or between a gap and the listing that closes it.
 
-use std::{cell::OnceCell, collections::BTreeMap};
+use std::collections::BTreeSet;
 
-use probe_common::runtime::Helper;
-
-use super::{DetectContext, Detection, Verdict};
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{
         attachment::Attachment,
         process::{Process, State},
-        record::{Kept, pods::PodsKept},
-        sandbox,
-        sandbox::Sandbox,
+        record::Kept,
+        sandbox::{self, Sandbox},
     },
     model::{
         change,
         fact::List,
         finding::{Key, Kind, Severity},
         id::ContainerId,
+        time::Timestamp,
     },
 };
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let forgotten: Vec<&Sandbox> =
-        ctx.world.sandboxes.all().filter(|row| row.ending.forgotten_at.is_some()).collect();
-    if forgotten.is_empty() {
-        return;
+/// The processes that stay with a sandbox, by the beginning of their names, which the kernel cuts.
+const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
+
+/// A sandbox that no runtime has on record.
+pub(super) struct OrphanSandbox;
+
+impl Rule for OrphanSandbox {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.sandboxes.all().map(|row| row.id.clone()).collect()
     }
-    let is_monitor = |row: &&Process| row.state == State::Running && Helper::is_monitor(&row.comm);
-    let monitors = ctx.world.processes.values().filter(is_monitor);
-    let monitors: BTreeMap<&ContainerId, &Process> =
-        monitors.filter_map(|row| Some((row.about.as_ref()?, row))).collect();
-    let pods = OnceCell::new();
-    for row in forgotten {
-        if let Some(process) = pause(ctx, &row.id).or_else(|| monitors.get(&row.id).copied()) {
-            found.extend(orphan(ctx, row, process, &pods));
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    /// Whose the records without a pod's name are, and which sandbox has no namespace yet, can turn with any sandbox.
+    fn leans_on(marks: &Marks) -> bool {
+        !marks.sandboxes.is_empty()
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+        let row = ctx.world.sandboxes.recall(id).filter(|row| row.ending.forgotten_at.is_some());
+        if let Some(row) = row
+            && let Some(process) = pause(ctx, id).or_else(|| monitor(ctx, id))
+        {
+            found.extend(orphan(ctx, row, process));
         }
     }
+
+    fn again(it: &Detection) -> Option<Timestamp> {
+        it.standing.again()
+    }
+}
+
+fn monitor<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a Process> {
+    let all = ctx.index.monitors.by(id).filter_map(|key| ctx.world.processes.get(*key));
+    all.filter(|row| MONITORS.iter().any(|name| row.comm.starts_with(name))).last()
 }
 
 fn pause<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a Process> {
@@ -49,19 +71,14 @@ fn pause<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a Process> {
     ctx.world.processes.get(key).filter(|row| row.state == State::Running)
 }
 
-fn orphan<'a>(
-    ctx: &DetectContext<'a>,
-    row: &Sandbox,
-    process: &Process,
-    pods: &OnceCell<PodsKept<'a>>,
-) -> Option<Detection> {
+fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<Detection> {
     let since = row.ending.forgotten_at?.max(row.first_at);
     let being_made = ctx.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
         || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
     if being_made {
         return None;
     }
-    let standing = match (ctx.kept(&row.id), ctx.pod_kept(pods, row.told.pod.uid.as_ref()?)) {
+    let standing = match (ctx.kept(&row.id), ctx.pod_kept(row.told.pod.uid.as_ref()?)) {
         (Kept::Yes, _) | (_, Kept::Yes) => return None,
         (Kept::Unknown, _) | (_, Kept::Unknown) => Verdict::Unsure,
         _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,

@@ -4,11 +4,15 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::{DetectContext, Leak};
+use super::{
+    leaked_address::{Leak, LeakedAddress},
+    rule::Judged,
+};
 use crate::{
     engine::{
         view::PoolView,
         world::{
+            World,
             attachment::{Attachment, Lease},
             record::Kept,
         },
@@ -25,7 +29,7 @@ pub(super) struct Count<'a> {
     pub(super) first: IpAddr,
     pub(super) last: IpAddr,
     /// The leaks in it.
-    pub(super) leaks: Vec<&'a Leak<'a>>,
+    pub(super) leaks: Vec<&'a Leak>,
     /// When the latest of its addresses was given out.
     pub(super) taken_at: Timestamp,
     /// How many of those in use may have been given back among lost records.
@@ -48,16 +52,12 @@ struct Taken {
     sure: bool,
 }
 
-pub(in crate::engine) fn pools(ctx: &DetectContext<'_>) -> Vec<PoolView> {
-    count(ctx).into_iter().map(|it| it.view).collect()
-}
-
-pub(super) fn count<'a>(ctx: &DetectContext<'a>) -> Vec<Count<'a>> {
-    let leaks = ctx.leaks();
-    let networks = ctx.world.records.networks().iter();
+pub(super) fn count<'a>(world: &World, judged: &'a Judged<LeakedAddress>) -> Vec<Count<'a>> {
+    let leaks: Vec<&Leak> = judged.parts().collect();
+    let networks = world.records.networks().iter();
     let one = |network: &Network| {
-        let taken = taken(ctx, network, leaks);
-        network.pools.iter().map(|pool| count_one(network, pool, &taken, leaks)).collect::<Vec<_>>()
+        let taken = taken(world, network, &leaks);
+        network.pools.iter().map(|pool| count_one(network, pool, &taken, &leaks)).collect::<Vec<_>>()
     };
     networks.filter(|network| !network.pools.is_empty()).flat_map(one).collect()
 }
@@ -66,7 +66,7 @@ fn count_one<'a>(
     network: &Network,
     pool: &Pool,
     taken: &BTreeMap<IpAddr, Taken>,
-    leaks: &'a [Leak<'a>],
+    leaks: &[&'a Leak],
 ) -> Count<'a> {
     // One that ends before it begins has no address; a map has no such range.
     let range = || (pool.first <= pool.last).then(|| taken.range(pool.first..=pool.last));
@@ -89,7 +89,7 @@ fn count_one<'a>(
         },
         first: pool.first,
         last: pool.last,
-        leaks: of_pool.collect(),
+        leaks: of_pool.copied().collect(),
         taken_at: within().map(|taken| taken.at).max().unwrap_or(Timestamp::ZERO),
         unsure: amount(within().filter(|taken| !taken.sure)),
     }
@@ -100,8 +100,7 @@ fn amount<'a>(all: impl Iterator<Item = &'a Taken>) -> u64 {
 }
 
 /// The addresses of a network that are given out, and to whom.
-fn taken(ctx: &DetectContext<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTreeMap<IpAddr, Taken> {
-    let world = ctx.world;
+fn taken(world: &World, network: &Network, leaks: &[&Leak]) -> BTreeMap<IpAddr, Taken> {
     let mut all: BTreeMap<IpAddr, Taken> = BTreeMap::new();
     let mut take = |address: IpAddr, taken: Taken| {
         let known = all.entry(address).or_insert(taken);
@@ -117,7 +116,7 @@ fn taken(ctx: &DetectContext<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTre
         .collect();
     let may_be_gone = world.is_gapped(List::Netns);
     for row in world.attachments.values().filter(|row| row.network.as_ref() == Some(&network.name)) {
-        for lease in row.leases.iter().filter(|lease| is_taken(ctx, row, lease)) {
+        for lease in row.leases.iter().filter(|lease| is_taken(world, row, lease)) {
             let by = match world.sandboxes.get(&row.container) {
                 Some(sandbox) if !sandbox.is_stopped() => Use::Live,
                 _ if lease.kernel.is_some() => Use::Live,
@@ -140,12 +139,12 @@ fn taken(ctx: &DetectContext<'_>, network: &Network, leaks: &[Leak<'_>]) -> BTre
 }
 
 /// Where the store can be read it says what is given out; libcni's cache may be old.
-fn is_taken(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
-    let has_store = || ctx.world.is_store_read(row, lease);
+fn is_taken(world: &World, row: &Attachment, lease: &Lease) -> bool {
+    let has_store = || world.is_store_read(row, lease);
     lease.kernel.is_some() || !lease.stores.is_empty() || lease.cached && !has_store()
 }
 
 /// The address that a leak of this network is about.
-fn lost(leak: &Leak<'_>, network: &Network) -> Option<IpAddr> {
+fn lost(leak: &Leak, network: &Network) -> Option<IpAddr> {
     (leak.network() == Some(network.name.as_str())).then(|| leak.address())
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use super::{
     DetectContext, Detection, Verdict,
+    leaked_address::LeakedAddress,
     pool::{self, Count},
+    rule::Judged,
 };
 use crate::model::{
     finding::{Cause, Key, Kind, PoolExhaustion, Severity},
@@ -26,12 +28,12 @@ pub(super) const LEAKS: usize = 3;
 /// Pods that come and go may have all addresses for a moment.
 pub(super) const MOMENT: Duration = Duration::from_secs(30);
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+pub(super) fn detect(ctx: &DetectContext<'_>, leaks: &Judged<LeakedAddress>, found: &mut Vec<Detection>) {
     if ctx.world.records.networks().iter().all(|network| network.pools.is_empty()) {
         return;
     }
     let mut more = Vec::new();
-    let counts = pool::count(ctx);
+    let counts = pool::count(ctx.world, leaks);
     for it in &counts {
         let family = counts.iter().filter(|other| {
             other.view.network == it.view.network && other.first.is_ipv4() == it.first.is_ipv4()

@@ -7,50 +7,70 @@
 //! memory charged to it. A runtime's record that no source names may be of a pod that was there before it: then nothing is
 //! told of that pod.
 
-use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
-use super::{DetectContext, Detection, Verdict};
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{
-        cgroup::Cgroup,
-        pod::Pod,
-        record::{Kept, pods::PodsKept},
-    },
+    engine::world::{cgroup::Cgroup, pod::Pod, record::Kept},
     model::{
         fact::PodName,
         finding::{Key, Kind, Severity},
+        time::Timestamp,
     },
 };
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    if !ctx.world.has_kubelet() {
-        return;
+/// The cgroup of one pod.
+pub(super) struct StuckCgroup;
+
+impl Rule for StuckCgroup {
+    type Subject = u64;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
+        ctx.world.pods.rows.keys().copied().collect()
     }
-    let pods = OnceCell::new();
-    for pod in ctx.world.pods.rows.values() {
-        found.extend(stuck(ctx, pod, &pods));
+
+    fn marked(marks: &Marks) -> &BTreeSet<u64> {
+        &marks.pods
+    }
+
+    /// Whose the records without a pod's name are, and which sandbox has no namespace yet, can turn with any sandbox.
+    fn leans_on(marks: &Marks) -> bool {
+        !marks.sandboxes.is_empty()
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Detection>) {
+        if ctx.world.has_kubelet() {
+            found.extend(ctx.world.pods.rows.get(id).and_then(|pod| stuck(ctx, pod)));
+        }
+    }
+
+    fn again(it: &Detection) -> Option<Timestamp> {
+        it.standing.again()
     }
 }
 
-fn stuck<'a>(ctx: &DetectContext<'a>, pod: &Pod, pods: &OnceCell<PodsKept<'a>>) -> Option<Detection> {
+fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let since = pod.left_at?;
     let uid = pod.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
     // One that was made later waits for its first sandbox.
     let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
     let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
-    let runs = ctx.world.containers.values().any(|row| row.pod == Some(pod.id) && row.is_running())
-        || ctx.world.sandboxes.values().any(|row| row.pod == Some(pod.id) && !row.is_stopped());
+    let mut containers =
+        ctx.index.pods_of_containers.by(&pod.id).filter_map(|id| ctx.world.containers.get(id));
+    let mut sandboxes = ctx.index.pods_of_sandboxes.by(&pod.id).filter_map(|id| ctx.world.sandboxes.get(id));
+    let runs = containers.any(|row| row.is_running()) || sandboxes.any(|row| !row.is_stopped());
     if runs {
         return None;
     }
-    let standing = match ctx.pod_kept(pods, uid) {
+    let standing = match ctx.pod_kept(uid) {
         Kept::Yes => return None,
         Kept::Unknown => Verdict::Unsure,
         Kept::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
     };
     let kind = Kind::StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated };
-    let attempts = ctx.world.sandboxes.all().filter(|row| row.told.pod.uid.as_ref() == Some(uid));
+    let attempts = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
     let last = attempts.max_by_key(|row| row.first_at);
     Some(Detection {
         key: Key::new(kind.into_str(), &[uid.as_str()]),

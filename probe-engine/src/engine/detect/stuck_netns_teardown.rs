@@ -22,7 +22,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     if attached.is_none_or(|attached| attached.mechanism.is_none()) {
         return;
     }
-    let rows = || ctx.world.netns.rows.values();
+    let rows = || ctx.index.ending.iter().filter_map(|life| ctx.world.netns.get(*life));
     let passed = passed_at(rows());
     let mut dying: Vec<(Timestamp, &Netns)> = rows()
         .filter_map(|row| Some((row.ending_since()?, row)))

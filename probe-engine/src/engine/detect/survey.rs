@@ -2,9 +2,12 @@
 //!
 //! **Invariant:** what is too young to be told of by a finding_tracker is not told of here.
 
-use std::{cell::OnceCell, collections::BTreeSet};
+use std::collections::BTreeSet;
 
-use super::{DETECTORS, DetectContext, Detection, Limits, Verdict};
+use super::{
+    Detection, Limits, Verdict,
+    judge::{Judge, Situation},
+};
 use crate::{
     engine::world::World,
     model::{
@@ -28,15 +31,12 @@ pub(in crate::engine) fn survey(
     now: Timestamp,
     cleaners: Daemons,
 ) -> Vec<Finding> {
-    let leaks = OnceCell::new();
-    let mut ctx = DetectContext::of(world, limits, now, &leaks);
+    let mut it = Situation::of(world, limits, now);
     if cleaners == Daemons::Supposed {
-        ctx.up = Some(Timestamp::ZERO);
+        it.up = Some(Timestamp::ZERO);
     }
-    let mut sighted = Vec::new();
-    for detector in DETECTORS {
-        detector(&ctx, &mut sighted);
-    }
+    let (_, found) = Judge::anew(it);
+    let mut sighted: Vec<Detection> = found.into_iter().flat_map(|(_, all)| all).collect();
     if cleaners == Daemons::Supposed {
         // Where nothing runs there is nothing of which a list could be missing: it was not to be had.
         sighted.retain(|it| !matches!(it.kind, Kind::BlindSpot { spot: Blind::Listing { .. }, .. }));

@@ -6,13 +6,14 @@
 //! stop may have been among them. An end for want of memory is told as that, not as the doing of the task that
 //! happened to allocate.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{DetectContext, Detection};
+use super::{DetectContext, Detection, index::Marks, rule::Rule};
 use crate::{
     engine::world::sandbox::Sandbox,
     model::{
         finding::{Key, Kind, OutOfOrder, Severity},
+        id::ContainerId,
         time::Timestamp,
     },
 };
@@ -20,9 +21,24 @@ use crate::{
 /// By then a stop that was under way has shown itself, however late its records came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
-pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    for row in ctx.world.sandboxes.all().filter(|row| !row.gapped) {
-        let Some((since, kind)) = death(row).or_else(|| netns_gone(ctx, row)) else { continue };
+/// The end of one sandbox.
+pub(super) struct TeardownOutOfOrder;
+
+impl Rule for TeardownOutOfOrder {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.sandboxes.all().map(|row| row.id.clone()).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+        let Some(row) = ctx.world.sandboxes.recall(id).filter(|row| !row.gapped) else { return };
+        let Some((since, kind)) = death(row).or_else(|| netns_gone(ctx, row)) else { return };
         found.push(Detection {
             key: Key::new(kind.into_str(), &[row.id.as_str()]),
             kind,
@@ -33,6 +49,10 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             gapped: false,
             standing: ctx.after(since, SETTLE),
         });
+    }
+
+    fn again(it: &Detection) -> Option<Timestamp> {
+        it.standing.again()
     }
 }
 

@@ -7,7 +7,7 @@
 //! **Rule:** a sandbox is abandoned when it never had a process, no CNI call for it is open, every runtime that runs
 //! started after it began, and their records, read whole since they can answer, do not name it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     engine::world::{
@@ -49,10 +49,14 @@ impl World {
 
     /// When the records are to be read for what may be abandoned: once when the runtimes can answer, and from time to time
     /// while they cannot be read whole.
-    pub(super) fn abandoned_due(&self) -> Option<Timestamp> {
+    /// `making`: the sandboxes that have no process yet.
+    pub(super) fn abandoned_due(&self, making: &BTreeSet<ContainerId>) -> Option<Timestamp> {
         let since = self.runtimes_since()?;
-        let mut unfinished = self.unfinished(since).filter(|row| self.records.kept(&row.id) != Kept::Yes);
-        unfinished.next().map(|_| since + ANSWERS)
+        let may_be = |id: &ContainerId| {
+            self.sandboxes.get(id).is_some_and(|row| self.is_unfinished(row, since))
+                && self.records.kept(id) != Kept::Yes
+        };
+        making.iter().any(may_be).then_some(since + ANSWERS)
     }
 
     /// Sandboxes that were in the making when a runtime ended.

@@ -4,7 +4,11 @@
 
 pub(in crate::engine) mod pods;
 
-use std::{collections::BTreeMap, mem, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
 
 use probe_common::runtime::{self, DOCKER};
 use serde::{Deserialize, Serialize};
@@ -12,11 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         timer,
-        world::{
-            EventContext, World,
-            attachment::{Attachment, Lease},
-            sandbox::Sandbox,
-        },
+        world::{EventContext, World, sandbox::Sandbox},
     },
     model::{
         change::Question,
@@ -61,6 +61,16 @@ pub(in crate::engine) struct Runtime {
     /// So many of its sandboxes have a record that cannot be read.
     pub(in crate::engine) unread: u64,
     pub(in crate::engine) sandboxes: BTreeMap<ContainerId, Option<PodName>>,
+}
+
+/// Sandboxes of which only the records tell what becomes: a runtime forgets a sandbox, and a store is mended, without a
+/// sign.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Waiting {
+    /// Those that have no process yet.
+    pub(in crate::engine) making: BTreeSet<ContainerId>,
+    /// Those that are over while something on disk still holds an address for them.
+    pub(in crate::engine) holding: BTreeSet<ContainerId>,
 }
 
 /// A file that was there and could not be read.
@@ -149,7 +159,7 @@ impl Records {
     }
 
     /// Of what no runtime has on record.
-    fn absent(&self) -> Kept {
+    pub(in crate::engine) fn absent(&self) -> Kept {
         match self.runtimes.values().map(|runtime| runtime.read_at).min() {
             Some(at) if self.runtimes.values().all(|runtime| runtime.complete) => Kept::No { at },
             Some(_) | None => Kept::Unknown,
@@ -395,16 +405,12 @@ impl World {
 
     /// What the records alone tell of, they tell when they are read: a runtime forgets a sandbox, and a store is mended,
     /// without a sign. While either is waited for they are read from time to time.
-    pub(in crate::engine) fn poll_records(&mut self, now: Timestamp) {
-        let is_waiting = |row: &Attachment| {
-            let lives = self.sandboxes.get(&row.container).is_some_and(|sandbox| !sandbox.is_stopped());
-            !lives && row.leases.iter().any(Lease::is_on_record)
-        };
+    pub(in crate::engine) fn poll_records(&mut self, now: Timestamp, waiting: &Waiting) {
         let again = self.records.asked_at.unwrap_or(now) + POLL * self.reading_takes();
-        if self.attachments.values().any(is_waiting) {
+        if !waiting.holding.is_empty() {
             self.timers.arm_earlier(timer::Name::Records, again);
         }
-        if let Some(due) = self.abandoned_due() {
+        if let Some(due) = self.abandoned_due(&waiting.making) {
             let is_asked = self.records.asked_at.is_some_and(|asked| asked >= due);
             self.timers.arm_earlier(timer::Name::Records, if is_asked { again } else { due.max(now) });
         }

@@ -13,8 +13,9 @@ use std::{
 use super::Leak;
 use crate::{
     engine::{
-        detect::{DetectContext, Detection, Verdict},
+        detect::{DetectContext, Detection, Verdict, finding_tracker::Findings, rule::Judged},
         view::ManyView,
+        world::attachment::{Attachment, Lease},
     },
     model::{
         finding::{Cause, Finding, Key, Kind, LeakedAddress, Many, Severity},
@@ -31,30 +32,29 @@ pub(in crate::engine::detect) const FIRST: usize = 16;
 /// What has one reason.
 type Reason<'a> = (Option<&'a str>, Cause);
 
-pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[Leak<'_>], found: &mut Vec<Detection>) {
+pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[&Leak], found: &mut Vec<Detection>) {
     // A look at a node that nobody watches tells of each: there is no stream to be flooded.
-    if !ctx.is_watching() {
-        found.extend(leaks.iter().map(|leak| leak.detection(ctx)));
+    let Some(told) = ctx.told else {
+        found.extend(leaks.iter().filter_map(|leak| leak.detection(ctx)));
         return;
-    }
-    let mut reasons: BTreeMap<Reason<'_>, Vec<&Leak<'_>>> = BTreeMap::new();
-    for leak in leaks {
+    };
+    let mut reasons: BTreeMap<Reason<'_>, Vec<&Leak>> = BTreeMap::new();
+    for &leak in leaks {
         reasons.entry((leak.network(), leak.cause)).or_default().push(leak);
     }
     if reasons.is_empty() {
         return;
     }
-    let told = Told::of(ctx);
+    let told = Told::of(told);
     for (reason, all) in reasons {
-        let (own, rest): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) = all.into_iter().partition(|leak| told.has(leak));
-        found.extend(own.iter().map(|leak| leak.detection(ctx)));
-        let (young, rest): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) =
-            rest.into_iter().partition(|leak| leak.is_young());
+        let (own, rest): (Vec<&Leak>, Vec<&Leak>) = all.into_iter().partition(|leak| told.has(leak));
+        found.extend(own.iter().filter_map(|leak| leak.detection(ctx)));
+        let (young, rest): (Vec<&Leak>, Vec<&Leak>) = rest.into_iter().partition(|leak| leak.is_young());
         let key = key(reason);
         if told.many.contains(&key) || own.len() + rest.len() > MANY {
             found.extend(many(ctx, reason, key, &rest, &young));
         } else {
-            found.extend(rest.iter().map(|leak| leak.detection(ctx)));
+            found.extend(rest.iter().filter_map(|leak| leak.detection(ctx)));
             // Of what is not told yet it matters only when it is to be looked at again.
             found.extend(many(ctx, reason, key, &[], &young));
         }
@@ -62,18 +62,20 @@ pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[Leak<'_>], found: &mut Ve
 }
 
 /// The leaks that findings of many stand for.
-pub(in crate::engine) fn members(ctx: &DetectContext<'_>) -> Vec<ManyView> {
-    let told = Told::of(ctx);
-    // To find the leaks is much work, and seldom are there so many.
+pub(in crate::engine::detect) fn members(
+    told: &Findings,
+    judged: &Judged<super::LeakedAddress>,
+) -> Vec<ManyView> {
+    let told = Told::of(told);
     if told.many.is_empty() {
         return Vec::new();
     }
     let mut reasons: BTreeMap<Reason<'_>, bool> = BTreeMap::new();
     let mut is_many = |reason| *reasons.entry(reason).or_insert_with(|| told.many.contains(&key(reason)));
-    let leaks = ctx.leaks().iter().filter(|leak| is_many((leak.network(), leak.cause)) && !told.has(leak));
-    let member = |leak: &Leak<'_>| ManyView {
+    let leaks = judged.parts().filter(|leak| is_many((leak.network(), leak.cause)) && !told.has(leak));
+    let member = |leak: &Leak| ManyView {
         cause: leak.cause,
-        leak: hash(&(leak.network(), leak.address(), &leak.row.container)),
+        leak: hash(&(leak.network(), leak.address(), leak.sandbox())),
         is_confirmed: leak.is_confirmed(),
     };
     leaks.map(member).collect()
@@ -86,7 +88,7 @@ fn hash(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-impl Leak<'_> {
+impl Leak {
     fn is_young(&self) -> bool {
         matches!(self.standing, Verdict::Watched { .. })
     }
@@ -100,13 +102,13 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn of(ctx: &DetectContext<'a>) -> Self {
+    fn of(findings: &'a Findings) -> Self {
         let mut told = Self { own: BTreeSet::new(), many: BTreeSet::new() };
         let leak = |it: &'a Finding| {
             let Kind::LeakedAddress(leak) = &it.kind else { return None };
             Some((it, leak))
         };
-        for (it, leak) in ctx.open().filter_map(leak) {
+        for (it, leak) in findings.open().filter_map(leak) {
             match it.sandboxes.first() {
                 Some(id) if leak.many.is_none() => {
                     told.own.insert((leak.network.as_deref(), leak.address, id));
@@ -119,8 +121,8 @@ impl<'a> Told<'a> {
         told
     }
 
-    fn has(&self, leak: &Leak<'_>) -> bool {
-        self.own.contains(&(leak.network(), leak.address(), &leak.row.container))
+    fn has(&self, leak: &Leak) -> bool {
+        self.own.contains(&(leak.network(), leak.address(), leak.sandbox()))
     }
 }
 
@@ -134,25 +136,26 @@ fn many(
     ctx: &DetectContext<'_>,
     (network, cause): Reason<'_>,
     key: Key,
-    rest: &[&Leak<'_>],
-    young: &[&Leak<'_>],
+    rest: &[&Leak],
+    young: &[&Leak],
 ) -> Option<Detection> {
-    let confirmed: Vec<&Leak<'_>> = rest.iter().filter(|leak| leak.is_confirmed()).copied().collect();
+    let confirmed: Vec<&Leak> = rest.iter().filter(|leak| leak.is_confirmed()).copied().collect();
     let counted = match (confirmed.as_slice(), rest) {
         ([], []) => young,
         ([], rest) => rest,
         (confirmed, _) => confirmed,
     };
-    let mut first: Vec<&Leak<'_>> = counted.to_vec();
-    first.sort_unstable_by_key(|leak| (leak.address(), &leak.row.container));
+    let mut first: Vec<&Leak> = counted.to_vec();
+    first.sort_unstable_by_key(|leak| (leak.address(), leak.sandbox()));
     first.truncate(FIRST);
     let lowest = first.first()?;
-    let paths: BTreeSet<&String> = counted.iter().flat_map(|leak| &leak.lease.stores).collect();
+    let rows: Vec<(&Attachment, &Lease)> = counted.iter().filter_map(|leak| leak.row(ctx)).collect();
+    let paths: BTreeSet<&String> = rows.iter().flat_map(|(_, lease)| &lease.stores).collect();
     let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
     let kind = Kind::LeakedAddress(LeakedAddress {
         address: lowest.address(),
         network: network.map(str::to_owned),
-        inferred: counted.iter().all(|leak| leak.row.inferred),
+        inferred: rows.iter().all(|(row, _)| row.inferred),
         ifname: String::new(),
         plugin: None,
         cause,
@@ -164,8 +167,8 @@ fn many(
     });
     let mut sandboxes: Vec<ContainerId> = Vec::new();
     for leak in &first {
-        if !sandboxes.contains(&leak.row.container) {
-            sandboxes.push(leak.row.container.clone());
+        if !sandboxes.contains(leak.sandbox()) {
+            sandboxes.push(leak.sandbox().clone());
         }
     }
     Some(Detection {
@@ -175,13 +178,13 @@ fn many(
         since: counted.iter().map(|leak| leak.since).min().unwrap_or(Timestamp::ZERO),
         pod: None,
         sandboxes,
-        gapped: counted.iter().any(|leak| leak.row.gapped),
+        gapped: rows.iter().any(|(row, _)| row.gapped),
         standing: standing(rest.iter().chain(young)),
     })
 }
 
 /// The surest of all; of what is to be looked at again the first.
-fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak<'a>>) -> Verdict {
+fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak>) -> Verdict {
     let rank = |it: Verdict| match it {
         Verdict::Confirmed | Verdict::Passing { .. } => 0,
         Verdict::Candidate { .. } => 1,

@@ -20,6 +20,11 @@ pub(in crate::engine) struct Table {
 }
 
 impl Table {
+    /// The sandboxes that may have changed since the last call.
+    pub(in crate::engine) fn take_changed(&mut self) -> BTreeSet<ContainerId> {
+        self.rows.take_changed()
+    }
+
     /// One that is there, or stopped a moment ago.
     pub(in crate::engine) fn get(&self, id: &ContainerId) -> Option<&Sandbox> {
         self.recall(id).filter(|row| !row.is_remembered())
@@ -46,11 +51,6 @@ impl Table {
     /// Those that are there, and those that are remembered.
     pub(in crate::engine) fn all(&self) -> impl Iterator<Item = &Sandbox> {
         self.rows.values()
-    }
-
-    /// How many are there or remembered.
-    pub(in crate::engine) fn len(&self) -> usize {
-        self.rows.len()
     }
 
     pub(super) fn get_mut(&mut self, id: &ContainerId) -> Option<&mut Sandbox> {

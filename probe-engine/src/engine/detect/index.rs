@@ -1,0 +1,237 @@
+//! What belongs together across tables, kept from the rows that changed; and which subjects a change is about.
+//!
+//! **Invariant:** a subject is marked if anything that its verdict is made of changed, but for what is the same for the
+//! whole node (`scope`). Marking one too many costs time; one too few is found by the full look of the tests
+//! (`Engine::judge_anew`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::links::Links;
+use crate::{
+    engine::world::{
+        World,
+        changed::Changed,
+        claim::plain,
+        netns,
+        process::State,
+        record::{Records, Waiting},
+        sandbox,
+    },
+    model::{
+        fact::PodName,
+        id::{CgroupKey, ContainerId, PodUid, TaskKey},
+    },
+};
+
+/// A sandbox's interface.
+pub(super) type AttachmentKey = (ContainerId, String);
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// The pod of each sandbox that is remembered.
+    pub(super) uids: Links<ContainerId, PodUid>,
+    /// The sandbox of each container.
+    pub(super) sandboxes: Links<ContainerId, ContainerId>,
+    /// The main process of each container.
+    mains: Links<ContainerId, TaskKey>,
+    pub(super) pods_of_containers: Links<ContainerId, u64>,
+    pub(super) pods_of_sandboxes: Links<ContainerId, u64>,
+    cgroups: Links<u64, CgroupKey>,
+    pub(super) addresses: Links<AttachmentKey, IpAddr>,
+    /// The pod that each attachment names.
+    pub(super) named: Links<AttachmentKey, PodName>,
+    /// The files by which sandboxes and attachments name their namespaces.
+    sandbox_paths: Links<ContainerId, String>,
+    attachment_paths: Links<AttachmentKey, String>,
+    /// The files that each namespace is bound to, and the sandbox it is known to be of.
+    mounts: Links<u64, String>,
+    netns: Links<u64, ContainerId>,
+    /// The network namespace, by inode, of each process that runs.
+    pub(super) residents: Links<TaskKey, u32>,
+    /// The container that each process which runs is at work for: shims, monitors, runtimes' programs.
+    pub(super) monitors: Links<TaskKey, ContainerId>,
+    /// The namespaces that are over, or about to be.
+    pub(super) ending: BTreeSet<u64>,
+    pub(super) waiting: Waiting,
+    /// Every sandbox that a runtime has on record, and its pod.
+    on_record: BTreeMap<ContainerId, Option<PodUid>>,
+}
+
+/// Subjects to be judged anew.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    pub(super) sandboxes: BTreeSet<ContainerId>,
+    pub(super) uids: BTreeSet<PodUid>,
+    pub(super) pods: BTreeSet<u64>,
+    pub(super) netns: BTreeSet<u64>,
+    pub(super) addresses: BTreeSet<IpAddr>,
+    pub(super) names: BTreeSet<PodName>,
+}
+
+impl Index {
+    /// Takes in what changed, and tells what that is about.
+    pub(super) fn update(&mut self, world: &World, changed: &Changed) -> Marks {
+        let mut marks = Marks::default();
+        changed.processes.iter().for_each(|key| self.process(world, *key, &mut marks));
+        changed.netns.iter().for_each(|life| self.namespace(world, *life, &mut marks));
+        for key in &changed.cgroups {
+            marks.pods.extend(self.cgroups.by(key));
+        }
+        changed.containers.iter().for_each(|id| self.container(world, id, &mut marks));
+        changed.sandboxes.iter().for_each(|id| self.sandbox(world, id, &mut marks));
+        changed.attachments.iter().for_each(|key| self.attachment(world, key, &mut marks));
+        changed.pods.iter().for_each(|id| self.pod(world, *id, &mut marks));
+        if changed.records {
+            self.records(&world.records, &mut marks);
+        }
+        self.spread(world, &mut marks);
+        for id in &marks.sandboxes {
+            self.note_state(world, id);
+        }
+        marks
+    }
+
+    fn process(&mut self, world: &World, key: TaskKey, marks: &mut Marks) {
+        let row = world.processes.get(key).filter(|row| row.state == State::Running);
+        marks.sandboxes.extend(self.monitors.set(&key, row.and_then(|row| row.about.clone())));
+        for inode in self.residents.set(&key, row.map(|row| row.netns)) {
+            marks.netns.extend(world.netns.lives(inode).map(|row| row.life));
+        }
+        for id in self.mains.by(&key) {
+            marks.sandboxes.extend(self.sandboxes.of(id).iter().chain([id]).cloned());
+        }
+    }
+
+    fn namespace(&mut self, world: &World, life: u64, marks: &mut Marks) {
+        marks.netns.insert(life);
+        let row = world.netns.get(life);
+        self.netns.set(&life, row.and_then(|row| row.sandbox.clone()));
+        let mounts = row.map_or(&[][..], |row| &row.mounts);
+        self.mounts.set(&life, mounts.iter().map(|path| plain(path).into_owned()));
+        if row.is_some_and(|row| row.state != netns::State::Live) {
+            self.ending.insert(life);
+        } else {
+            self.ending.remove(&life);
+        }
+    }
+
+    fn container(&mut self, world: &World, id: &ContainerId, marks: &mut Marks) {
+        let row = world.containers.get(id);
+        marks.sandboxes.extend(self.sandboxes.set(id, row.and_then(|row| row.sandbox.clone())));
+        marks.sandboxes.insert(id.clone());
+        marks.pods.extend(self.pods_of_containers.set(id, row.and_then(|row| row.pod)));
+        self.mains.set(id, row.and_then(|row| row.process()));
+    }
+
+    fn sandbox(&mut self, world: &World, id: &ContainerId, marks: &mut Marks) {
+        let uid = world.sandboxes.recall(id).and_then(|row| row.told.pod.uid.clone());
+        marks.uids.extend(self.uids.set(id, uid));
+        marks.sandboxes.insert(id.clone());
+        let row = world.sandboxes.get(id);
+        marks.pods.extend(self.pods_of_sandboxes.set(id, row.and_then(|row| row.pod)));
+        let path = row.and_then(|row| row.network.netns_path.as_ref());
+        let paths = self.sandbox_paths.set(id, path.map(|path| plain(path).into_owned()));
+        self.mark_mounted(&paths, marks);
+    }
+
+    fn attachment(&mut self, world: &World, key: &AttachmentKey, marks: &mut Marks) {
+        let row = world.attachments.get(key);
+        marks.sandboxes.insert(key.0.clone());
+        let leases = row.map_or(&[][..], |row| &row.leases);
+        let addresses = self.addresses.set(key, leases.iter().map(|lease| lease.address));
+        // Who had an address may have lost it to this one.
+        for address in &addresses {
+            marks.sandboxes.extend(self.addresses.by(address).map(|(id, _)| id.clone()));
+        }
+        marks.addresses.extend(addresses);
+        marks.names.extend(self.named.set(key, row.map(|row| row.pod.clone())));
+        let path = row.and_then(|row| row.netns_path.as_ref());
+        let paths = self.attachment_paths.set(key, path.map(|path| plain(path).into_owned()));
+        self.mark_mounted(&paths, marks);
+    }
+
+    fn mark_mounted(&self, paths: &[String], marks: &mut Marks) {
+        for path in paths {
+            marks.netns.extend(self.mounts.by(path));
+        }
+    }
+
+    fn pod(&mut self, world: &World, id: u64, marks: &mut Marks) {
+        marks.pods.insert(id);
+        let row = world.pods.rows.get(&id);
+        self.cgroups.set(&id, row.map_or(&[][..], |row| &row.cgroups).iter().copied());
+    }
+
+    /// What came on record, or is no longer.
+    fn records(&mut self, records: &Records, marks: &mut Marks) {
+        let mut now: BTreeMap<ContainerId, Option<PodUid>> = BTreeMap::new();
+        for (id, pod) in records.runtimes.values().flat_map(|runtime| &runtime.sandboxes) {
+            let uid = now.entry(id.clone()).or_default();
+            *uid = uid.take().or_else(|| pod.as_ref()?.uid.clone());
+        }
+        let before = std::mem::take(&mut self.on_record);
+        let differs = |one: &BTreeMap<ContainerId, Option<PodUid>>,
+                       other: &BTreeMap<ContainerId, Option<PodUid>>,
+                       marks: &mut Marks| {
+            for (id, uid) in one.iter().filter(|(id, uid)| other.get(id) != Some(uid)) {
+                marks.sandboxes.insert(id.clone());
+                marks.uids.extend(uid.clone());
+            }
+        };
+        differs(&before, &now, marks);
+        differs(&now, &before, marks);
+        self.on_record = now;
+    }
+
+    /// A change of a sandbox is one of its pod, of its namespaces and of its addresses.
+    fn spread(&self, world: &World, marks: &mut Marks) {
+        for id in &marks.sandboxes {
+            marks.uids.extend(self.uids.of(id).iter().cloned());
+            marks.pods.extend(self.pods_of_sandboxes.of(id));
+            marks.netns.extend(self.netns.by(id));
+            for path in self.sandbox_paths.of(id) {
+                marks.netns.extend(self.mounts.by(path));
+            }
+            for row in world.attachments_of(id) {
+                marks.addresses.extend(row.leases.iter().map(|lease| lease.address));
+                if let Some(path) = &row.netns_path {
+                    marks.netns.extend(self.mounts.by(&plain(path).into_owned()));
+                }
+            }
+        }
+        for uid in &marks.uids {
+            marks.sandboxes.extend(self.uids.by(uid).cloned());
+            marks.pods.extend(world.pods.by_uid(uid));
+        }
+    }
+
+    fn note_state(&mut self, world: &World, id: &ContainerId) {
+        let row = world.sandboxes.get(id);
+        let is_in_the_making = row.is_some_and(|row| row.state == sandbox::State::Created);
+        note(&mut self.waiting.making, id, is_in_the_making);
+        let lives = row.is_some_and(|row| !row.is_stopped());
+        let is_held = || world.attachments_of(id).any(|row| row.leases.iter().any(|it| it.is_on_record()));
+        note(&mut self.waiting.holding, id, !lives && is_held());
+    }
+
+    /// The sandboxes that had a namespace: as was seen, or by its file.
+    pub(super) fn owners(&self, row: &netns::Netns) -> Vec<ContainerId> {
+        let mut owners: BTreeSet<ContainerId> = row.sandbox.iter().cloned().collect();
+        for path in row.mounts.iter().map(|path| plain(path).into_owned()) {
+            owners.extend(self.sandbox_paths.by(&path).cloned());
+            owners.extend(self.attachment_paths.by(&path).map(|(id, _)| id.clone()));
+        }
+        owners.into_iter().collect()
+    }
+}
+
+fn note(set: &mut BTreeSet<ContainerId>, id: &ContainerId, is_in: bool) {
+    if !is_in {
+        set.remove(id);
+    } else if !set.contains(id) {
+        set.insert(id.clone());
+    }
+}

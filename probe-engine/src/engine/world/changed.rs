@@ -1,0 +1,50 @@
+//! Which rows may have changed since the verdicts were last looked at.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    engine::world::World,
+    model::id::{CgroupKey, ContainerId, TaskKey},
+};
+
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Changed {
+    pub(in crate::engine) processes: BTreeSet<TaskKey>,
+    pub(in crate::engine) netns: BTreeSet<u64>,
+    pub(in crate::engine) cgroups: BTreeSet<CgroupKey>,
+    pub(in crate::engine) containers: BTreeSet<ContainerId>,
+    pub(in crate::engine) sandboxes: BTreeSet<ContainerId>,
+    pub(in crate::engine) attachments: BTreeSet<(ContainerId, String)>,
+    pub(in crate::engine) pods: BTreeSet<u64>,
+    pub(in crate::engine) records: bool,
+}
+
+impl World {
+    /// What may have changed since the last call.
+    pub(in crate::engine) fn take_changed(&mut self) -> Changed {
+        Changed {
+            processes: self.processes.rows.take_changed(),
+            netns: self.netns.rows.take_changed(),
+            cgroups: self.cgroups.take_changed(),
+            containers: self.containers.take_changed(),
+            sandboxes: self.sandboxes.take_changed(),
+            attachments: self.attachments.take_changed(),
+            pods: self.pods.rows.take_changed(),
+            records: self.records.take_changed(),
+        }
+    }
+
+    /// Everything, as if it had changed.
+    pub(in crate::engine) fn all_rows(&self) -> Changed {
+        Changed {
+            processes: self.processes.rows.keys().copied().collect(),
+            netns: self.netns.rows.keys().copied().collect(),
+            cgroups: self.cgroups.keys().copied().collect(),
+            containers: self.containers.keys().cloned().collect(),
+            sandboxes: self.sandboxes.all().map(|row| row.id.clone()).collect(),
+            attachments: self.attachments.keys().cloned().collect(),
+            pods: self.pods.rows.keys().copied().collect(),
+            records: true,
+        }
+    }
+}
