@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::Context;
 use aya::maps::{MapData, RingBuf};
-use probe_common::event::Event;
 use probe_user::{
+    engine::decode::decode,
     model::fact::Mechanism,
     source::{
         backfill,
@@ -67,85 +67,9 @@ fn main() -> anyhow::Result<()> {
 
 fn print_all(name: &str, ring: &mut RingBuf<MapData>) {
     while let Some(record) = ring.next() {
-        match Event::parse(&record) {
-            Ok(event) => println!("{name} {}", text(&event)),
+        match decode(&record) {
+            Ok(seen) => println!("{name} {:>12} {:?}", seen.at.0 / 1000, seen.fact),
             Err(error) => println!("{name} {error}"),
         }
     }
-}
-
-fn text(event: &Event<'_>) -> String {
-    let header = event.header();
-    let task = header.task;
-    let comm = String::from_utf8_lossy(task.comm.bytes());
-    let rest = match event {
-        Event::Exec(body, text) => format!(
-            "exec class={:#x} nspid={} pidns={} mntns={} {} {:?}",
-            body.class,
-            body.ns_pid,
-            body.pid_ns,
-            body.mnt_ns,
-            lossy(text.filename),
-            text.args().map(lossy).collect::<Vec<_>>()
-        ),
-        Event::CniCall(body, variables) => format!(
-            "cni caller={} {:?} env={}/{} {} {:?}",
-            body.caller.pid,
-            lossy(body.caller_comm.bytes()),
-            body.env_scanned,
-            body.env_total,
-            lossy(variables.filename),
-            (0..6).map(|i| variables.get(i).map(lossy)).collect::<Vec<_>>()
-        ),
-        Event::Exit(body) => format!("exit status={:#x} class={:#x}", body.status, body.class),
-        Event::Signal(body) | Event::OomKill(body) => format!(
-            "signal {} code={} to {} {}",
-            body.signal,
-            body.code,
-            body.target.pid,
-            lossy(body.target.comm.bytes())
-        ),
-        Event::NetnsCreated(body) => format!("netns created {:?}", body.netns),
-        Event::NetnsDropped(body) => format!("netns dropped {:?}", body.netns),
-        Event::NetnsFreed(body) => format!("netns freed {:?}", body.netns),
-        Event::AddressAdded(body) | Event::AddressRemoved(body) => format!(
-            "address kind={} {:?}/{} {} netns={:?} flags={:#x} scope={}",
-            header.kind,
-            body.address,
-            body.prefix,
-            lossy(body.ifname.bytes()),
-            body.netns,
-            body.ifa_flags,
-            body.scope
-        ),
-        Event::Listen(body) => {
-            format!("listen container={} port={} family={}", body.container, body.port, body.family)
-        }
-        Event::CgroupCreated(body, path)
-        | Event::CgroupRemoved(body, path)
-        | Event::CgroupReleased(body, path)
-        | Event::CgroupAttached(body, path)
-        | Event::CgroupEmptied(body, path) => format!(
-            "cgroup kind={} {}:{} level={} member={} {}",
-            header.kind,
-            body.cgroup.hierarchy,
-            body.cgroup.id,
-            body.level,
-            body.member.pid,
-            lossy(path)
-        ),
-    };
-    format!(
-        "{:>12} {comm}/{} ppid={} cg={} net={} flags={:#x} {rest}",
-        header.at / 1000,
-        task.pid,
-        task.parent,
-        task.cgroup,
-        task.netns,
-        header.flags
-    )
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
