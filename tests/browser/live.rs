@@ -132,7 +132,7 @@ fn nothing_is_wrong_only_where_nothing_is_stuck_missing_or_unseen() {
         ("What was on the node before the agent is not known yet.", |node| {
             node.doctor["agent"]["backfill_complete"] = json!(false);
         }),
-        ("Not up yet: default/web-1.", |node| node.pods[1]["sandboxes"][0]["state"] = json!("created")),
+        ("Not up yet: default/web-1.", |node| node.pods[1]["state"] = json!("created")),
         ("lockdown: kernel memory cannot be read", |node| {
             node.doctor["checks"][0] =
                 json!({ "name": "lockdown", "grade": "cannot", "found": "kernel memory cannot be read" });
@@ -330,7 +330,7 @@ fn text_of_the_node_is_never_markup() {
         browser.until(view, "return document.querySelector(arguments[0])", &[json!(what)]).expect("a row");
         browser.run("document.querySelector('main > section:not([hidden]) details:not(.past) > summary')?.click()", &[]).expect("a row");
         fixture.tell(
-            json!({ "event": "pod.gone", "pod": { "name": given::HOSTILE, "namespace": given::HOSTILE } }),
+            json!({ "event": "pod.gone", "pod": { "name": given::HOSTILE, "namespace": given::HOSTILE }, "text": given::HOSTILE }),
         );
         wait_for_text(&browser, "#link", "live");
         if view == "findings" {

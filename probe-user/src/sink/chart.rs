@@ -120,7 +120,7 @@ impl Series {
             Self::Image => "image: nothing of the next container is there",
             Self::Runtime => "runtime: the container's runtime runs",
             Self::Cgroup => "cgroup: the container's cgroup is there, its program does not run",
-            Self::Init => "init: an init container runs (inferred)",
+            Self::Init => "init, post_start: an init container or a postStart hook runs (inferred)",
             Self::Listening => {
                 "listening: the container's program runs, no socket of it listens; beyond the start"
             }

@@ -26,8 +26,9 @@ pub(crate) use event::Event;
 pub use finding::Finding;
 pub use pod::Pod;
 pub(crate) use scalar::{Decimal, Version};
-pub use start::Shared;
-pub(crate) use stream::{MissedBecause, StreamEvent, StreamNotice, StreamState};
+pub use start::{PhaseMeaning, Shared, legend};
+pub use stream::{MissedBecause, StreamEvent};
+pub(crate) use stream::{StreamNotice, StreamState};
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
 pub const SCHEMA: u32 = 1;

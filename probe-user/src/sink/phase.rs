@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use super::{escape::escaped, span::span};
-use crate::model::{
-    change::ContainerRef,
-    fact::{Listener, PodName},
-    phase::{Cause, Kind, Listening, Phase, Start},
+use crate::{
+    engine::share::Share,
+    model::{
+        change::ContainerRef,
+        fact::{Listener, PodName},
+        phase::{Cause, Kind, Listening, Phase, Start},
+    },
 };
 
 /// `namespace/name`, or what there is of it.
@@ -53,6 +56,12 @@ pub(crate) fn name(kind: &Kind) -> String {
         | Kind::Init
         | Kind::Listening => kind.into_str().to_owned(),
     }
+}
+
+/// What a share of the node's starts is about.
+#[must_use]
+pub(crate) fn share(share: &Share) -> String {
+    share.kind.as_ref().map_or_else(|| "whole start".to_owned(), name)
 }
 
 /// At what a socket listens: `port 8080 (ipv4)`.

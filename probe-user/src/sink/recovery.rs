@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::wall::Rfc3339;
 use crate::{
     engine::boot::{
@@ -19,9 +22,39 @@ use crate::{
 /// What a recovery was made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Milestone<'a> {
-    pub(crate) name: &'static str,
+    pub(crate) name: MilestoneName,
     pub(crate) mark: TimedSource,
     pub(crate) pod: Option<&'a Pod>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MilestoneName {
+    KernelStart,
+    InitStarted,
+    RuntimeStarted,
+    KubeletStarted,
+    CniFirstSuccess,
+    FirstStaticPod,
+    FirstServicePod,
+    LastServicePod,
+}
+
+impl MilestoneName {
+    /// In words for people.
+    #[must_use]
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::KernelStart => "kernel start",
+            Self::InitStarted => "init started",
+            Self::RuntimeStarted => "runtime started",
+            Self::KubeletStarted => "kubelet started",
+            Self::CniFirstSuccess => "first CNI success",
+            Self::FirstStaticPod => "first static pod",
+            Self::FirstServicePod => "first service pod",
+            Self::LastServicePod => "last service pod",
+        }
+    }
 }
 
 /// Those that are known, in the order of their times.
@@ -30,14 +63,14 @@ pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
     let alone = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
     let back = |back| Option::map(back, |it: &RecoveredPod| (it.mark, Some(&it.pod)));
     let all = [
-        ("kernel start", alone(Some(TimedSource { at: Timestamp::ZERO, source: Source::Boot }))),
-        ("init started", alone(study.init)),
-        ("runtime started", alone(study.runtime)),
-        ("kubelet started", alone(study.kubelet)),
-        ("first CNI success", alone(study.cni.first)),
-        ("first static pod", back(study.first_static.as_ref())),
-        ("first service pod", back(study.first_service.as_ref())),
-        ("last service pod", back(study.last_service.as_ref())),
+        (MilestoneName::KernelStart, alone(Some(TimedSource { at: Timestamp::ZERO, source: Source::Boot }))),
+        (MilestoneName::InitStarted, alone(study.init)),
+        (MilestoneName::RuntimeStarted, alone(study.runtime)),
+        (MilestoneName::KubeletStarted, alone(study.kubelet)),
+        (MilestoneName::CniFirstSuccess, alone(study.cni.first)),
+        (MilestoneName::FirstStaticPod, back(study.first_static.as_ref())),
+        (MilestoneName::FirstServicePod, back(study.first_service.as_ref())),
+        (MilestoneName::LastServicePod, back(study.last_service.as_ref())),
     ];
     let known = all.into_iter().filter_map(|(name, it)| it.map(|(mark, pod)| Milestone { name, mark, pod }));
     let mut known: Vec<Milestone<'_>> = known.collect();
@@ -50,15 +83,6 @@ pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
 pub(crate) fn wall(ns: i64) -> String {
     let text = Rfc3339(i128::from(ns)).to_string();
     text.get(..19).map_or_else(|| text.clone(), |seconds| seconds.replace('T', " "))
-}
-
-/// By which rule a pod is back.
-#[must_use]
-pub(crate) fn recovered(rule: Recovered) -> &'static str {
-    match rule {
-        Recovered::Started => "started",
-        Recovered::Listening => "listening",
-    }
 }
 
 /// Behind the name of a row of which not every time is of the usual kind.
@@ -117,6 +141,21 @@ pub(crate) fn precision(source: Source) -> &'static str {
         Source::Journal => "1 ms",
         Source::Wtmp => "1 s, or earlier",
     }
+}
+
+/// How well a time is known, and from what.
+#[must_use]
+pub(crate) fn known(by: Source) -> String {
+    format!("{}, from {}", precision(by), source(by))
+}
+
+/// What makes a boot less than whole, a word each.
+#[must_use]
+pub(crate) fn marks(study: &RecoveryReport) -> Vec<&'static str> {
+    let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
+    let marks =
+        [(is_from_kernel, "order not known"), (!study.is_closed(), "not complete"), (study.is_late, "late")];
+    marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
 
 /// Seconds with three decimals.
@@ -227,12 +266,12 @@ pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
 /// In the table, before the boot's own line.
 #[must_use]
 pub(crate) fn gap(recovery: &Recovery) -> Option<String> {
-    let unseen = recovery.boot.as_ref()?.before.unseen?;
-    Some(if unseen.boots == 1 {
-        "1 boot not seen".to_owned()
-    } else {
-        format!("{} boots not seen", unseen.boots)
-    })
+    recovery.boot.as_ref()?.before.unseen.map(not_seen)
+}
+
+#[must_use]
+pub(crate) fn not_seen(unseen: Unseen) -> String {
+    if unseen.boots == 1 { "1 boot not seen".to_owned() } else { format!("{} boots not seen", unseen.boots) }
 }
 
 /// Whether the last pod was the last.

@@ -200,11 +200,12 @@ pub(crate) fn hostile() -> Node {
         it["key"] = json!(format!("leaked_address/{HOSTILE}/{}", it["key"].as_str().expect("a key")));
     }
     node.pods.push(pod(2, HOSTILE, HOSTILE));
-    node.pods[0]["start"]["phases"][4]["plugin"] = json!(HOSTILE);
+    node.pods[0]["start"]["phases"][4]["title"] = json!(HOSTILE);
+    node.pods[0]["start"]["phases"][4]["notes"] = json!([HOSTILE]);
     node.pods[0]["start"]["phases"][7]["container"]["name"] = json!(HOSTILE);
     node.pods[0]["containers"][0]["name"] = json!(HOSTILE);
     node.pools[0]["network"] = json!(HOSTILE);
-    node.boot["boots"][2]["missing"] = json!([HOSTILE]);
+    node.boot["boots"][2]["notes"] = json!([HOSTILE]);
     node.boot["boots"][2]["kernel"] = json!(HOSTILE);
     node.doctor["checks"][1]["found"] = json!(HOSTILE);
     node
@@ -225,7 +226,7 @@ impl Node {
                 let starts = given::starts();
                 let shares = given::shares(&starts);
                 let shares: Vec<Value> = shares.iter().map(|it| value(jsonl::Shared::of(it))).collect();
-                with(json!({ "pods": self.pods, "phases": shares }))
+                with(json!({ "pods": self.pods, "phases": shares, "legend": value(jsonl::legend()) }))
             }
             "pools" => with(json!({ "pools": self.pools })),
             "boot" => with(self.boot.clone()),

@@ -110,7 +110,7 @@ fn milestones(row: &Row) -> Vec<[String; 5]> {
     };
     let milestones = recovery::milestones(&row.study).into_iter().map(|Milestone { name, mark, pod }| {
         let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
-        cells(name, recovery::after(mark.at), mark.source, pod.unwrap_or_default())
+        cells(name.title(), recovery::after(mark.at), mark.source, pod.unwrap_or_default())
     });
     order.into_iter().chain(milestones).collect()
 }
@@ -294,7 +294,8 @@ Diff                             23500    9620        9608           794        
         let bytes = json::lines(&[rows[2].told()]).expect("JSON");
         let line = bytes.split(|byte| *byte == b'\n').next().expect("a line");
         let told: serde_json::Value = serde_json::from_slice(line).expect("JSON");
-        assert_eq!(told["boot"]["unseen"], serde_json::json!({ "boots": 2, "source": "journal" }));
+        let unseen = serde_json::json!({ "boots": 2, "source": "journal", "title": "2 boots not seen" });
+        assert_eq!(told["boot"]["unseen"], unseen);
     }
 
     #[test]

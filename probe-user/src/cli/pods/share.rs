@@ -3,7 +3,7 @@
 use crate::{
     cli::{args::Form, table::aligned},
     engine::share::Share,
-    sink::{jsonl, phase::name, span::span},
+    sink::{jsonl, phase, span::span},
 };
 
 pub(super) fn write(shares: &[Share], form: Form) -> Vec<u8> {
@@ -21,10 +21,8 @@ fn text(shares: &[Share]) -> String {
     if shares.is_empty() {
         return "no start was seen whole\n".to_owned();
     }
-    let row = |it: &Share| {
-        let phase = it.kind.as_ref().map_or_else(|| "whole start".to_owned(), name);
-        [phase, it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)]
-    };
+    let row =
+        |it: &Share| [phase::share(it), it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)];
     let rows: Vec<_> = shares.iter().map(row).collect();
     aligned(["PHASE", "STARTS", "P50", "P90", "P99"], &rows)
 }
@@ -71,10 +69,13 @@ whole start  20      1.20 s   2.40 s   3.60 s
         let lines = told(&shares(), Form::Json);
         let expected = concat!(
             r#"{"phase":"cni","plugin":"bridge","starts":20,"p50_ns":"35000000","#,
-            r#""p90_ns":"70000000","p99_ns":"105000000"}"#
+            r#""p90_ns":"70000000","p99_ns":"105000000","title":"cni bridge"}"#
         );
         assert_eq!(lines.lines().next(), Some(expected));
-        let whole = r#"{"starts":20,"p50_ns":"1200000000","p90_ns":"2400000000","p99_ns":"3600000000"}"#;
+        let whole = concat!(
+            r#"{"starts":20,"p50_ns":"1200000000","p90_ns":"2400000000","p99_ns":"3600000000","#,
+            r#""title":"whole start"}"#
+        );
         assert_eq!(lines.lines().last(), Some(whole));
     }
 }

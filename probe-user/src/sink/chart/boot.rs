@@ -120,14 +120,7 @@ fn row(boot: &Boot<'_>) -> Row {
         facts.push(("boot", read.boot_id.clone()));
         facts.push(("kernel", read.kernel.clone()));
     }
-    Row { name: name(boot), marks: marks(study), facts, notes, took, bars, ..Row::default() }
-}
-
-fn marks(study: &RecoveryReport) -> Vec<&'static str> {
-    let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
-    let marks =
-        [(is_from_kernel, "order not known"), (!study.is_closed(), "not complete"), (study.is_late, "late")];
-    marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
+    Row { name: name(boot), marks: recovery::marks(study), facts, notes, took, bars, ..Row::default() }
 }
 
 /// From times of boot to those of the row.
@@ -199,8 +192,8 @@ fn restart(study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
     };
     let moments = recovery::milestones(study).into_iter().map(|Milestone { name, mark, pod }| {
         let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
-        let known = known(mark.source);
-        let moment = bar("milestones", name.to_owned(), Series::Moment, zero.at(mark.at), None);
+        let known = recovery::known(mark.source);
+        let moment = bar("milestones", name.title().to_owned(), Series::Moment, zero.at(mark.at), None);
         Bar {
             notes: vec![match pod {
                 Some(pod) => format!("{pod}; {known}"),
@@ -261,7 +254,7 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
         // What a hook saw is as exact as all else.
         let notes = match back.mark.source {
             Source::Hook => Vec::new(),
-            other => vec![known(other)],
+            other => vec![recovery::known(other)],
         };
         let listens = back.listened.filter(is_told).map(|at| {
             let name = format!("{} listens", recovery::name(&back.pod));
@@ -275,8 +268,4 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
 /// What is after the last pod of the recovery is no part of it, and may be a month later.
 fn is_within(study: &RecoveryReport, at: Timestamp) -> bool {
     study.last_service.as_ref().is_none_or(|last| at <= last.mark.at)
-}
-
-fn known(source: Source) -> String {
-    format!("{}, from {}", recovery::precision(source), recovery::source(source))
 }

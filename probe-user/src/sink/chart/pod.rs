@@ -112,6 +112,12 @@ fn bar(start: &Start, phase: &Phase) -> Bar {
     }
 }
 
+/// What the bar of each phase means.
+#[must_use]
+pub(crate) fn meaning(kind: &Kind) -> &'static str {
+    tone(kind).meaning()
+}
+
 fn tone(kind: &Kind) -> Series {
     match kind {
         Kind::Prepare => Series::Prepare,

@@ -2,27 +2,22 @@
 //!
 //! They are not the model's own form: a recovery has times and rules, an object what is made of them.
 
+mod numbers;
+
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use numbers::{Columns, Periods};
 
 use super::scalar::{Decimal, is_zero};
 use crate::{
     engine::boot::{
         average::{Average, average},
-        column::COLUMNS,
-        inexact::Inexact,
         report::{Close, NoOrder, RecoveryReport, Zero},
     },
-    model::{
-        recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource},
-        time::Timestamp,
-    },
-    sink::recovery,
+    model::recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
+    sink::recovery::{self, MilestoneName},
 };
-
-/// The members of `columns` and `periods`, in their order.
-const COLUMN_NAMES: [&str; COLUMNS] = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
-const PERIOD_NAMES: [&str; COLUMNS] = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +72,15 @@ pub struct Boot<'a> {
     truncated: Option<Truncated>,
     /// The agent came after the runtime.
     late: bool,
+    /// In the order of their times.
     milestones: Vec<Milestone>,
     pods: Vec<PodLine>,
+    /// What it is called: when it began, with the signs of the text output.
+    title: String,
+    /// What makes it less than whole, in words for people.
+    marks: Vec<&'static str>,
+    /// What is to be known of it beside its numbers, a sentence each, in words for people.
+    notes: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -131,30 +133,8 @@ struct Unseen {
     /// At least so many.
     boots: u32,
     source: Source,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Columns {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kubelet_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    static_pod_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_service_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_service_ns: Option<Decimal<i64>>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Periods {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    second_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    third_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fourth_ns: Option<Decimal<i64>>,
+    /// In words for people.
+    title: String,
 }
 
 /// What the network cost before its first success.
@@ -182,6 +162,7 @@ struct Truncated {
     pods_before: u32,
 }
 
+/// A step of the recovery.
 #[derive(Serialize, JsonSchema)]
 struct Milestone {
     name: MilestoneName,
@@ -192,19 +173,10 @@ struct Milestone {
     /// The pod of which it is the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum MilestoneName {
-    KernelStart,
-    InitStarted,
-    RuntimeStarted,
-    KubeletStarted,
-    FirstStaticPod,
-    CniFirstSuccess,
-    FirstServicePod,
-    LastServicePod,
+    /// What it is called.
+    title: &'static str,
+    /// How well its time is known, and from what, in words for people.
+    known: String,
 }
 
 /// A pod that is back.
@@ -235,6 +207,8 @@ pub struct Mean {
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
     inexact: Vec<&'static str>,
+    /// What it is called.
+    title: String,
 }
 
 /// One line a boot, and one for the mean.
@@ -251,29 +225,19 @@ pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
 impl Mean {
     #[must_use]
     pub fn of(rows: &[Told<'_>]) -> Self {
-        let Average { boots, recovered, columns, differences, whole, inexact } =
-            average(rows.iter().map(|row| row.study));
+        let mean = average(rows.iter().map(|row| row.study));
+        let title = recovery::mean_name(&mean);
+        let Average { boots, recovered, columns, differences, whole, inexact } = mean;
         Self {
+            title,
             boots,
             recovered,
             columns: Columns::of(columns),
             periods: Periods::of(differences),
             whole_ns: whole.map(Decimal),
-            inexact: names(inexact, &columns, &differences),
+            inexact: numbers::inexact(inexact, &columns, &differences),
         }
     }
-}
-
-/// What is told and is not exact.
-fn names(
-    inexact: Inexact,
-    columns: &[Option<i64>; COLUMNS],
-    periods: &[Option<i64>; COLUMNS],
-) -> Vec<&'static str> {
-    let of_columns = COLUMN_NAMES.into_iter().zip(inexact.columns).zip(columns);
-    let of_periods = PERIOD_NAMES.into_iter().zip(inexact.periods).zip(periods);
-    let told = of_columns.chain(of_periods).filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some());
-    told.map(|((name, _), _)| name).collect()
 }
 
 impl Truncated {
@@ -282,21 +246,6 @@ impl Truncated {
         let pods_before = recovery.boot.as_ref().map_or(0, |boot| boot.before.pods_left_out);
         let is_cut = pods > 0 || cni_calls > 0 || pods_before > 0;
         is_cut.then_some(Self { pods, cni_calls, pods_before })
-    }
-}
-
-impl Columns {
-    fn of(columns: [Option<i64>; COLUMNS]) -> Self {
-        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] =
-            columns.map(|ns| ns.map(Decimal));
-        Self { kubelet_ns, static_pod_ns, first_service_ns, last_service_ns }
-    }
-}
-
-impl Periods {
-    fn of(periods: [Option<i64>; COLUMNS]) -> Self {
-        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(|ns| ns.map(Decimal));
-        Self { first_ns, second_ns, third_ns, fourth_ns }
     }
 }
 
@@ -320,13 +269,15 @@ impl<'a> Boot<'a> {
             no_order,
             order,
             last_heartbeat_wall_ns: boot.and_then(|boot| boot.before.alive_wall_ns).map(Decimal),
-            unseen: boot
-                .and_then(|boot| boot.before.unseen)
-                .map(|unseen| Unseen { boots: unseen.boots, source: unseen.source }),
+            unseen: boot.and_then(|boot| boot.before.unseen).map(|it| Unseen {
+                boots: it.boots,
+                source: it.source,
+                title: recovery::not_seen(it),
+            }),
             columns: Columns::of(study.columns),
             periods: Periods::of(study.periods),
             whole_ns: study.whole.map(Decimal),
-            inexact: names(study.inexact, &study.columns, &study.periods),
+            inexact: numbers::inexact(study.inexact, &study.columns, &study.periods),
             recovered: study.recovered,
             close,
             missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
@@ -338,8 +289,11 @@ impl<'a> Boot<'a> {
             },
             truncated: Truncated::of(row.recovery),
             late: study.is_late,
-            milestones: milestones(study),
+            milestones: recovery::milestones(study).iter().map(Milestone::of).collect(),
             pods: row.recovery.pods.iter().map(|back| PodLine::of(back, study)).collect(),
+            title: recovery::began(row.recovery) + recovery::signs(study),
+            marks: recovery::marks(study),
+            notes: recovery::notes(row.recovery, study),
         }
     }
 }
@@ -369,31 +323,19 @@ fn zero(study: &RecoveryReport) -> (CountsFrom, Option<OrderUnknown>, Option<Ord
     (CountsFrom::Kernel, Some(why), order.map(|ordered| Order::of(ordered, None)))
 }
 
-fn milestones(study: &RecoveryReport) -> Vec<Milestone> {
-    let back =
-        |back: &Option<RecoveredPod>| back.as_ref().map(|back| (back.mark, Some(recovery::name(&back.pod))));
-    let bare = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
-    let kernel = TimedSource { at: Timestamp::ZERO, source: Source::Boot };
-    let all = [
-        (MilestoneName::KernelStart, bare(Some(kernel))),
-        (MilestoneName::InitStarted, bare(study.init)),
-        (MilestoneName::RuntimeStarted, bare(study.runtime)),
-        (MilestoneName::KubeletStarted, bare(study.kubelet)),
-        (MilestoneName::FirstStaticPod, back(&study.first_static)),
-        (MilestoneName::CniFirstSuccess, bare(study.cni.first)),
-        (MilestoneName::FirstServicePod, back(&study.first_service)),
-        (MilestoneName::LastServicePod, back(&study.last_service)),
-    ];
-    let known = all.into_iter().filter_map(|(name, found)| found.map(|(mark, pod)| (name, mark, pod)));
-    known
-        .map(|(name, mark, pod)| Milestone {
+impl Milestone {
+    fn of(milestone: &recovery::Milestone<'_>) -> Self {
+        let recovery::Milestone { name, mark, pod } = *milestone;
+        Self {
             name,
             boot_ns: Decimal(mark.at.0),
             source: mark.source,
             precision_ns: precision(mark.source),
-            pod,
-        })
-        .collect()
+            pod: pod.map(recovery::name),
+            title: name.title(),
+            known: recovery::known(mark.source),
+        }
+    }
 }
 
 impl PodLine {

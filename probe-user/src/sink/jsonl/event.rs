@@ -19,7 +19,7 @@ use crate::{
         fact::{Listener, Loss, Origin},
         id::ContainerId,
     },
-    sink::{Label, wall::Rfc3339},
+    sink::{Label, escape::brief, text::detail, wall::Rfc3339},
 };
 
 /// One event (docs/events.md).
@@ -65,6 +65,9 @@ pub(crate) struct Event<'a> {
     start: Option<Start<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<Finding<'a>>,
+    /// What the event says beyond its name and its pod, in words for people, as the text output has it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    text: String,
 }
 
 /// The pod that an event is about.
@@ -160,6 +163,7 @@ impl<'a> Event<'a> {
             gap: None,
             start: None,
             finding: None,
+            text: brief(&detail(change)),
         };
         event.fill(&change.what, label);
         event

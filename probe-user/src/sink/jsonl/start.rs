@@ -16,7 +16,7 @@ use crate::{
         id::ContainerId,
         phase::{self, Cause, Kind},
     },
-    sink::{Label, wall::Rfc3339},
+    sink::{Label, chart::pod::meaning, phase as wording, wall::Rfc3339},
 };
 
 /// A start and its phases (docs/phases.md).
@@ -49,6 +49,9 @@ pub(super) struct Start<'a> {
     /// Something was lost during a phase of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
+    /// What makes it less than whole, in words for people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    marks: Vec<&'static str>,
     phases: Vec<Phase<'a>>,
     /// The containers that listen by now, beyond the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -92,6 +95,11 @@ struct Phase<'a> {
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
+    /// What it is called.
+    title: String,
+    /// Why it took as long as it did, a sentence each, in words for people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 /// How long a container took to listen.
@@ -109,6 +117,10 @@ struct Listening<'a> {
     /// The node was suspended meanwhile.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
+    /// What it is called.
+    title: String,
+    /// What is known of it, a sentence each, in words for people.
+    notes: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -198,6 +210,36 @@ pub struct Shared<'a> {
     p50_ns: Decimal<u128>,
     p90_ns: Decimal<u128>,
     p99_ns: Decimal<u128>,
+    /// What the phase is called.
+    title: String,
+}
+
+/// What a phase means, in words for people.
+#[derive(Serialize, JsonSchema)]
+pub struct PhaseMeaning {
+    #[schemars(schema_with = "names::<Kind>")]
+    phase: &'static str,
+    text: &'static str,
+}
+
+/// What the phases mean, in the order in which they come. A postStart hook has the meaning of an init container.
+#[must_use]
+pub fn legend() -> Vec<PhaseMeaning> {
+    let cni = Kind::Cni { plugin: String::new(), ifname: String::new() };
+    let kinds = [
+        Kind::Prepare,
+        Kind::Retry,
+        Kind::Netns,
+        cni,
+        Kind::Between,
+        Kind::Pause,
+        Kind::Image,
+        Kind::Runtime,
+        Kind::Cgroup,
+        Kind::Init,
+        Kind::Listening,
+    ];
+    kinds.iter().map(|kind| PhaseMeaning { phase: kind.into_str(), text: meaning(kind) }).collect()
 }
 
 impl<'a> Start<'a> {
@@ -213,6 +255,7 @@ impl<'a> Start<'a> {
             listed: start.listed,
             suspended: start.suspended,
             gapped: start.is_gapped(),
+            marks: wording::marks(start),
             phases: start.phases.iter().map(Phase::of).collect(),
             listening: start.listening.iter().map(Listening::of).collect(),
         }
@@ -243,6 +286,8 @@ impl<'a> Phase<'a> {
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
             cause: Causes::of(&phase.cause),
+            title: wording::title(phase),
+            notes: wording::causes(phase),
         }
     }
 }
@@ -256,6 +301,8 @@ impl<'a> Listening<'a> {
             socket: it.socket,
             gapped: it.gapped,
             suspended: it.suspended,
+            title: wording::title_of(&Kind::Listening, &it.container),
+            notes: wording::listening(it),
         }
     }
 }
@@ -318,6 +365,7 @@ impl<'a> Shared<'a> {
             p50_ns: nanos(share.p50),
             p90_ns: nanos(share.p90),
             p99_ns: nanos(share.p99),
+            title: wording::share(share),
         }
     }
 }

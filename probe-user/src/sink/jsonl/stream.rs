@@ -15,8 +15,9 @@ pub(crate) struct StreamNotice<'a> {
     pub(crate) stream: StreamState<'a>,
 }
 
+/// What kind of notice it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub(crate) enum StreamEvent {
+pub enum StreamEvent {
     /// Events follow from here on.
     #[serde(rename = "stream.opened")]
     Opened,
@@ -46,7 +47,7 @@ pub(crate) struct StreamState<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum MissedBecause {
+pub enum MissedBecause {
     /// The client came back when they had left the buffer.
     Late,
     /// The client did not keep up.

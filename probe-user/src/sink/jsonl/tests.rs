@@ -229,7 +229,8 @@ fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
         r#""process":{"pid":20,"start_ns":"7000000000","comm":"comm20","parent":{"pid":1,"start_ns":"20000000"},"#,
         r#""exit_code":137,"signal":9,"oom":true,"killer":{"pid":99,"start_ns":"7000000000","comm":"comm99"}},"#,
         r#""cni":{"command":"ADD","plugin":"host-local","netns":"/run/netns/cni-1","ifname":"eth0","#,
-        r#""called_by":"bridge","delegated":true,"exit_code":137,"duration_ns":"35000000"}}"#,
+        r#""called_by":"bridge","delegated":true,"exit_code":137,"duration_ns":"35000000"},"#,
+        r#""text":"ADD host-local eth0 cni-1 from bridge killed by SIGKILL (out of memory) from comm99[99] in 35.0 ms (late)"}"#,
         "\n"
     );
     assert_eq!(line(&full(what)), expect);
@@ -243,7 +244,8 @@ fn what_is_not_known_is_absent() {
     let bare = Change { seq: 1, at, origin: Origin::Netlink, late: false, context, what };
     let expect = concat!(
         r#"{"schema":1,"node":"node-1","boot_id":"9f3c6e1a-0000-4000-8000-000000000001","seq":1,"#,
-        r#""at":"2026-11-21T04:56:40.000000001Z","boot_ns":"1","event":"netns.destroyed","origin":"netlink"}"#,
+        r#""at":"2026-11-21T04:56:40.000000001Z","boot_ns":"1","event":"netns.destroyed","origin":"netlink","#,
+        r#""text":"netns ? [netlink]"}"#,
         "\n"
     );
     assert_eq!(line(&bare), expect);

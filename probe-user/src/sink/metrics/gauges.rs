@@ -25,7 +25,6 @@ use crate::{
         recovery::RecoveredPod,
         time::Timestamp,
     },
-    sink::recovery,
 };
 
 pub(super) struct Gauges {
@@ -120,7 +119,7 @@ impl Gauges {
         self.boot.period.set(known(&set::PERIODS, periods));
         self.boot.cni_lost.set_one(Some(study.cni.lost.as_secs_f64()));
         self.boot.closed.set_one(Some(flag(study.is_closed())));
-        let rule = recovery::recovered(study.recovered).to_owned();
+        let rule = study.recovered.into_str().to_owned();
         self.boot.info.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);
     }
 

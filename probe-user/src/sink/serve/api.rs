@@ -91,6 +91,8 @@ pub(super) struct PodList<'a> {
     pods: Vec<jsonl::Pod<'a>>,
     /// How long each phase of a start takes here.
     phases: Vec<jsonl::Shared<'a>>,
+    /// What each phase means.
+    legend: Vec<jsonl::PhaseMeaning>,
 }
 
 pub(super) fn pods(snapshot: &Snapshot<Pods>) -> PodList<'_> {
@@ -99,6 +101,7 @@ pub(super) fn pods(snapshot: &Snapshot<Pods>) -> PodList<'_> {
         head: Head::of(snapshot),
         pods: snapshot.value.pods.iter().map(jsonl::Pod::of).collect(),
         phases: snapshot.value.shares.iter().map(jsonl::Shared::of).collect(),
+        legend: jsonl::legend(),
     }
 }
 

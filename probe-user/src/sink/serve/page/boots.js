@@ -2,38 +2,19 @@
 
 import { about, el, svg, table } from "./dom.js";
 import { axis, bar, roundUp } from "./waterfall.js";
-import { span, wall } from "./words.js";
+import { span } from "./words.js";
 
 const COLUMNS = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
 const PERIODS = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 const NAMES = ["kubelet", "first static pod", "first service pod", "last service pod"];
 const HEADINGS = ["boot (UTC)", "kernel", "kubelet", "static pod", "first service", "last service", "1", "2", "3", "4", "whole"];
-const NO_ORDER = { no_history: "nothing is known of a boot before", not_seen: "the order was not seen",
-  outlived: "the node outlived its order", not_comparable: "its order cannot be set against the boot" };
 
 const ms = (ns) => (ns === undefined || ns === null ? "-" : String(Math.floor((Number(ns) + 500_000) / 1e6)));
 const seconds = (ns) => (ns === undefined || ns === null ? "-" : (Math.floor((Number(ns) + 5e6) / 1e7) / 100).toFixed(2));
-const began = (boot) => {
-  const at = Number(boot.boot_wall_ns ?? 0) / 1e6;
-  return at ? new Date(at).toISOString().slice(0, 19).replace("T", " ") : boot.boot_id;
-};
-const signs = (it) => (it.zero === "kernel" ? "*" : "") + (it.recovered === "listening" ? "+" : "");
-const name = (boot) => `${began(boot)} ${signs(boot)}`.trimEnd();
 const line = (first, kernel, { columns, periods, whole_ns, inexact }) => {
   const mark = (name, text) => (inexact.includes(name) ? `~${text}` : text);
   return [first, kernel, ...COLUMNS.map((it) => mark(it, ms(columns[it]))),
     ...PERIODS.map((it) => mark(it, seconds(periods[it]))), mark(COLUMNS.at(-1), seconds(whole_ns))];
-};
-const network = ({ cni, milestones }) => {
-  const has = milestones.some((it) => it.name === "cni_first_success");
-  const until = has ? "before the first success" : "and has not succeeded yet";
-  const unseen = cni.unseen_until_ns ? `before the agent began to look ${span(cni.unseen_until_ns)} after the boot` : null;
-  if (!cni.failed) {
-    if (unseen) return `what failed was not seen ${unseen}`;
-    return has ? "no ADD failed before the first success" : "no ADD has ended yet";
-  }
-  const seen = `ADD failed ${cni.failed} times ${until}${cni.plugin ? ` (${cni.plugin})` : ""}: ${span(cni.lost_ns)} lost`;
-  return unseen ? `${seen}; what failed ${unseen} was not seen` : seen;
 };
 
 export class Boots {
@@ -66,14 +47,14 @@ export class Boots {
     const { boots, average } = this.#told ?? { boots: [], average: {} };
     const open = new Set([...this.body.querySelectorAll("details[open]")].map((it) => it.dataset.boot));
     const had = this.body.contains(document.activeElement) ? document.activeElement.closest("details")?.dataset.boot : null;
-    const shown = boots.filter((it) => `${name(it)} ${it.kernel} ${it.boot_id}`.toLowerCase().includes(this.#filter));
+    const shown = boots.filter((it) => `${it.title} ${it.kernel} ${it.boot_id}`.toLowerCase().includes(this.#filter));
     const ends = shown.flatMap((it) => COLUMNS.map((column) => Number(it.columns[column] ?? 0)));
     const scale = ends.length ? roundUp(Math.max(1, ...ends)) : null;
     const nothing = { columns: {}, periods: {}, inexact: [] };
-    const gap = ({ unseen }) => (unseen ? [line(`${unseen.boots} boot${unseen.boots === 1 ? "" : "s"} not seen`, "", nothing)] : []);
-    const rows = shown.flatMap((it) => [...gap(it), line(name(it), it.kernel, it)]);
+    const gap = ({ unseen }) => (unseen ? [line(unseen.title, "", nothing)] : []);
+    const rows = shown.flatMap((it) => [...gap(it), line(it.title, it.kernel, it)]);
     if (average.boots > 1) {
-      rows.push(line(`Avg of ${average.boots} ${signs(average)}`.trimEnd(), "", average));
+      rows.push(line(average.title, "", average));
       const columns = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));
       const inexact = COLUMNS.filter((_, n) => average.inexact.includes(PERIODS[n]));
       rows.push(line("Diff", "", { columns, periods: {}, inexact }));
@@ -97,21 +78,14 @@ export class Boots {
     });
     return el("details", { "data-boot": boot.boot_id, open: open.has(boot.boot_id) },
       el("summary", { class: "line" },
-        el("span", { class: "name" }, name(boot), boot.close === "open" ? [" ", el("i", null, "not complete")] : null,
-          boot.late ? [" ", el("i", null, "late")] : null),
+        el("span", { class: "name" }, boot.title, boot.marks.map((mark) => [" ", el("i", null, mark)])),
         svg("svg", { "aria-hidden": "true" }, bars),
         el("span", { class: "took" }, boot.whole_ns ? span(boot.whole_ns) : "-"),
         el("span", { class: "slow" }, boot.cni.failed ? `network ${span(boot.cni.lost_ns)}` : "")),
       el("div", { class: "body" },
-        about([["kernel", boot.kernel], ["boot", boot.boot_id],
-          ["order", boot.order ? `"${boot.order.by}", ${wall(new Date(Number(boot.order.wall_ns) / 1e6).toISOString())}` : NO_ORDER[boot.no_order]],
-          ["network", network(boot)],
-          ["not back", boot.missing?.join(", ")],
-          ["pods are back", boot.recovered === "listening" ? "when they first listen" : "when they start"],
-          ["by their start, since they do not listen", boot.recovered === "listening"
-            ? boot.pods.filter((it) => it.recovered_by === "started").map((it) => it.pod).join(", ") : ""]]),
-        table(["milestone", "after boot", "known to", "from", "pod"], boot.milestones.map((it) =>
-          [it.name.replaceAll("_", " "), span(it.boot_ns), Number(it.precision_ns) ? span(it.precision_ns) : "exact",
-            it.source.replaceAll("_", " "), it.pod ?? ""]), { class: "texts" })));
+        about([["kernel", boot.kernel], ["boot", boot.boot_id]]),
+        el("ul", null, boot.notes.map((note) => el("li", null, note))),
+        table(["milestone", "after boot", "known", "pod"], boot.milestones.map((it) =>
+          [it.title, span(it.boot_ns), it.known, it.pod ?? ""]), { class: "texts" })));
   }
 }

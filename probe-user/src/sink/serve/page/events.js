@@ -1,7 +1,7 @@
 // The newest events as they come.
 
 import { el } from "./dom.js";
-import { clock, detail, podName, wall } from "./words.js";
+import { clock, podName, wall } from "./words.js";
 
 const KEPT = 300;
 /** So often is the list drawn at most. */
@@ -50,7 +50,7 @@ export class Events {
     clearTimeout(this.#timer);
     this.#timer = null;
     const shown = this.#kept.filter((it) =>
-      `${it.event} ${podName(it.pod)} ${detail(it)}`.toLowerCase().includes(this.#filter));
+      `${it.event} ${podName(it.pod)} ${it.text ?? ""}`.toLowerCase().includes(this.#filter));
     const nodes = new Map(shown.map((it) => [it, this.#drawn.get(it) ?? this.#line(it)]));
     for (const [it, node] of this.#drawn) if (!nodes.has(it)) node.remove();
     let at = this.list.firstElementChild;
@@ -63,7 +63,7 @@ export class Events {
   }
 
   #line(event) {
-    const said = detail(event);
+    const said = event.text ?? "";
     return el("li", { class: event.event === "gap" || event.finding ? "marked" : null },
       el("time", { datetime: event.at, title: wall(event.at) }, clock(event.at)),
       el("span", { class: "event" }, event.event), el("span", { class: "pod" }, podName(event.pod)),

@@ -2,7 +2,7 @@
 
 import { List, about, el, table } from "./dom.js";
 import { get } from "./server.js";
-import { ago, brief, clock, count, detail, podName, span, wall } from "./words.js";
+import { ago, brief, clock, count, podName, span, wall } from "./words.js";
 
 const SEVERITIES = ["critical", "warning", "info"];
 const STAGES = ["confirmed", "candidate", "closed"];
@@ -173,7 +173,7 @@ export class Findings {
       el("h4", null, `Evidence${it.evidence.length ? ` (+0 is ${clock(it.evidence[0].at)} UTC)` : ""}`),
       it.evidence.length === 0 ? el("p", null, "Nothing of it was seen as it happened.")
         : el("div", { class: "evidence" }, table(["at", "event", "what"], it.evidence.map((event) =>
-          [el("time", { datetime: event.at, title: wall(event.at) }, offset(event)), event.event, detail(event)]))),
+          [el("time", { datetime: event.at, title: wall(event.at) }, offset(event)), event.event, event.text]))),
       it.programs?.length ? [el("h4", null, "Programs"), table(["program", "version"],
         it.programs.map((program) => [program.path, program.version ?? "not known"]), { class: "texts" })] : null,
       it.known.length ? [el("h4", null, "Known as"), el("ul", { class: "notes" }, it.known.map((line) => el("li", null, line)))] : null,

@@ -2,7 +2,7 @@
 
 import { List, about, el, table } from "./dom.js";
 import { axis, fall, legend, line, roundUp } from "./waterfall.js";
-import { marks, phaseName, phaseTitle, podName, slowest, span } from "./words.js";
+import { podName, slowest, span } from "./words.js";
 
 const key = (pod) => pod.uid ?? podName(pod);
 const total = (pod) => Number(pod.start?.total_ns ?? -1);
@@ -14,7 +14,6 @@ const ORDERS = {
   name: byName,
 };
 
-const state = (pod) => pod.sandboxes.at(-1)?.state ?? "no sandbox";
 const addresses = (pod) => pod.sandboxes.flatMap((it) => it.addresses.map((at) => `${at.address}/${at.prefix}`));
 const words = (pod) => `${podName(pod)} ${pod.uid ?? ""} ${addresses(pod).join(" ")}`.toLowerCase();
 
@@ -37,8 +36,9 @@ export class Pods {
     this.shares = el("details", { class: "past" }, el("summary", null, "How long each phase takes on this node"));
     this.head = el("div", { class: "line head" });
     this.list = el("div", { class: "pods" });
-    section.append(el("p", { class: "tools" }, el("label", null, "Order ", select)), this.said, this.shares,
-      el("details", { class: "past" }, el("summary", null, "What the colors mean"), legend()), this.head, this.list);
+    this.legend = el("details", { class: "past" }, el("summary", null, "What the colors mean"));
+    section.append(el("p", { class: "tools" }, el("label", null, "Order ", select)), this.said, this.shares, this.legend,
+      this.head, this.list);
     this.rows = new List(this.list, key, (it, old) => this.#row(it, old));
   }
 
@@ -47,14 +47,15 @@ export class Pods {
   badge = () => this.#pods.length;
 
   /** Those that are not up yet, by name: they may be stuck. */
-  waiting = () => this.#pods.filter((pod) => state(pod) === "created").map(podName);
+  waiting = () => this.#pods.filter((pod) => pod.state === "created").map(podName);
 
-  async show({ pods, phases }) {
+  async show({ pods, phases, legend: meanings }) {
     this.#pods = pods;
+    if (!this.legend.querySelector("ul")) this.legend.append(legend(meanings));
     this.shares.querySelector(".wide")?.remove();
     this.shares.hidden = phases.length === 0;
     this.shares.append(table(["phase", "starts", "p50", "p90", "p99"], phases.map((it) =>
-      [it.phase ? phaseName(it) : "whole start", it.starts, span(it.p50_ns), span(it.p90_ns), span(it.p99_ns)])));
+      [it.title, it.starts, span(it.p50_ns), span(it.p90_ns), span(it.p99_ns)])));
     await this.#draw();
     if (this.#wanted) this.open(...this.#wanted);
   }
@@ -83,13 +84,13 @@ export class Pods {
   #row(pod, old) {
     const row = old ?? el("details", null, el("summary", { class: "line" }));
     const most = pod.start && slowest(pod.start.phases);
-    const now = state(pod);
+    const now = pod.state;
     row.querySelector("summary").replaceChildren(
       el("span", { class: "name" }, podName(pod), now === "ready" ? null : [" ", el("i", null, now)],
-        pod.start ? marks(pod.start).map((mark) => [" ", el("i", null, mark)]) : null),
+        pod.start ? (pod.start.marks ?? []).map((mark) => [" ", el("i", null, mark)]) : null),
       pod.start ? line(pod.start, this.#scale) : el("span", { class: "faint" }, "its start was not seen"),
       el("span", { class: "took" }, pod.start ? span(pod.start.total_ns) : "-"),
-      el("span", { class: "slow" }, most ? `${phaseTitle(most)} ${span(most.duration_ns)}` : ""));
+      el("span", { class: "slow" }, most ? `${most.title} ${span(most.duration_ns)}` : ""));
     row.pod = pod;
     if (!old) row.addEventListener("toggle", () => this.#fill(row));
     else if (row.open) this.#fill(row);
@@ -101,7 +102,7 @@ export class Pods {
     if (!row.open) return;
     const { pod } = row;
     row.append(el("div", { class: "body" },
-      about([["uid", pod.uid], ["name from", pod.source.replaceAll("_", " ")], ["state", state(pod)],
+      about([["uid", pod.uid], ["name from", pod.source.replaceAll("_", " ")], ["state", pod.state],
         ["addresses", addresses(pod).join(", ")]]),
       pod.start ? fall(pod.start) : null,
       pod.sandboxes.length ? table(["sandbox", "state", "netns", "addresses"], pod.sandboxes.map((it) =>

@@ -1,17 +1,10 @@
 // Phases as bars, like those of the pictures (`pods --html`).
 
 import { el, svg } from "./dom.js";
-import { causes, phaseTitle, short, socket, span } from "./words.js";
+import { short, span } from "./words.js";
 
 const CLASSES = { prepare: "pr", retry: "re", netns: "ns", cni: "cn", between: "be", pause: "pa", image: "im",
   runtime: "ru", cgroup: "cg", post_start: "in", init: "in", listening: "li" };
-const MEANINGS = { prepare: "the pod's cgroup is there, no sandbox yet", retry: "sandboxes that came to nothing",
-  netns: "no plugin was called yet", cni: "a plugin's ADD, retries included", between: "between two plugins",
-  pause: "the network is there, the sandbox's own program does not run",
-  image: "nothing of the next container is there", runtime: "the container's runtime runs",
-  cgroup: "the container's cgroup is there, its program does not run", post_start: "a postStart hook runs (inferred)",
-  init: "an init container runs (inferred)",
-  listening: "the container's program runs, no socket of it listens; beyond the start" };
 /** So much of the scale has what took any time at all, or it would not be seen. */
 const LEAST = 500;
 const ROUND_MINUTES = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
@@ -61,17 +54,17 @@ export const fall = (start) => {
     lane = of;
     const isMarked = [it.inferred && "inferred", it.gapped && "gapped", it.suspended && "suspended"].filter(Boolean);
     return [...head, el("tr", null,
-      el("th", { scope: "row" }, phaseTitle(it), isMarked.map((mark) => [" ", el("i", null, mark)])),
+      el("th", { scope: "row" }, it.title, isMarked.map((mark) => [" ", el("i", null, mark)])),
       el("td", null, `+${span(Number(it.begin_ns) - begin)}`), el("td", null, span(it.duration_ns)),
       el("td", null, svg("svg", { "aria-hidden": "true" }, phaseBar(it, begin, scale)),
-        (it.phase === "listening" ? [socket(it)] : causes(it)).map((cause) => el("div", null, cause))))];
+        (it.notes ?? []).map((note) => el("div", null, note))))];
   });
   return el("div", { class: "wide" }, el("table", { class: "fall" },
     el("thead", null, el("tr", null, ["what", "at", "took", axis(scale)].map((it) => el("th", { scope: "col" }, it)))),
     el("tbody", null, rows)));
 };
 
-export const legend = () =>
-  el("ul", { class: "legend", "aria-label": "colors" }, Object.entries(CLASSES).map(([phase, name]) => el("li", null,
-    svg("svg", { "aria-hidden": "true" }, svg("rect", { class: name, width: "100%", height: "100%" })),
-    `${phase}: ${MEANINGS[phase]}`)));
+/** What each color means, as the agent tells it. */
+export const legend = (meanings) =>
+  el("ul", { class: "legend", "aria-label": "colors" }, meanings.map(({ phase, text }) => el("li", null,
+    svg("svg", { "aria-hidden": "true" }, svg("rect", { class: CLASSES[phase] ?? "pr", width: "100%", height: "100%" })), text)));

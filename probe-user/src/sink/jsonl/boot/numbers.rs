@@ -1,0 +1,64 @@
+//! The numbers of a boot and of the mean: the columns and the periods of the study.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    engine::boot::{column::COLUMNS, inexact::Inexact},
+    sink::jsonl::scalar::Decimal,
+};
+
+/// The members of `columns` and `periods`, in their order.
+const COLUMN_NAMES: [&str; COLUMNS] = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
+const PERIOD_NAMES: [&str; COLUMNS] = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Columns {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubelet_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    static_pod_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_service_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_service_ns: Option<Decimal<i64>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Periods {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    third_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fourth_ns: Option<Decimal<i64>>,
+}
+
+impl Columns {
+    pub(super) fn of(columns: [Option<i64>; COLUMNS]) -> Self {
+        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] =
+            columns.map(|ns| ns.map(Decimal));
+        Self { kubelet_ns, static_pod_ns, first_service_ns, last_service_ns }
+    }
+}
+
+impl Periods {
+    pub(super) fn of(periods: [Option<i64>; COLUMNS]) -> Self {
+        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(|ns| ns.map(Decimal));
+        Self { first_ns, second_ns, third_ns, fourth_ns }
+    }
+}
+
+/// The members that are given and are not exact.
+pub(super) fn inexact(
+    inexact: Inexact,
+    columns: &[Option<i64>; COLUMNS],
+    periods: &[Option<i64>; COLUMNS],
+) -> Vec<&'static str> {
+    let of_columns = COLUMN_NAMES.into_iter().zip(inexact.columns).zip(columns);
+    let of_periods = PERIOD_NAMES.into_iter().zip(inexact.periods).zip(periods);
+    let told = of_columns.chain(of_periods).filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some());
+    told.map(|((name, _), _)| name).collect()
+}
