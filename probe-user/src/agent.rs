@@ -39,16 +39,16 @@ use crate::{
 /// How long the sources may take to end, and then the outlets.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the wall clock is looked at, while anything happens.
+/// How often the wall clock is read, while anything happens.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
-/// A change of the wall clock that is told. What is below it is slewing, or the reading's own error.
+/// The smallest change of the wall clock that counts. A smaller one is slewing, or the error of the reading.
 const CLOCK_STEP_NS: u64 = 1_000_000;
 
-/// A time of suspend that is told. What is below it is the reading's own error.
+/// The shortest suspend that counts. A shorter one is the error of the reading.
 const SLEPT: Duration = Duration::from_millis(100);
 
-/// What one run is made of.
+/// The parts of one run.
 pub(crate) struct Agent {
     pub(crate) session: Session,
     pub(crate) batches: mpsc::Receiver<Batch>,
@@ -62,20 +62,20 @@ pub(crate) struct Agent {
     pub(crate) findings_file: Option<FindingsFile>,
     /// The history of boots, if there is a state directory.
     pub(crate) history: Option<BootHistoryWriter>,
-    /// Who serves what is known, if anybody does.
+    /// The HTTP server, if there is one.
     pub(crate) served: Served,
 }
 
-/// Who answers which question. Whose way is gone has no more to answer, and may end.
+/// The sources that answer questions. A source ends when its route is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     /// Reads the node's files.
     pub(crate) files: Option<Asker>,
-    /// Watches namespaces; only there where hooks cannot.
+    /// Watches namespaces, only where hooks cannot.
     pub(crate) netlink: Option<Asker>,
 }
 
-/// What made a run end early, or end with something missing.
+/// Why a run ended early, or ended with something missing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     #[error("cannot write to standard output: {0}")]
@@ -93,8 +93,8 @@ pub(crate) enum AgentError {
 }
 
 impl Agent {
-    /// Works until `end` completes, all sources have ended, or something cannot be written. Gives back the session, for
-    /// what it has counted.
+    /// Works until `end` completes, all sources have ended, or something cannot be written. Gives back the session with its
+    /// totals.
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> (Session, Result<(), AgentError>) {
         let mut result = self.work(end).await;
         self.stopper.stop();
@@ -102,12 +102,12 @@ impl Agent {
         if result.is_ok() {
             result = self.drain(Instant::now() + GRACE).await;
         }
-        // A source that still sends learns that nobody takes it.
+        // A source that still sends learns that the channel is closed.
         self.batches.close();
         if let Some(findings_file) = self.findings_file {
             let known = self.session.known();
             let kept = findings_file.finish(clock::now(), &known);
-            // Who keeps them has warned already.
+            // A failure was logged already.
             time::timeout(GRACE, kept).await.ok();
         }
         if let Some(history) = self.history {
@@ -165,7 +165,7 @@ impl Agent {
         self.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))
     }
 
-    /// Takes what the sources still have, until the last has ended.
+    /// Takes the rest of the observations, until the last source has ended.
     async fn drain(&mut self, deadline: Instant) -> Result<(), AgentError> {
         loop {
             let batch = time::timeout_at(deadline, self.batches.recv()).await;
@@ -173,7 +173,7 @@ impl Agent {
             self.take(batch)?;
             self.write()?;
         }
-        // Nothing more will come for which anything could wait.
+        // Nothing more will come, so that nothing needs to be held back.
         let all = clock::now() + self.session.hold();
         self.call(Call::Advance(all))?;
         self.write()
@@ -225,7 +225,7 @@ impl Agent {
         self.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))
     }
 
-    /// The recording first: what was told can then be replayed.
+    /// Writes the recording first, so that everything in the stream can be replayed.
     fn write(&mut self) -> Result<(), AgentError> {
         if let Some(recording) = &mut self.recording {
             recording.write(&mut self.session).map_err(AgentError::Recording)?;
@@ -239,12 +239,12 @@ fn write(session: &mut Session, stream: &mut Stream) -> Result<(), AgentError> {
     stream.offer(&mut output, |count| session.missed(count)).map_err(AgentError::Stream)
 }
 
-/// What the history is to have.
+/// The state that goes into the history of boots.
 fn seen(session: &Session) -> Seen<'_> {
     Seen { recovery: session.recovery(), boot_wall_ns: session.boot_wall_ns(), standing: session.standing() }
 }
 
-/// Ends both outlets, whatever becomes of either.
+/// Ends both outlets, even if one of them fails.
 async fn close(
     session: &mut Session,
     mut stream: Stream,
@@ -265,8 +265,8 @@ async fn close(
     recorded.and(streamed)
 }
 
-/// Waits for a time of boot; for ever if there is none. The timer does not count while the machine is suspended, so
-/// after that it is late by as long as it still had to wait, which is short.
+/// Waits until this time since boot; for ever if there is none. The timer stops while the machine is suspended: after a
+/// resume it is late by the rest of its wait, which is short.
 async fn until(deadline: Option<Timestamp>) {
     match deadline {
         Some(deadline) => time::sleep(deadline.since(clock::now())).await,

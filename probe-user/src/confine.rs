@@ -186,7 +186,7 @@ impl ConfineError {
 
 impl Measure {
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Capabilities => "capabilities",
             Self::Files => "files",
@@ -204,9 +204,9 @@ impl fmt::Display for Confined {
         for (n, (measure, state)) in self.measures.iter().enumerate() {
             let comma = if n == 0 { "" } else { ", " };
             match state {
-                State::Full => write!(f, "{comma}{}", measure.word())?,
-                State::Part(what) => write!(f, "{comma}{} ({what})", measure.word())?,
-                State::Absent(why) => write!(f, "{comma}not {} ({why})", measure.word())?,
+                State::Full => write!(f, "{comma}{}", measure.as_str())?,
+                State::Part(what) => write!(f, "{comma}{} ({what})", measure.as_str())?,
+                State::Absent(why) => write!(f, "{comma}not {} ({why})", measure.as_str())?,
             }
         }
         Ok(())

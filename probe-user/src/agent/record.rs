@@ -1,4 +1,4 @@
-//! The recording on its way into its file. Nothing may be missing in the middle of one, so where it cannot go on it ends.
+//! Writes the recording to its file. A recording may have no hole: it ends where it cannot go on.
 
 use std::{io, time::Duration};
 
@@ -8,13 +8,13 @@ use tracing::warn;
 use super::AgentError;
 use crate::{session::Session, sink::outlet::Outlet};
 
-/// Bytes that may wait for a slow disk. A full node is listed in a tenth of it.
+/// Bytes that may wait for a slow disk. The list of a full node takes a tenth of it.
 pub(crate) const ROOM: usize = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Record {
     outlet: Outlet,
-    /// The run is made for it, and ends with it.
+    /// Whether the run ends when the recording does.
     is_purpose: bool,
     /// Why it has ended.
     ended: Option<io::Error>,
@@ -26,7 +26,7 @@ impl Record {
         Self { outlet, is_purpose, ended: None }
     }
 
-    /// Takes what was recorded. An error is one that ends the run.
+    /// Takes the recorded bytes. An error ends the run.
     pub(super) fn write(&mut self, session: &mut Session) -> io::Result<()> {
         let Some(recorded) = session.recorded() else { return Ok(()) };
         let why = match self.outlet.offer(recorded) {
@@ -46,7 +46,7 @@ impl Record {
         Ok(())
     }
 
-    /// Writes the last of it, as long as `grace` lasts.
+    /// Writes the rest, within `grace`.
     pub(super) async fn finish(self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
         let Self { mut outlet, ended, .. } = self;
         if let Some(why) = ended {

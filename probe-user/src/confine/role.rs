@@ -24,7 +24,7 @@ impl Role {
         [Self::Netlink, Self::Files, Self::Store, Self::Writer, Self::Agent, Self::Server];
 
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Netlink => "netlink",
             Self::Files => "files",

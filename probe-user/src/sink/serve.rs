@@ -1,9 +1,9 @@
-//! What the agent knows, over HTTP: for Prometheus, for people with a browser, and for sandprobe's own commands.
+//! The HTTP server: metrics for Prometheus, the page for browsers, the API for sandprobe's own commands.
 //!
-//! The server has a thread and a runtime of its own. What it needs of the engine it asks of the agent's loop, which looks
-//! and copies; the events it takes from a ring. So no client, and no number of them, holds up the loop.
+//! The server has a thread and a runtime of its own. The agent's loop copies for it what it needs of the engine; events come
+//! from a ring. So no client, and no number of clients, delays the loop.
 //!
-//! **Invariant:** everything that clients can take is bounded: connections, time, bytes, questions.
+//! **Invariant:** everything that clients can use up has a bound: connections, time, bytes, requests to the loop.
 
 mod api;
 pub(crate) mod app_state;
@@ -47,29 +47,30 @@ use self::{
     tls::Tls,
 };
 
-/// So many connections over the network at one time, and over the socket: neither can take the other's.
+/// How many connections the network and the socket may have at one time. Each has its own, so that neither can use up the
+/// other's.
 const NETWORK: seats::Limits = seats::Limits { most: 256, kept: 32, each: 64 };
 const SOCKET: seats::Limits = seats::Limits { most: 64, kept: 0, each: 64 };
 /// How long to wait where the process has no room for another connection.
 const BREATH: Duration = Duration::from_millis(100);
-/// How long a client may take to shake hands.
+/// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long connections may take to end.
+/// How long connections may take to end when the agent ends.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Where the server listens, and whom it answers.
+/// Where the server listens, and which clients it answers.
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) network: Option<TcpListener>,
-    /// How those who come over the network are encrypted, if they are.
+    /// TLS for the network, if there is any.
     pub(crate) tls: Option<Tls>,
     pub(crate) socket: Option<Socket>,
     pub(crate) guard: Guard,
-    /// Reads again what lies in files.
+    /// Reads the certificate, the key and the token again when their files change.
     pub(crate) reload: Reload,
 }
 
-/// A server at work.
+/// A server that runs.
 #[derive(Debug)]
 pub(crate) struct Server {
     end: watch::Sender<bool>,
@@ -77,7 +78,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves on a thread of its own. Gives what the agent's loop is to answer, too.
+    /// Starts the server's thread. Gives also the queue of requests that the agent's loop is to answer.
     pub(crate) fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Queue)> {
         let (client, requests) = loop_queue::queue();
         let (end, ending) = watch::channel(false);
@@ -124,12 +125,12 @@ fn run(
         }
         drop(context);
         over(&mut end).await;
-        // Whoever still has a connection holds the other end of this.
+        // Each open connection holds the other end of this channel.
         time::timeout(LAST, async { while idle.changed().await.is_ok() {} }).await.ok();
     });
 }
 
-/// Returns when the agent ends, or nobody is left to say so.
+/// Returns when the agent ends.
 async fn over(end: &mut watch::Receiver<bool>) {
     end.wait_for(|end| *end).await.ok();
 }
@@ -155,18 +156,18 @@ async fn over_tcp(
     context.serve(accept, seats, serve).await;
 }
 
-/// Each by itself: who is slow at shaking hands keeps nobody waiting.
+/// Serves one connection of the network. Each has a task of its own, so that a slow handshake delays nobody else.
 async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, context: ConnectionContext) {
     let Some(tls) = tls else {
         return context.connection(stream, seat, Peer::Network { has_certificate: false }).await;
     };
-    // Who does not get so far is told nothing.
+    // A client that fails the handshake gets no response.
     let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.current().accept(stream)).await else { return };
     let has_certificate = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
     context.connection(stream, seat, Peer::Network { has_certificate }).await;
 }
 
-/// What every connection needs to be served.
+/// What every connection shares.
 #[derive(Clone)]
 struct ConnectionContext {
     app: Arc<AppState>,
@@ -175,7 +176,7 @@ struct ConnectionContext {
 }
 
 impl ConnectionContext {
-    /// Accepts until the agent ends. For one too many another goes, which is closed at once.
+    /// Accepts until the agent ends. When there is no seat left, another connection is closed for the new one.
     async fn serve<S: Send + 'static>(
         self,
         accept: impl AsyncFn() -> io::Result<(S, Origin)>,
@@ -214,7 +215,7 @@ impl ConnectionContext {
     }
 }
 
-/// A connection at work.
+/// A connection that is served.
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The stream of events on its way to whoever reads it. While nobody does, events are dropped and counted; once there is
-//! room again a line says how many.
+//! The stream of events to standard output. While nobody reads it, events are dropped and counted. Once there is room again,
+//! a line says how many were dropped.
 //!
-//! **Invariant:** whoever reads, or does not, the loop never waits.
+//! **Invariant:** the loop never waits for the reader.
 
 use std::{
     io,
@@ -17,19 +17,19 @@ use tracing::warn;
 
 use super::outlet::{Outlet, lines};
 
-/// What is written to a terminal that is gone fails so (`asm-generic/errno-base.h`).
+/// The error of a write to a terminal that was closed (`asm-generic/errno-base.h`).
 const EIO: i32 = 5;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
     outlet: Outlet,
-    /// Events that were dropped since the last that was taken.
+    /// How many events were dropped since the last one that was written.
     missed: u64,
     dropped: Arc<AtomicU64>,
     terminal: Terminal,
 }
 
-/// Whether it goes to a terminal that may be closed while the run goes on.
+/// Whether the stream goes to a terminal that may be closed while the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Terminal {
     None,
@@ -38,7 +38,7 @@ enum Terminal {
     Gone,
 }
 
-/// What was not written in the end.
+/// How many events were not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten(pub(crate) u64);
 
@@ -48,25 +48,25 @@ impl Stream {
         Self { outlet, missed: 0, dropped: Arc::default(), terminal: Terminal::None }
     }
 
-    /// It goes to a terminal: when that is closed, events are dropped and counted, and nothing ends.
+    /// For a stream to a terminal: when it is closed, events are dropped and counted, and the run goes on.
     #[must_use]
     pub(crate) fn for_terminal(self) -> Self {
         Self { terminal: Terminal::There, ..self }
     }
 
-    /// How many events were dropped, for whoever looks on.
+    /// The counter of dropped events, for the metrics.
     #[must_use]
     pub(crate) fn dropped(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.dropped)
     }
 
-    /// Takes or drops all that was told, whole lines, one for each event. `say` makes a line of how many were dropped before.
+    /// Takes or drops whole lines, one for each event. `say` makes the line that says how many were dropped before.
     pub(crate) fn offer(&mut self, told: &mut Vec<u8>, say: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
         if told.is_empty() {
             return Ok(());
         }
         let count = lines(told);
-        // Who has begun to drop goes on until half is free: not a word of it between every two events.
+        // Once it drops, it goes on until half the room is free. Else every second line would say that events were dropped.
         let is_full = self.missed > 0 && self.outlet.waiting() > self.outlet.room() / 2;
         if !is_full && self.terminal != Terminal::Gone {
             if self.missed > 0 {
@@ -92,7 +92,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether a failure ends the run: not that of a terminal that is gone.
+    /// An error ends the run, unless the terminal was closed.
     fn failed(&mut self, error: io::Error) -> io::Result<()> {
         if !is_hangup(self.terminal, &error) {
             return Err(error);
@@ -116,7 +116,7 @@ impl Stream {
     }
 }
 
-/// Whether it is how writing fails to a terminal that is gone, or has failed before.
+/// Whether the error means that the terminal was closed.
 fn is_hangup(to: Terminal, error: &io::Error) -> bool {
     match to {
         Terminal::None => false,

@@ -165,7 +165,7 @@ const PARENT: &str = "SANDPROBE_TEST_PARENT";
 #[test]
 fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
     if let (Some(role), Some(deed), Some(dir)) = (env::var_os(ROLE), env::var_os(DEED), env::var_os(DIR)) {
-        let role = Role::ALL.into_iter().find(|it| it.word() == role).context("a role")?;
+        let role = Role::ALL.into_iter().find(|it| it.as_str() == role).context("a role")?;
         let deed = DEEDS.into_iter().find(|it| deed == it.name().as_str()).context("a deed")?;
         process::exit(confined(role, deed, Path::new(&dir))?);
     }
@@ -181,7 +181,7 @@ fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
             Some(signal) => ended.signal() == Some(signal),
             None => ended.code() == Some(expected),
         };
-        ensure!(is_expected, "{} {deed:?}: {ended}: {said}", role.word());
+        ensure!(is_expected, "{} {deed:?}: {ended}: {said}", role.as_str());
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ fn again(role: Role, deed: Deed, dir: &Path) -> Result<(ExitStatus, String)> {
     let name = thread.name().context("a test's thread has its name")?;
     let mut command = Command::new(env::current_exe()?);
     command.args(["--exact", name, "--nocapture", "--quiet"]).stdout(Stdio::null());
-    command.env(ROLE, role.word()).env(DEED, deed.name()).env(DIR, dir);
+    command.env(ROLE, role.as_str()).env(DEED, deed.name()).env(DIR, dir);
     let ended = command.env(PARENT, process::id().to_string()).output()?;
     Ok((ended.status, String::from_utf8_lossy(&ended.stderr).into_owned()))
 }

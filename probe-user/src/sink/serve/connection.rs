@@ -1,4 +1,7 @@
-//! One connection: how long it may take, and how much of it is read.
+//! One connection: its limits of time and size, and the response to each request.
+//!
+//! The write deadline is ours: hyper limits the time for the head of a request, and has no limit for a client that does not
+//! read its response.
 
 use std::{
     convert::Infallible,
@@ -30,23 +33,23 @@ use super::{
     seats::{Answering, Seat},
 };
 
-/// Longest head of a request, bytes; also what is kept of an answer that is not taken.
+/// Longest head of a request, bytes. Also the size of the buffer of a response that the client does not read.
 const HEAD: usize = 16 << 10;
 /// Most headers of a request.
 const HEADERS: usize = 64;
-/// How long an answer may take to be made.
+/// How long it may take to make a response.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// So much of what waits has to be taken, or all of it, for the time to begin anew: not a byte now and then.
+/// So many bytes, or all that wait, must be read before the deadline starts anew. A byte now and then does not count.
 const LEAST: usize = 16 << 10;
-/// How long what is being answered at the end of the agent may still take.
+/// How long a response that is under way at the end of the agent may still take.
 const LAST: Duration = Duration::from_millis(500);
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For a head, from the connection or from the answer before: who has nothing to ask comes again later.
+    /// For the head of a request, counted from the connection or from the response before.
     pub(super) head: Duration,
-    /// Without taking enough of an answer.
+    /// Without reading enough of a response.
     pub(super) stall: Duration,
 }
 
@@ -81,7 +84,7 @@ pub(super) async fn serve(
         .serve_connection(TokioIo::new(WriteDeadline::new(io, Arc::clone(&seat), limits.stall)), service);
     let mut served = std::pin::pin!(served);
     tokio::select! {
-        // What went wrong is the client's affair.
+        // An error on the connection concerns its client alone.
         _ = &mut served => {}
         () = over(&mut end) => {
             served.as_mut().graceful_shutdown();
@@ -102,13 +105,13 @@ async fn respond(
         guard.admits(peer, route, request.uri(), request.headers())?;
         let answer = time::timeout(ANSWER_TIME, handler::answer(app, route, request)).await;
         let answer = answer.unwrap_or(Err(ApiError::Timeout))?;
-        // What is the same for all is there once.
+        // A response that is a part of the program takes no memory of its own.
         if route.is_fixed() { Ok(answer) } else { app.budget(peer).hold(answer) }
     };
     answered.await.unwrap_or_else(|error| error.response())
 }
 
-/// An answer: until all of it was taken, its connection is one that is answered.
+/// A response. Its connection counts as busy until the client has read all of it.
 struct Held {
     reply: Reply,
     _answering: Answering,
@@ -137,12 +140,12 @@ impl Body for Held {
 /// A stream whose writes fail once its client has read too little for too long.
 struct WriteDeadline<S> {
     stream: S,
-    /// Told what is taken.
+    /// Told when the client reads.
     seat: Arc<Seat>,
-    /// When a write that waits has waited too long.
+    /// When a write that waits fails.
     due: Pin<Box<Sleep>>,
     waits: bool,
-    /// Bytes since it has begun to wait.
+    /// Bytes read since the write began to wait.
     taken: usize,
     longest: Duration,
 }

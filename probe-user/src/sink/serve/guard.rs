@@ -1,4 +1,4 @@
-//! Which clients may ask.
+//! Authentication: which clients may ask for what.
 
 use std::{
     fmt,
@@ -11,19 +11,19 @@ use http::{HeaderMap, Uri, header, uri::Authority};
 
 use super::{reply::ApiError, route::Route};
 
-/// What is asked of those who come over the network.
+/// What a client of the network must show.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
-    /// Who has it may ask.
+    /// A client that gives this token is admitted.
     pub(crate) token: Option<Token>,
-    /// Whether a certificate of the client authority is asked for; who has one may ask.
+    /// Whether a client with a certificate of the client authority is admitted.
     pub(crate) by_certificate: bool,
-    /// Only by names of this machine: a page of somebody's in a browser here must not reach the agent by a name that
-    /// its owner has pointed at this machine (DNS rebinding).
+    /// Whether only requests to a name of this machine are answered. Else a foreign page in a browser here could reach the
+    /// agent by a name that its owner points at this machine (DNS rebinding).
     pub(crate) own_names_only: bool,
 }
 
-/// A secret, which is never shown; all copies are of the one that counts now.
+/// The secret token, which is never shown. All copies share the current value.
 #[derive(Clone)]
 pub(crate) struct Token(Arc<RwLock<Vec<u8>>>);
 
@@ -33,12 +33,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// How a client came.
+/// How a client is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// By the socket, which only root can open.
+    /// Over the Unix socket, which only root can open.
     Socket,
-    /// By the network.
+    /// Over the network.
     Network { has_certificate: bool },
 }
 
@@ -46,15 +46,15 @@ pub(super) enum Peer {
 const SHORTEST: usize = 16;
 
 impl Token {
-    /// The file's contents; the error is what is wrong with them.
+    /// Parses the contents of the token file. The error says what is wrong with them.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         Self::parse(text).map(|token| Self(Arc::new(RwLock::new(token))))
     }
 
-    /// From here on this one counts.
+    /// Replaces the token in all copies.
     pub(super) fn replace(&self, text: &str) -> Result<(), String> {
         let token = Self::parse(text)?;
-        // Nothing that holds it panics.
+        // No holder of the lock panics.
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Token {
         Ok(text.as_bytes().to_vec())
     }
 
-    /// Takes as long whichever byte differs.
+    /// Compares in constant time, whichever byte differs.
     pub(super) fn is(&self, given: &[u8]) -> bool {
         let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let differs = token.iter().zip(given.iter()).fold(0, |differs, (one, other)| differs | (one ^ other));
@@ -107,11 +107,12 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// An address cannot be made to point elsewhere, and `localhost` is this machine's (RFC 6761, section 6.3).
+/// Whether the request names this machine: by an address, which nobody can redirect, or by `localhost` (RFC 6761,
+/// section 6.3).
 fn is_own_name(uri: &Uri, headers: &HeaderMap) -> bool {
     let told = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let named = uri.authority().cloned().or_else(|| Authority::from_str(told?).ok());
-    // HTTP/1.0 asks without one, a browser never.
+    // An HTTP/1.0 client may send no host; a browser always sends one.
     let Some(named) = named else { return told.is_none() };
     let host = named.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

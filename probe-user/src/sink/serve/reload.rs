@@ -1,8 +1,9 @@
-//! The files by which the server and its clients are known are read again when they change: a certificate lasts for
-//! months, or hours, and an agent for longer. What cannot be used is told of, and the server goes on with what it has.
+//! Reads the server's certificate, key and token again when their files change: an agent runs for longer than a certificate
+//! lasts. If the new files cannot be used, the server says so and goes on with the ones it has. By hand: rustls takes a new
+//! configuration, and leaves it to the program when to read one.
 //!
-//! A kubelet exchanges all files of a Secret at once, by a link to their folder; others write one after the other. Either
-//! way what counts is what is in them.
+//! The kubelet exchanges all files of a Secret at once, by a link to their directory; other programs write one file after the
+//! other. So the contents are compared, and not the times of modification.
 
 use std::{
     fs,

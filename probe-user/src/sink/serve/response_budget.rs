@@ -1,7 +1,8 @@
-//! How many bytes of answers may wait for their clients. Thousands of findings are an answer of many megabytes: a client
-//! that asks for it on every connection and reads none of it would use up the node's memory.
+//! How many bytes of responses may wait for their clients. Thousands of findings make a response of many megabytes. A client
+//! that asks for it on every connection and reads none would use up the node's memory. By hand: tower limits the number of
+//! requests, and not the bytes of their responses.
 //!
-//! **Invariant:** an answer that waits has its bytes in the budget, or is not larger than [`FREE`].
+//! **Invariant:** a response that waits has its bytes in the budget, or is not larger than [`FREE`].
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::reply::{ApiError, Reply};
 
-/// Bytes for all clients of one listener. A larger answer is given if no other waits.
+/// Bytes for all clients of one listener. A larger response is given if no other waits.
 const BUDGET: usize = 16 << 20;
-/// Smaller answers are free: the agent says how it is doing even when the budget is used up.
+/// Smaller responses are free, so that health checks are answered even when the budget is used up.
 const FREE: usize = 16 << 10;
 /// The budget is counted in units of this size, as a semaphore takes a number of 32 bits at once.
 const UNIT: usize = 1 << 10;
@@ -28,7 +29,7 @@ impl Default for ResponseBudget {
     }
 }
 
-/// An answer with its share of the budget, which is free again once the client has read all of it or has gone.
+/// A response with its share of the budget, which is free again once the client has read all of it or has gone.
 struct Waiting {
     bytes: Bytes,
     _share: OwnedSemaphorePermit,
@@ -41,8 +42,8 @@ impl AsRef<[u8]> for Waiting {
 }
 
 impl ResponseBudget {
-    /// Takes an answer's bytes from the budget. If they are not there the answer is refused at once: an answer that
-    /// waited for them would take the same memory.
+    /// Takes a response's bytes from the budget. If they are not there the request fails at once: a response that waited for
+    /// them would take the same memory.
     pub(super) fn hold(&self, response: Response<Reply>) -> Result<Response<Reply>, ApiError> {
         let (head, body) = response.into_parts();
         let body = match body {

@@ -1,5 +1,5 @@
-//! The latest events, for whoever follows them: each client has a place in the ring and nothing else, so that a slow one
-//! costs nobody anything. What has left the ring is missed, and who comes for it is told how much that was.
+//! The latest events, for clients that follow them. A client has a place in the ring and nothing else, so that a slow client
+//! costs nothing. A client that comes for events that have left the ring is told how many it missed.
 
 use std::{
     collections::VecDeque,
@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// So much is kept: a quarter of an hour of a busy node.
+/// The bounds of the ring: a quarter of an hour of a busy node.
 const COUNT: usize = 8192;
 const BYTES: usize = 4 << 20;
-/// What an event takes beside its line.
+/// Bytes that an event takes beside its line.
 const BESIDE: usize = 200;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Kept {
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) seq: u64,
-    /// With its end of line.
+    /// With its newline.
     pub(super) line: Vec<u8>,
     event: &'static str,
     is_everyone_s: bool,
@@ -55,13 +55,13 @@ pub(super) struct Event {
     container: Option<Box<str>>,
 }
 
-/// What comes behind a place in the ring.
+/// The events after a place in the ring.
 #[derive(Debug)]
 pub(super) struct Next {
-    /// Events that have left the ring before anybody at that place could have them.
+    /// How many events after that place have left the ring.
     pub(super) missed: u64,
     pub(super) events: Vec<Arc<Event>>,
-    /// The place behind them.
+    /// The place after them.
     pub(super) place: u64,
 }
 
@@ -117,14 +117,14 @@ impl Ring {
         self.kept().lost_at
     }
 
-    /// The events behind `place` that `filter` keeps, as long as they are not more than about so many bytes.
+    /// The events after `place` that `filter` keeps, up to about so many bytes.
     pub(super) fn after(&self, place: u64, filter: &Filter, bytes: usize) -> Next {
         let kept = self.kept();
         let oldest = kept.events.front().map_or(kept.newest + 1, |event| event.seq);
         let missed = oldest.saturating_sub(place.saturating_add(1));
         let mut next = Next { missed, events: Vec::new(), place: place.max(oldest.saturating_sub(1)) };
         let mut taken = 0;
-        // Numbers follow each other: where one stands is known.
+        // The numbers are consecutive, so that the index follows from the number.
         let skip = usize::try_from((next.place + 1).saturating_sub(oldest)).unwrap_or(usize::MAX);
         for event in kept.events.range(skip.min(kept.events.len())..) {
             if taken >= bytes {
@@ -155,7 +155,7 @@ impl Ring {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Who holds it only moves things about.
+        // No holder of the lock panics.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -170,8 +170,8 @@ impl Sink for Arc<Ring> {
     }
 }
 
-/// Whether it can be of what happens to pods. Programs started in containers can fill the other ring at will, and runs
-/// that the kernel skips are mostly of nothing.
+/// Whether the lost records can be about the life of pods. Containers can fill the bulk ring at will by starting programs,
+/// and runs that the kernel skips mostly concern nothing.
 fn is_grave(what: Loss) -> bool {
     match what {
         Loss::LifecycleRing | Loss::NetlinkSocket | Loss::Record | Loss::Channel => true,

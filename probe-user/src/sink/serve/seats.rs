@@ -1,9 +1,11 @@
-//! Who has a connection over one way in, and who gives way when there is no room for one more.
+//! The seats of one listener: which connections are open, and which is closed when there is no seat for a new one.
 //!
-//! A connection that says nothing costs its client nothing, so a limit on their number alone would let any pod keep the
-//! kubelet's probe out. Room is made instead: the connection that has been idle longest goes.
+//! An idle connection costs its client nothing. A limit on their number alone would let any pod lock out the kubelet's
+//! probe. So the connection that has been idle longest is closed for the new one. By hand: tower's limits count requests,
+//! make the newcomer wait, and know neither idle connections nor addresses.
 //!
-//! **Invariant:** who connects and asks at once is answered, unless that many are being answered and take what they asked for.
+//! **Invariant:** a client that connects and asks at once is answered, unless all seats have clients that read their
+//! responses.
 
 use std::{
     cmp::Reverse,
@@ -15,25 +17,25 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-/// An answer of which nothing is taken for so long is as good as none.
+/// A connection whose client reads nothing of its response for so long counts as idle.
 const STALLED: Duration = Duration::from_secs(5);
-/// Bits of an IPv6 address by which clients are told apart: who has one address below has them all.
+/// Bits of an IPv6 address by which clients are told apart: whoever has one address of such a network has all of them.
 const NETWORK_BITS: u32 = 64;
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) most: usize,
-    /// Of those, so many are for the node itself: for its kubelet's probes, its own commands.
+    /// How many of them only the node itself gets: for the kubelet's probes and for commands.
     pub(super) kept: usize,
-    /// For each address that is not the node's.
+    /// How many each address gets that is not the node's.
     pub(super) each: usize,
 }
 
-/// From where a connection comes.
+/// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// By which it is counted; none of the socket in the file system.
+    /// The address by which it is counted; none for the Unix socket.
     address: Option<IpAddr>,
     is_own: bool,
 }
@@ -55,7 +57,7 @@ impl Origin {
     }
 }
 
-/// All connections of one way in.
+/// All connections of one listener.
 #[derive(Debug)]
 pub(super) struct Seats {
     limits: Limits,
@@ -74,9 +76,9 @@ struct Table {
 struct Taken {
     origin: Origin,
     is_answered: bool,
-    /// Since when it is answered, or is not; or when something of the answer was last taken.
+    /// When it last became busy or idle, or when its client last read.
     since: Instant,
-    /// Dropped with it, by which the connection learns that it has to go.
+    /// Dropped with the seat, which tells the connection to close.
     _leave: oneshot::Sender<()>,
 }
 
@@ -85,14 +87,14 @@ impl Seats {
         Arc::new(Self { limits, table: Mutex::default() })
     }
 
-    /// A place for one more, and what completes when it has to give way; `None` if nobody can.
+    /// A seat for a new connection, and a future that completes when it must close; `None` if no other can be closed.
     pub(super) fn take(self: &Arc<Self>, origin: Origin) -> Option<(Seat, oneshot::Receiver<()>)> {
         let (id, left) = self.table().take(self.limits, origin, Instant::now())?;
         Some((Seat { seats: Arc::clone(self), id }, left))
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing that holds it panics.
+        // No holder of the lock panics.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,8 +134,8 @@ impl Table {
         self.addresses.get(&origin.address).copied().unwrap_or(0)
     }
 
-    /// Takes a place away from one of those who may lose it: the first to go are those who ask nothing, of these the ones
-    /// whose address has most places, of these who has asked nothing for longest.
+    /// Takes the seat of one of the connections that may lose theirs. Idle ones go first; of these the ones whose address
+    /// has most seats; of these the one that has been idle longest.
     fn free(&mut self, now: Instant, may_go: impl Fn(Origin) -> bool) -> Option<()> {
         let idle = |it: &Taken| !it.is_answered || it.since + STALLED <= now;
         let candidates = self.taken.iter().filter(|(_, it)| may_go(it.origin) && idle(it));
@@ -155,7 +157,7 @@ impl Table {
     }
 }
 
-/// The place of one connection, which it has until this is dropped or another needs it more.
+/// The seat of one connection, until this is dropped or another connection needs the seat more.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Arc<Seats>,
@@ -163,13 +165,13 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// It is answered for as long as what this gives is there.
+    /// Marks the connection as busy, for as long as the result lives.
     pub(super) fn answers(self: &Arc<Self>) -> Answering {
         self.seats.table().answers(self.id, true, Instant::now());
         Answering(Arc::clone(self))
     }
 
-    /// Something of an answer was taken.
+    /// The client has read a part of its response.
     pub(super) fn has_taken(&self) {
         self.seats.table().has_taken(self.id, Instant::now());
     }
@@ -181,7 +183,7 @@ impl Drop for Seat {
     }
 }
 
-/// A connection that asks and is answered.
+/// Marks a connection as busy.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Seat>);
 

@@ -31,7 +31,7 @@ fn the_documentation_has_every_call_and_capability() {
         .into_iter()
         .map(|group| {
             let has = |role: &Role| of(*role).iter().any(|it| it.purpose == group.purpose);
-            let roles: Vec<&str> = Role::ALL.into_iter().filter(has).map(Role::word).collect();
+            let roles: Vec<&str> = Role::ALL.into_iter().filter(has).map(Role::as_str).collect();
             let whose = if roles.len() == Role::ALL.len() { "all".to_owned() } else { roles.join(", ") };
             row(group, &whose)
         })
@@ -44,7 +44,7 @@ fn the_documentation_has_every_call_and_capability() {
     for role in Role::ALL {
         let held: Vec<String> = role.capabilities().iter().map(|it| format!("`{it}`")).collect();
         let held = if held.is_empty() { "none".to_owned() } else { held.join(" ") };
-        rows.push(format!("| {} | {held} |", role.word()));
+        rows.push(format!("| {} | {held} |", role.as_str()));
     }
     let missing: Vec<&String> = rows
         .iter()
@@ -60,6 +60,6 @@ fn what_ends_the_process_is_nobodys() {
     };
     let never = names(&[&NEVER]);
     for role in Role::ALL {
-        assert!(names(of(role)).iter().all(|name| !never.contains(name)), "{}", role.word());
+        assert!(names(of(role)).iter().all(|name| !never.contains(name)), "{}", role.as_str());
     }
 }
