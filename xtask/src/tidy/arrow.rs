@@ -10,6 +10,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("confine", &[]),
     ("source", &["model", "engine", "recording"]),
     ("sink", &["model", "engine", "recording"]),
+    ("golden", &[]),
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
     ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
@@ -32,7 +33,7 @@ const ARROW: &[(&str, &[&str])] = &[
 ];
 /// What model and engine may use besides the standard library: the kernel's records, and the derives of its types, from which
 /// recordings and state files have their form.
-const PURE: [&str; 5] = ["probe_common", "serde", "serde_with", "strum", "thiserror"];
+const PURE: [&str; 6] = ["probe_common", "schemars", "serde", "serde_with", "strum", "thiserror"];
 /// The modules that nothing but those crates may reach.
 const PURE_MODULES: [&str; 2] = ["model", "engine"];
 /// The crates that these modules stand in.

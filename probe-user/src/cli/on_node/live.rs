@@ -3,6 +3,7 @@
 mod assemble;
 mod banner;
 mod open_files;
+mod opened;
 mod serve;
 mod signals;
 mod start;
@@ -11,7 +12,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use self::start::Start;
+use self::opened::Start;
 use super::node::args::{ConfigArgs, HostArgs};
 use crate::{
     cli::{

@@ -13,7 +13,7 @@ use super::{
     app_state::AppState,
     health::{self, readiness},
     openapi,
-    query::{Findings, Query},
+    query::{EVENTS, Findings, Query},
     reply::{ApiError, JSON, Reply, TEXT, json, stream, whole},
     route::{FINDINGS, Route},
     stream::{Form, Since, Source, Subscription, run},
@@ -67,8 +67,6 @@ pub(super) async fn answer<B: Body>(
 }
 
 /// The parameters of the stream of events.
-pub(super) const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
-
 fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Response<Reply>, ApiError> {
     let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let form = if asked(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/event-stream")) {

@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     api::{BootList, FindingList, PodList, PoolList},
-    handler::EVENTS,
     health::Doctor,
-    query::Findings,
+    query::{EVENTS, Findings},
     reply::{Error, JSON},
     route::{ROUTES, Route},
 };

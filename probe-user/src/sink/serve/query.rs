@@ -1,4 +1,4 @@
-//! What stands behind the question mark: each parameter by name, none that is not known.
+//! The query of a request. An unknown parameter is an error.
 
 use strum::VariantNames;
 
@@ -14,8 +14,11 @@ use crate::{
 /// The names and values of a query, in their order.
 pub(super) struct Query(Vec<(String, String)>);
 
-/// Longest number of parameters.
+/// Most parameters of one request.
 const MOST: usize = 64;
+
+/// The parameters of `/v1/events`.
+pub(super) const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
 
 impl Query {
     /// Any name but `known` is an error: a mistyped one would give something else than was asked for.

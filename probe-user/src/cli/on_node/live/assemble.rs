@@ -18,8 +18,9 @@ use tokio::{
 };
 
 use super::{
-    banner, serve, signals,
-    start::{Opened, Start, tell},
+    banner,
+    opened::{Opened, Start, tell},
+    serve, signals,
 };
 use crate::{
     agent::{
