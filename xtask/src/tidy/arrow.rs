@@ -21,6 +21,7 @@ const ARROW: &[(&str, &[&str])] = &[
             "model",
             "engine",
             "recording",
+            "golden",
             "replay",
             "source",
             "sink",

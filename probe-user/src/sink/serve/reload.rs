@@ -62,7 +62,7 @@ impl Default for Reload {
 }
 
 impl Reload {
-    /// They have just been read.
+    /// For files that have just been read.
     #[must_use]
     pub(crate) fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
         let (ring, rung) = mpsc::sync_channel(1);
@@ -72,27 +72,28 @@ impl Reload {
         it
     }
 
-    /// With which to have them looked at at once.
+    /// The bell that makes the thread read the files at once.
     #[must_use]
     pub(crate) fn bell(&self) -> Bell {
         self.bell.0.clone()
     }
 
-    /// How they are, from here on.
+    /// The state of the files, for the metrics.
     #[must_use]
     pub(crate) fn shown(&self) -> ServerFiles {
         let expiry = self.tls.as_ref().map(|(_, tls)| tls.expiry());
         ServerFiles { stale: Arc::clone(&self.stale), expiry }
     }
 
-    /// Looks at them from time to time and when the bell is rung, on a thread of its own; where there are none there is nothing to do.
+    /// Starts a thread that compares the files from time to time, and whenever the bell rings. Without files there is no
+    /// thread.
     pub(crate) fn start(mut self) -> std::io::Result<()> {
         if self.used.is_empty() {
             return Ok(());
         }
         thread::Builder::new().name("reload".to_owned()).spawn(move || {
             loop {
-                // Neither it nor the time being over is a failure.
+                // The bell has rung, or the time is over.
                 self.bell.1.recv_timeout(EVERY).ok();
                 match self.look() {
                     None => {}
