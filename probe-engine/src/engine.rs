@@ -196,7 +196,7 @@ impl Engine {
     /// Files of the node at which reading hangs, and since when.
     #[must_use]
     pub fn hanging(&self) -> Vec<(String, Timestamp)> {
-        self.world.hanging.iter().map(|(path, since)| (path.clone(), *since)).collect()
+        self.world.coverage.hanging.iter().map(|(path, since)| (path.clone(), *since)).collect()
     }
 
     /// What is known of the node's recovery in this boot.
@@ -247,12 +247,12 @@ impl Engine {
             told_at: self.world.outbox.told_at,
             next_life: self.world.netns.next,
             next_pod: self.world.pods.next,
-            host_netns: self.world.host_netns,
-            relisted_at: self.world.relisted_at,
-            woke_at: self.world.woke_at,
-            began_at: self.world.began_at,
+            host_netns: self.world.node.host_netns,
+            relisted_at: self.world.lists.relisted_at,
+            woke_at: self.world.node.woke_at,
+            began_at: self.world.node.began_at,
             judge_at: self.finding_tracker.due(),
-            watches: self.world.watches,
+            watches: self.world.netns.watches,
         };
         let mut rows = vec![CheckpointEntry::Engine(state)];
         rows.extend(self.world.dump());
@@ -345,12 +345,12 @@ impl Engine {
                 self.world.outbox.told_at = at.told_at;
                 self.world.netns.next = at.next_life;
                 self.world.pods.next = at.next_pod;
-                self.world.host_netns = at.host_netns;
-                self.world.relisted_at = at.relisted_at;
-                self.world.woke_at = at.woke_at;
-                self.world.began_at = at.began_at;
+                self.world.node.host_netns = at.host_netns;
+                self.world.lists.relisted_at = at.relisted_at;
+                self.world.node.woke_at = at.woke_at;
+                self.world.node.began_at = at.began_at;
                 self.finding_tracker.restore_due(at.judge_at);
-                self.world.watches = at.watches;
+                self.world.netns.watches = at.watches;
             }
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
             Some(CheckpointEntry::Held(held)) => self.world.outbox.push(*held),

@@ -179,7 +179,7 @@ impl<'a> DetectContext<'a> {
 
     /// From when time counts of what began then: with the node's suspend it begins anew.
     pub(super) fn awake(&self, since: Timestamp) -> Timestamp {
-        since.max(self.world.woke_at)
+        since.max(self.world.node.woke_at)
     }
 
     /// The standing of what must have been so for a while: watched first, told when a quarter of it has passed, and
@@ -236,7 +236,7 @@ impl<'a> DetectContext<'a> {
         if let Some(found_at) = found_at.filter(|at| *at >= ready) {
             return Some(Verdict::Passing { until: found_at + FRESH + Duration::from_nanos(1) });
         }
-        match self.world.relisted_at.filter(|asked| *asked >= ready) {
+        match self.world.lists.relisted_at.filter(|asked| *asked >= ready) {
             None => Some(Verdict::Unlisted),
             Some(asked) if self.now < asked + ANSWER => {
                 Some(Verdict::Watched { until: Some(asked + ANSWER) })

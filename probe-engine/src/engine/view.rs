@@ -92,7 +92,6 @@ impl World {
     pub(super) fn pods(&self, now: Timestamp) -> Vec<PodView> {
         let mut pods: Vec<PodView> = self
             .pods
-            .rows
             .values()
             .filter(|row| row.is_present())
             .map(|row| PodView {

@@ -1,18 +1,19 @@
-//! The tables: what is believed to be so on this node. One file a thing; each holds its row, its states and what
-//! the facts about it bring about.
+//! What is believed to be so on this node: an index over aggregates. Each aggregate is a module that holds its row, its
+//! states and what facts bring about in it.
+//!
+//! **Invariant:** the rows of a sandbox, a network namespace, a cgroup, a container, a process, a pod and an attachment
+//! are changed only in the aggregate's own module: only there a table gives a row out to be changed.
 //!
 //! **Invariant:** what is over stays for a moment, so that what comes late still finds its name, and then goes:
 //! memory is bounded by what lives.
 
 pub(super) mod abandoned;
-mod address;
 pub mod args;
 pub mod argv;
 pub mod attachment;
 pub mod call;
 pub mod cgroup;
 pub(super) mod changed;
-pub mod claim;
 mod cleaner;
 pub mod container;
 mod context;
@@ -20,7 +21,6 @@ mod daemon;
 mod dump;
 pub mod hint;
 pub mod list;
-mod listening;
 pub mod loss;
 pub mod netns;
 pub mod path;
@@ -35,7 +35,6 @@ pub(in crate::engine) mod recovery;
 pub mod release;
 pub mod sandbox;
 pub mod start;
-pub mod watch;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -46,15 +45,15 @@ use super::{
     count::Counts,
     outbox::Outbox,
     timer::{self, Timers},
-    tracked::{Flagged, Tracked},
+    tracked::Flagged,
 };
 use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
         change::{self, ChangeKind, Question},
-        fact::{Attached, Fact, List, Observation, Origin, Signal, Task},
+        fact::{Attached, Fact, Observation, Origin, Task},
         finding::Finding,
-        id::{CgroupKey, ContainerId, PodUid, TaskKey},
+        id::{ContainerId, TaskKey},
         phase::Start,
         recovery::{Recovery, Rules},
         time::{Timestamp, on_the_clock},
@@ -137,50 +136,44 @@ pub struct EngineState {
     pub judge_at: Option<Timestamp>,
     /// How much of what netlink may be asked for in a second it was asked for.
     #[serde(default)]
-    pub watches: watch::Budget,
+    pub watches: netns::watch::Budget,
 }
 
 #[derive(Debug, Default)]
 pub struct World {
     pub(super) processes: process::table::Table,
-    pub(super) signals: BTreeMap<TaskKey, Vec<process::Signal>>,
     pub(super) netns: netns::table::Table,
-    pub(super) cgroups: Tracked<CgroupKey, cgroup::Cgroup>,
-    pub(super) containers: Tracked<ContainerId, container::Container>,
+    pub(super) cgroups: cgroup::Table,
+    pub(super) containers: container::Table,
     pub(super) sandboxes: sandbox::Table,
     pub(super) pods: pod::Table,
     pub(super) calls: BTreeMap<TaskKey, call::Call>,
     pub(super) hints: BTreeMap<ContainerId, hint::Hint>,
-    pub(super) names: BTreeMap<PodUid, hint::Name>,
-    pub(super) listings: BTreeMap<List, Timestamp>,
-    pub(super) gaps: BTreeMap<(list::Doubt, List), Timestamp>,
-    /// Lists that could not be read whole when they were last read, and since when that is so.
-    pub(super) partial: BTreeMap<List, Timestamp>,
+    pub(super) lists: list::Lists,
     pub(super) attachments: attachment::Table,
     pub(super) records: Flagged<record::Records>,
-    pub(super) attached: BTreeMap<Signal, Attached>,
-    pub(super) losses: Option<loss::Losses>,
-    /// Files at which reading hangs, and since when.
-    pub(super) hanging: BTreeMap<String, Timestamp>,
+    pub(super) coverage: loss::Coverage,
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
-    /// When it was last asked what a plugin said, by its name; kept with the attachments that were asked about.
-    messages_asked: BTreeMap<String, Timestamp>,
-    recovery: Recovery,
-    rules: Rules,
+    boot: recovery::Boot,
     pub(super) starts: start::Table,
-    pub(super) host_netns: u32,
-    pub(super) relisted_at: Option<Timestamp>,
-    /// When the node was last found to run again after it had been suspended; zero: it was not.
-    pub(super) woke_at: Timestamp,
-    /// When this agent began to look; of the boot, an earlier one may have.
-    pub(super) began_at: Option<Timestamp>,
+    pub(super) node: Node,
     /// The first change since the engine last asked.
     pub(super) changed_at: Option<Timestamp>,
     pub(super) timers: Timers,
     pub(super) counts: Counts,
-    pub(super) watches: watch::Budget,
     pub(super) outbox: Outbox,
+}
+
+/// The node itself.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// Inode of its own network namespace; 0 = not known yet.
+    pub(super) host_netns: u32,
+    /// When it was last found to run again after it had been suspended; zero: it was not.
+    pub(super) woke_at: Timestamp,
+    /// When this agent began to look; of the boot, an earlier one may have.
+    pub(super) began_at: Option<Timestamp>,
 }
 
 /// When and by whom something was said.
@@ -200,7 +193,11 @@ impl EventContext {
 
 impl World {
     pub(super) fn new(rules: Rules, first_seq: u64) -> Self {
-        Self { rules, outbox: Outbox::new(first_seq), ..Self::default() }
+        Self {
+            boot: recovery::Boot { rules, ..Default::default() },
+            outbox: Outbox::new(first_seq),
+            ..Self::default()
+        }
     }
 
     /// Takes one fact in. Facts come in the order in which they are to be believed.
@@ -250,12 +247,12 @@ impl World {
             Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {
-                    self.hanging.insert(path, since);
+                    self.coverage.hanging.insert(path, since);
                 } else {
-                    self.hanging.remove(&path);
+                    self.coverage.hanging.remove(&path);
                 }
             }
-            Fact::Resumed { .. } => self.woke_at = self.woke_at.max(ctx.at),
+            Fact::Resumed { .. } => self.node.woke_at = self.node.woke_at.max(ctx.at),
             Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
             // The timeline's affair.
             Fact::Watermark => {}
@@ -287,7 +284,7 @@ impl World {
     /// How long something took, without the time in which nothing ran: of what was under way when the node was suspended
     /// only the rest counts.
     pub(in crate::engine) fn awake_for(&self, from: Timestamp, to: Timestamp) -> Duration {
-        to.since(if self.woke_at <= to { from.max(self.woke_at) } else { from })
+        to.since(if self.node.woke_at <= to { from.max(self.node.woke_at) } else { from })
     }
 
     /// Something is over: its row may go when it has been over for long enough.

@@ -36,13 +36,13 @@ const OF_LOSS: [FindingKind; 4] = [
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     signals(ctx, found);
-    let losses = ctx.world.losses.as_ref().filter(|it| ctx.now < it.last_at + LATELY);
+    let losses = ctx.world.coverage.losses.as_ref().filter(|it| ctx.now < it.last_at + LATELY);
     found.extend(losses.map(|it| {
         let standing = Verdict::Passing { until: it.last_at + LATELY };
         let spot = Blind::Lost { count: it.count };
         detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, standing)
     }));
-    for (path, since) in &ctx.world.hanging {
+    for (path, since) in &ctx.world.coverage.hanging {
         let spot = Blind::File { path: path.clone() };
         let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
         found.push(detection(&["file", path], spot, &weaker, Severity::Warning, *since, Verdict::Confirmed));
@@ -61,7 +61,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
     found.extend(cache(ctx));
     // Only there a rule is switched off by it: of what else cannot be listed whole, nothing is taken to be absent.
-    if let Some(at) = ctx.world.partial.get(&List::Netns) {
+    if let Some(at) = ctx.world.lists.partial.get(&List::Netns) {
         let spot = Blind::Listing { list: List::Netns };
         let weaker = [FindingKind::OrphanNetns];
         found.push(detection(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
@@ -110,7 +110,7 @@ fn unread_since(ctx: &DetectContext<'_>) -> Option<Timestamp> {
 }
 
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    for row in ctx.world.attached.values().filter(|row| row.mechanism.is_none()) {
+    for row in ctx.world.coverage.attached.values().filter(|row| row.mechanism.is_none()) {
         let weaker = weaker(row.signal);
         if !weaker.is_empty() {
             let severity = if row.signal == Signal::Exec { Severity::Warning } else { Severity::Info };

@@ -227,10 +227,8 @@ fn has_network(rows: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool 
 /// Since when a pod that is not there is gone; zero: it is forgotten.
 fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     let row = match &pod.uid {
-        Some(uid) => world.pods.by_uid(uid).and_then(|id| world.pods.rows.get(&id)),
-        None => {
-            world.pods.rows.values().find(|row| (&row.namespace, &row.name) == (&pod.namespace, &pod.name))
-        }
+        Some(uid) => world.pods.by_uid(uid).and_then(|id| world.pods.get(&id)),
+        None => world.pods.values().find(|row| (&row.namespace, &row.name) == (&pod.namespace, &pod.name)),
     };
     match row.map(|row| row.state) {
         Some(pod::State::Present) => None,

@@ -14,8 +14,8 @@ use crate::{
     engine::world::{
         World,
         changed::Changed,
-        claim::plain,
         netns,
+        netns::claim::plain,
         process::State,
         record::{Records, Waiting},
         sandbox,
@@ -161,7 +161,7 @@ impl Index {
 
     fn pod(&mut self, world: &World, id: u64, marks: &mut Marks) {
         marks.pods.insert(id);
-        let row = world.pods.rows.get(&id);
+        let row = world.pods.get(&id);
         self.cgroups.set(&id, row.map_or(&[][..], |row| &row.cgroups).iter().copied());
     }
 

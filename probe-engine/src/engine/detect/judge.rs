@@ -104,7 +104,7 @@ pub(super) struct Situation<'a> {
 
 impl<'a> Situation<'a> {
     pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
-        let up = world.cleaners_since().map(|at| at.max(world.woke_at));
+        let up = world.cleaners_since().map(|at| at.max(world.node.woke_at));
         Self { world, limits, now, up, told: None }
     }
 }
@@ -124,7 +124,8 @@ impl Judge {
         let abandoned = abandoned_store::abandoned(&DetectContext::of(it, &self.index, &none, &pods));
         let ctx = DetectContext::of(it, &self.index, &abandoned, &pods);
         let node = Node::of(&ctx, &abandoned);
-        let mends = Mends { up: ctx.up, relisted_at: it.world.relisted_at, woke_at: it.world.woke_at };
+        let mends =
+            Mends { up: ctx.up, relisted_at: it.world.lists.relisted_at, woke_at: it.world.node.woke_at };
         let before = self.node.as_ref();
         let scope = Scope {
             everything: before.is_none_or(|(before, _)| *before != node),
@@ -245,7 +246,7 @@ impl Node {
             gapped: [world.is_gapped(List::Processes), world.is_gapped(List::Netns)],
             kubelet: world.has_kubelet(),
             crio: world.has_crio(),
-            host_netns: world.host_netns,
+            host_netns: world.node.host_netns,
             runtimes_since: world.runtimes_since(),
             stores: stores.collect(),
             abandoned: abandoned.clone(),

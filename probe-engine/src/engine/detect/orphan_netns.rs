@@ -31,7 +31,7 @@ impl Rule for OrphanNetns {
     type Part = Detection;
 
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
-        ctx.world.netns.rows.keys().copied().collect()
+        ctx.world.netns.keys().copied().collect()
     }
 
     fn marked(marks: &Marks) -> &BTreeSet<u64> {
@@ -45,7 +45,7 @@ impl Rule for OrphanNetns {
 
     fn judge(ctx: &DetectContext<'_>, life: &u64, found: &mut Vec<Detection>) {
         let Some(row) = ctx.world.netns.get(*life) else { return };
-        if !row.is_live() || row.mounts.is_empty() || row.key.inode == ctx.world.host_netns {
+        if !row.is_live() || row.mounts.is_empty() || row.key.inode == ctx.world.node.host_netns {
             return;
         }
         if let Some(left) = left(ctx, row)

@@ -27,7 +27,7 @@ impl Rule for StuckCgroup {
     type Part = Detection;
 
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
-        ctx.world.pods.rows.keys().copied().collect()
+        ctx.world.pods.keys().copied().collect()
     }
 
     fn marked(marks: &Marks) -> &BTreeSet<u64> {
@@ -41,7 +41,7 @@ impl Rule for StuckCgroup {
 
     fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Detection>) {
         if ctx.world.has_kubelet() {
-            found.extend(ctx.world.pods.rows.get(id).and_then(|pod| stuck(ctx, pod)));
+            found.extend(ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod)));
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let attached = ctx.world.attached.get(&Signal::NetnsFreed);
+    let attached = ctx.world.coverage.attached.get(&Signal::NetnsFreed);
     if attached.is_none_or(|attached| attached.mechanism.is_none()) {
         return;
     }

@@ -257,7 +257,7 @@ fn no_number_of_namespaces_takes_more_room() {
         if round % 100 == 0 {
             super::story::run::pass(&mut engine, at);
             while engine.poll().is_some() {}
-            most = most.max(engine.world.netns.rows.len());
+            most = most.max(engine.world.netns.len());
         }
     }
     assert!((4096..=8192).contains(&most), "{most}");

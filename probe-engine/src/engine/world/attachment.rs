@@ -5,31 +5,29 @@
 //! (bridge calls host-local) or a CNI daemon's pod runs can neither open nor close anything.
 
 mod lease;
+mod plugin;
+mod table;
 pub(in crate::engine) mod tries;
 
-use std::{mem, time::Duration};
+use std::mem;
 
 use serde::{Deserialize, Serialize};
-use serde_with::serde_as;
 
 pub use lease::Lease;
+pub(in crate::engine) use plugin::LATELY;
+pub use plugin::{Outcome, Plugin, Runs};
+pub(in crate::engine) use table::Table;
 pub use tries::Earlier;
 
 use crate::{
-    engine::{
-        tracked::Tracked,
-        world::{EventContext, World, args::Args, call::Call},
-    },
+    engine::world::{EventContext, World, args::Args, call::Call},
     model::{
         change::End,
         fact::{CacheFound, MessageFound, Network, Origin, PodName},
         id::ContainerId,
-        time::{Nanoseconds, Timestamp},
+        time::Timestamp,
     },
 };
-
-/// By container and interface; the interface is empty where a store does not keep it.
-pub(in crate::engine) type Table = Tracked<(ContainerId, String), Attachment>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -57,103 +55,8 @@ pub struct Attachment {
     pub gapped: bool,
 }
 
-/// One plugin's part in an attachment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plugin {
-    pub name: String,
-    /// Its executable.
-    pub path: String,
-    pub add: Runs,
-    /// DEL with the name of a namespace.
-    pub del: Runs,
-    /// DEL with an empty or no `CNI_NETNS`: the namespace is gone, says the runtime.
-    pub blind: Runs,
-    /// When it was last asked what the plugin said as its ADD failed here.
-    #[serde(default)]
-    pub asked_at: Option<Timestamp>,
-    /// What failed for the same pod and interface in attachments that are no longer kept.
-    #[serde(default)]
-    pub earlier: Option<Earlier>,
-}
-
-/// What became of the latest run of a plugin; a retry replaces what it retries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Open,
-    Succeeded,
-    /// Or nobody saw its end.
-    Failed,
-}
-
-/// What became of a plugin's runs of one kind.
-#[serde_as]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Runs {
-    pub begun: u32,
-    pub succeeded: u32,
-    pub failed: u32,
-    /// Its end was not seen.
-    pub unseen: u32,
-    /// Of the latest run.
-    #[serde(default)]
-    pub outcome: Option<Outcome>,
-    pub first_at: Timestamp,
-    /// When the latest began or ended.
-    pub last_at: Timestamp,
-    /// The exit code of the last that failed.
-    pub code: Option<u32>,
-    /// How long the failed ones took, together.
-    #[serde_as(as = "Nanoseconds")]
-    pub wasted: Duration,
-    /// The longest of late, and when it ended.
-    #[serde_as(as = "Nanoseconds")]
-    pub longest: Duration,
-    pub longest_at: Timestamp,
-}
-
 /// So many plugins of one chain are told apart.
 const PLUGINS: usize = 16;
-/// A long run is remembered for so long; then a shorter one takes its place.
-pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
-
-impl Runs {
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.begun > self.succeeded.saturating_add(self.failed).saturating_add(self.unseen)
-    }
-
-    fn begin(&mut self, at: Timestamp) {
-        if self.begun == 0 {
-            self.first_at = at;
-        }
-        self.begun = self.begun.saturating_add(1);
-        self.outcome = Some(Outcome::Open);
-        self.last_at = self.last_at.max(at);
-    }
-
-    fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration) {
-        self.last_at = self.last_at.max(at);
-        let is_success = end.is_some_and(|end| end.code == 0);
-        self.outcome = Some(if is_success { Outcome::Succeeded } else { Outcome::Failed });
-        match end {
-            None => self.unseen = self.unseen.saturating_add(1),
-            Some(end) if end.code == 0 => self.succeeded = self.succeeded.saturating_add(1),
-            Some(end) => {
-                self.failed = self.failed.saturating_add(1);
-                self.code = Some(end.code);
-                self.wasted = self.wasted.saturating_add(took);
-            }
-        }
-    }
-
-    fn lasted(&mut self, at: Timestamp, took: Duration) {
-        if took >= self.longest || at.since(self.longest_at) > LATELY {
-            (self.longest, self.longest_at) = (took, at);
-        }
-    }
-}
-
 impl Attachment {
     pub(super) fn new(container: ContainerId, ifname: &str, at: Timestamp) -> Self {
         Self {
@@ -313,7 +216,7 @@ impl World {
 
     pub(super) fn message_found(&mut self, it: MessageFound) {
         let failed = |row: &Attachment| row.plugins.iter().any(|plugin| plugin.add.failed > 0);
-        let all = self.attachments.range_mut((it.container.clone(), String::new())..);
+        let all = self.attachments.rows.range_mut((it.container.clone(), String::new())..);
         let of_container = all.take_while(|((id, _), _)| *id == it.container);
         if let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last() {
             row.message = Some(it);
@@ -356,7 +259,7 @@ impl World {
             None => self.attachments.values().filter(is_it).map(key).collect(),
         };
         for key in keys {
-            if let Some(row) = self.attachments.get_mut(&key) {
+            if let Some(row) = self.attachments.rows.get_mut(&key) {
                 row.cached_at = Some(ctx.at);
             }
         }
@@ -366,7 +269,7 @@ impl World {
     /// What a complete listing of libcni's cache that began then does not name is not in it.
     pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
         self.records.unread.retain(|_, it| it.read_at >= begun);
-        self.attachments.update(|_, row| {
+        self.attachments.rows.update(|_, row| {
             let was_cached = row.cached_at.is_some() || row.leases.iter().any(|lease| lease.cached);
             let is_gone = was_cached && row.cached_at < Some(begun);
             if is_gone {
@@ -379,8 +282,11 @@ impl World {
 
     /// A runtime's own record names the pod of a sandbox.
     pub(super) fn attachments_named(&mut self, id: &ContainerId, pod: &PodName) {
-        for (_, row) in
-            self.attachments.range_mut((id.clone(), String::new())..).take_while(|((key, _), _)| key == id)
+        for (_, row) in self
+            .attachments
+            .rows
+            .range_mut((id.clone(), String::new())..)
+            .take_while(|((key, _), _)| key == id)
         {
             row.pod.learn(pod);
         }
@@ -419,14 +325,14 @@ impl World {
     ) -> &mut Attachment {
         self.schedule_reap(ctx.at);
         let key = (id.clone(), ifname.to_owned());
-        self.attachments.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
+        self.attachments.rows.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
     }
 
     /// A record was lost: what is open now may have gone on unseen.
     pub(super) fn rows_gapped(&mut self) {
-        self.attachments.update(|_, row| !mem::replace(&mut row.gapped, true));
+        self.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
         self.sandboxes.mark_gapped();
-        self.netns.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
+        self.netns.mark_gapped();
     }
 
     /// The sandbox was found to be as it was. So is what still has its addresses, or its result in libcni's cache: no DEL
@@ -435,7 +341,7 @@ impl World {
         if !self.attachments_of(id).any(|row| row.gapped) {
             return;
         }
-        let all = self.attachments.range_mut((id.clone(), String::new())..);
+        let all = self.attachments.rows.range_mut((id.clone(), String::new())..);
         for (_, row) in all.take_while(|((key, _), _)| key == id) {
             let is_held = row.leases.iter().any(|lease| lease.kernel.is_some());
             row.gapped &= !(is_held || row.cached_at >= Some(since));

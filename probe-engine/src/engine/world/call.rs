@@ -77,10 +77,8 @@ impl World {
             Kind::Quiet => self.counts.cni_quiet += 1,
             Kind::Helper => self.counts.cni_helpers += 1,
         }
-        if let Some(row) = self.processes.rows.get_mut(&key)
-            && !self.calls.contains_key(&key)
-        {
-            row.quiet = true;
+        if !self.calls.contains_key(&key) {
+            self.processes.set_quiet(key);
         }
     }
 

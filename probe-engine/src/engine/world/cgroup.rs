@@ -1,8 +1,14 @@
 //! Cgroup directories of the hierarchy that identifies containers.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
+
 use crate::{
     engine::{
         held::Subject,
+        tracked::Tracked,
         world::{EventContext, World, path::Place, process_of},
     },
     model::{
@@ -40,6 +46,51 @@ pub enum State {
     Removed {
         at: Timestamp,
     },
+}
+
+/// All cgroups by their keys.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    rows: Tracked<CgroupKey, Cgroup>,
+}
+
+impl Deref for Table {
+    type Target = BTreeMap<CgroupKey, Cgroup>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rows
+    }
+}
+
+impl Table {
+    /// The keys of rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<CgroupKey> {
+        self.rows.take_changed()
+    }
+
+    /// Takes back what was dumped.
+    pub(super) fn insert(&mut self, row: Cgroup) {
+        self.rows.insert(row.key, row);
+    }
+
+    /// Those that a complete listing which began then did not name are gone.
+    pub(super) fn not_listed(&mut self, at: Timestamp, begun: Timestamp) -> Vec<CgroupKey> {
+        let mut gone = Vec::new();
+        self.rows.update(|key, row| {
+            let is_gone = row.is_live() && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun);
+            if is_gone {
+                row.state = State::Removed { at };
+                gone.push(*key);
+            }
+            is_gone
+        });
+        gone
+    }
+
+    /// Forgets those that were removed by then.
+    pub(super) fn reap(&mut self, old: Timestamp) {
+        self.rows.retain(|_, row| !matches!(row.state, State::Removed { at } if at <= old));
+    }
 }
 
 impl State {
@@ -129,9 +180,7 @@ impl World {
             return;
         }
         row.populated = Some(true);
-        if let Some(process) = self.processes.rows.get_mut(&member) {
-            process.cgroup = key;
-        }
+        self.processes.enters(member, key);
         if !known {
             self.cgroup_shows(ctx, key);
         }
@@ -190,7 +239,7 @@ impl World {
     }
 
     fn cgroup_row(&mut self, it: fact::Cgroup) -> &mut Cgroup {
-        self.cgroups.entry(it.key).or_insert_with(|| {
+        self.cgroups.rows.entry(it.key).or_insert_with(|| {
             let place = Place::read(&it.path);
             Cgroup {
                 key: it.key,
@@ -222,8 +271,8 @@ impl World {
             let name = PodName { uid: Some(uid), ..PodName::default() };
             self.pod_lives(ctx, &name, NameSource::CgroupPath)
         });
-        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
-            row.has_cgroup(if is_pod { key } else { CgroupKey::default() });
+        if let Some(pod) = pod {
+            self.pods.has_cgroup(pod, if is_pod { key } else { CgroupKey::default() });
         }
         if let Some(id) = id {
             self.container_seen(ctx, &id, pod, Some(key));
@@ -236,9 +285,7 @@ impl World {
         let (is_pod, uid) = (row.is_pod(), row.pod.clone());
         let Some(id) = uid.and_then(|uid| self.pods.by_uid(&uid)) else { return };
         if is_pod {
-            if let Some(row) = self.pods.rows.get_mut(&id) {
-                row.made_at = Some(row.made_at.map_or(ctx.at, |at| at.min(ctx.at)));
-            }
+            self.pods.made(id, ctx.at);
         } else {
             self.phase_turns(Some(id));
         }
@@ -252,11 +299,9 @@ impl World {
             self.container_cgroup_gone(ctx, &id);
         }
         let pod = pod.and_then(|uid| self.pods.by_uid(&uid));
-        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| is_pod) {
-            row.cgroups.retain(|other| *other != key && *other != CgroupKey::default());
-        }
         if let Some(pod) = pod {
             if is_pod {
+                self.pods.lost_cgroup(pod, key);
                 self.stop_unvouched(ctx, pod);
             }
             self.pod_may_be_gone(ctx, pod);

@@ -23,13 +23,13 @@ impl World {
     /// What may have changed since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> Changed {
         Changed {
-            processes: self.processes.rows.take_changed(),
-            netns: self.netns.rows.take_changed(),
+            processes: self.processes.take_changed(),
+            netns: self.netns.take_changed(),
             cgroups: self.cgroups.take_changed(),
             containers: self.containers.take_changed(),
             sandboxes: self.sandboxes.take_changed(),
             attachments: self.attachments.take_changed(),
-            pods: self.pods.rows.take_changed(),
+            pods: self.pods.take_changed(),
             records: self.records.take_changed(),
         }
     }
@@ -37,13 +37,13 @@ impl World {
     /// Everything, as if it had changed.
     pub(in crate::engine) fn all_rows(&self) -> Changed {
         Changed {
-            processes: self.processes.rows.keys().copied().collect(),
-            netns: self.netns.rows.keys().copied().collect(),
+            processes: self.processes.values().map(|row| row.key).collect(),
+            netns: self.netns.keys().copied().collect(),
             cgroups: self.cgroups.keys().copied().collect(),
             containers: self.containers.keys().cloned().collect(),
             sandboxes: self.sandboxes.all().map(|row| row.id.clone()).collect(),
             attachments: self.attachments.keys().cloned().collect(),
-            pods: self.pods.rows.keys().copied().collect(),
+            pods: self.pods.keys().copied().collect(),
             records: true,
         }
     }

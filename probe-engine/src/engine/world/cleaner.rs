@@ -85,8 +85,8 @@ impl World {
     /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them. Where the
     /// agent has not looked at the node by itself, as in a replay of single facts, nothing is missed.
     pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
-        let began = self.began_at?;
-        let is_listed = self.records.networks.is_some() && !self.partial.contains_key(&List::Processes);
+        let began = self.node.began_at?;
+        let is_listed = self.records.networks.is_some() && !self.lists.partial.contains_key(&List::Processes);
         // What a pod left behind, if nothing runs in it, is no pod.
         let is_pod = |row: &Cgroup| row.is_live() && row.is_pod() && row.populated != Some(false);
         let of_kubelet = || {
@@ -124,7 +124,7 @@ impl World {
             && is_trusted(row.class)
             && self.cgroups.get(&row.cgroup).is_some_and(of_node)
             && row.ns_pid == row.key.pid
-            && row.netns == self.host_netns
+            && row.netns == self.node.host_netns
     }
 
     /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.

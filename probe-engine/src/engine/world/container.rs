@@ -1,6 +1,8 @@
 //! What a runtime runs under an id: a container, or the process that holds a sandbox.
 
 mod identity;
+mod listening;
+mod table;
 
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use probe_common::event::class;
+
+pub(in crate::engine) use table::Table;
 
 use crate::{
     engine::{
@@ -147,7 +151,7 @@ impl World {
     ) {
         let is_new = !self.containers.contains_key(id);
         let is_sandbox = self.sandboxes.contains_key(id);
-        let row = self.containers.entry(id.clone()).or_insert_with(|| Container {
+        let row = self.containers.rows.entry(id.clone()).or_insert_with(|| Container {
             id: id.clone(),
             role: is_sandbox.then_some(Role::Sandbox),
             name: None,
@@ -181,7 +185,7 @@ impl World {
         }
         if is_new && self.containers.get(id).is_some_and(|row| row.role.is_none()) {
             // Whether it is a sandbox is known a moment later; its place in the stream is here.
-            if let Some(row) = self.containers.get_mut(id) {
+            if let Some(row) = self.containers.rows.get_mut(id) {
                 row.tentative = true;
             }
             let subject = Subject { container: Some(id.clone()), ..Subject::default() };
@@ -195,7 +199,7 @@ impl World {
         if bits & (class::CONTAINER_TOP | class::PAUSE) == 0 {
             return;
         }
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         // One that was found with processes in it has started already: this is `exec` into it.
         let cgroup = row.cgroup.and_then(|key| self.cgroups.get(&key));
         let had_processes = |cgroup: &Cgroup| cgroup.created_at.is_none() && cgroup.populated == Some(true);
@@ -213,7 +217,7 @@ impl World {
 
     /// A program began in a container that runs already, and not as a child of it.
     fn executed_into(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         if let State::Running { process: main, since, listed: false } = row.state
             && main != process
             && row.hook.is_none()
@@ -226,7 +230,7 @@ impl World {
     }
 
     fn hook_exited(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         if let Some(hook) = row.hook.filter(|hook| hook.process == process && hook.ended_at.is_none()) {
             let hook = Hook { ended_at: Some(ctx.at), ..hook };
             row.hook = Some(hook);
@@ -244,7 +248,7 @@ impl World {
         bits: u32,
     ) {
         let outside = self.processes.get(task.parent).is_none_or(|parent| parent.cgroup != task.cgroup);
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         if ns_pid != 1 && !outside {
             return;
         }
@@ -286,7 +290,7 @@ impl World {
         stopped_at: Option<Timestamp>,
     ) {
         self.hook_exited(ctx, id, process.key);
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         let State::Running { process: top, since, listed } = row.state else { return };
         let Some(ended) = row.state.step(Step::End, ctx.at).filter(|_| top == process.key) else { return };
         row.state = ended;
@@ -328,7 +332,7 @@ impl World {
     }
 
     fn container_over(&mut self, ctx: EventContext, id: &ContainerId, why: StopReason) {
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         if let Some(ended) = row.state.step(Step::End, ctx.at) {
             row.state = ended;
             self.schedule_reap(ctx.at);

@@ -26,7 +26,7 @@ impl World {
             .or_else(|| row.and_then(|row| row.pod))
             .or_else(|| container.and_then(|row| row.pod))
             .or_else(|| cgroup.and_then(|row| row.pod.as_ref()).and_then(|uid| self.pods.by_uid(uid)))
-            .and_then(|id| self.pods.rows.get(&id));
+            .and_then(|id| self.pods.get(&id));
         let by_row = pod.map(|row| PodRef {
             namespace: row.namespace.clone(),
             name: row.name.clone(),
@@ -85,7 +85,7 @@ impl World {
 
     /// Whether a pod has only its UID so far, and its kubelet may still give its name away.
     pub(in crate::engine) fn may_be_named(&self, uid: &PodUid) -> bool {
-        let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.rows.get(&pod));
+        let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.get(&pod));
         self.records.kubelet_expected && pod.is_some_and(|pod| pod.name.is_none() && pod.is_present())
     }
 

@@ -9,26 +9,28 @@ impl World {
     pub(in crate::engine) fn dump(&self) -> Vec<CheckpointEntry> {
         let mut rows = Vec::new();
         rows.extend(self.timers.iter().map(|(name, due)| CheckpointEntry::Timer { name, due }));
-        rows.extend(self.attached.values().cloned().map(CheckpointEntry::Attached));
-        rows.extend(self.losses.clone().map(CheckpointEntry::Losses));
+        rows.extend(self.coverage.attached.values().cloned().map(CheckpointEntry::Attached));
+        rows.extend(self.coverage.losses.clone().map(CheckpointEntry::Losses));
         rows.extend(
-            self.hanging
+            self.coverage
+                .hanging
                 .iter()
                 .map(|(path, since)| CheckpointEntry::Hanging { path: path.clone(), since: *since }),
         );
         rows.extend(self.releases.values().cloned().map(CheckpointEntry::Release));
         rows.push(CheckpointEntry::Recovery(Box::new(self.recovery().clone())));
         rows.extend(self.processes.values().cloned().map(CheckpointEntry::Process));
-        rows.extend(self.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
-        rows.extend(self.netns.rows.values().cloned().map(CheckpointEntry::Netns));
+        rows.extend(self.processes.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
+        rows.extend(self.netns.values().cloned().map(CheckpointEntry::Netns));
         rows.extend(self.cgroups.values().cloned().map(CheckpointEntry::Cgroup));
-        rows.extend(self.pods.rows.values().cloned().map(CheckpointEntry::Pod));
+        rows.extend(self.pods.values().cloned().map(CheckpointEntry::Pod));
         rows.extend(self.containers.values().cloned().map(CheckpointEntry::Container));
         rows.extend(self.calls.values().cloned().map(CheckpointEntry::Call));
         rows.extend(self.hints.values().cloned().map(CheckpointEntry::Hint));
-        rows.extend(self.names.values().cloned().map(CheckpointEntry::Name));
+        rows.extend(self.pods.names.values().cloned().map(CheckpointEntry::Name));
         rows.extend(
-            self.listings
+            self.lists
+                .begun
                 .iter()
                 .map(|(list, at)| CheckpointEntry::Listing(list::Begun { list: *list, at: *at })),
         );
@@ -43,9 +45,10 @@ impl World {
             at: *at,
             doubt: *doubt,
         };
-        rows.extend(self.gaps.iter().map(gap).map(CheckpointEntry::Gap));
+        rows.extend(self.lists.gaps.iter().map(gap).map(CheckpointEntry::Gap));
         rows.extend(
-            self.partial
+            self.lists
+                .partial
                 .iter()
                 .map(|(list, at)| CheckpointEntry::Partial(list::Begun { list: *list, at: *at })),
         );
@@ -57,26 +60,22 @@ impl World {
         match row {
             CheckpointEntry::Timer { name, due } => self.timers.set(name, due),
             CheckpointEntry::Attached(row) => {
-                self.attached.insert(row.signal, row);
+                self.coverage.attached.insert(row.signal, row);
             }
-            CheckpointEntry::Losses(row) => self.losses = Some(row),
+            CheckpointEntry::Losses(row) => self.coverage.losses = Some(row),
             CheckpointEntry::Hanging { path, since } => {
-                self.hanging.insert(path, since);
+                self.coverage.hanging.insert(path, since);
             }
             CheckpointEntry::Release(row) => {
                 self.releases.insert(row.plugin.clone(), row);
             }
-            CheckpointEntry::Recovery(row) => self.recovery = *row,
+            CheckpointEntry::Recovery(row) => self.boot.recovery = *row,
             CheckpointEntry::Process(row) => self.processes.insert(row),
-            CheckpointEntry::Signal(row) => self.signals.entry(row.target).or_default().push(row),
+            CheckpointEntry::Signal(row) => self.processes.signals.entry(row.target).or_default().push(row),
             CheckpointEntry::Netns(row) => self.netns.insert(row),
-            CheckpointEntry::Cgroup(row) => {
-                self.cgroups.insert(row.key, row);
-            }
+            CheckpointEntry::Cgroup(row) => self.cgroups.insert(row),
             CheckpointEntry::Pod(row) => self.pods.insert(row),
-            CheckpointEntry::Container(row) => {
-                self.containers.insert(row.id.clone(), row);
-            }
+            CheckpointEntry::Container(row) => self.containers.insert(row),
             CheckpointEntry::Sandbox(row) => self.sandboxes.insert(*row),
             CheckpointEntry::Call(row) => {
                 self.calls.insert(row.call.process.key, row);
@@ -85,16 +84,16 @@ impl World {
                 self.hints.insert(row.id.clone(), row);
             }
             CheckpointEntry::Name(row) => {
-                self.names.insert(row.uid.clone(), row);
+                self.pods.names.insert(row.uid.clone(), row);
             }
             CheckpointEntry::Listing(list::Begun { list, at }) => {
-                self.listings.insert(list, at);
+                self.lists.begun.insert(list, at);
             }
             CheckpointEntry::Partial(list::Begun { list, at }) => {
-                self.partial.insert(list, at);
+                self.lists.partial.insert(list, at);
             }
             CheckpointEntry::Gap(list::Gap { list, at, doubt }) => {
-                self.gaps.insert((doubt, list), at);
+                self.lists.gaps.insert((doubt, list), at);
             }
             CheckpointEntry::Attachment(row) => {
                 for plugin in &row.plugins {
@@ -102,7 +101,7 @@ impl World {
                         self.message_asked(plugin.name.clone(), at);
                     }
                 }
-                self.attachments.insert((row.container.clone(), row.ifname.clone()), row);
+                self.attachments.insert(row);
             }
             CheckpointEntry::Starts(rows) => rows.into_iter().for_each(|row| self.starts.push(row)),
             CheckpointEntry::Record { at, record } => self.records.restore(at, record),

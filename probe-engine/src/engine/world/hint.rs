@@ -98,7 +98,7 @@ impl World {
     ) {
         let known = Name { uid: uid.clone(), at: ctx.at, namespace, name, source };
         self.pod_of(&known.pod_name(), source);
-        self.names.insert(uid, known);
+        self.pods.names.insert(uid, known);
         self.schedule_reap(ctx.at);
     }
 

@@ -3,7 +3,7 @@
 //! **Invariant:** nothing is concluded from absence but from a complete listing that began after a gap, and of nothing
 //! that such a listing would not have had in it.
 
-use std::{mem, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,6 @@ use crate::{
     model::{
         change::{ChangeKind, Question},
         fact::{Attached, List, Loss, Origin, Signal},
-        id::CgroupKey,
         time::Timestamp,
     },
 };
@@ -53,6 +52,18 @@ pub enum Doubt {
     Marked,
 }
 
+/// What is known of listings.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Lists {
+    /// Those that have begun and not ended.
+    pub(super) begun: BTreeMap<List, Timestamp>,
+    pub(super) gaps: BTreeMap<(Doubt, List), Timestamp>,
+    /// Lists that could not be read whole when they were last read, and since when that is so.
+    pub(in crate::engine) partial: BTreeMap<List, Timestamp>,
+    /// When the node was last asked to be listed again.
+    pub(in crate::engine) relisted_at: Option<Timestamp>,
+}
+
 /// What a loss can be of.
 enum Concern {
     /// Anything, so also what verdicts rest on.
@@ -79,21 +90,21 @@ const GATHER: Duration = Duration::from_secs(1);
 
 impl World {
     pub(super) fn list_begun(&mut self, ctx: EventContext, list: List) {
-        self.listings.insert(list, ctx.at);
+        self.lists.begun.insert(list, ctx.at);
     }
 
     pub(super) fn list_ended(&mut self, ctx: EventContext, list: List, complete: bool) {
-        let Some(begun) = self.listings.remove(&list) else { return };
-        let is_over = |doubt: Doubt| self.gaps.get(&(doubt, list)).is_some_and(|gap| *gap <= begun);
+        let Some(begun) = self.lists.begun.remove(&list) else { return };
+        let is_over = |doubt: Doubt| self.lists.gaps.get(&(doubt, list)).is_some_and(|gap| *gap <= begun);
         if !complete {
             // Nothing else asks for these again.
             if is_over(Doubt::Marked) && matches!(list, List::Processes | List::Netns) {
                 self.check(ctx.at);
             }
-            self.partial.entry(list).or_insert(ctx.at);
+            self.lists.partial.entry(list).or_insert(ctx.at);
             return;
         }
-        self.partial.remove(&list);
+        self.lists.partial.remove(&list);
         let over = [Doubt::Lost, Doubt::Excess, Doubt::Marked].map(|doubt| (doubt, is_over(doubt)));
         // Records tell of their own changes only by being read again.
         match list {
@@ -108,7 +119,7 @@ impl World {
             | List::Pods => {}
         }
         for (doubt, _) in over.iter().filter(|(_, is_over)| *is_over) {
-            self.gaps.remove(&(*doubt, list));
+            self.lists.gaps.remove(&(*doubt, list));
         }
         if over.iter().any(|(doubt, is_over)| *is_over && *doubt != Doubt::Marked) {
             self.not_listed(ctx, list, begun);
@@ -159,41 +170,24 @@ impl World {
     fn netns_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let missing = |row: &&Netns| {
             row.is_live()
-                && row.key.inode != self.host_netns
+                && row.key.inode != self.node.host_netns
                 && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun)
                 && row.is_listable()
         };
-        let gone: Vec<_> = self.netns.rows.values().filter(missing).map(|row| row.life).collect();
+        let gone: Vec<_> = self.netns.values().filter(missing).map(|row| row.life).collect();
         for life in gone {
             self.drop_life(ctx, life, None);
         }
     }
 
     fn cgroups_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
-        let mut gone = Vec::new();
-        self.cgroups.update(|key, row| {
-            let is_gone = row.is_live() && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun);
-            if is_gone {
-                row.state = super::cgroup::State::Removed { at: ctx.at };
-                gone.push(*key);
-            }
-            is_gone
-        });
+        let gone = self.cgroups.not_listed(ctx.at, begun);
         self.schedule_reap(ctx.at);
         for key in gone {
             self.cgroup_gone(ctx, key);
         }
         // The directory that was known by what lay in it would have been in the list, and would have its key.
-        let mut unseen = Vec::new();
-        self.pods.rows.update(|id, row| {
-            let is_unseen = row.cgroups == [CgroupKey::default()];
-            if is_unseen {
-                row.cgroups.clear();
-                unseen.push(*id);
-            }
-            is_unseen
-        });
-        for pod in unseen {
+        for pod in self.pods.lost_unseen_cgroups() {
             self.pod_may_be_gone(ctx, pod);
         }
     }
@@ -201,12 +195,11 @@ impl World {
     /// Rows that were there when something was lost are as they were, if a listing after a quiet time shows it: then nothing
     /// has befallen them that was not told. What is over by then stays marked.
     fn heal(&mut self, ctx: EventContext, list: List) {
-        let since = self.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
+        let since = self.coverage.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {
-            let is_there = |row: &Netns| row.is_live() && row.found_at >= Some(since);
-            self.netns.rows.update(|_, row| is_there(row) && mem::replace(&mut row.gapped, false));
+            self.netns.heal(since);
         }
-        if HEALING.iter().any(|list| self.gaps.contains_key(&(Doubt::Marked, *list))) {
+        if HEALING.iter().any(|list| self.lists.gaps.contains_key(&(Doubt::Marked, *list))) {
             return;
         }
         let there: Vec<_> = self
@@ -246,10 +239,10 @@ impl World {
                 self.rows_gapped();
                 self.losses_grow(ctx.at, count);
                 for list in List::ALL {
-                    self.gaps.insert((Doubt::Lost, list), ctx.at);
+                    self.lists.gaps.insert((Doubt::Lost, list), ctx.at);
                 }
                 for list in HEALING {
-                    self.gaps.insert((Doubt::Marked, list), ctx.at + QUIET);
+                    self.lists.gaps.insert((Doubt::Marked, list), ctx.at + QUIET);
                 }
                 BETWEEN_RELISTS
             }
@@ -263,7 +256,7 @@ impl World {
                 BETWEEN_CHECKS
             }
         };
-        match self.relisted_at {
+        match self.lists.relisted_at {
             Some(last) if last + between > ctx.at => {
                 self.timers.arm_earlier(timer::Name::Relist, last + between)
             }
@@ -273,25 +266,25 @@ impl World {
 
     fn out_of_date(&mut self, at: Timestamp, lists: &[List]) {
         for list in lists {
-            self.gaps.insert((Doubt::Excess, *list), at);
+            self.lists.gaps.insert((Doubt::Excess, *list), at);
         }
     }
 
     /// Whether what verdicts rest on may be missing until this is listed again.
     pub(in crate::engine) fn is_gapped(&self, list: List) -> bool {
-        self.gaps.contains_key(&(Doubt::Lost, list))
+        self.lists.gaps.contains_key(&(Doubt::Lost, list))
     }
 
     /// A verdict depends on what a listing finds now.
     pub(in crate::engine) fn check(&mut self, at: Timestamp) {
-        let soonest = self.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
+        let soonest = self.lists.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
         self.timers.arm_earlier(timer::Name::Relist, (at + GATHER).max(soonest));
     }
 
     pub(super) fn relist(&mut self, now: Timestamp) {
-        self.relisted_at = Some(now);
+        self.lists.relisted_at = Some(now);
         self.ask(Question::Relist);
-        let marked = HEALING.iter().filter_map(|list| self.gaps.get(&(Doubt::Marked, *list)));
+        let marked = HEALING.iter().filter_map(|list| self.lists.gaps.get(&(Doubt::Marked, *list)));
         if let Some(at) = marked.max().copied().filter(|at| *at > now) {
             self.timers.arm_earlier(timer::Name::Relist, at);
         }
@@ -302,7 +295,7 @@ impl World {
         if it.signal == Signal::Listening {
             self.listening_seen(it.mechanism.is_some());
         }
-        self.attached.insert(it.signal, it);
+        self.coverage.attached.insert(it.signal, it);
         if !before && self.is_watching() {
             self.watch_all();
         }

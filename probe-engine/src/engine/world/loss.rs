@@ -1,13 +1,16 @@
 //! How much was lost of late: verdicts on that time are weaker.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::{
     engine::world::{World, attachment::LATELY},
-    model::time::Timestamp,
+    model::{
+        fact::{Attached, Signal},
+        time::Timestamp,
+    },
 };
 
 /// Losses that follow each other within `LATELY`.
@@ -26,15 +29,25 @@ pub struct Losses {
 const SPANS: usize = 32;
 const TOGETHER: Duration = Duration::from_secs(1);
 
+/// How far the node can be seen.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Coverage {
+    /// How each signal is seen, if that was told.
+    pub(in crate::engine) attached: BTreeMap<Signal, Attached>,
+    pub(in crate::engine) losses: Option<Losses>,
+    /// Files at which reading hangs, and since when.
+    pub(in crate::engine) hanging: BTreeMap<String, Timestamp>,
+}
+
 impl World {
     pub(super) fn losses_grow(&mut self, at: Timestamp, count: u64) {
-        let before = self.losses.take();
+        let before = self.coverage.losses.take();
         let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();
         let before = before.filter(|it| at < it.last_at + LATELY);
         let (known, since, last_at) =
             before.map_or((0, at, at), |it| (it.count, it.since, it.last_at.max(at)));
         let count = known.saturating_add(count);
-        self.losses = Some(Losses { count, since, last_at, spans: with(spans, at) });
+        self.coverage.losses = Some(Losses { count, since, last_at, spans: with(spans, at) });
     }
 }
 

@@ -1,6 +1,9 @@
 //! Network namespaces. An inode number is handed out again at once, so each life has a number of our own.
 
+mod address;
+pub(in crate::engine) mod claim;
 pub(in crate::engine) mod table;
+pub mod watch;
 
 use std::{mem, time::Duration};
 

@@ -106,9 +106,7 @@ fn among<'a>(
     cut.containers(row.containers(), &parts);
 
     let mut start = Start {
-        pod: pod
-            .and_then(|pod| world.pods.rows.get(&pod))
-            .map_or_else(|| row.told.pod.clone(), |pod| pod.named()),
+        pod: pod.and_then(|pod| world.pods.get(&pod)).map_or_else(|| row.told.pod.clone(), |pod| pod.named()),
         sandbox: row.id.clone(),
         begin,
         end: cut.end,
@@ -120,7 +118,7 @@ fn among<'a>(
         revised: row.work.is_revised,
         rebuilt,
         listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
-        suspended: world.woke_at > begin,
+        suspended: world.node.woke_at > begin,
     };
     cause::attribute(world, pod, row, &mut start);
     Some(start)
@@ -136,7 +134,7 @@ pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
             end: first.at,
             socket: first.socket,
             gapped: cause::is_gapped(world, part.started_at, first.at),
-            suspended: world.woke_at > part.started_at,
+            suspended: world.node.woke_at > part.started_at,
         })
     };
     Members::of(world, row).parts.iter().filter_map(listens).collect()
@@ -164,7 +162,7 @@ pub(super) fn settles_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
 /// Whether another sandbox of the same pod began before, within this life of it: a static pod keeps its UID.
 fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
     it.id != row.id
-        && world.pods.rows.get(&pod).is_some_and(|pod| it.first_at >= pod.first_at)
+        && world.pods.get(&pod).is_some_and(|pod| it.first_at >= pod.first_at)
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }
 
@@ -188,7 +186,7 @@ enum Made {
 }
 
 fn made(world: &World, pod: u64) -> Made {
-    let Some(row) = world.pods.rows.get(&pod) else { return Made::Unseen };
+    let Some(row) = world.pods.get(&pod) else { return Made::Unseen };
     if let Some(at) = row.made_at {
         return Made::At(at);
     }

@@ -1,6 +1,10 @@
 //! Pods: what sandboxes, containers, cgroups and CNI calls have in common.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -9,7 +13,11 @@ use crate::{
     engine::{
         held::{Subject, Wait},
         tracked::Tracked,
-        world::{EventContext, World, start::Reading},
+        world::{
+            EventContext, World,
+            hint::Name,
+            start::{self, Reading},
+        },
     },
     model::{
         change::{ChangeKind, Question},
@@ -75,7 +83,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// All pods, also by UID.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: Tracked<u64, Pod>,
+    rows: Tracked<u64, Pod>,
+    /// Names that were heard before, or without, their pods.
+    pub(super) names: BTreeMap<PodUid, Name>,
     by_uid: BTreeMap<PodUid, u64>,
     /// The number of the next pod.
     pub(in crate::engine) next: u64,
@@ -114,7 +124,87 @@ impl Pod {
     }
 }
 
+impl Deref for Table {
+    type Target = BTreeMap<u64, Pod>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rows
+    }
+}
+
 impl Table {
+    /// The keys of rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<u64> {
+        self.rows.take_changed()
+    }
+
+    /// It has a directory.
+    pub(super) fn has_cgroup(&mut self, id: u64, key: CgroupKey) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.has_cgroup(key);
+        }
+    }
+
+    /// A directory of it is gone.
+    pub(super) fn lost_cgroup(&mut self, id: u64, key: CgroupKey) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.cgroups.retain(|other| *other != key && *other != CgroupKey::default());
+        }
+    }
+
+    /// Directories that were known by what lay in them are gone: a complete listing would have given their keys. The pods
+    /// that had one.
+    pub(super) fn lost_unseen_cgroups(&mut self) -> Vec<u64> {
+        let mut unseen = Vec::new();
+        self.rows.update(|id, row| {
+            let is_unseen = row.cgroups == [CgroupKey::default()];
+            if is_unseen {
+                row.cgroups.clear();
+                unseen.push(*id);
+            }
+            is_unseen
+        });
+        unseen
+    }
+
+    /// Its own directory was made.
+    pub(super) fn made(&mut self, id: u64, at: Timestamp) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.made_at = Some(row.made_at.map_or(at, |made| made.min(at)));
+        }
+    }
+
+    /// A sandbox of it that had been ready stopped, or is still on record.
+    pub(super) fn left(&mut self, id: u64, at: Timestamp) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.left_at = row.left_at.max(Some(at));
+        }
+    }
+
+    /// Its start is complete, or goes on after all.
+    pub(super) fn set_started(&mut self, id: u64, is_started: bool) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.is_started = is_started;
+        }
+    }
+
+    /// The kubelet keeps on record which containers it is to have.
+    pub(super) fn expect(&mut self, id: u64, containers: Vec<String>) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.expected = containers;
+        }
+    }
+
+    /// What its cgroup counted at a time.
+    pub(super) fn counted(&mut self, id: u64, reading: Reading) {
+        if let Some(row) = self.rows.get_mut(&id)
+            && row.readings.last().is_none_or(|(at, _)| *at < reading.0)
+        {
+            row.readings.push(reading);
+            start::thin(&mut row.readings);
+        }
+    }
+
     pub(in crate::engine) fn by_uid(&self, uid: &PodUid) -> Option<u64> {
         self.by_uid.get(uid).copied()
     }
@@ -219,7 +309,7 @@ impl World {
             row.expected.clear();
             row.readings.clear();
         }
-        if let Some(known) = row.uid.as_ref().and_then(|uid| self.names.get(uid)) {
+        if let Some(known) = row.uid.as_ref().and_then(|uid| self.pods.names.get(uid)) {
             let (found, source) = (known.pod_name(), known.source);
             self.pods.learn(id, &found, source);
         }
@@ -245,7 +335,7 @@ impl World {
     /// What is known by its UID and what is known by its name turn out to be one pod: the first row stays. The other
     /// one goes without a word; what was said of it and waits keeps its name.
     pub(super) fn pods_are_one(&mut self, ctx: EventContext, keep: u64, other: u64) {
-        let Some(gone) = self.pods.rows.get(&other).filter(|_| keep != other) else { return };
+        let Some(gone) = self.pods.get(&other).filter(|_| keep != other) else { return };
         let name = PodName { namespace: gone.namespace.clone(), name: gone.name.clone(), uid: None };
         let (first_at, source, cgroups) = (gone.first_at, gone.source, gone.cgroups.clone());
         let (made_at, is_started, readings) = (gone.made_at, gone.is_started, gone.readings.clone());
@@ -273,19 +363,13 @@ impl World {
         }
         self.schedule_reap(ctx.at);
         self.sandboxes.replace_pod(keep, other);
-        self.containers.update(|_, row| {
-            let is_other = row.pod == Some(other);
-            if is_other {
-                row.pod = Some(keep);
-            }
-            is_other
-        });
+        self.containers.replace_pod(keep, other);
     }
 
     /// Whether the making of its directory was seen.
     pub(super) fn is_seen_from_birth(&self, id: u64) -> bool {
         let made = |key| self.cgroups.get(key).is_some_and(|cgroup| cgroup.created_at.is_some());
-        self.pods.rows.get(&id).is_some_and(|row| row.cgroups.iter().any(made))
+        self.pods.get(&id).is_some_and(|row| row.cgroups.iter().any(made))
     }
 
     pub(super) fn ask_name(&mut self, ctx: EventContext, id: u64) {
@@ -298,7 +382,7 @@ impl World {
 
     /// A pod is gone when its cgroup is, and every sandbox, container and network namespace of it.
     pub(super) fn pod_may_be_gone(&mut self, ctx: EventContext, id: u64) {
-        let Some(row) = self.pods.rows.get(&id) else { return };
+        let Some(row) = self.pods.get(&id) else { return };
         let lives = !row.cgroups.is_empty()
             || self.containers.values().any(|row| row.pod == Some(id) && row.is_running())
             || self.sandboxes.values().any(|row| {

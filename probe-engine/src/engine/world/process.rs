@@ -219,9 +219,9 @@ impl World {
     fn end_of(&mut self, key: TaskKey, status: u32) -> End {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);
         let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
-        let mut heard = self.signals.remove(&key).unwrap_or_default();
+        let mut heard = self.processes.signals.remove(&key).unwrap_or_default();
         // What was said of the pid alone is of whoever had it then.
-        let unnamed = self.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
+        let unnamed = self.processes.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
         heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
         let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
         let killer = heard.into_iter().find(|heard| !heard.oom && Some(heard.signal) == signal);
@@ -230,7 +230,7 @@ impl World {
 
     /// When a runtime first sent it a fatal signal, as far as was heard.
     fn stopped_at(&self, key: TaskKey) -> Option<Timestamp> {
-        let heard = self.signals.get(&key).into_iter().flatten();
+        let heard = self.processes.signals.get(&key).into_iter().flatten();
         heard.filter(|heard| !heard.oom && self.is_of_runtime(&heard.sender)).map(|heard| heard.at).min()
     }
 
@@ -245,7 +245,7 @@ impl World {
             return;
         }
         let signal = Signal { target, at: ctx.at, signal: it.signal, oom, sender: process_of(&it.sender) };
-        let heard = self.signals.entry(target).or_default();
+        let heard = self.processes.signals.entry(target).or_default();
         // The first kill kills; of a signal that can be caught the last one may be the one that was not.
         if signal.signal != SIGKILL || oom {
             heard.retain(|other| other.signal != signal.signal || other.oom != oom);
@@ -272,7 +272,7 @@ impl World {
         let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= ctx.at.0;
         let running = self.processes.by_pid(told.pid).filter(|row| row.state == State::Running);
         let known = running.map(|row| row.key).filter(fits);
-        known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(told)
+        known.or_else(|| self.processes.signals.keys().rev().copied().find(fits)).unwrap_or(told)
     }
 
     /// Who had the pid before is no more.
@@ -289,7 +289,7 @@ impl World {
         let cgroup = row.cgroup;
         self.processes.insert(Process { state: ended, ..row.clone() });
         self.schedule_reap(ctx.at);
-        self.signals.remove(&key);
+        self.processes.signals.remove(&key);
         if let Some(call) = self.calls.remove(&key) {
             self.cni_finished(ctx, call, None);
         }
@@ -355,11 +355,11 @@ impl World {
 
     /// Runtimes and their callers live in the node's own network namespace, and so do CNI plugins when they begin.
     pub(super) fn learn_host_netns(&mut self, task: &Task, class: u32) {
-        if self.host_netns == 0
+        if self.node.host_netns == 0
             && class & (class::CALLER | class::CNI) != 0
             && !self.in_container(task.cgroup)
         {
-            self.host_netns = task.netns;
+            self.node.host_netns = task.netns;
         }
     }
 }

@@ -1,13 +1,11 @@
 //! Rows of what is over go after a moment.
 
-use std::{collections::BTreeSet, mem, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     engine::{
         timer,
-        world::{
-            World, attachment::Lease, cgroup, container, netns, pod, process, rebuild, record::Kept, sandbox,
-        },
+        world::{World, attachment::Lease, cgroup, container, pod, process, rebuild, record::Kept, sandbox},
     },
     model::{fact::Signal, id::ContainerId, time::Timestamp},
 };
@@ -31,20 +29,19 @@ const UNUSED: Duration = Duration::from_secs(15 * 60).saturating_add(rebuild::WI
 /// How long what was told of one is kept, if it left nothing.
 const SETTLED: Duration = Duration::from_secs(3 * 60);
 
-/// So many network namespaces are remembered that are being taken apart and may never be heard of again.
-const DYING: usize = 1024;
-
 impl World {
     pub(super) fn reap(&mut self, now: Timestamp) {
         let old = now.saturating_sub(GRACE);
         self.reap_processes(old);
-        self.reap_netns(old);
+        let end_told =
+            self.coverage.attached.get(&Signal::NetnsFreed).is_none_or(|it| it.mechanism.is_some());
+        self.netns.reap(old, end_told);
         self.reap_containers(now, old);
-        self.cgroups.retain(|_, row| !matches!(row.state, cgroup::State::Removed { at } if at <= old));
+        self.cgroups.reap(old);
         self.judge_releases(now);
         self.reap_remembered(now);
         self.hints.retain(|_, hint| hint.at > old);
-        self.names.retain(|_, name| name.at > old);
+        self.pods.names.retain(|_, name| name.at > old);
         if self.has_dead() {
             self.timers.arm_earlier(timer::Name::Reap, now + EVERY);
         }
@@ -53,46 +50,17 @@ impl World {
     fn reap_processes(&mut self, old: Timestamp) {
         let over = |row: &&process::Process| matches!(row.state, process::State::Exited { at } if at <= old);
         let mut gone: Vec<_> = self.processes.values().filter(over).map(|row| row.key).collect();
-        let excess = (self.processes.rows.len() - gone.len()).saturating_sub(PROCESSES);
+        let excess = (self.processes.len() - gone.len()).saturating_sub(PROCESSES);
         // By key: those that began first.
         let is_kept = |row: &&process::Process| !over(row) && !self.calls.contains_key(&row.key);
         gone.extend(self.processes.values().filter(is_kept).map(|row| row.key).take(excess));
         for key in gone {
             self.processes.remove(key);
         }
-        self.signals.retain(|_, heard| {
+        self.processes.signals.retain(|_, heard| {
             heard.retain(|signal| signal.at > old);
             !heard.is_empty()
         });
-    }
-
-    fn reap_netns(&mut self, old: Timestamp) {
-        let told_of_end =
-            self.attached.get(&Signal::NetnsFreed).is_none_or(|attached| attached.mechanism.is_some());
-        // Before those that tell it go.
-        if let Some(passed) = netns::passed_at(self.netns.rows.values()) {
-            let is_through =
-                |row: &netns::Netns| row.ending_since().is_some_and(|at| at + netns::SAME_BATCH < passed);
-            self.netns.rows.update(|_, row| is_through(row) && !mem::replace(&mut row.end_inferred, true));
-        }
-        let mut gone: Vec<_> = self
-            .netns
-            .rows
-            .values()
-            .filter(|row| match row.state {
-                netns::State::Live => false,
-                netns::State::Dropped { at } => at <= old && (!told_of_end || row.end_inferred),
-                netns::State::Freed { at } => at <= old,
-            })
-            .map(|row| row.life)
-            .collect();
-        // Those that were dropped first, as far as lives are numbered.
-        let dying =
-            || self.netns.rows.values().filter(|row| matches!(row.state, netns::State::Dropped { .. }));
-        gone.extend(dying().map(|row| row.life).take(dying().count().saturating_sub(DYING)));
-        for life in gone {
-            self.netns.remove(life);
-        }
     }
 
     fn reap_containers(&mut self, now: Timestamp, old: Timestamp) {
@@ -101,16 +69,7 @@ impl World {
             row.cgroup.and_then(|key| cgroups.get(&key)).is_some_and(cgroup::Cgroup::is_live)
         };
         let sandboxes = &self.sandboxes;
-        self.containers.retain(|id, row| match row.state {
-            container::State::Running { .. } => true,
-            container::State::Exited { at } => at > old || has_cgroup(row),
-            // Announced by a runtime's arguments only, and it never came.
-            container::State::Created => {
-                row.first_at > old
-                    || has_cgroup(row)
-                    || sandboxes.get(id).is_some_and(|row| !row.is_stopped())
-            }
-        });
+        self.containers.reap(old, has_cgroup, |id| sandboxes.get(id).is_some_and(|row| !row.is_stopped()));
         // A namespace that outlives its sandbox is still its.
         let (containers, netns) = (&self.containers, &self.netns);
         self.sandboxes.remember(now, |row| {
@@ -122,7 +81,7 @@ impl World {
         let named: BTreeSet<u64> =
             of_containers.chain(self.sandboxes.values().filter_map(|row| row.pod)).collect();
         let over = |row: &&pod::Pod| matches!(row.state, pod::State::Gone { at } if at <= old);
-        let gone: Vec<_> = self.pods.rows.values().filter(over).map(|row| row.id).collect();
+        let gone: Vec<_> = self.pods.values().filter(over).map(|row| row.id).collect();
         for id in gone.into_iter().filter(|id| !named.contains(id)) {
             self.pods.remove(id);
         }
@@ -142,14 +101,7 @@ impl World {
             .map(|row| row.id.clone())
             .collect();
         let old_of = |id: &ContainerId| if unused.contains(id) { now.saturating_sub(UNUSED) } else { old };
-        self.attachments.update(|(id, _), row| {
-            let (is_young, before) = (row.last_at > old_of(id), row.leases.len());
-            row.leases.retain(|lease| lease.is_vouched() || is_young || lives(id));
-            row.leases.len() != before
-        });
-        self.attachments.retain(|(id, _), row| {
-            !row.leases.is_empty() || row.last_at > old_of(id) || row.is_busy() || lives(id)
-        });
+        self.attachments.reap(old_of, lives);
         self.reap_tries(&living);
         let records = &self.records;
         let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
@@ -178,14 +130,14 @@ impl World {
     /// Whether anything waits to be dropped.
     fn has_dead(&self) -> bool {
         !self.hints.is_empty()
-            || !self.names.is_empty()
-            || !self.signals.is_empty()
+            || !self.pods.names.is_empty()
+            || !self.processes.signals.is_empty()
             || self.sandboxes.all().any(sandbox::Sandbox::is_stopped)
             || self.attachments.values().any(|row| !row.leases.iter().any(Lease::is_vouched))
             || self.processes.values().any(|row| row.state != process::State::Running)
-            || self.netns.rows.values().any(|row| !row.is_live())
+            || self.netns.values().any(|row| !row.is_live())
             || self.cgroups.values().any(|row| !row.is_live())
             || self.containers.values().any(|row| !row.is_running())
-            || self.pods.rows.values().any(|row| !row.is_present())
+            || self.pods.values().any(|row| !row.is_present())
     }
 }

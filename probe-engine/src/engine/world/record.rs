@@ -321,9 +321,9 @@ impl World {
         for it in &read.sandboxes {
             // As long as a sandbox of it is on record, a pod has not gone.
             if let Some(pod) = self.pod_of_record(&it.id, it.pod.as_ref())
-                && let Some(row) = self.pods.rows.get_mut(&pod).filter(|row| row.left_at.is_some())
+                && self.pods.get(&pod).is_some_and(|row| row.left_at.is_some())
             {
-                row.left_at = row.left_at.max(Some(ctx.at));
+                self.pods.left(pod, ctx.at);
             }
         }
         self.records.runtime(ctx.at, read);

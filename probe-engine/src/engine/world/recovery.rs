@@ -28,7 +28,8 @@ use crate::{
         change::ChangeKind,
         fact::{Executed, Origin, StoreRead, Task},
         recovery::{
-            BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Source, StandingPods, TimedSource,
+            BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Rules, Source, StandingPods,
+            TimedSource,
         },
         time::Timestamp,
     },
@@ -47,42 +48,51 @@ pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 6
 /// A pod that went so shortly before the node did may have gone with it.
 const GONE_WITH: Duration = Duration::from_secs(30);
 
+/// The recovery of the node in this boot, and by which rules it is judged.
+#[derive(Debug, Default)]
+pub(super) struct Boot {
+    pub(super) recovery: Recovery,
+    pub(super) rules: Rules,
+}
+
 impl World {
     /// What is known of the recovery.
     pub(in crate::engine) fn recovery(&self) -> &Recovery {
-        &self.recovery
+        &self.boot.recovery
     }
 
     pub(super) fn boot_read(&mut self, ctx: EventContext, boot: BootRead) {
-        self.recovery.boot = Some(boot);
-        self.recovery.watched_since.get_or_insert(ctx.at);
-        self.began_at = Some(ctx.at);
+        self.boot.recovery.boot = Some(boot);
+        self.boot.recovery.watched_since.get_or_insert(ctx.at);
+        self.node.began_at = Some(ctx.at);
         self.noted(ctx.at);
     }
 
     /// The wall clock was set: the distance to the order is another.
     pub(super) fn clock_set(&mut self, boot_wall_ns: i64) {
-        if let Some(boot) = &mut self.recovery.boot {
+        if let Some(boot) = &mut self.boot.recovery.boot {
             let step = boot.boot_wall_ns.abs_diff(boot_wall_ns);
             boot.boot_wall_ns = boot_wall_ns;
             // A clock that is slewed would be news all the time.
-            self.recovery.revision = self.recovery.revision.wrapping_add(u64::from(step >= 1_000_000_000));
+            self.boot.recovery.revision =
+                self.boot.recovery.revision.wrapping_add(u64::from(step >= 1_000_000_000));
         }
     }
 
     fn by_rules(&mut self) {
-        (self.recovery.quiet, self.recovery.recovered) = (self.rules.quiet, self.rules.recovered);
+        (self.boot.recovery.quiet, self.boot.recovery.recovered) =
+            (self.boot.rules.quiet, self.boot.rules.recovered);
     }
 
     /// Whether sockets that listen are seen in this boot.
     pub(super) fn listening_seen(&mut self, is_seen: bool) {
-        self.recovery.hears = is_seen;
+        self.boot.recovery.hears = is_seen;
     }
 
     /// Something of it changed: it is looked at soon.
     fn noted(&mut self, at: Timestamp) {
         self.by_rules();
-        self.recovery.revision = self.recovery.revision.wrapping_add(1);
+        self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
     }
 
@@ -95,17 +105,17 @@ impl World {
         if is_contained && !is_kubelet {
             return;
         }
-        let before = [self.recovery.init, self.recovery.runtime, self.recovery.kubelet];
+        let before = [self.boot.recovery.init, self.boot.recovery.runtime, self.boot.recovery.kubelet];
         if task.key.pid == 1 && mark.source == Source::ProcStart {
-            TimedSource::offer(&mut self.recovery.init, mark);
+            TimedSource::offer(&mut self.boot.recovery.init, mark);
         }
         if is_runtime(&task.comm) && is_trusted(class) {
-            TimedSource::offer(&mut self.recovery.runtime, mark);
+            TimedSource::offer(&mut self.boot.recovery.runtime, mark);
         }
         if is_kubelet {
-            TimedSource::offer(&mut self.recovery.kubelet, mark);
+            TimedSource::offer(&mut self.boot.recovery.kubelet, mark);
         }
-        if before != [self.recovery.init, self.recovery.runtime, self.recovery.kubelet] {
+        if before != [self.boot.recovery.init, self.boot.recovery.runtime, self.boot.recovery.kubelet] {
             self.noted(mark.at);
         }
     }
@@ -131,12 +141,12 @@ impl World {
             return false;
         }
         match said {
-            order::Said::Cancelled => self.recovery.order = None,
+            order::Said::Cancelled => self.boot.recovery.order = None,
             order::Said::Down => {
-                let known = self.recovery.order.as_ref();
+                let known = self.boot.recovery.order.as_ref();
                 if known.is_none_or(|known| ctx.at >= known.at + ONE_ORDER) {
                     let standing = self.standing(ctx.at);
-                    self.recovery.order = Some(Order { at: ctx.at, by: it.argv.join(" "), standing });
+                    self.boot.recovery.order = Some(Order { at: ctx.at, by: it.argv.join(" "), standing });
                 }
             }
         }
@@ -148,7 +158,8 @@ impl World {
     /// and the kubelet run on, and no container was stopped since; or if they still make pods after that time, which no node
     /// does that goes down.
     fn take_back_order(&mut self, now: Timestamp) {
-        let Some(order) = self.recovery.order.as_ref().filter(|order| !order::is_for_later(&order.by)) else {
+        let Some(order) = self.boot.recovery.order.as_ref().filter(|order| !order::is_for_later(&order.by))
+        else {
             return;
         };
         let (at, due) = (order.at, order.at + WITHOUT_EFFECT);
@@ -161,8 +172,8 @@ impl World {
         let was_stopped = ran.any(|ran| ran.ended.is_some_and(|ended| ended.at >= at && !ended.by_itself()));
         let is_new = |row: &Sandbox| row.origin == Origin::Kernel && row.first_at >= due;
         if run_on && (!was_stopped || self.sandboxes.all().any(is_new)) {
-            self.recovery.order = None;
-            self.recovery.revision = self.recovery.revision.wrapping_add(1);
+            self.boot.recovery.order = None;
+            self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         } else {
             self.timers.arm_earlier(timer::Name::Recovery, now + WITHOUT_EFFECT);
         }
@@ -176,7 +187,7 @@ impl World {
             return;
         }
         let failed = (!succeeded).then(|| call.call.plugin.clone());
-        let tries = &mut self.recovery.tries;
+        let tries = &mut self.boot.recovery.tries;
         let same = |it: &&mut NetworkAttempt| it.sandbox == *id && it.failed.is_none();
         if let Some(known) = tries.iter_mut().rev().find(same) {
             known.ended = known.ended.max(at);
@@ -184,7 +195,7 @@ impl World {
         } else if tries.len() < TRIES {
             tries.push(NetworkAttempt { sandbox: id.clone(), began: call.at, ended: at, failed });
         } else {
-            self.recovery.tries_left_out = self.recovery.tries_left_out.saturating_add(1);
+            self.boot.recovery.tries_left_out = self.boot.recovery.tries_left_out.saturating_add(1);
         }
         self.noted(at);
     }
@@ -192,9 +203,9 @@ impl World {
     /// The oldest address in a store dates the network's first success, where nobody was there to see it.
     pub(super) fn leases_dated(&mut self, ctx: EventContext, read: &StoreRead) {
         let dates = read.reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
-        let oldest = dates.chain(self.recovery.leased_since).min();
-        if oldest != self.recovery.leased_since {
-            self.recovery.leased_since = oldest;
+        let oldest = dates.chain(self.boot.recovery.leased_since).min();
+        if oldest != self.boot.recovery.leased_since {
+            self.boot.recovery.leased_since = oldest;
             self.noted(ctx.at);
         }
     }
@@ -208,43 +219,43 @@ impl World {
 
     /// Whether nothing that happens now can be a part of it.
     fn is_recovered(&self, at: Timestamp) -> bool {
-        self.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited(at).is_empty()
+        self.boot.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited(at).is_empty()
     }
 
     /// The pods that were there before and are not back.
     fn awaited(&self, now: Timestamp) -> Vec<&Pod> {
-        let back = self.recovery.back(now);
+        let back = self.boot.recovery.back(now);
         let is_back = |pod: &Pod| back.iter().any(|back| back.pod.is(pod));
-        self.recovery.expected().unwrap_or_default().iter().filter(|pod| !is_back(pod)).collect()
+        self.boot.recovery.expected().unwrap_or_default().iter().filter(|pod| !is_back(pod)).collect()
     }
 
     /// Looks which pods are back, and whether the last of them was the last.
     pub(super) fn assess(&mut self, now: Timestamp) {
         let found: Vec<_> = self.sandboxes.all().filter_map(|row| self.back(row)).collect();
         let state = |it: &Recovery| (it.pods.clone(), it.closed, it.pods_left_out);
-        let before = state(&self.recovery);
+        let before = state(&self.boot.recovery);
         let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
         let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
         // What is left out is not remembered: whoever is there at one time are so many at least.
-        self.recovery.pods_left_out = self.recovery.pods_left_out.max(left_out);
+        self.boot.recovery.pods_left_out = self.boot.recovery.pods_left_out.max(left_out);
         self.by_rules();
         self.take_back_order(now);
-        let study = RecoveryReport::of(&self.recovery, now);
-        self.recovery.closed = study.is_closed();
-        self.recovery.seen_until = now;
-        if before != state(&self.recovery) {
-            self.recovery.revision = self.recovery.revision.wrapping_add(1);
+        let study = RecoveryReport::of(&self.boot.recovery, now);
+        self.boot.recovery.closed = study.is_closed();
+        self.boot.recovery.seen_until = now;
+        if before != state(&self.boot.recovery) {
+            self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         }
-        let last = study.last_service.map(|last| last.mark.at + self.rules.quiet);
-        let next = last.into_iter().chain(self.recovery.patience(now)).min();
-        if let Some(next) = next.filter(|_| !self.recovery.closed) {
+        let last = study.last_service.map(|last| last.mark.at + self.boot.rules.quiet);
+        let next = last.into_iter().chain(self.boot.recovery.patience(now)).min();
+        if let Some(next) = next.filter(|_| !self.boot.recovery.closed) {
             self.timers.arm_earlier(timer::Name::Recovery, next);
         }
     }
 
     /// The pod of a sandbox, if it runs or has run in it; and when the first of its containers started.
     fn back(&self, sandbox: &Sandbox) -> Option<(RecoveredPod, Timestamp)> {
-        let row = sandbox.pod.and_then(|pod| self.pods.rows.get(&pod));
+        let row = sandbox.pod.and_then(|pod| self.pods.get(&pod));
         let of_row = |read: fn(&super::pod::Pod) -> Option<&String>| row.and_then(read).cloned();
         let namespace = of_row(|row| row.namespace.as_ref()).or_else(|| sandbox.told.pod.namespace.clone());
         let name = of_row(|row| row.name.as_ref()).or_else(|| sandbox.told.pod.name.clone());
@@ -269,7 +280,7 @@ impl World {
         }
         let mark = own.first()?.1;
         let listened = own.iter().filter_map(|(ran, _)| ran.listening).map(|it| it.at).min();
-        let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.rules);
+        let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
         let pod = Pod { namespace, name, uid, kind, listens: listened.is_some() };
         Some((RecoveredPod { pod, mark, listened }, first))
     }
@@ -294,11 +305,12 @@ impl World {
     /// Notes that it is back; gives it again if it belongs to the recovery and there is no room for it.
     fn is_back(&mut self, back: RecoveredPod, first: Timestamp) -> Option<RecoveredPod> {
         let in_time = back.mark.at <= Timestamp::ZERO + WINDOW;
-        let awaited = || self.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
+        let awaited =
+            || self.boot.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
         if !in_time && !awaited() {
             return None;
         }
-        let pods = &mut self.recovery.pods;
+        let pods = &mut self.boot.recovery.pods;
         let Some(known) = pods.iter_mut().find(|known| known.pod.is(&back.pod)) else {
             if pods.len() >= PODS {
                 return Some(back);
@@ -327,7 +339,7 @@ impl World {
         let since = now.saturating_sub(GONE_WITH);
         let mut pods: Vec<Pod> = Vec::new();
         let mut pods_left_out = 0_u32;
-        for row in self.pods.rows.values() {
+        for row in self.pods.values() {
             let mut sandboxes = self.sandboxes.values().filter(|it| it.pod == Some(row.id));
             let stands = sandboxes.any(|it| match it.state {
                 sandbox::State::Ready { .. } => true,
@@ -339,12 +351,12 @@ impl World {
             if row.name.is_none() && row.uid.is_none() || !stands && !runs() {
                 continue;
             }
-            let kind = Pod::kind_of(row.namespace.as_deref(), row.uid.as_ref(), &self.rules);
+            let kind = Pod::kind_of(row.namespace.as_deref(), row.uid.as_ref(), &self.boot.rules);
             let (namespace, name, uid) = (row.namespace.clone(), row.name.clone(), row.uid.clone());
             let mut pod = Pod { namespace, name, uid, kind, listens: false };
             let mut containers = self.containers.values().filter(|it| it.pod == Some(row.id));
             // Of one that an agent before this one saw the container is not known to listen any more.
-            let mut back = self.recovery.pods.iter();
+            let mut back = self.boot.recovery.pods.iter();
             pod.listens = containers.any(|it| it.listening.is_some())
                 || back.any(|it| it.pod.listens && it.pod.is(&pod));
             if pods.iter().any(|known| known.is(&pod)) {

@@ -49,9 +49,7 @@ impl World {
             .map(|(key, _, plugin)| (key.clone(), plugin.name.clone()))
             .collect();
         for (key, plugin) in found {
-            if let Some(row) = self.attachments.get_mut(&key) {
-                row.unverified = true;
-            }
+            self.attachments.mark_unverified(&key);
             self.count_release(now, plugin);
             self.changed_at.get_or_insert(now);
         }

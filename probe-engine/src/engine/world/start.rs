@@ -80,7 +80,7 @@ impl World {
 
     /// A phase may have ended: the pod's cgroup is to be read, as long as the pod starts.
     pub(super) fn phase_turns(&mut self, pod: Option<u64>) {
-        let Some(row) = pod.and_then(|pod| self.pods.rows.get(&pod)) else { return };
+        let Some(row) = pod.and_then(|pod| self.pods.get(&pod)) else { return };
         if row.made_at.is_none() || row.is_started || !row.is_present() {
             return;
         }
@@ -92,12 +92,9 @@ impl World {
 
     pub(super) fn pressure_read(&mut self, ctx: EventContext, it: PressureRead) {
         let pod = self.cgroups.get(&it.cgroup).and_then(|row| self.pods.by_uid(row.pod.as_ref()?));
-        let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) else { return };
-        if row.readings.last().is_some_and(|(at, _)| *at >= ctx.at) {
-            return;
+        if let Some(pod) = pod {
+            self.pods.counted(pod, (ctx.at, it.pressure));
         }
-        row.readings.push((ctx.at, it.pressure));
-        thin(&mut row.readings);
     }
 
     /// Another container of a sandbox runs, or ended: its start may be complete after a while.
@@ -111,8 +108,7 @@ impl World {
     /// The pod's kubelet keeps on record which containers it is to have.
     pub(super) fn containers_expected(&mut self, uid: &PodUid, names: Vec<String>) {
         let Some(pod) = self.pods.by_uid(uid) else { return };
-        let Some(row) = self.pods.rows.get_mut(&pod) else { return };
-        row.expected = names;
+        self.pods.expect(pod, names);
         let is_of = |row: &&Sandbox| row.work.started_at.is_none() && self.pod_of_row(row) == Some(pod);
         let open: Vec<ContainerId> = self.sandboxes.all().filter(is_of).map(|row| row.id.clone()).collect();
         open.iter().for_each(|id| self.start_turns(id));
@@ -123,7 +119,7 @@ impl World {
         let Some(row) = self.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none()) else {
             return;
         };
-        let pod = self.pod_of_row(row).and_then(|pod| self.pods.rows.get(&pod));
+        let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
         if let Some(uid) = pod.filter(|pod| pod.expected.is_empty()).and_then(|pod| pod.uid.clone()) {
             self.ask(Question::Expected { uid });
         }
@@ -131,7 +127,7 @@ impl World {
 
     /// The containers that the pod of a sandbox is to have; none: not known.
     pub(in crate::engine) fn expected_in(&self, row: &Sandbox) -> &[String] {
-        let pod = self.pod_of_row(row).and_then(|pod| self.pods.rows.get(&pod));
+        let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
         pod.map_or(&[], |pod| &pod.expected)
     }
 
@@ -162,8 +158,8 @@ impl World {
         self.sandboxes.start_told(id, ctx.at);
         let Some(start) = phase::of(self, id, ctx.at) else { return };
         let pod = self.sandboxes.recall(id).and_then(|row| self.pod_of_row(row));
-        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
-            row.is_started = true;
+        if let Some(pod) = pod {
+            self.pods.set_started(pod, true);
         }
         self.starts.push(start.clone());
         let subject = Subject { pod, ..self.sandbox_subject(id) };
@@ -184,8 +180,8 @@ impl World {
         self.sandboxes.start_revised(id);
         self.starts.forget(id);
         let pod = self.sandboxes.recall(id).and_then(|row| self.pod_of_row(row));
-        if let Some(row) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)) {
-            row.is_started = false;
+        if let Some(pod) = pod {
+            self.pods.set_started(pod, false);
         }
     }
 
@@ -210,7 +206,7 @@ impl World {
     }
 }
 
-fn thin(readings: &mut Vec<Reading>) {
+pub(super) fn thin(readings: &mut Vec<Reading>) {
     if readings.len() > READINGS {
         // The latest stays.
         let mut left = readings.len();

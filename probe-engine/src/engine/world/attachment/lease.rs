@@ -100,7 +100,7 @@ impl World {
             return;
         }
         let Some(id) = self.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
-        let Some(row) = self.attachments.get_mut(&(id, it.ifname.clone())) else { return };
+        let Some(row) = self.attachments.rows.get_mut(&(id, it.ifname.clone())) else { return };
         let known = row.leases.iter().any(|lease| lease.address == it.address.address);
         let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
         if known || open.is_some() {
@@ -111,7 +111,7 @@ impl World {
     /// An address, or with none all of them, is gone from a namespace.
     pub(in crate::engine::world) fn lease_left_kernel(&mut self, life: u64, address: Option<IpAddr>) {
         let Some(id) = self.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
-        let all = self.attachments.range_mut((id.clone(), String::new())..);
+        let all = self.attachments.rows.range_mut((id.clone(), String::new())..);
         for (_, row) in all.take_while(|((key, _), _)| *key == id) {
             let here = |lease: &&mut Lease| {
                 lease.kernel == Some(life) && address.is_none_or(|address| lease.address == address)
@@ -145,7 +145,7 @@ impl World {
             named.insert((key, it.address));
         }
         if read.complete {
-            self.attachments.update(|key, row| {
+            self.attachments.rows.update(|key, row| {
                 let mut is_changed = false;
                 for lease in row.leases.iter_mut().filter(|lease| lease.stores.contains(path)) {
                     let is_named = named.contains(&(key.clone(), lease.address));

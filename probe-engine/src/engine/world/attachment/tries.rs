@@ -125,8 +125,8 @@ impl World {
         rest.sort_unstable();
         dropped.extend(rest.into_iter().take(excess).map(|(_, id, ifname)| (id, ifname, None)));
         for (id, ifname, heir) in dropped {
-            let Some(row) = self.attachments.remove(&(id, ifname.clone())) else { continue };
-            if let Some(heir) = heir.and_then(|heir| self.attachments.get_mut(&(heir, ifname))) {
+            let Some(row) = self.attachments.rows.remove(&(id, ifname.clone())) else { continue };
+            if let Some(heir) = heir.and_then(|heir| self.attachments.rows.get_mut(&(heir, ifname))) {
                 heir.count_earlier(&row);
             }
         }
@@ -135,10 +135,10 @@ impl World {
     /// Asks what a plugin said when its ADD failed, unless that was asked a moment ago.
     pub(super) fn ask_message(&mut self, ctx: EventContext, call: &Call, id: ContainerId, ifname: &str) {
         let name = &call.call.plugin;
-        if self.messages_asked.get(name).is_some_and(|asked| ctx.at < *asked + ASK_EVERY) {
+        if self.attachments.messages_asked.get(name).is_some_and(|asked| ctx.at < *asked + ASK_EVERY) {
             return;
         }
-        let row = self.attachments.get_mut(&(id.clone(), ifname.to_owned()));
+        let row = self.attachments.rows.get_mut(&(id.clone(), ifname.to_owned()));
         if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == *name)) {
             plugin.asked_at = Some(ctx.at);
             self.message_asked(name.clone(), ctx.at);
@@ -148,8 +148,8 @@ impl World {
 
     /// Remembers that it was asked, also when an attachment is restored.
     pub(in crate::engine::world) fn message_asked(&mut self, plugin: String, at: Timestamp) {
-        self.messages_asked.retain(|_, asked| at < *asked + ASK_EVERY);
-        let asked = self.messages_asked.entry(plugin).or_insert(at);
+        self.attachments.messages_asked.retain(|_, asked| at < *asked + ASK_EVERY);
+        let asked = self.attachments.messages_asked.entry(plugin).or_insert(at);
         *asked = at.max(*asked);
     }
 }

@@ -17,7 +17,7 @@ const ASKS: u32 = 3;
 impl World {
     /// A sandbox and its process are of one pod, however each came to be known.
     pub(super) fn pod_of_sandbox(&mut self, ctx: EventContext, id: &ContainerId) {
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         let Some(sandbox) = self.sandboxes.get(id) else { return };
         let (of_row, of_sandbox) = (row.pod, sandbox.pod);
         row.pod = of_row.or(of_sandbox);
@@ -28,7 +28,7 @@ impl World {
     }
 
     pub(super) fn ask_role(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.get_mut(id)
+        if let Some(row) = self.containers.rows.get_mut(id)
             && row.role.is_none()
             && !row.open
             && row.asked < ASKS
@@ -41,7 +41,7 @@ impl World {
 
     /// The outbox gave up waiting for a role.
     pub(in crate::engine) fn tentative_over(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.get_mut(id) {
+        if let Some(row) = self.containers.rows.get_mut(id) {
             row.tentative = false;
         }
     }
@@ -58,7 +58,7 @@ impl World {
     }
 
     pub(in crate::engine::world) fn container_found(&mut self, ctx: EventContext, it: ContainerFound) {
-        if let Some(row) = self.containers.get_mut(&it.id) {
+        if let Some(row) = self.containers.rows.get_mut(&it.id) {
             row.open = false;
         }
         let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
@@ -67,7 +67,7 @@ impl World {
     }
 
     pub(in crate::engine::world) fn container_unknown(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.get_mut(id) {
+        if let Some(row) = self.containers.rows.get_mut(id) {
             row.open = false;
         }
     }
@@ -90,7 +90,7 @@ impl World {
             Some(_) | None if lives => self.pod_lives(ctx, name, hint.source),
             Some(_) | None => self.pod_of(name, hint.source),
         });
-        if let Some(row) = self.containers.get_mut(&hint.id) {
+        if let Some(row) = self.containers.rows.get_mut(&hint.id) {
             row.pod = pod.or(row.pod);
             row.name = hint.name.clone().or_else(|| row.name.take());
             row.dated = hint.started.or(row.dated);
@@ -110,7 +110,7 @@ impl World {
     }
 
     pub(in crate::engine::world) fn has_role(&mut self, ctx: EventContext, id: &ContainerId, role: Role) {
-        let Some(row) = self.containers.get_mut(id) else { return };
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         if row.role.is_some() {
             return;
         }

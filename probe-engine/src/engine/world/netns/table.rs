@@ -2,9 +2,13 @@
 //!
 //! **Invariant:** bounded; what a listing shows is never forgotten for want of room.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    ops::Deref,
+};
 
-use super::{Netns, State};
+use super::{Netns, SAME_BATCH, State, passed_at, watch::Budget};
 use crate::{
     engine::tracked::Tracked,
     model::{id::NetnsKey, time::Timestamp},
@@ -14,16 +18,34 @@ use crate::{
 /// thousand a second.
 const MOST: usize = 8192;
 
+/// So many are remembered that are being taken apart and may never be heard of again.
+const DYING: usize = 1024;
+
 /// All lives, also by inode.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(in crate::engine) rows: Tracked<u64, Netns>,
+    pub(super) rows: Tracked<u64, Netns>,
+    /// How much of what netlink may be asked for in a second it was asked for.
+    pub(in crate::engine) watches: Budget,
     by_inode: BTreeMap<u32, Vec<u64>>,
     /// The number of the next life.
     pub(in crate::engine) next: u64,
 }
 
+impl Deref for Table {
+    type Target = BTreeMap<u64, Netns>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rows
+    }
+}
+
 impl Table {
+    /// The keys of rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<u64> {
+        self.rows.take_changed()
+    }
+
     pub(in crate::engine) fn get(&self, life: u64) -> Option<&Netns> {
         self.rows.get(&life)
     }
@@ -95,7 +117,39 @@ impl Table {
         }
     }
 
-    pub(in crate::engine) fn remove(&mut self, life: u64) {
+    /// A record was lost: any of them may have ended.
+    pub(in crate::engine::world) fn mark_gapped(&mut self) {
+        self.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
+    }
+
+    /// Those that a listing has shown since then are as they were.
+    pub(in crate::engine::world) fn heal(&mut self, since: Timestamp) {
+        let is_there = |row: &Netns| row.is_live() && row.found_at >= Some(since);
+        self.rows.update(|_, row| is_there(row) && mem::replace(&mut row.gapped, false));
+    }
+
+    /// Forgets those that have been over since then. `end_told`: something tells when the kernel has taken one apart.
+    pub(in crate::engine::world) fn reap(&mut self, old: Timestamp, end_told: bool) {
+        // Before those that tell it go.
+        if let Some(passed) = passed_at(self.rows.values()) {
+            let is_through = |row: &Netns| row.ending_since().is_some_and(|at| at + SAME_BATCH < passed);
+            self.rows.update(|_, row| is_through(row) && !mem::replace(&mut row.end_inferred, true));
+        }
+        let is_over = |row: &&Netns| match row.state {
+            State::Live => false,
+            State::Dropped { at } => at <= old && (!end_told || row.end_inferred),
+            State::Freed { at } => at <= old,
+        };
+        let mut gone: Vec<u64> = self.rows.values().filter(is_over).map(|row| row.life).collect();
+        // Those that were dropped first, as far as lives are numbered.
+        let dying = || self.rows.values().filter(|row| matches!(row.state, State::Dropped { .. }));
+        gone.extend(dying().map(|row| row.life).take(dying().count().saturating_sub(DYING)));
+        for life in gone {
+            self.remove(life);
+        }
+    }
+
+    fn remove(&mut self, life: u64) {
         let Some(row) = self.rows.remove(&life) else { return };
         if let Some(lives) = self.by_inode.get_mut(&row.key.inode) {
             lives.retain(|other| *other != life);

@@ -30,7 +30,7 @@ fn losses(world: &World, start: &mut Start) {
 
 /// Whether something was lost in that time, or may have been.
 pub(super) fn is_gapped(world: &World, begin: Timestamp, end: Timestamp) -> bool {
-    let mut spans = world.losses.iter().flat_map(|losses| &losses.spans);
+    let mut spans = world.coverage.losses.iter().flat_map(|losses| &losses.spans);
     spans.any(|(first, last)| first.saturating_sub(NOTICED) <= end && *last >= begin)
 }
 
@@ -41,7 +41,6 @@ fn teardowns(world: &World, row: &Sandbox, start: &mut Start) {
     let is_end_seen = world.is_hooked(Signal::NetnsFreed);
     let mut spans: Vec<(Timestamp, Timestamp)> = world
         .netns
-        .rows
         .values()
         .filter(|netns| netns.sandbox.as_ref() != Some(&row.id))
         .filter_map(|netns| match netns.state {
@@ -80,7 +79,7 @@ fn covered(spans: &[(Timestamp, Timestamp)], begin: Timestamp, end: Timestamp) -
 
 /// What the pod's cgroup counted from one reading to the next hit the phase that had most of the time between.
 fn pressure(world: &World, pod: u64, start: &mut Start) {
-    let Some(row) = world.pods.rows.get(&pod) else { return };
+    let Some(row) = world.pods.get(&pod) else { return };
     let Some(mut from) = row.made_at else { return };
     let mut before = None;
     for (at, reading) in &row.readings {

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Process, State};
+use super::{Process, Signal, State};
 use crate::{
     engine::{tracked::Tracked, world::daemon},
-    model::{id::TaskKey, time::Timestamp},
+    model::{
+        id::{CgroupKey, TaskKey},
+        time::Timestamp,
+    },
 };
 
 /// So many processes are remembered after their end, for what comes late, however quickly they come and go.
@@ -15,21 +18,46 @@ const OVER: usize = 4096;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     /// Apart from the map's nodes: keys that rise leave those half empty.
-    pub(in crate::engine) rows: Tracked<TaskKey, Box<Process>>,
+    rows: Tracked<TaskKey, Box<Process>>,
     by_pid: BTreeMap<u32, TaskKey>,
     /// Those that are a runtime or a kubelet by name: a few, and asked for at every look.
     daemons: BTreeSet<TaskKey>,
+    /// Fatal signals on their way, by the process that they are for. It may not be known.
+    pub(in crate::engine::world) signals: BTreeMap<TaskKey, Vec<Signal>>,
     /// Those that are over, first the one that ended first.
     over: BTreeSet<(Timestamp, TaskKey)>,
 }
 
 impl Table {
+    /// The keys of rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<TaskKey> {
+        self.rows.take_changed()
+    }
+
     pub(in crate::engine) fn get(&self, key: TaskKey) -> Option<&Process> {
         self.rows.get(&key).map(Box::as_ref)
     }
 
     pub(in crate::engine) fn values(&self) -> impl Iterator<Item = &Process> {
         self.rows.values().map(Box::as_ref)
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// It moved into a cgroup.
+    pub(in crate::engine::world) fn enters(&mut self, key: TaskKey, cgroup: CgroupKey) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.cgroup = cgroup;
+        }
+    }
+
+    /// A CNI plugin runs it for itself.
+    pub(in crate::engine::world) fn set_quiet(&mut self, key: TaskKey) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.quiet = true;
+        }
     }
 
     /// The process that last had this pid.

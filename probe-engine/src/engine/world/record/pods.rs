@@ -55,7 +55,7 @@ impl World {
         let mut pod = self.records.pod_on_record(id);
         let of_container = self.containers.get(id).and_then(|row| row.pod);
         let of_sandbox = self.sandboxes.get(id).and_then(|row| row.pod);
-        let named = of_sandbox.or(of_container).and_then(|pod| self.pods.rows.get(&pod)).map(Pod::named);
+        let named = of_sandbox.or(of_container).and_then(|pod| self.pods.get(&pod)).map(Pod::named);
         let as_told = self.sandboxes.recall(id).map(|row| row.told.pod.clone());
         let by_hint = self.hints.get(id).and_then(|row| row.pod.clone());
         named.iter().chain(&as_told).chain(&by_hint).for_each(|named| pod.learn(named));
@@ -66,7 +66,7 @@ impl World {
     /// Whether a sandbox that has been on record since then, and of whose pod this is known, can be of that pod: one that
     /// was on record before the pod was made cannot, and neither can one of a pod of another name.
     fn may_be_of(&self, known: &PodName, since: Timestamp, uid: &PodUid) -> bool {
-        let Some(pod) = self.pods.by_uid(uid).and_then(|id| self.pods.rows.get(&id)) else { return true };
+        let Some(pod) = self.pods.by_uid(uid).and_then(|id| self.pods.get(&id)) else { return true };
         let differs = |one: &Option<String>, other: &Option<String>| {
             one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| one != other)
         };

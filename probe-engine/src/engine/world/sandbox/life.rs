@@ -30,16 +30,12 @@ impl World {
             row.pod = row.pod.or(pod);
             return;
         }
-        let container = self.containers.get_mut(id);
-        let tentative = container.as_ref().is_some_and(|row| row.tentative);
+        let container = self.containers.get(id);
+        let tentative = container.is_some_and(|row| row.tentative);
         let first = container
-            .as_ref()
             .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
-        let cgroup = container.as_ref().is_some_and(|row| row.cgroup.is_some());
-        if let Some(row) = container {
-            row.role = Some(Role::Sandbox);
-            row.pod = row.pod.or(pod);
-        }
+        let cgroup = container.is_some_and(|row| row.cgroup.is_some());
+        self.containers.holds_sandbox(id, pod);
         let row = self.sandboxes.begin(first, id);
         row.pod = pod;
         if cgroup {
@@ -60,7 +56,7 @@ impl World {
         let Some(role) = row.role else { return };
         let Some(process) = row.process().and_then(|key| self.processes.get(key)) else { return };
         let inode = process.netns;
-        let on_host = inode != 0 && inode == self.host_netns;
+        let on_host = inode != 0 && inode == self.node.host_netns;
         let sandbox = match role {
             Role::Sandbox => Some(id.clone()),
             Role::Container => self.sandbox_for(id),
@@ -78,7 +74,7 @@ impl World {
             self.claim(ctx, life, &sandbox, true);
         }
         // A container at work has its network, whatever that is and whether or not its making was seen.
-        let proven = role == Role::Container || self.host_netns == 0;
+        let proven = role == Role::Container || self.node.host_netns == 0;
         self.may_be_ready(ctx, &sandbox, proven);
     }
 
@@ -95,7 +91,7 @@ impl World {
         if live.next().is_some() {
             return None;
         }
-        self.containers.get_mut(id)?.sandbox = Some(only.clone());
+        self.containers.lives_in(id, &only);
         Some(only)
     }
 
@@ -186,8 +182,8 @@ impl World {
         let Some(stopped) = row.state.step(Step::Stop(why), ctx.at) else { return };
         let was_ready = matches!(std::mem::replace(&mut row.state, stopped), State::Ready { .. });
         let pod = row.pod;
-        if let Some(pod) = pod.and_then(|pod| self.pods.rows.get_mut(&pod)).filter(|_| was_ready) {
-            pod.left_at = pod.left_at.max(Some(ctx.at));
+        if let Some(pod) = pod.filter(|_| was_ready) {
+            self.pods.left(pod, ctx.at);
         }
         self.records_changed(ctx.at);
         self.start_over(ctx, id);

@@ -13,7 +13,7 @@ const JUST_MADE: Duration = Duration::from_secs(10);
 
 impl World {
     /// A sandbox's namespace is the one at this path. `caller`: who called the plugin.
-    pub(super) fn claim_at_call(
+    pub(in crate::engine::world) fn claim_at_call(
         &mut self,
         ctx: EventContext,
         sandbox: &ContainerId,
@@ -34,7 +34,7 @@ impl World {
                     .created_at
                     .is_some_and(|created| created <= ctx.at && ctx.at.since(created) <= JUST_MADE)
         };
-        let mut lately = self.netns.rows.values().filter(made_by_caller);
+        let mut lately = self.netns.values().filter(made_by_caller);
         // Of two that were made side by side it could be either; the plugin's work will tell.
         if let (Some(life), None) = (lately.next().map(|row| row.life), lately.next()) {
             self.claim(ctx, life, sandbox, false);
@@ -42,7 +42,12 @@ impl World {
     }
 
     /// Whether the path alone is enough.
-    pub(super) fn claim_by_path(&mut self, ctx: EventContext, sandbox: &ContainerId, path: &str) -> bool {
+    pub(in crate::engine::world) fn claim_by_path(
+        &mut self,
+        ctx: EventContext,
+        sandbox: &ContainerId,
+        path: &str,
+    ) -> bool {
         if path.is_empty() {
             return false;
         }
@@ -55,23 +60,23 @@ impl World {
     }
 
     /// The living namespace at a path: where it is bound, or where a process stands for it.
-    pub(super) fn netns_at(&self, path: &str) -> Option<u64> {
+    pub(in crate::engine::world) fn netns_at(&self, path: &str) -> Option<u64> {
         let row = match process_of_path(path) {
             Some(pid) => {
                 let inode = self.processes.by_pid(pid).map(|process| process.netns);
-                inode.filter(|inode| *inode != self.host_netns).and_then(|inode| self.netns.live(inode))
+                inode.filter(|inode| *inode != self.node.host_netns).and_then(|inode| self.netns.live(inode))
             }
             None => {
                 let bound =
                     |row: &&Netns| row.is_live() && row.mounts.iter().any(|mount| is_same(mount, path));
-                self.netns.rows.values().find(bound)
+                self.netns.values().find(bound)
             }
         };
         row.map(|row| row.life)
     }
 
     /// A namespace was found with these mounts: a sandbox may have been waiting for it.
-    pub(super) fn claim_by_mounts(&mut self, ctx: EventContext, life: u64) {
+    pub(in crate::engine::world) fn claim_by_mounts(&mut self, ctx: EventContext, life: u64) {
         let Some(row) = self.netns.get(life) else { return };
         let waits = |path: &str| row.mounts.iter().any(|mount| is_same(mount, path));
         let sandbox = self
@@ -86,7 +91,13 @@ impl World {
     }
 
     /// Joins a namespace and a sandbox. What is proven stays; a guess gives way.
-    pub(super) fn claim(&mut self, ctx: EventContext, life: u64, sandbox: &ContainerId, proven: bool) {
+    pub(in crate::engine::world) fn claim(
+        &mut self,
+        ctx: EventContext,
+        life: u64,
+        sandbox: &ContainerId,
+        proven: bool,
+    ) {
         let Some(row) = self.sandboxes.get(sandbox) else { return };
         let (before, path) = (row.network.netns, row.network.netns_path.clone());
         let Some(netns) = self.netns.get(life) else { return };

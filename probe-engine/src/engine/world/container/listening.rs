@@ -19,9 +19,9 @@ use crate::{
 };
 
 impl World {
-    pub(super) fn listened(&mut self, ctx: EventContext, it: &Listened) {
+    pub(in crate::engine::world) fn listened(&mut self, ctx: EventContext, it: &Listened) {
         let Some(id) = self.own_container(it.container) else { return };
-        let Some(row) = self.containers.get_mut(&id) else { return };
+        let Some(row) = self.containers.rows.get_mut(&id) else { return };
         let State::Running { since, listed: false, .. } = row.state else { return };
         let in_time = ctx.at >= since && ctx.at.since(since) <= WITHIN;
         if row.listening.is_some() || row.role == Some(Role::Sandbox) || !in_time {

@@ -13,7 +13,7 @@ use crate::{
 const REMEMBERED: usize = 1024;
 
 impl World {
-    pub(super) fn address_added(&mut self, ctx: EventContext, it: fact::Address) {
+    pub(in crate::engine::world) fn address_added(&mut self, ctx: EventContext, it: fact::Address) {
         self.prove_by_plugin(ctx, &it);
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    pub(super) fn address_found(&mut self, ctx: EventContext, it: fact::Address) {
+    pub(in crate::engine::world) fn address_found(&mut self, ctx: EventContext, it: fact::Address) {
         if let Some(life) = self.netns_seen(ctx, it.netns) {
             self.lease_by_kernel(ctx, life, &it);
             self.keep_address(life, &it);
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Also while the namespace is being taken apart.
-    pub(super) fn address_removed(&mut self, ctx: EventContext, it: &fact::Address) {
+    pub(in crate::engine::world) fn address_removed(&mut self, ctx: EventContext, it: &fact::Address) {
         let same = |kept: &Address| kept.address == it.address && kept.ifname == it.ifname;
         let holder = self.netns.lives(it.netns.inode).rev().find(|row| row.addresses.iter().any(same));
         let Some(life) = holder.map(|row| row.life).or_else(|| self.holder_from_before(ctx, it)) else {
@@ -64,7 +64,12 @@ impl World {
     }
 
     /// A namespace is gone, and these of its addresses with it.
-    pub(super) fn addresses_gone(&mut self, ctx: EventContext, subject: &Subject, gone: Vec<Address>) {
+    pub(in crate::engine::world) fn addresses_gone(
+        &mut self,
+        ctx: EventContext,
+        subject: &Subject,
+        gone: Vec<Address>,
+    ) {
         for Address { address, ifname, .. } in gone {
             let wait = self.wait_of(subject);
             self.tell(ctx, subject.clone(), wait, ChangeKind::AddressRemoved { address, ifname });
@@ -97,7 +102,7 @@ impl World {
     /// What a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
     /// call open for the same sandbox and the same namespace, and only of a namespace that was not made in a container.
     fn prove_by_plugin(&mut self, ctx: EventContext, it: &fact::Address) {
-        if it.netns.inode == self.host_netns {
+        if it.netns.inode == self.node.host_netns {
             return;
         }
         let Some(call) = self.call_around(it.by.key).or_else(|| self.call_around(it.by.parent)) else {

@@ -48,10 +48,10 @@ impl Budget {
 
 impl World {
     /// A namespace became known: it is asked for now, or waits for its turn.
-    pub(super) fn watch_soon(&mut self, at: Timestamp, life: u64) {
+    pub(in crate::engine::world) fn watch_soon(&mut self, at: Timestamp, life: u64) {
         let Some(row) = self.netns.get(life).filter(|row| is_wanted(row, self.is_watching())) else { return };
         let is_promptly = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
-        if is_promptly && self.watches.take(at) {
+        if is_promptly && self.netns.watches.take(at) {
             self.watch(life);
         } else {
             self.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
@@ -59,21 +59,21 @@ impl World {
     }
 
     /// Of a sandbox's namespace there is nothing to wait for.
-    pub(super) fn watch_claimed(&mut self, life: u64) {
+    pub(in crate::engine::world) fn watch_claimed(&mut self, life: u64) {
         if self.netns.get(life).is_some_and(|row| is_wanted(row, self.is_watching())) {
             self.watch(life);
         }
     }
 
     /// Hooks are attached after the first namespaces may have become known.
-    pub(super) fn watch_all(&mut self) {
+    pub(in crate::engine::world) fn watch_all(&mut self) {
         for life in self.unwatched().collect::<Vec<_>>() {
             self.watch(life);
         }
     }
 
     /// The turn of those that had to wait.
-    pub(super) fn watch_waiting(&mut self, now: Timestamp) {
+    pub(in crate::engine::world) fn watch_waiting(&mut self, now: Timestamp) {
         if self.unwatched().next().is_none() {
             return;
         }
@@ -93,7 +93,7 @@ impl World {
     /// Namespaces that are there and that netlink was not asked to watch, though it would be needed: the oldest first.
     pub(in crate::engine) fn unwatched(&self) -> impl Iterator<Item = u64> {
         let all = self.is_watching();
-        self.netns.rows.values().filter(move |row| is_wanted(row, all)).map(|row| row.life)
+        self.netns.values().filter(move |row| is_wanted(row, all)).map(|row| row.life)
     }
 
     fn watch(&mut self, life: u64) {
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Where no hook tells of the end, or of addresses, netlink does, for namespaces that have an id in ours.
-    pub(super) fn is_watching(&self) -> bool {
+    pub(in crate::engine::world) fn is_watching(&self) -> bool {
         let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
         unseen
             || [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6]
@@ -112,7 +112,7 @@ impl World {
                 .any(|signal| self.is_by_netlink(*signal))
     }
 
-    pub(super) fn is_by_netlink(&self, signal: Signal) -> bool {
+    pub(in crate::engine::world) fn is_by_netlink(&self, signal: Signal) -> bool {
         self.mechanism(signal) == Some(Some(Mechanism::Netlink))
     }
 
@@ -123,7 +123,7 @@ impl World {
 
     /// How it is seen, if that was told.
     fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
-        self.attached.get(&signal).map(|attached| attached.mechanism)
+        self.coverage.attached.get(&signal).map(|attached| attached.mechanism)
     }
 }
 

@@ -1,0 +1,107 @@
+//! What the plugins of an attachment were called for, and what came of it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
+use super::Earlier;
+use crate::model::{
+    change::End,
+    time::{Nanoseconds, Timestamp},
+};
+
+/// One plugin's part in an attachment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plugin {
+    pub name: String,
+    /// Its executable.
+    pub path: String,
+    pub add: Runs,
+    /// DEL with the name of a namespace.
+    pub del: Runs,
+    /// DEL with an empty or no `CNI_NETNS`: the namespace is gone, says the runtime.
+    pub blind: Runs,
+    /// When it was last asked what the plugin said as its ADD failed here.
+    #[serde(default)]
+    pub asked_at: Option<Timestamp>,
+    /// What failed for the same pod and interface in attachments that are no longer kept.
+    #[serde(default)]
+    pub earlier: Option<Earlier>,
+}
+
+/// What became of the latest run of a plugin; a retry replaces what it retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Open,
+    Succeeded,
+    /// Or nobody saw its end.
+    Failed,
+}
+
+/// What became of a plugin's runs of one kind.
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    pub begun: u32,
+    pub succeeded: u32,
+    pub failed: u32,
+    /// Its end was not seen.
+    pub unseen: u32,
+    /// Of the latest run.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
+    pub first_at: Timestamp,
+    /// When the latest began or ended.
+    pub last_at: Timestamp,
+    /// The exit code of the last that failed.
+    pub code: Option<u32>,
+    /// How long the failed ones took, together.
+    #[serde_as(as = "Nanoseconds")]
+    pub wasted: Duration,
+    /// The longest of late, and when it ended.
+    #[serde_as(as = "Nanoseconds")]
+    pub longest: Duration,
+    pub longest_at: Timestamp,
+}
+
+/// A long run is remembered for so long; then a shorter one takes its place.
+pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
+
+impl Runs {
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.begun > self.succeeded.saturating_add(self.failed).saturating_add(self.unseen)
+    }
+
+    pub(super) fn begin(&mut self, at: Timestamp) {
+        if self.begun == 0 {
+            self.first_at = at;
+        }
+        self.begun = self.begun.saturating_add(1);
+        self.outcome = Some(Outcome::Open);
+        self.last_at = self.last_at.max(at);
+    }
+
+    pub(super) fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration) {
+        self.last_at = self.last_at.max(at);
+        let is_success = end.is_some_and(|end| end.code == 0);
+        self.outcome = Some(if is_success { Outcome::Succeeded } else { Outcome::Failed });
+        match end {
+            None => self.unseen = self.unseen.saturating_add(1),
+            Some(end) if end.code == 0 => self.succeeded = self.succeeded.saturating_add(1),
+            Some(end) => {
+                self.failed = self.failed.saturating_add(1);
+                self.code = Some(end.code);
+                self.wasted = self.wasted.saturating_add(took);
+            }
+        }
+    }
+
+    pub(super) fn lasted(&mut self, at: Timestamp, took: Duration) {
+        if took >= self.longest || at.since(self.longest_at) > LATELY {
+            (self.longest, self.longest_at) = (took, at);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! All containers, and how long each is kept.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
+
+use super::{Container, State};
+use crate::{
+    engine::tracked::Tracked,
+    model::{fact::Role, id::ContainerId, time::Timestamp},
+};
+
+/// All containers by id, the processes that hold sandboxes among them.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(super) rows: Tracked<ContainerId, Container>,
+}
+
+impl Deref for Table {
+    type Target = BTreeMap<ContainerId, Container>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rows
+    }
+}
+
+impl Table {
+    /// The keys of rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<ContainerId> {
+        self.rows.take_changed()
+    }
+
+    /// Takes back what was dumped.
+    pub(in crate::engine::world) fn insert(&mut self, row: Container) {
+        self.rows.insert(row.id.clone(), row);
+    }
+
+    /// It turned out to be the process that holds a sandbox.
+    pub(in crate::engine::world) fn holds_sandbox(&mut self, id: &ContainerId, pod: Option<u64>) {
+        if let Some(row) = self.rows.get_mut(id) {
+            row.role = Some(Role::Sandbox);
+            row.pod = row.pod.or(pod);
+        }
+    }
+
+    /// It turned out in which sandbox it lives.
+    pub(in crate::engine::world) fn lives_in(&mut self, id: &ContainerId, sandbox: &ContainerId) {
+        if let Some(row) = self.rows.get_mut(id) {
+            row.sandbox = Some(sandbox.clone());
+        }
+    }
+
+    /// Two rows of pods turned out to be one.
+    pub(in crate::engine::world) fn replace_pod(&mut self, keep: u64, other: u64) {
+        self.rows.update(|_, row| {
+            let is_other = row.pod == Some(other);
+            if is_other {
+                row.pod = Some(keep);
+            }
+            is_other
+        });
+    }
+
+    /// Forgets those that were over by then, and those that a runtime's arguments announced and that never came.
+    pub(in crate::engine::world) fn reap(
+        &mut self,
+        old: Timestamp,
+        has_cgroup: impl Fn(&Container) -> bool,
+        has_sandbox: impl Fn(&ContainerId) -> bool,
+    ) {
+        self.rows.retain(|id, row| match row.state {
+            State::Running { .. } => true,
+            State::Exited { at } => at > old || has_cgroup(row),
+            State::Created => row.first_at > old || has_cgroup(row) || has_sandbox(id),
+        });
+    }
+}
