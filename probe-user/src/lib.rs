@@ -5,6 +5,9 @@
 //! [`model::change::Output`]; nothing calls back. What the engine wants to know it asks with a question,
 //! which is an output; the answer is a fact.
 
+// Without hooks there is no agent, and what only it calls has no caller.
+#![cfg_attr(not(feature = "live"), allow(dead_code, unused_imports))]
+
 pub use probe_engine::{engine, model, recording};
 
 #[cfg(feature = "live")]

@@ -18,6 +18,7 @@ mod duplicate_address;
 mod duplicate_container;
 mod duplicate_sandbox;
 mod finding_tracker;
+mod findings;
 mod index;
 mod judge;
 mod leaked_address;
@@ -42,7 +43,7 @@ use serde_with::serde_as;
 
 use abandoned_store::Abandoned;
 pub(super) use finding_tracker::FindingTracker;
-use finding_tracker::Findings;
+use findings::Findings;
 use index::Index;
 use judge::Situation;
 pub use survey::Daemons;
@@ -55,7 +56,7 @@ use super::world::{
 };
 use crate::model::{
     fact::PodName,
-    finding::{Finding, Key, Kind, Severity},
+    finding::{Finding, FindingKind, Key, Kind, Severity},
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
 };
@@ -131,6 +132,9 @@ pub(super) struct Detection {
     pub(super) gapped: bool,
     pub(super) standing: Verdict,
 }
+
+/// What one look found of one kind.
+type Found = (FindingKind, Vec<Detection>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {

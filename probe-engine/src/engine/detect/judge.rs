@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    DetectContext, Detection, Findings, Limits, Verdict,
+    DetectContext, Detection, Findings, Found, Limits, Verdict,
     abandoned_store::{self, Abandoned},
     blind_spot,
     cni_failing::{self, CniFailing},
@@ -87,9 +87,6 @@ struct Mends {
     woke_at: Timestamp,
 }
 
-/// What one look found of one kind.
-pub(super) type Found = (FindingKind, Vec<Detection>);
-
 /// What a look is made by.
 #[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
@@ -138,7 +135,7 @@ impl Judge {
         due.extend(self.again.iter().filter(|(_, at)| **at <= it.now).map(|(kind, _)| *kind));
         let mut found: Vec<Found> = Vec::new();
         let mut tell = |kind, is_changed: bool, gather: &dyn Fn(&mut Vec<Detection>)| {
-            if is_changed || due.contains(&kind) {
+            if is_changed || scope.everything || due.contains(&kind) {
                 let mut all = Vec::new();
                 gather(&mut all);
                 found.push((kind, all));
@@ -172,8 +169,7 @@ impl Judge {
         let is_changed = self.cgroups.look(&ctx, &scope);
         tell(FindingKind::StuckCgroup, is_changed, &|all| each(&self.cgroups, all));
         // They are counted only when an address may have changed hands.
-        let is_counted =
-            is_leak_changed || scope.everything || scope.found || !scope.marks.addresses.is_empty();
+        let is_counted = is_leak_changed || scope.found || !scope.marks.addresses.is_empty();
         tell(FindingKind::PoolExhaustion, is_counted, &|all| {
             pool_exhaustion::detect(&ctx, &self.leaks, all);
         });

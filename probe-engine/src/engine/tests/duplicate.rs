@@ -4,11 +4,15 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, TOP},
-    story::{CONTAINERD, POD_NETNS, SHIM, Story, Who, address, call, id, leaf},
+    story::{CONTAINERD, POD_NETNS, SHIM, Story, Who, address, call, id, leaf, ms},
 };
-use crate::model::{
-    fact::{CacheFound, Fact, Role},
-    id::Subnet,
+use crate::{
+    engine::{Engine, world::CheckpointEntry},
+    model::{
+        fact::{CacheFound, Fact, Observation, Origin, Role},
+        finding::Stage,
+        id::Subnet,
+    },
 };
 
 const MAIN: Who = Who::new(693, SHIM, "sleep").within(22, POD_NETNS);
@@ -40,6 +44,26 @@ fn two_containers_of_one_name_are_one_too_many() {
             40099 finding.closed {key} [default/web-0 a] Agent
         "
     ));
+}
+
+#[test]
+fn a_finding_that_was_taken_back_closes_when_nothing_shows_it_any_more() {
+    let mut story = restarted("main");
+    story.until(30_000).moment();
+    let (_, engine) = story.judge(30_000);
+    assert_eq!(engine.findings().filter(|it| it.stage == Stage::Confirmed).count(), 1);
+    // While no agent ran the node became another one: of its rows nothing came back.
+    let mut next = Engine::new(engine.settings().clone());
+    let is_taken_back =
+        |it: &CheckpointEntry| matches!(it, CheckpointEntry::Engine(_) | CheckpointEntry::Finding(_));
+    engine.dump().into_iter().filter(is_taken_back).for_each(|entry| next.restore(entry));
+    next.observe(Observation {
+        at: ms(31_000),
+        origin: Origin::Agent,
+        fact: Fact::Clock { boot_wall_ns: 0 },
+    });
+    next.advance(ms(40_000));
+    assert!(next.findings().all(|it| it.stage == Stage::Closed));
 }
 
 #[test]

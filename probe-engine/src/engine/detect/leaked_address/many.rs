@@ -13,7 +13,7 @@ use std::{
 use super::Leak;
 use crate::{
     engine::{
-        detect::{DetectContext, Detection, Verdict, finding_tracker::Findings, rule::Judged},
+        detect::{DetectContext, Detection, Verdict, findings::Findings, rule::Judged},
         view::ManyView,
         world::attachment::{Attachment, Lease},
     },
