@@ -162,7 +162,13 @@ fn every_kind_has_its_row_and_its_page() {
         }
         let ends = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in ends.filter(|link| !link.starts_with("https://")) {
-            assert!(folder.join(link).is_file(), "{page} links to {link}");
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
+            let named = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            let mut headings = text.lines().filter(|line| line.starts_with('#')).map(named);
+            let is_there =
+                if section.is_empty() { !text.is_empty() } else { headings.any(|it| it == section) };
+            assert!(is_there, "{page} links to {link}");
         }
     }
 }
