@@ -59,6 +59,8 @@ impl<J: Send + 'static> BackgroundWriter<J> {
                 let done = write(job, &shared);
                 writes.note(file, &dir, done);
             }
+            // Whoever waits for the end may open the file at once: its lock is to be gone by then.
+            drop(write);
             end.send(()).ok();
         })?;
         Ok(Self { jobs, failed, ended })
