@@ -7,6 +7,30 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::wildcard_enum_match_arm)]
 
+/// A closed set of names: each variant is its name in snake case, in files, in the API, in text and in `VARIANTS`.
+macro_rules! closed_set {
+    ($($set:tt)*) => {
+        #[derive(
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            PartialOrd,
+            Ord,
+            Hash,
+            serde::Serialize,
+            serde::Deserialize,
+            strum::IntoStaticStr,
+            strum::VariantNames,
+            schemars::JsonSchema,
+        )]
+        #[serde(rename_all = "snake_case")]
+        #[strum(serialize_all = "snake_case", const_into_str)]
+        $($set)*
+    };
+}
+
 pub mod change;
 pub mod fact;
 pub mod finding;

@@ -5,6 +5,7 @@ mod traced;
 
 use std::{
     collections::BTreeMap,
+    error, fmt,
     io::{Write as _, stderr},
     sync::{Mutex, mpsc},
     thread,
@@ -33,9 +34,6 @@ const APART: Duration = Duration::from_millis(5);
 /// turn to the other between the two: then of so many times one may be further away, but by no more than this.
 const STOPPED: usize = 10;
 const STOPPED_FOR: Duration = Duration::from_millis(500);
-/// A host may take a processor away between the two, too: from one of so many times, and by no more than this.
-const STOLEN: usize = 500;
-const STOLEN_FOR: Duration = Duration::from_millis(50);
 /// How far the phases' sum may be from the whole.
 const SUM: Duration = Duration::from_millis(1);
 /// Which of two phases is the longer is left open where they differ by less.
@@ -64,46 +62,53 @@ fn phases_are_those_of_the_kernels_own_trace() -> Result<()> {
     let count = if machine::is_emulated() { 20 } else { 100 };
     let pods = pods(count);
     skipped::retry(|_| {
-        let slow = Faults { add_takes_ms: plugin_sleeps().as_millis().try_into()?, ..Faults::default() };
-        // Under emulation each takes as long as the slow one: all else does too.
-        let failing_takes = if machine::is_emulated() { slow.add_takes_ms } else { 0 };
-        let failing =
-            Faults { adds_fail: Times::First(FAILURES), add_takes_ms: failing_takes, ..Faults::default() };
-        let faults = [(SLOW_PLUGIN, slow), (FAILING, failing)];
-        let pod_faults = faults.map(|(name, faults)| (name.to_owned(), faults)).into();
-        let run = Run::of(&Options { keyed: true, pod_faults, ..Options::default() }, &pods)?;
-        run.check(&["loopback", keyed::TYPE])?;
-        run.check_slow(SLOW_PLUGIN, |start| {
-            let slowest = start.slowest()?;
-            ensure!(slowest.name == format!("cni {} eth0", keyed::TYPE) && slowest.took() >= plugin_sleeps());
-            Ok(())
-        })?;
-        run.check_slow(FAILING, |start| {
-            let slowest = start.slowest()?;
-            ensure!(slowest.name == "retry" && slowest.json["failed"] == FAILURES);
-            ensure!(slowest.json["sandboxes"] == FAILURES);
-            Ok(())
-        })?;
-        // All that runs in the pod is held back.
-        run.check_slow(THROTTLED, |start| {
-            let slowest = start.slowest()?;
-            ensure!(["pause", "cgroup main"].contains(&slowest.name.as_str()));
-            let throttled = throttled(slowest)?;
-            ensure!(throttled >= slowest.took() / 2, "it was held back for {throttled:?} only");
-            Ok(())
-        })?;
-        // A container alone, and only since the runtime has set its limit, shortly before its program runs: a quick
-        // machine may be through before the kernel counts.
-        let held_back = |name: &String| {
-            run.check_slow(name, |start| {
-                let phase = start.phases.iter().find(|phase| phase.name == "cgroup main");
-                let throttled = throttled(phase.context("its phase")?)?;
-                ensure!(throttled > Duration::ZERO, "it was not held back");
+        not_by_chance(|| {
+            let slow = Faults { add_takes_ms: plugin_sleeps().as_millis().try_into()?, ..Faults::default() };
+            // Under emulation each takes as long as the slow one: all else does too.
+            let failing_takes = if machine::is_emulated() { slow.add_takes_ms } else { 0 };
+            let failing = Faults {
+                adds_fail: Times::First(FAILURES),
+                add_takes_ms: failing_takes,
+                ..Faults::default()
+            };
+            let faults = [(SLOW_PLUGIN, slow), (FAILING, failing)];
+            let pod_faults = faults.map(|(name, faults)| (name.to_owned(), faults)).into();
+            let run = Run::of(&Options { keyed: true, pod_faults, ..Options::default() }, &pods)?;
+            run.check(&["loopback", keyed::TYPE])?;
+            run.check_slow(SLOW_PLUGIN, |start| {
+                let slowest = start.slowest()?;
+                ensure!(
+                    slowest.name == format!("cni {} eth0", keyed::TYPE) && slowest.took() >= plugin_sleeps()
+                );
                 Ok(())
-            })
-        };
-        let mut limited = limited().map(|name| held_back(&name)).collect::<Vec<_>>();
-        if limited.iter().any(Result::is_ok) { Ok(()) } else { limited.pop().context("a limited pod")? }
+            })?;
+            run.check_slow(FAILING, |start| {
+                let slowest = start.slowest()?;
+                ensure!(slowest.name == "retry" && slowest.json["failed"] == FAILURES);
+                ensure!(slowest.json["sandboxes"] == FAILURES);
+                Ok(())
+            })?;
+            // All that runs in the pod is held back.
+            run.check_slow(THROTTLED, |start| {
+                let slowest = start.slowest()?;
+                ensure!(["pause", "cgroup main"].contains(&slowest.name.as_str()));
+                let throttled = throttled(slowest)?;
+                ensure!(throttled >= slowest.took() / 2, "it was held back for {throttled:?} only");
+                Ok(())
+            })?;
+            // A container alone, and only since the runtime has set its limit, shortly before its program runs: a quick
+            // machine may be through before the kernel counts.
+            let held_back = |name: &String| {
+                run.check_slow(name, |start| {
+                    let phase = start.phases.iter().find(|phase| phase.name == "cgroup main");
+                    let throttled = throttled(phase.context("its phase")?)?;
+                    ensure!(throttled > Duration::ZERO, "it was not held back");
+                    Ok(())
+                })
+            };
+            let mut limited = limited().map(|name| held_back(&name)).collect::<Vec<_>>();
+            if limited.iter().any(Result::is_ok) { Ok(()) } else { limited.pop().context("a limited pod")? }
+        })
     })
 }
 
@@ -113,7 +118,9 @@ fn phases_of_a_chain_of_plugins_are_those_of_the_trace() -> Result<()> {
     let count = if machine::is_emulated() { 4 } else { 20 };
     let pods: Vec<_> = (0..count).map(plain).collect();
     skipped::retry(|_| {
-        Run::of(&Options::default(), &pods)?.check(&["loopback", "bridge", "host-local", "portmap"])
+        not_by_chance(|| {
+            Run::of(&Options::default(), &pods)?.check(&["loopback", "bridge", "host-local", "portmap"])
+        })
     })
 }
 
@@ -122,6 +129,29 @@ fn throttled(phase: &Phase) -> Result<Duration> {
     let cpu = &phase.json["cpu"];
     ensure!(number(&cpu["throttled_periods"])? > 0, "in no period");
     Ok(Duration::from_nanos(number(&cpu["throttled_ns"])?))
+}
+
+/// One time alone of a run is too far from the trace's.
+#[derive(Debug)]
+struct OneOff(Duration);
+
+impl fmt::Display for OneOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "one time alone is too far from the trace's, {:?}", self.0)
+    }
+}
+
+impl error::Error for OneOff {}
+
+/// What is preempted between the trace's record and the agent's has two times. That is chance where a second run does not
+/// show it.
+fn not_by_chance(work: impl Fn() -> Result<()>) -> Result<()> {
+    let Err(error) = work() else { return Ok(()) };
+    if !error.is::<OneOff>() {
+        return Err(error);
+    }
+    writeln!(stderr(), "{error}: once more")?;
+    work()
 }
 
 /// The pods of which one container has little CPU.
@@ -233,11 +263,11 @@ impl Run {
             self.starts.len(),
             apart.len(),
         )?;
-        let (allowed, limit) = if machine::is_emulated() {
-            (apart.len() / STOPPED, STOPPED_FOR)
-        } else {
-            (apart.len() / STOLEN, STOLEN_FOR)
-        };
+        let (allowed, limit) =
+            if machine::is_emulated() { (apart.len() / STOPPED, STOPPED_FOR) } else { (0, APART) };
+        if far == 1 && allowed == 0 {
+            return Err(OneOff(farthest).into());
+        }
         ensure!(
             far <= allowed && farthest <= limit,
             "{far} are too far from the trace, {farthest:?} at most"

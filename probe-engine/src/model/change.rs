@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
@@ -178,35 +177,20 @@ pub struct CniCall {
     pub delegated: bool,
 }
 
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum StopReason {
-    /// Its pause process ended.
-    PauseExited,
-    /// Its cgroup has no process left.
-    Emptied,
-    /// The runtime began CNI DEL.
-    NetworkRemoved,
-    NetnsGone,
-    /// A listing after a gap no longer has it.
-    NotListed,
-    /// The runtime ended while it made it, and the one that runs now does not know it.
-    RuntimeEnded,
+closed_set! {
+    pub enum StopReason {
+        /// Its pause process ended.
+        PauseExited,
+        /// Its cgroup has no process left.
+        Emptied,
+        /// The runtime began CNI DEL.
+        NetworkRemoved,
+        NetnsGone,
+        /// A listing after a gap no longer has it.
+        NotListed,
+        /// The runtime ended while it made it, and the one that runs now does not know it.
+        RuntimeEnded,
+    }
 }
 
 /// What the engine wants to know; the answer comes as a fact, or never.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
-use strum::{IntoStaticStr, VariantNames};
+use strum::IntoStaticStr;
 
 use crate::model::{
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
@@ -37,37 +37,22 @@ pub struct Observation {
     pub fact: Fact,
 }
 
-/// Who says so.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Origin {
-    /// A hook, at the time of the event.
-    Kernel,
-    /// A netlink notification: the event's order is right, its time is that of the notification.
-    Netlink,
-    /// Read from the node's files or answered to a question.
-    Listed,
-    /// A CNI call made from within a container, by a CNI daemon's pod.
-    Delegated,
-    /// The container runtime.
-    Cri,
-    /// The agent about itself.
-    Agent,
+closed_set! {
+    /// Who says so.
+    pub enum Origin {
+        /// A hook, at the time of the event.
+        Kernel,
+        /// A netlink notification: the event's order is right, its time is that of the notification.
+        Netlink,
+        /// Read from the node's files or answered to a question.
+        Listed,
+        /// A CNI call made from within a container, by a CNI daemon's pod.
+        Delegated,
+        /// The container runtime.
+        Cri,
+        /// The agent about itself.
+        Agent,
+    }
 }
 
 #[serde_as]
@@ -386,32 +371,17 @@ impl PodName {
     }
 }
 
-/// Where a name comes from.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum NameSource {
-    CniArgs,
-    CgroupPath,
-    Bundle,
-    LogFolder,
-    Argv,
-    CniCache,
-    Cri,
+closed_set! {
+    /// Where a name comes from.
+    pub enum NameSource {
+        CniArgs,
+        CgroupPath,
+        Bundle,
+        LogFolder,
+        Argv,
+        CniCache,
+        Cri,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -493,33 +463,18 @@ pub enum Mechanism {
     Netlink,
 }
 
-/// Where something was lost.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Loss {
-    LifecycleRing,
-    BulkRing,
-    /// A netlink socket's buffer was full.
-    NetlinkSocket,
-    /// A record that could not be read.
-    Record,
-    /// The channel between a source and the engine was full.
-    Channel,
-    /// Runs of hooks that the kernel skipped; not each would have told something.
-    SkippedRun,
+closed_set! {
+    /// Where something was lost.
+    pub enum Loss {
+        LifecycleRing,
+        BulkRing,
+        /// A netlink socket's buffer was full.
+        NetlinkSocket,
+        /// A record that could not be read.
+        Record,
+        /// The channel between a source and the engine was full.
+        Channel,
+        /// Runs of hooks that the kernel skipped; not each would have told something.
+        SkippedRun,
+    }
 }

@@ -71,57 +71,27 @@ pub struct EvidenceEvent {
 )]
 pub struct Key(String);
 
-/// How far it is with a finding.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Stage {
-    /// It may yet come right by itself.
-    Candidate,
-    Confirmed,
-    /// What was wrong is so no longer.
-    Closed,
+closed_set! {
+    /// How far it is with a finding.
+    pub enum Stage {
+        /// It may yet come right by itself.
+        Candidate,
+        Confirmed,
+        /// What was wrong is so no longer.
+        Closed,
+    }
 }
 
-/// What to do about it.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Severity {
-    /// To be known.
-    Info,
-    /// To be looked at in working hours.
-    Warning,
-    /// Pods fail, or soon will.
-    Critical,
+closed_set! {
+    /// What to do about it.
+    pub enum Severity {
+        /// To be known.
+        Info,
+        /// To be looked at in working hours.
+        Warning,
+        /// Pods fail, or soon will.
+        Critical,
+    }
 }
 
 /// What is wrong.
@@ -222,90 +192,45 @@ impl LeakedAddress {
     }
 }
 
-/// Why an address was not given back.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "LeakCause")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Cause {
-    /// DEL was never called.
-    DelMissing,
-    /// DEL was called without a namespace only, and answered that all is well.
-    DelBlind,
-    /// DEL failed, each time.
-    DelFailed,
-    /// The ADD that reserved it failed, and no DEL was called.
-    AddFailed,
-    /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never call
-    /// DEL.
-    RuntimeEnded,
-    /// A store names a sandbox that no runtime knows; how that came about was not seen.
-    StaleRecord,
+closed_set! {
+    /// Why an address was not given back.
+    #[schemars(rename = "LeakCause")]
+    pub enum Cause {
+        /// DEL was never called.
+        DelMissing,
+        /// DEL was called without a namespace only, and answered that all is well.
+        DelBlind,
+        /// DEL failed, each time.
+        DelFailed,
+        /// The ADD that reserved it failed, and no DEL was called.
+        AddFailed,
+        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never call
+        /// DEL.
+        RuntimeEnded,
+        /// A store names a sandbox that no runtime knows; how that came about was not seen.
+        StaleRecord,
+    }
 }
 
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "DuplicateForm")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Duplicate {
-    /// Two sandboxes of one pod live.
-    Concurrent,
-    /// The pod had done all its work.
-    AfterCompletion,
-    /// One after the other is made, and none runs a container.
-    UnusedRebuild,
+closed_set! {
+    #[schemars(rename = "DuplicateForm")]
+    pub enum Duplicate {
+        /// Two sandboxes of one pod live.
+        Concurrent,
+        /// The pod had done all its work.
+        AfterCompletion,
+        /// One after the other is made, and none runs a container.
+        UnusedRebuild,
+    }
 }
 
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum OutOfOrder {
-    PauseKilled,
-    /// By the kernel: the pod or the node was out of memory.
-    PauseOutOfMemory,
-    NetnsGone,
+closed_set! {
+    pub enum OutOfOrder {
+        PauseKilled,
+        /// By the kernel: the pod or the node was out of memory.
+        PauseOutOfMemory,
+        NetnsGone,
+    }
 }
 
 #[serde_as]

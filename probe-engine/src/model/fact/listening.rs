@@ -4,7 +4,6 @@ use super::Task;
 use crate::model::id::CgroupKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantNames};
 
 /// A socket of a container began to listen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,27 +23,12 @@ pub struct Listener {
     pub family: Family,
 }
 
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantNames,
-    JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Family {
-    Ipv4,
-    /// Most such sockets take IPv4 too.
-    Ipv6,
+closed_set! {
+    pub enum Family {
+        Ipv4,
+        /// Most such sockets take IPv4 too.
+        Ipv6,
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
