@@ -32,9 +32,9 @@ use timeline::{Placed, Timeline};
 use world::{CheckpointEntry, EngineState, World};
 
 use crate::model::{
-    change::{ChangeKind, Output},
+    change::{ChangeKind, Finding, Output},
     fact::{Fact, Observation},
-    finding::{Finding, Key, Revision},
+    finding::{Key, Revision},
     phase::Start,
     recovery::{self, Recovery},
     time::{Nanoseconds, Timestamp},

@@ -6,9 +6,9 @@ use std::{cell::Cell, fs, os::unix::fs::symlink, path::Path, process::Command, t
 use probe_user::{
     engine::{Engine, Settings},
     model::{
-        change::{Output, Question},
+        change::{Finding, Output, Question},
         fact::{Observation, Origin},
-        finding::{Finding, Stage},
+        finding::Stage,
         time::Timestamp,
     },
     source::{

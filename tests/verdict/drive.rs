@@ -5,9 +5,9 @@ use std::time::Duration;
 use probe_user::{
     engine::{Call, Engine, Settings},
     model::{
-        change::{ChangeKind, Output, Question},
+        change::{ChangeKind, Finding, Output, Question},
         fact::{Fact, Observation, Origin},
-        finding::{Finding, Stage},
+        finding::Stage,
         time::Timestamp,
     },
 };

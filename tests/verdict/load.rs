@@ -8,9 +8,9 @@ use std::{
 use probe_user::{
     engine::{Engine, Settings},
     model::{
-        change::{Output, Question},
+        change::{Finding, Output, Question},
         fact::{Fact, Observation, Origin},
-        finding::{Finding, Kind, Stage},
+        finding::{Kind, Stage},
     },
 };
 

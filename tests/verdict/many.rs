@@ -9,8 +9,8 @@ use std::{
 use probe_user::{
     engine::{Engine, Settings},
     model::{
-        change::Question,
-        finding::{Finding, Key, Kind, LeakedAddress, Stage},
+        change::{Finding, Question},
+        finding::{Key, Kind, LeakedAddress, Stage},
     },
 };
 

@@ -8,8 +8,9 @@ use std::{
 };
 
 use probe_user::model::{
+    change::Finding,
     fact::{Fact, Loss, Observation, Origin},
-    finding::{Finding, Kind, OutOfOrder, Stage},
+    finding::{Kind, OutOfOrder, Stage},
     id::ContainerId,
 };
 use proptest::{prelude::*, test_runner::TestCaseError};

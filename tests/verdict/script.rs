@@ -38,8 +38,9 @@
 use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
 use probe_user::model::{
+    change::Finding,
     fact::Loss,
-    finding::{Finding, Kind, Stage},
+    finding::{Kind, Stage},
     time::Timestamp,
 };
 

@@ -55,8 +55,9 @@ use super::world::{
     sandbox::Sandbox,
 };
 use crate::model::{
+    change::Finding,
     fact::PodName,
-    finding::{Finding, FindingKind, Key, Kind, Severity},
+    finding::{FindingKind, Key, Kind, Severity},
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
 };

@@ -50,9 +50,8 @@ use super::{
 use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
-        change::{self, ChangeKind, Question},
+        change::{self, ChangeKind, Finding, Question},
         fact::{Attached, Fact, Observation, Origin, Task},
-        finding::Finding,
         id::{ContainerId, TaskKey},
         phase::Start,
         recovery::{Recovery, Rules},

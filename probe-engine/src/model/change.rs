@@ -1,4 +1,4 @@
-//! The right arrow: what the engine says.
+//! What the engine says: changes, the findings among them, and questions to the sources.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_with::{DisplayFromStr, serde_as};
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::model::{
-    fact::{Listener, Loss, Origin, Task},
-    finding::Finding,
+    fact::{Listener, Loss, Origin, PodName, ProgramFound, Task},
+    finding::{Key, Kind, Severity, Stage},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     phase::Start,
     time::{Nanoseconds, Timestamp},
@@ -148,6 +148,50 @@ impl ChangeKind {
         }
         None
     }
+}
+
+/// Something that is wrong on the node, as far as the evidence goes. It is here because its evidence is changes, and
+/// changes tell of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub key: Key,
+    pub kind: Kind,
+    pub severity: Severity,
+    pub stage: Stage,
+    /// When what is wrong began.
+    pub since: Timestamp,
+    pub opened_at: Timestamp,
+    pub confirmed_at: Option<Timestamp>,
+    pub closed_at: Option<Timestamp>,
+    pub pod: Option<PodName>,
+    pub sandboxes: Vec<ContainerId>,
+    /// Records were lost while what it is about was there: the cause may be another one.
+    pub gapped: bool,
+    /// What was told of its sandboxes, in order of time.
+    pub evidence: Vec<Evidence>,
+    /// The programs that had a part in it.
+    pub programs: Vec<ProgramFound>,
+    /// The sockets on which the node's runtimes answered when it was opened: who can be asked before anything is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runtimes: Vec<String>,
+}
+
+/// One piece of evidence, and the sandbox that it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub sandbox: ContainerId,
+    pub event: EvidenceEvent,
+}
+
+/// What was told of a sandbox once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceEvent {
+    pub at: Timestamp,
+    pub origin: Origin,
+    pub container: Option<ContainerRef>,
+    pub netns: Option<NetnsKey>,
+    pub cgroup: Option<CgroupRef>,
+    pub what: ChangeKind,
 }
 
 /// How a process ended.

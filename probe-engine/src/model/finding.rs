@@ -1,4 +1,5 @@
-//! What is wrong on the node, as far as the evidence goes.
+//! What can be wrong on the node: the kinds of findings, and the key by which each finding is known. A
+//! [finding](super::change::Finding) is kept with the changes, because its evidence is changes.
 //!
 //! **Invariant:** a key says what is wrong with which thing, and nothing of when or by whom it was found: a restart
 //! and a replay give the same key.
@@ -16,54 +17,11 @@ use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as}
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::model::{
-    change::ChangeKind,
-    fact::{List, MessageFound, Origin, PodName, ProgramFound, Signal, Store},
+    fact::{List, MessageFound, Signal, Store},
     id::{ContainerId, NetnsKey, NotThat, Subnet},
-    reference::{CgroupRef, ContainerRef, Process},
-    time::{Nanoseconds, Timestamp},
+    reference::Process,
+    time::Nanoseconds,
 };
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    pub key: Key,
-    pub kind: Kind,
-    pub severity: Severity,
-    pub stage: Stage,
-    /// When what is wrong began.
-    pub since: Timestamp,
-    pub opened_at: Timestamp,
-    pub confirmed_at: Option<Timestamp>,
-    pub closed_at: Option<Timestamp>,
-    pub pod: Option<PodName>,
-    pub sandboxes: Vec<ContainerId>,
-    /// Records were lost while what it is about was there: the cause may be another one.
-    pub gapped: bool,
-    /// What was told of its sandboxes, in order of time.
-    pub evidence: Vec<Evidence>,
-    /// The programs that had a part in it.
-    pub programs: Vec<ProgramFound>,
-    /// The sockets on which the node's runtimes answered when it was opened: who can be asked before anything is done.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runtimes: Vec<String>,
-}
-
-/// One piece of evidence, and the sandbox that it is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence {
-    pub sandbox: ContainerId,
-    pub event: EvidenceEvent,
-}
-
-/// What was told of a sandbox once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EvidenceEvent {
-    pub at: Timestamp,
-    pub origin: Origin,
-    pub container: Option<ContainerRef>,
-    pub netns: Option<NetnsKey>,
-    pub cgroup: Option<CgroupRef>,
-    pub what: ChangeKind,
-}
 
 /// `KIND/…`, of what never changes: names, addresses, ids.
 #[derive(

@@ -8,7 +8,7 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use crate::{
     engine::share::Share,
-    model::{finding::Finding, phase::Start, time::Timestamp},
+    model::{change::Finding, phase::Start, time::Timestamp},
 };
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.

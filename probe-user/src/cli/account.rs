@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     engine::{share::Share, view::PodView},
-    model::{finding::Finding, phase::Start, time::Timestamp},
+    model::{change::Finding, phase::Start, time::Timestamp},
     recording::state::{self, About, SavedState},
     replay::Replayed,
     sink::{Label, file::read_bounded, span::span},

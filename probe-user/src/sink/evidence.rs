@@ -1,9 +1,6 @@
 //! What was told of a finding's sandboxes, in the form in which it was told.
 
-use crate::model::{
-    change::{Change, Context, PodRef},
-    finding::{Evidence, EvidenceEvent, Finding},
-};
+use crate::model::change::{Change, Context, Evidence, EvidenceEvent, Finding, PodRef};
 
 /// In order of time; a number in the stream is not kept.
 #[must_use]

@@ -58,7 +58,7 @@ impl Format for Jsonl {
 }
 
 /// One finding, as a whole line.
-pub fn finding(it: &model::finding::Finding, label: &Label, out: &mut Vec<u8>) {
+pub fn finding(it: &model::change::Finding, label: &Label, out: &mut Vec<u8>) {
     line(&Finding::of(it, label), out);
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Explained<'a> {
 }
 
 /// One finding and all that explains it, as a whole line.
-pub fn explained(it: &model::finding::Finding, label: &Label, out: &mut Vec<u8>) {
+pub fn explained(it: &model::change::Finding, label: &Label, out: &mut Vec<u8>) {
     let evidence = evidence::changes(it);
     let explained = Explained {
         finding: Finding::of(it, label),

@@ -39,7 +39,11 @@ use crate::{
         Engine,
         view::{ManyView, PodView, PoolView},
     },
-    model::{change::Change, finding::Finding, recovery::Recovery, time::Timestamp},
+    model::{
+        change::{Change, Finding},
+        recovery::Recovery,
+        time::Timestamp,
+    },
 };
 
 pub use prometheus::TEXT_FORMAT;

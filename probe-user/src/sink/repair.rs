@@ -14,8 +14,9 @@ pub(crate) use script::{function, release, script};
 use probe_common::runtime;
 
 use crate::model::{
+    change::Finding,
     fact::StoreKind,
-    finding::{Finding, Kind, LeakedAddress},
+    finding::{Kind, LeakedAddress},
     id::ContainerId,
 };
 use quote::{UNPRINTABLE, quoted};

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::escape::short_key;
-use crate::model::finding::{Finding, Stage};
+use crate::model::{change::Finding, finding::Stage};
 
 /// `NAME` or `NAMESPACE/NAME`.
 #[must_use]

@@ -16,7 +16,8 @@ use crate::{
         world::{World, record::Waiting},
     },
     model::{
-        finding::{Finding, Key, Revision, Stage},
+        change::Finding,
+        finding::{Key, Revision, Stage},
         time::Timestamp,
     },
 };

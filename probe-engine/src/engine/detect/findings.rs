@@ -13,9 +13,9 @@ use crate::{
         world::{World, sandbox::Sandbox},
     },
     model::{
-        change::ChangeKind,
+        change::{ChangeKind, Evidence, EvidenceEvent, Finding},
         fact::Origin,
-        finding::{Evidence, EvidenceEvent, Finding, Key, Revision, Stage},
+        finding::{Key, Revision, Stage},
         time::Timestamp,
     },
 };

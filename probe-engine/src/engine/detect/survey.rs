@@ -11,7 +11,8 @@ use super::{
 use crate::{
     engine::world::World,
     model::{
-        finding::{Blind, Finding, Kind, Stage},
+        change::Finding,
+        finding::{Blind, Kind, Stage},
         time::Timestamp,
     },
 };

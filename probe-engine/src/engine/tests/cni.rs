@@ -11,8 +11,9 @@ use super::{
 use crate::{
     engine::Engine,
     model::{
+        change::Finding,
         fact::{Fact, List, MessageFound, Origin},
-        finding::{CniFailing, Finding, Kind, Severity},
+        finding::{CniFailing, Kind, Severity},
     },
 };
 

@@ -12,9 +12,8 @@ use crate::{
         process::{Process, State},
     },
     model::{
-        change::{ChangeKind, Question},
+        change::{ChangeKind, Finding, Question},
         fact::{List, ProgramFound, RuntimeKind},
-        finding::Finding,
         id::ContainerId,
         time::Timestamp,
     },

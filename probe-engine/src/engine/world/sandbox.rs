@@ -28,9 +28,8 @@ pub(in crate::engine) use table::Table;
 use crate::{
     engine::world::{EventContext, presence::Presence},
     model::{
-        change::StopReason,
+        change::{EvidenceEvent, StopReason},
         fact::{Origin, PodName},
-        finding::EvidenceEvent,
         id::ContainerId,
         time::Timestamp,
     },

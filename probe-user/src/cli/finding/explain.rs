@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     cli::{ExitStatus, account::SnapshotArgs, args::Form, output, say, start::PodStart},
-    model::finding::Finding,
+    model::change::Finding,
     sink::{escape::short_key, jsonl, select},
 };
 

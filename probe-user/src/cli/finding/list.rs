@@ -11,7 +11,7 @@ use crate::{
         output, say,
         table::aligned,
     },
-    model::{finding::Finding, time::Timestamp},
+    model::{change::Finding, time::Timestamp},
     sink::{
         escape::{brief, short_key},
         jsonl,

@@ -4,7 +4,10 @@ use clap::{Args, builder::PossibleValuesParser};
 use strum::VariantNames;
 
 use crate::{
-    model::finding::{Finding, Kind, Stage},
+    model::{
+        change::Finding,
+        finding::{Kind, Stage},
+    },
     sink::select::is_of,
 };
 

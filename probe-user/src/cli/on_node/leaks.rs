@@ -10,7 +10,10 @@ use clap::Args;
 use super::node::args::NodeArgs;
 use crate::{
     cli::{ExitStatus, args::Form, output, say},
-    model::finding::{Finding, Kind, Stage},
+    model::{
+        change::Finding,
+        finding::{Kind, Stage},
+    },
     sink::jsonl,
 };
 use look::{Look, Sight};

@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     model::{
+        change,
         fact::{MessageFound, PodName, ProgramFound, Store, StoreKind},
-        finding::{self, Blind, Cause, Duplicate, FindingKind, Key, Kind, OutOfOrder, Severity, Stage},
+        finding::{Blind, Cause, Duplicate, FindingKind, Key, Kind, OutOfOrder, Severity, Stage},
         id::{ContainerId, Subnet},
         time::Timestamp,
     },
@@ -168,7 +169,7 @@ struct Message<'a> {
 
 impl<'a> Finding<'a> {
     #[must_use]
-    pub fn of(it: &'a finding::Finding, label: &Label) -> Self {
+    pub fn of(it: &'a change::Finding, label: &Label) -> Self {
         let wall = |at: Timestamp| Rfc3339(label.wall_ns(at));
         Self {
             key: &it.key,

@@ -9,10 +9,11 @@ use super::Jsonl;
 use crate::{
     model::{
         change::{
-            CgroupRef, Change, ChangeKind, CniCall, ContainerRef, Context, End, PodRef, Process, StopReason,
+            CgroupRef, Change, ChangeKind, CniCall, ContainerRef, Context, End, Finding, PodRef, Process,
+            StopReason,
         },
         fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
-        finding::{Finding, Key, Kind, Severity, Stage},
+        finding::{Key, Kind, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         phase::{Cause, Kind as Part, Listening, Phase, Start},
         time::Timestamp,

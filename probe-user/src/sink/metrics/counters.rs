@@ -18,9 +18,9 @@ use super::{
 use crate::{
     engine::view::ManyView,
     model::{
-        change::{Change, ChangeKind, CniCall, End, StopReason},
+        change::{Change, ChangeKind, CniCall, End, Finding, StopReason},
         fact::Origin,
-        finding::{Cause, Duplicate, Finding, Kind, LeakedAddress, Severity},
+        finding::{Cause, Duplicate, Kind, LeakedAddress, Severity},
         id::CgroupKey,
         phase::Start,
         time::Timestamp,

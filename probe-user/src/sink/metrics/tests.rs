@@ -16,9 +16,11 @@ use super::{
 use crate::{
     engine::view::{ManyView, PoolView},
     model::{
-        change::{CgroupRef, Change, ChangeKind, CniCall, Context, End, PodRef, Process, StopReason},
+        change::{
+            CgroupRef, Change, ChangeKind, CniCall, Context, End, Finding, PodRef, Process, StopReason,
+        },
         fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Signal},
-        finding::{Cause, Finding, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
+        finding::{Cause, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
         phase::{self, Phase, Start},
         recovery::Recovery,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     engine::{boot::report::RecoveryReport, view::PoolView},
-    model::{finding::Finding, recovery::Recovery},
+    model::{change::Finding, recovery::Recovery},
     recording::{
         history::{self, Record},
         state::{self, About},

@@ -16,7 +16,7 @@ use crate::{
         share::Share,
         view::{PodView, PoolView},
     },
-    model::{finding::Finding, phase::Start, recovery::Recovery, time::Timestamp},
+    model::{change::Finding, phase::Start, recovery::Recovery, time::Timestamp},
     recording::{Header, history::History},
     sink::{
         Label,

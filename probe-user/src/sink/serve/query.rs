@@ -5,8 +5,8 @@ use strum::VariantNames;
 use super::reply::ApiError;
 use crate::{
     model::{
-        change::ChangeKind,
-        finding::{Finding, Kind, Stage},
+        change::{ChangeKind, Finding},
+        finding::{Kind, Stage},
     },
     sink::{filter::Filter, select::is_of},
 };

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use crate::{
     engine::detect::{DetectContext, Detection, Verdict},
-    model::finding::{Duplicate, Finding, Kind, Stage},
+    model::{
+        change::Finding,
+        finding::{Duplicate, Kind, Stage},
+    },
 };
 
 /// Pods whose sandboxes are replaced together: so many, so close to the first of them.

@@ -18,7 +18,8 @@ use crate::{
         world::attachment::{Attachment, Lease},
     },
     model::{
-        finding::{Cause, Finding, Key, Kind, LeakedAddress, Many, Severity},
+        change::Finding,
+        finding::{Cause, Key, Kind, LeakedAddress, Many, Severity},
         id::ContainerId,
         time::Timestamp,
     },

@@ -2,10 +2,7 @@
 
 use crate::{
     engine::world::{World, argv},
-    model::{
-        change::{Change, ChangeKind, Context},
-        finding::EvidenceEvent,
-    },
+    model::change::{Change, ChangeKind, Context, EvidenceEvent},
 };
 
 /// So many events of one sandbox are kept: twice those of a pod's usual life.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::{
     cli::account::AgentSnapshot,
     model::{
-        change::{Change, ChangeKind, CniCall, End, Process},
-        finding::{Finding, Kind, LeakedAddress},
+        change::{Change, ChangeKind, CniCall, End, Finding, Process},
+        finding::{Kind, LeakedAddress},
         time::Timestamp,
     },
     sink::{
@@ -233,9 +233,9 @@ mod tests {
     use crate::{
         cli::account::AgentSnapshot,
         model::{
-            change::{ChangeKind, CniCall, End, Process},
+            change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
             fact::{Origin, PodName},
-            finding::{Evidence, EvidenceEvent, Finding, Key, Kind, OutOfOrder, Severity, Stage},
+            finding::{Key, Kind, OutOfOrder, Severity, Stage},
             id::{ContainerId, TaskKey},
             time::Timestamp,
         },

@@ -11,8 +11,8 @@ use crate::{
     cli::on_node::node::{args::warn_of_absent, identity, place::Place, scan},
     engine::{Daemons, Engine, Limits, Settings},
     model::{
+        change::Finding,
         fact::{Fact, List, Network, StoreKind, StoreRead},
-        finding::Finding,
         time::Timestamp,
     },
     sink::Label,

@@ -6,8 +6,9 @@ use super::look::Sight;
 use crate::{
     cli::table::aligned,
     model::{
+        change::Finding,
         fact::{Network, Pool, StoreKind},
-        finding::{Finding, Kind, LeakedAddress, Stage},
+        finding::{Kind, LeakedAddress, Stage},
         time::Timestamp,
     },
     sink::{

@@ -8,11 +8,11 @@ use strum::VariantNames;
 use super::Finding;
 use crate::{
     model::{
-        change::Process,
+        change::{self, Process},
         fact::{List, MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
         finding::{
-            self, Blind, Cause, CniFailing, Duplicate, FindingKind, Key, Kind, LeakedAddress, Many,
-            OutOfOrder, PoolExhaustion, Severity, Stage,
+            Blind, Cause, CniFailing, Duplicate, FindingKind, Key, Kind, LeakedAddress, Many, OutOfOrder,
+            PoolExhaustion, Severity, Stage,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -101,7 +101,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
 }
 
 pub(in crate::sink::jsonl) fn written(kind: Kind) -> Value {
-    let finding = finding::Finding {
+    let finding = change::Finding {
         key: Key::parse("orphan_netns/1").expect("a key"),
         kind,
         severity: Severity::Warning,
