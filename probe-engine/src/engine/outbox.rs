@@ -1,50 +1,35 @@
-//! Everything that the engine says passes through here: changes, and questions to the sources.
+//! The queues through which everything passes that the engine says: changes, and questions to the sources.
 //!
-//! Changes leave in the order in which they came, each with the next sequence number. A change whose pod has no name yet
-//! is held for a moment, and everything behind it waits.
-//!
-//! On a node with a kubelet a pod has a cgroup first and a name only when its sandbox is made: the kubelet mounts its
-//! volumes in between, and with many pods at once that takes seconds. After that moment a change of such a pod is put
-//! aside, where nothing waits for it, until the pod has its name.
+//! Changes leave in the order in which they came, each with the next sequence number. The world decides when the first
+//! one can leave (`world::outgoing`).
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{
-    held::{Held, Wait},
-    world::World,
-};
+use super::held::Held;
 use crate::model::{
     change::{Change, Context, Output, Question},
-    fact::Role,
     id::PodUid,
     time::Timestamp,
 };
 
-/// So many changes wait at most; then the first goes without its name.
+/// At most this many changes wait. When more come, the first leaves without its pod's name.
 const CAPACITY: usize = 8192;
-/// So many are put aside at most, and for so long.
+/// At most this many changes are put aside.
 const ASIDE: usize = 256;
+/// A change is put aside for this long at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Changes, in the order in which they came.
     waiting: VecDeque<Held>,
-    /// Changes that wait by themselves for the name of their pod, in their order.
+    /// Changes for which no other change waits: each waits until its pod has a name.
     aside: VecDeque<(PodUid, Held)>,
     /// What can be taken from the engine.
     ready: VecDeque<Output>,
     pub(super) next_seq: u64,
-    /// The latest time of anything that was told: what is told after it of an earlier time is late.
+    /// The latest time of any change that was told. A change of an earlier time that is told after it is late.
     pub(super) told_at: Timestamp,
-}
-
-/// What becomes of the first in line.
-enum Turn {
-    Tell,
-    Drop,
-    Hold,
-    PutAside(PodUid),
 }
 
 impl Outbox {
@@ -84,86 +69,51 @@ impl Outbox {
         })
     }
 
-    /// When the first in line has waited long enough.
+    /// When a change has waited long enough: the first in line, or one that was put aside.
     pub(super) fn deadline(&self, hold: Duration) -> Option<Timestamp> {
         let aside = self.aside.iter().map(|(_, held)| held.at + PATIENCE).min();
         self.waiting.front().map(|held| held.at + hold).into_iter().chain(aside).min()
     }
 
-    fn told(&mut self, held: Held, context: Context) -> Change {
+    /// The first change in line.
+    pub(super) fn first(&self) -> Option<&Held> {
+        self.waiting.front()
+    }
+
+    pub(super) fn take_first(&mut self) -> Option<Held> {
+        self.waiting.pop_front()
+    }
+
+    /// Whether more changes wait than there is room for.
+    pub(super) fn is_over_full(&self) -> bool {
+        self.waiting.len() > CAPACITY
+    }
+
+    /// Whether this change may wait aside for the name of its pod.
+    pub(super) fn may_wait_aside(&self, held: &Held, now: Timestamp) -> bool {
+        self.aside.len() < ASIDE && now < held.at + PATIENCE
+    }
+
+    pub(super) fn put_aside(&mut self, uid: PodUid, held: Held) {
+        self.aside.push_back((uid, held));
+    }
+
+    /// The place of the first change aside that waits no longer: nothing will name its pod, or it has waited long enough.
+    pub(super) fn due_aside(&self, now: Timestamp, may_be_named: impl Fn(&PodUid) -> bool) -> Option<usize> {
+        self.aside.iter().position(|(uid, held)| now >= held.at + PATIENCE || !may_be_named(uid))
+    }
+
+    pub(super) fn take_aside(&mut self, place: usize) -> Option<Held> {
+        self.aside.remove(place).map(|(_, held)| held)
+    }
+
+    /// Gives a change its sequence number and its context.
+    pub(super) fn number(&mut self, held: Held, context: Context) -> Change {
         let seq = self.next_seq;
         self.next_seq = seq.saturating_add(1);
         let Held { at, origin, late, what, .. } = held;
         let late = late || at < self.told_at;
         self.told_at = self.told_at.max(at);
         Change { seq, at, origin, late, context, what }
-    }
-}
-
-impl World {
-    /// The next change that can be told by `now`.
-    pub(super) fn next_change(&mut self, now: Timestamp, hold: Duration) -> Option<Change> {
-        loop {
-            if let Some(held) = self.pop_aside(now) {
-                let (context, _) = self.context(&held.subject);
-                return Some(self.outbox.told(held, context));
-            }
-            let held = self.outbox.waiting.front()?;
-            let is_over = now >= held.at + hold || self.outbox.waiting.len() > CAPACITY;
-            let (context, settled) = self.context(&held.subject);
-            let turn = match held.wait {
-                Wait::Nothing => Turn::Tell,
-                Wait::Name if settled => Turn::Tell,
-                Wait::Name if !is_over => Turn::Hold,
-                Wait::Name if hold.is_zero() => Turn::Tell,
-                Wait::Name => match self.unnamed(held, &context, now) {
-                    Some(uid) => Turn::PutAside(uid),
-                    None => Turn::Tell,
-                },
-                Wait::Role(wanted) => {
-                    match held.subject.container.as_ref().and_then(|id| self.role_of(id)) {
-                        Some(role) if role != wanted => Turn::Drop,
-                        Some(_) if settled || is_over => Turn::Tell,
-                        Some(_) => Turn::Hold,
-                        None if !is_over
-                            && held.subject.container.as_ref().is_some_and(|id| self.is_asked(id)) =>
-                        {
-                            Turn::Hold
-                        }
-                        // Most of what has a container's cgroup is a container.
-                        None if wanted == Role::Container => Turn::Tell,
-                        None => Turn::Drop,
-                    }
-                }
-            };
-            if matches!(turn, Turn::Hold) {
-                return None;
-            }
-            let held = self.outbox.waiting.pop_front()?;
-            if held.wait == Wait::Role(Role::Sandbox)
-                && let Some(id) = &held.subject.container
-            {
-                self.tentative_over(id);
-            }
-            match turn {
-                Turn::Tell => return Some(self.outbox.told(held, context)),
-                Turn::PutAside(uid) => self.outbox.aside.push_back((uid, held)),
-                Turn::Drop | Turn::Hold => {}
-            }
-        }
-    }
-
-    /// The first change that was put aside and whose pod has its name by now, or that has waited long enough.
-    fn pop_aside(&mut self, now: Timestamp) -> Option<Held> {
-        let is_due = |(uid, held): &(PodUid, Held)| now >= held.at + PATIENCE || !self.may_be_named(uid);
-        let place = self.outbox.aside.iter().position(is_due)?;
-        self.outbox.aside.remove(place).map(|(_, held)| held)
-    }
-
-    /// The pod for whose name this may wait aside.
-    fn unnamed(&self, held: &Held, context: &Context, now: Timestamp) -> Option<PodUid> {
-        let uid = context.pod.as_ref()?.uid.as_ref()?;
-        let has_room = self.outbox.aside.len() < ASIDE && now < held.at + PATIENCE;
-        (has_room && self.may_be_named(uid)).then(|| uid.clone())
     }
 }

@@ -96,9 +96,9 @@ impl World {
             .filter(|row| row.is_present())
             .map(|row| PodView {
                 start: self.start_of_pod(row.id, now),
-                namespace: row.namespace.clone(),
-                name: row.name.clone(),
-                uid: row.uid.clone(),
+                namespace: row.named.namespace.clone(),
+                name: row.named.name.clone(),
+                uid: row.named.uid.clone(),
                 source: row.source,
                 since: row.first_at,
                 listed: row.origin == Origin::Listed,

@@ -13,7 +13,6 @@ use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{cgroup::Cgroup, pod::Pod, record::Kept},
     model::{
-        fact::PodName,
         finding::{Key, Kind, Severity},
         time::Timestamp,
     },
@@ -52,7 +51,7 @@ impl Rule for StuckCgroup {
 
 fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let since = pod.left_at?;
-    let uid = pod.uid.as_ref()?;
+    let uid = pod.named.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
     // One that was made later waits for its first sandbox.
     let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
@@ -77,7 +76,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         kind,
         severity: Severity::Warning,
         since,
-        pod: Some(PodName { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() }),
+        pod: Some(pod.named.clone()),
         sandboxes: last.map(|row| row.id.clone()).into_iter().collect(),
         gapped: false,
         standing,

@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use lease::Lease;
 pub(in crate::engine) use plugin::LATELY;
-pub use plugin::{Outcome, Plugin, Runs};
+pub use plugin::{Earlier, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
-pub use tries::Earlier;
 
 use crate::{
     engine::world::{EventContext, World, args::Args, call::Call},

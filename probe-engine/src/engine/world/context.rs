@@ -14,7 +14,7 @@ use crate::{
 
 impl World {
     /// The context of a subject, and whether there is nothing more to wait for.
-    pub(in crate::engine) fn context(&self, subject: &Subject) -> (Context, bool) {
+    pub(super) fn context(&self, subject: &Subject) -> (Context, bool) {
         let cgroup = subject.cgroup.and_then(|key| self.cgroups.get(&key));
         let container = self.container_in(subject, cgroup);
         let netns = subject.netns.and_then(|life| self.netns.get(life));
@@ -28,9 +28,9 @@ impl World {
             .or_else(|| cgroup.and_then(|row| row.pod.as_ref()).and_then(|uid| self.pods.by_uid(uid)))
             .and_then(|id| self.pods.get(&id));
         let by_row = pod.map(|row| PodRef {
-            namespace: row.namespace.clone(),
-            name: row.name.clone(),
-            uid: row.uid.clone(),
+            namespace: row.named.namespace.clone(),
+            name: row.named.name.clone(),
+            uid: row.named.uid.clone(),
             source: Some(row.source),
         });
         let by_call = subject.named.as_ref().map(|name| PodRef {
@@ -84,18 +84,9 @@ impl World {
     }
 
     /// Whether a pod has only its UID so far, and its kubelet may still give its name away.
-    pub(in crate::engine) fn may_be_named(&self, uid: &PodUid) -> bool {
+    pub(super) fn may_be_named(&self, uid: &PodUid) -> bool {
         let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.get(&pod));
-        self.records.kubelet_expected && pod.is_some_and(|pod| pod.name.is_none() && pod.is_present())
-    }
-
-    pub(in crate::engine) fn role_of(&self, id: &ContainerId) -> Option<Role> {
-        self.containers.get(id).and_then(|row| row.role)
-    }
-
-    /// Whether an answer about a container may still come.
-    pub(in crate::engine) fn is_asked(&self, id: &ContainerId) -> bool {
-        self.containers.get(id).is_some_and(|row| row.open)
+        self.records.kubelet_expected && pod.is_some_and(|pod| pod.named.name.is_none() && pod.is_present())
     }
 
     fn container_in(&self, subject: &Subject, cgroup: Option<&Cgroup>) -> Option<&Container> {

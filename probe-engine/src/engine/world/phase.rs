@@ -106,7 +106,9 @@ fn among<'a>(
     cut.containers(row.containers(), &parts);
 
     let mut start = Start {
-        pod: pod.and_then(|pod| world.pods.get(&pod)).map_or_else(|| row.told.pod.clone(), |pod| pod.named()),
+        pod: pod
+            .and_then(|pod| world.pods.get(&pod))
+            .map_or_else(|| row.told.pod.clone(), |pod| pod.named.clone()),
         sandbox: row.id.clone(),
         begin,
         end: cut.end,
@@ -187,7 +189,7 @@ enum Made {
 
 fn made(world: &World, pod: u64) -> Made {
     let Some(row) = world.pods.get(&pod) else { return Made::Unseen };
-    if let Some(at) = row.made_at {
+    if let Some(at) = row.start.made_at {
         return Made::At(at);
     }
     if row.cgroups.is_empty() && row.origin != Origin::Listed { Made::Never } else { Made::Unseen }

@@ -26,7 +26,7 @@ use crate::{
     },
     model::{
         change::ChangeKind,
-        fact::{Executed, Origin, StoreRead, Task},
+        fact::{Executed, Origin, PodName, StoreRead, Task},
         recovery::{
             BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Rules, Source, StandingPods,
             TimedSource,
@@ -256,10 +256,9 @@ impl World {
     /// The pod of a sandbox, if it runs or has run in it; and when the first of its containers started.
     fn back(&self, sandbox: &Sandbox) -> Option<(RecoveredPod, Timestamp)> {
         let row = sandbox.pod.and_then(|pod| self.pods.get(&pod));
-        let of_row = |read: fn(&super::pod::Pod) -> Option<&String>| row.and_then(read).cloned();
-        let namespace = of_row(|row| row.namespace.as_ref()).or_else(|| sandbox.told.pod.namespace.clone());
-        let name = of_row(|row| row.name.as_ref()).or_else(|| sandbox.told.pod.name.clone());
-        let uid = row.and_then(|row| row.uid.clone()).or_else(|| sandbox.told.pod.uid.clone());
+        let mut named = row.map(|row| row.named.clone()).unwrap_or_default();
+        named.learn(&sandbox.told.pod);
+        let PodName { namespace, name, uid } = named;
         if name.is_none() && uid.is_none() {
             return None;
         }
@@ -348,11 +347,11 @@ impl World {
                 sandbox::State::Remembered { .. } => false,
             });
             let runs = || self.containers.values().any(|it| it.pod == Some(row.id) && it.is_running());
-            if row.name.is_none() && row.uid.is_none() || !stands && !runs() {
+            let PodName { namespace, name, uid } = row.named.clone();
+            if name.is_none() && uid.is_none() || !stands && !runs() {
                 continue;
             }
-            let kind = Pod::kind_of(row.namespace.as_deref(), row.uid.as_ref(), &self.boot.rules);
-            let (namespace, name, uid) = (row.namespace.clone(), row.name.clone(), row.uid.clone());
+            let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
             let mut pod = Pod { namespace, name, uid, kind, listens: false };
             let mut containers = self.containers.values().filter(|it| it.pod == Some(row.id));
             // Of one that an agent before this one saw the container is not known to listen any more.

@@ -11,18 +11,12 @@ use crate::{
     },
     model::{
         change::{ChangeKind, Question},
-        fact::{Origin, Pressure, PressureRead, Role},
+        fact::{Origin, PressureRead, Role},
         id::{ContainerId, PodUid},
         phase::{Listening, Start},
         time::Timestamp,
     },
 };
-
-/// A reading of a pod's cgroup, and when.
-pub type Reading = (Timestamp, Pressure);
-
-/// So many readings are kept of one pod. Of more, every second goes: what is counted in between is not lost.
-const READINGS: usize = 64;
 
 /// So many complete starts are remembered, whatever became of their pods.
 pub(in crate::engine) const STARTS: usize = 1024;
@@ -81,7 +75,7 @@ impl World {
     /// A phase may have ended: the pod's cgroup is to be read, as long as the pod starts.
     pub(super) fn phase_turns(&mut self, pod: Option<u64>) {
         let Some(row) = pod.and_then(|pod| self.pods.get(&pod)) else { return };
-        if row.made_at.is_none() || row.is_started || !row.is_present() {
+        if row.start.made_at.is_none() || row.start.is_complete || !row.is_present() {
             return;
         }
         let made = |key| self.cgroups.get(key).filter(|row| row.is_live() && row.created_at.is_some());
@@ -93,7 +87,7 @@ impl World {
     pub(super) fn pressure_read(&mut self, ctx: EventContext, it: PressureRead) {
         let pod = self.cgroups.get(&it.cgroup).and_then(|row| self.pods.by_uid(row.pod.as_ref()?));
         if let Some(pod) = pod {
-            self.pods.counted(pod, (ctx.at, it.pressure));
+            self.pods.counted(pod, ctx.at, it.pressure);
         }
     }
 
@@ -120,7 +114,9 @@ impl World {
             return;
         };
         let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
-        if let Some(uid) = pod.filter(|pod| pod.expected.is_empty()).and_then(|pod| pod.uid.clone()) {
+        if let Some(pod) = pod.filter(|pod| pod.start.expected.is_empty())
+            && let Some(uid) = pod.named.uid.clone()
+        {
             self.ask(Question::Expected { uid });
         }
     }
@@ -128,7 +124,7 @@ impl World {
     /// The containers that the pod of a sandbox is to have; none: not known.
     pub(in crate::engine) fn expected_in(&self, row: &Sandbox) -> &[String] {
         let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
-        pod.map_or(&[], |pod| &pod.expected)
+        pod.map_or(&[], |pod| &pod.start.expected)
     }
 
     /// Tells of the starts that are complete by now.
@@ -206,22 +202,11 @@ impl World {
     }
 }
 
-pub(super) fn thin(readings: &mut Vec<Reading>) {
-    if readings.len() > READINGS {
-        // The latest stays.
-        let mut left = readings.len();
-        readings.retain(|_| {
-            left -= 1;
-            left.is_multiple_of(2)
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{PHASES, READINGS, Reading, STARTS, Table, thin};
+    use super::{PHASES, STARTS, Table};
     use crate::model::{
-        fact::{PodName, Pressure},
+        fact::PodName,
         id::ContainerId,
         phase::{Cause, Kind, Phase, Start},
         time::Timestamp,
@@ -269,16 +254,5 @@ mod tests {
         assert_eq!(table.rows.len(), 4, "large ones take the place of many");
         table.push(start(11, 2 * PHASES));
         assert_eq!(table.rows.len(), 1, "one is always kept");
-    }
-
-    #[test]
-    fn of_many_readings_the_latest_stays() {
-        let mut readings: Vec<Reading> = Vec::new();
-        for at in 0..10_000 {
-            readings.push((Timestamp(at), Pressure::default()));
-            thin(&mut readings);
-            assert!(readings.len() <= READINGS);
-            assert_eq!(readings.last().map(|(last, _)| last.0), Some(at));
-        }
     }
 }

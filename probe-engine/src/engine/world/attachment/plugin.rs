@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::Earlier;
 use crate::model::{
     change::End,
     time::{Nanoseconds, Timestamp},
@@ -28,6 +27,19 @@ pub struct Plugin {
     /// What failed for the same pod and interface in attachments that are no longer kept.
     #[serde(default)]
     pub earlier: Option<Earlier>,
+}
+
+/// What failed before, in attachments that are no longer kept.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// How many ADDs failed.
+    pub failed: u32,
+    /// When the first of them began.
+    pub first_at: Timestamp,
+    /// How long they ran, together.
+    #[serde_as(as = "Nanoseconds")]
+    pub wasted: Duration,
 }
 
 /// What became of the latest run of a plugin; a retry replaces what it retries.
@@ -68,6 +80,39 @@ pub struct Runs {
 
 /// A long run is remembered for so long; then a shorter one takes its place.
 pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
+
+impl Plugin {
+    /// How many of its ADDs failed, here and in attachments that are no longer kept.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.add.failed.saturating_add(self.earlier.as_ref().map_or(0, |it| it.failed))
+    }
+
+    /// When the first of its ADDs began, with those that are no longer kept.
+    #[must_use]
+    pub fn first_try(&self) -> Timestamp {
+        self.earlier.as_ref().map_or(self.add.first_at, |it| it.first_at.min(self.add.first_at))
+    }
+
+    /// How long its failed ADDs ran, with those that are no longer kept.
+    #[must_use]
+    pub fn wasted(&self) -> Duration {
+        self.add.wasted.saturating_add(self.earlier.as_ref().map_or(Duration::ZERO, |it| it.wasted))
+    }
+
+    /// Counts what failed in an attachment that is about to be dropped.
+    pub(super) fn count_earlier(&mut self, dropped: &Self) {
+        if dropped.failures() == 0 {
+            return;
+        }
+        let before = self.earlier.as_ref();
+        self.earlier = Some(Earlier {
+            failed: before.map_or(0, |it| it.failed).saturating_add(dropped.failures()),
+            first_at: before.map_or(dropped.first_try(), |it| it.first_at.min(dropped.first_try())),
+            wasted: before.map_or(Duration::ZERO, |it| it.wasted).saturating_add(dropped.wasted()),
+        });
+    }
+}
 
 impl Runs {
     #[must_use]

@@ -9,18 +9,10 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-use serde_with::serde_as;
-
-use super::{Attachment, Plugin};
+use super::Attachment;
 use crate::{
     engine::world::{EventContext, World, call::Call},
-    model::{
-        change::Question,
-        fact::PodName,
-        id::ContainerId,
-        time::{Nanoseconds, Timestamp},
-    },
+    model::{change::Question, fact::PodName, id::ContainerId, time::Timestamp},
 };
 
 /// So many attachments of one pod's interface are kept of which nothing is left.
@@ -32,52 +24,6 @@ const SETTLED: usize = 8192;
 /// What a plugin says is asked for once in such a time, however many of its ADDs fail: each answer is a search through
 /// the node's journal and logs, and those that fail together say the same.
 pub(in crate::engine) const ASK_EVERY: Duration = Duration::from_secs(30);
-
-/// What failed before, in attachments that are no longer kept.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Earlier {
-    /// How many ADDs failed.
-    pub failed: u32,
-    /// When the first of them began.
-    pub first_at: Timestamp,
-    /// How long they ran, together.
-    #[serde_as(as = "Nanoseconds")]
-    pub wasted: Duration,
-}
-
-impl Plugin {
-    /// How many of its ADDs failed, here and in attachments that are no longer kept.
-    #[must_use]
-    pub fn failures(&self) -> u32 {
-        self.add.failed.saturating_add(self.earlier.as_ref().map_or(0, |it| it.failed))
-    }
-
-    /// When the first of its ADDs began, with those that are no longer kept.
-    #[must_use]
-    pub fn first_try(&self) -> Timestamp {
-        self.earlier.as_ref().map_or(self.add.first_at, |it| it.first_at.min(self.add.first_at))
-    }
-
-    /// How long its failed ADDs ran, with those that are no longer kept.
-    #[must_use]
-    pub fn wasted(&self) -> Duration {
-        self.add.wasted.saturating_add(self.earlier.as_ref().map_or(Duration::ZERO, |it| it.wasted))
-    }
-
-    /// Counts what failed in an attachment that is about to be dropped.
-    fn count_earlier(&mut self, dropped: &Self) {
-        if dropped.failures() == 0 {
-            return;
-        }
-        let before = self.earlier.as_ref();
-        self.earlier = Some(Earlier {
-            failed: before.map_or(0, |it| it.failed).saturating_add(dropped.failures()),
-            first_at: before.map_or(dropped.first_try(), |it| it.first_at.min(dropped.first_try())),
-            wasted: before.map_or(Duration::ZERO, |it| it.wasted).saturating_add(dropped.wasted()),
-        });
-    }
-}
 
 impl Attachment {
     /// Takes over the counts of an older one of the same pod and interface, of plugins that fail in both.

@@ -40,7 +40,7 @@ impl World {
     }
 
     /// The outbox gave up waiting for a role.
-    pub(in crate::engine) fn tentative_over(&mut self, id: &ContainerId) {
+    pub(in crate::engine::world) fn tentative_over(&mut self, id: &ContainerId) {
         if let Some(row) = self.containers.rows.get_mut(id) {
             row.tentative = false;
         }

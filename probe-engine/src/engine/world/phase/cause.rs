@@ -80,9 +80,9 @@ fn covered(spans: &[(Timestamp, Timestamp)], begin: Timestamp, end: Timestamp) -
 /// What the pod's cgroup counted from one reading to the next hit the phase that had most of the time between.
 fn pressure(world: &World, pod: u64, start: &mut Start) {
     let Some(row) = world.pods.get(&pod) else { return };
-    let Some(mut from) = row.made_at else { return };
+    let Some(mut from) = row.start.made_at else { return };
     let mut before = None;
-    for (at, reading) in &row.readings {
+    for (at, reading) in row.start.readings.iter() {
         if let Some(phase) = longest_within(&mut start.phases, from, *at) {
             phase.cause.pressure = phase.cause.pressure.and(&reading.since(before));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Kept;
 use crate::{
-    engine::world::{World, pod::Pod},
+    engine::world::World,
     model::{
         fact::PodName,
         id::{ContainerId, PodUid},
@@ -55,7 +55,8 @@ impl World {
         let mut pod = self.records.pod_on_record(id);
         let of_container = self.containers.get(id).and_then(|row| row.pod);
         let of_sandbox = self.sandboxes.get(id).and_then(|row| row.pod);
-        let named = of_sandbox.or(of_container).and_then(|pod| self.pods.get(&pod)).map(Pod::named);
+        let named =
+            of_sandbox.or(of_container).and_then(|pod| self.pods.get(&pod)).map(|row| row.named.clone());
         let as_told = self.sandboxes.recall(id).map(|row| row.told.pod.clone());
         let by_hint = self.hints.get(id).and_then(|row| row.pod.clone());
         named.iter().chain(&as_told).chain(&by_hint).for_each(|named| pod.learn(named));
@@ -70,8 +71,9 @@ impl World {
         let differs = |one: &Option<String>, other: &Option<String>| {
             one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| one != other)
         };
-        let is_other = differs(&known.namespace, &pod.namespace) || differs(&known.name, &pod.name);
-        let is_older = pod.made_at.is_some_and(|made| since < made.min(pod.first_at));
+        let is_other =
+            differs(&known.namespace, &pod.named.namespace) || differs(&known.name, &pod.named.name);
+        let is_older = pod.start.made_at.is_some_and(|made| since < made.min(pod.first_at));
         !is_other && !is_older
     }
 }

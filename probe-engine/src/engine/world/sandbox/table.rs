@@ -6,7 +6,7 @@ use super::Sandbox;
 use crate::{
     engine::{
         tracked::Tracked,
-        world::{EventContext, presence::Voucher, record::Kept},
+        world::{EventContext, presence::Voucher},
     },
     model::{id::ContainerId, time::Timestamp},
 };
@@ -117,18 +117,18 @@ impl Table {
         }
     }
 
-    /// All records of the runtimes were read: `kept` says which sandboxes are on them.
+    /// The runtimes' records were read. `is_on_record`: whether a sandbox is; none: not all records could be read.
     pub(in crate::engine::world) fn note_records(
         &mut self,
         at: Timestamp,
-        kept: impl Fn(&ContainerId) -> Kept,
+        is_on_record: impl Fn(&ContainerId) -> Option<bool>,
     ) {
         self.rows.update(|id, row| {
             let before = row.ending.forgotten_at;
-            let forgotten_at = match kept(id) {
-                Kept::No { .. } => before.or(Some(at)),
-                Kept::Yes => None,
-                Kept::Unknown => before,
+            let forgotten_at = match is_on_record(id) {
+                Some(false) => before.or(Some(at)),
+                Some(true) => None,
+                None => before,
             };
             mem::replace(&mut row.ending.forgotten_at, forgotten_at) != forgotten_at
         });

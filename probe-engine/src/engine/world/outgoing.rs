@@ -1,0 +1,88 @@
+//! When a change can leave the outbox, and with which context.
+//!
+//! A change whose pod has no name yet is held for a moment, and everything behind it waits.
+//!
+//! On a node with a kubelet a pod has a cgroup first and a name only when its sandbox is made: the kubelet mounts the
+//! pod's volumes in between, and with many pods at once that takes seconds. When the moment is over, a change of such a
+//! pod is put aside until the pod has its name, and nothing waits for it.
+
+use std::time::Duration;
+
+use crate::{
+    engine::{
+        held::{Held, Wait},
+        world::World,
+    },
+    model::{
+        change::{Change, Context},
+        fact::Role,
+        id::PodUid,
+        time::Timestamp,
+    },
+};
+
+/// What becomes of the first change in line.
+enum Turn {
+    Tell,
+    Drop,
+    Hold,
+    PutAside(PodUid),
+}
+
+impl World {
+    /// The next change that can be told by `now`.
+    pub(in crate::engine) fn next_change(&mut self, now: Timestamp, hold: Duration) -> Option<Change> {
+        loop {
+            let place = self.outbox.due_aside(now, |uid| self.may_be_named(uid));
+            if let Some(held) = place.and_then(|place| self.outbox.take_aside(place)) {
+                let (context, _) = self.context(&held.subject);
+                return Some(self.outbox.number(held, context));
+            }
+            let held = self.outbox.first()?;
+            let (context, settled) = self.context(&held.subject);
+            let turn = self.turn(held, &context, settled, now, hold);
+            if matches!(turn, Turn::Hold) {
+                return None;
+            }
+            let held = self.outbox.take_first()?;
+            if held.wait == Wait::Role(Role::Sandbox)
+                && let Some(id) = &held.subject.container
+            {
+                self.tentative_over(id);
+            }
+            match turn {
+                Turn::Tell => return Some(self.outbox.number(held, context)),
+                Turn::PutAside(uid) => self.outbox.put_aside(uid, held),
+                Turn::Drop | Turn::Hold => {}
+            }
+        }
+    }
+
+    /// `settled`: nothing more will become known of the change's pod.
+    fn turn(&self, held: &Held, context: &Context, settled: bool, now: Timestamp, hold: Duration) -> Turn {
+        let is_over = now >= held.at + hold || self.outbox.is_over_full();
+        match held.wait {
+            Wait::Nothing => Turn::Tell,
+            Wait::Name if settled => Turn::Tell,
+            Wait::Name if !is_over => Turn::Hold,
+            Wait::Name if hold.is_zero() => Turn::Tell,
+            Wait::Name => {
+                let uid = context.pod.as_ref().and_then(|pod| pod.uid.clone());
+                let may_wait = |uid: &PodUid| self.outbox.may_wait_aside(held, now) && self.may_be_named(uid);
+                uid.filter(may_wait).map_or(Turn::Tell, Turn::PutAside)
+            }
+            Wait::Role(wanted) => {
+                let row = held.subject.container.as_ref().and_then(|id| self.containers.get(id));
+                match row.and_then(|row| row.role) {
+                    Some(role) if role != wanted => Turn::Drop,
+                    Some(_) if settled || is_over => Turn::Tell,
+                    Some(_) => Turn::Hold,
+                    None if !is_over && row.is_some_and(|row| row.open) => Turn::Hold,
+                    // Most of what has a container's cgroup is a container.
+                    None if wanted == Role::Container => Turn::Tell,
+                    None => Turn::Drop,
+                }
+            }
+        }
+    }
+}

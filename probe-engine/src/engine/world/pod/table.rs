@@ -1,0 +1,170 @@
+//! All pods, also by UID.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
+
+use super::Pod;
+use crate::{
+    engine::{tracked::Tracked, world::hint::Name},
+    model::{
+        fact::{NameSource, PodName, Pressure},
+        id::{CgroupKey, PodUid},
+        time::Timestamp,
+    },
+};
+
+/// All pods, also by UID.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Table {
+    pub(super) rows: Tracked<u64, Pod>,
+    /// Names of pods that are not known, or were not when the name became known.
+    pub(in crate::engine::world) names: BTreeMap<PodUid, Name>,
+    by_uid: BTreeMap<PodUid, u64>,
+    /// The number of the next pod.
+    pub(in crate::engine) next: u64,
+}
+
+impl Deref for Table {
+    type Target = BTreeMap<u64, Pod>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.rows
+    }
+}
+
+impl Table {
+    /// The keys of rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<u64> {
+        self.rows.take_changed()
+    }
+
+    /// The pod has this cgroup.
+    pub(in crate::engine::world) fn has_cgroup(&mut self, id: u64, key: CgroupKey) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.has_cgroup(key);
+        }
+    }
+
+    /// A cgroup of the pod is gone.
+    pub(in crate::engine::world) fn lost_cgroup(&mut self, id: u64, key: CgroupKey) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.cgroups.retain(|other| *other != key && *other != CgroupKey::default());
+        }
+    }
+
+    /// Cgroups that were known only by what lay in them are gone: a complete listing would have given their keys. Gives the
+    /// pods that had one.
+    pub(in crate::engine::world) fn lost_unseen_cgroups(&mut self) -> Vec<u64> {
+        let mut unseen = Vec::new();
+        self.rows.update(|id, row| {
+            let is_unseen = row.cgroups == [CgroupKey::default()];
+            if is_unseen {
+                row.cgroups.clear();
+                unseen.push(*id);
+            }
+            is_unseen
+        });
+        unseen
+    }
+
+    /// The pod's own cgroup was made.
+    pub(in crate::engine::world) fn made(&mut self, id: u64, at: Timestamp) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.start.made_at = Some(row.start.made_at.map_or(at, |made| made.min(at)));
+        }
+    }
+
+    /// A sandbox of the pod that had been ready stopped, or is still on record.
+    pub(in crate::engine::world) fn left(&mut self, id: u64, at: Timestamp) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.left_at = row.left_at.max(Some(at));
+        }
+    }
+
+    /// The pod's start is complete, or goes on after all.
+    pub(in crate::engine::world) fn set_started(&mut self, id: u64, is_complete: bool) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.start.is_complete = is_complete;
+        }
+    }
+
+    /// The kubelet keeps on record which containers the pod is to have.
+    pub(in crate::engine::world) fn expect(&mut self, id: u64, containers: Vec<String>) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.start.expected = containers;
+        }
+    }
+
+    /// What the pod's cgroup counted at a time.
+    pub(in crate::engine::world) fn counted(&mut self, id: u64, at: Timestamp, pressure: Pressure) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.start.readings.add(at, pressure);
+        }
+    }
+
+    pub(in crate::engine) fn by_uid(&self, uid: &PodUid) -> Option<u64> {
+        self.by_uid.get(uid).copied()
+    }
+
+    /// By UID; without one, or where the UID is new, by name.
+    pub(super) fn find(&self, name: &PodName) -> Option<u64> {
+        if let Some(id) = name.uid.as_ref().and_then(|uid| self.by_uid(uid)) {
+            return Some(id);
+        }
+        if name.name.is_none() || name.namespace.is_none() {
+            return None;
+        }
+        let named = |row: &&Pod| {
+            row.named.name == name.name
+                && row.named.namespace == name.namespace
+                && row.is_present()
+                && (row.named.uid.is_none() || name.uid.is_none())
+        };
+        self.rows.values().find(named).map(|row| row.id)
+    }
+
+    pub(in crate::engine) fn insert(&mut self, row: Pod) {
+        if let Some(uid) = &row.named.uid {
+            self.by_uid.insert(uid.clone(), row.id);
+        }
+        self.next = self.next.max(row.id.saturating_add(1));
+        self.rows.insert(row.id, row);
+    }
+
+    pub(in crate::engine) fn remove(&mut self, id: u64) {
+        if let Some(uid) = self.rows.remove(&id).and_then(|row| row.named.uid)
+            && self.by_uid.get(&uid) == Some(&id)
+        {
+            self.by_uid.remove(&uid);
+        }
+    }
+
+    /// Whether nothing that is said contradicts its being this pod.
+    pub(in crate::engine::world) fn is(&self, id: u64, name: &PodName) -> bool {
+        self.rows.get(&id).is_some_and(|row| {
+            let known = &row.named;
+            let same_uid = known.uid.is_none() || name.uid.is_none() || known.uid == name.uid;
+            let same_name = known.name.is_none() || name.name.is_none() || known.name == name.name;
+            same_uid && same_name
+        })
+    }
+
+    /// Adds what was not known; a name once given stays.
+    pub(in crate::engine::world) fn learn(&mut self, id: u64, name: &PodName, source: NameSource) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        let known = &mut row.named;
+        if known.uid.is_none()
+            && let Some(uid) = &name.uid
+        {
+            known.uid = Some(uid.clone());
+            self.by_uid.entry(uid.clone()).or_insert(id);
+        }
+        if known.name.is_none() && name.name.is_some() {
+            known.name.clone_from(&name.name);
+            known.namespace.clone_from(&name.namespace);
+            row.source = source;
+        }
+    }
+}

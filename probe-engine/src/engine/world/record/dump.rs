@@ -1,0 +1,82 @@
+//! The records as they are dumped and taken back.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Records, Unread};
+use crate::model::{
+    fact::{NetworksRead, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
+    id::ContainerId,
+    time::Timestamp,
+};
+
+/// One record, as it is dumped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    Store(StoreRead),
+    Runtime(RuntimeRead),
+    Networks(NetworksRead),
+    /// A file of libcni's cache that could not be read then, and since when that is so.
+    Unread {
+        path: String,
+        since: Timestamp,
+    },
+    /// A sandbox that has been on record since then.
+    KnownSince(ContainerId),
+    Kubelet(bool),
+    Program(ProgramFound),
+    Asked,
+}
+
+impl Records {
+    pub(in crate::engine) fn dump(&self) -> impl Iterator<Item = (Timestamp, Record)> + '_ {
+        let stores = self.stores.values().map(|(at, read)| (*at, Record::Store(read.clone())));
+        let runtimes = self.runtimes.iter().map(|(place, row)| {
+            let sandboxes = row.sandboxes.iter();
+            let sandboxes = sandboxes.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() });
+            let read = RuntimeRead {
+                place: place.clone(),
+                kind: row.kind,
+                sandboxes: sandboxes.collect(),
+                complete: row.complete,
+                unread: row.unread,
+            };
+            (row.read_at, Record::Runtime(read))
+        });
+        let networks = self.networks.iter().map(|(at, read)| (*at, Record::Networks(read.clone())));
+        let unread = self
+            .unread
+            .iter()
+            .map(|(path, it)| (it.read_at, Record::Unread { path: path.clone(), since: it.since }));
+        let known = self.known_since.iter().map(|(id, since)| (*since, Record::KnownSince(id.clone())));
+        let kubelet = (Timestamp::ZERO, Record::Kubelet(self.kubelet_expected));
+        let programs = self.programs.iter().map(|(path, version)| {
+            let it = ProgramFound { path: path.clone(), version: version.clone() };
+            (Timestamp::ZERO, Record::Program(it))
+        });
+        let asked = self.asked_at.map(|at| (at, Record::Asked));
+        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known);
+        read.chain([kubelet]).chain(programs).chain(asked)
+    }
+
+    pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
+        match record {
+            Record::Store(read) => {
+                self.stores.insert(read.store.path.clone(), (at, read));
+            }
+            Record::Runtime(read) => self.add_runtime(at, read),
+            Record::Networks(read) => self.networks = Some((at, read)),
+            Record::Unread { path, since } => {
+                self.unread.insert(path, Unread { since, read_at: at });
+            }
+            Record::KnownSince(id) => {
+                self.known_since.insert(id, at);
+            }
+            Record::Kubelet(expected) => self.kubelet_expected = expected,
+            Record::Program(it) => {
+                self.programs.insert(it.path, it.version);
+            }
+            Record::Asked => self.asked_at = Some(at),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What follows from a reading of the records, and when they are read again.
+
+use std::{collections::BTreeMap, mem, time::Duration};
+
+use probe_common::runtime::DOCKER;
+
+use super::{Kept, Waiting};
+use crate::{
+    engine::{
+        timer,
+        world::{EventContext, World},
+    },
+    model::{
+        change::Question,
+        fact::{NetworksRead, PodName, ProgramFound, RuntimeKind, RuntimeRead, StoreRead},
+        id::ContainerId,
+        time::Timestamp,
+    },
+};
+
+/// After this time the disk shows what an operation of CNI has changed.
+const SETTLE: Duration = Duration::from_secs(1);
+/// The records are not read more often than this, however busy the node is: reading a large store takes a while.
+const BETWEEN: Duration = Duration::from_secs(5);
+/// How often the records are read while something is waited for that only they tell.
+const POLL: Duration = Duration::from_secs(60);
+/// For each further number of attachments like this one, the records are read less often.
+const MUCH: usize = 8192;
+/// The times above are never multiplied by more than this.
+const RAREST: usize = 5;
+/// At most this many executables' versions are remembered.
+const PROGRAMS: usize = 256;
+
+impl World {
+    pub(in crate::engine::world) fn store_read(&mut self, ctx: EventContext, read: StoreRead) {
+        // A store can have tens of thousands of records: when it reads the same as before, none is taken in again.
+        if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
+            && known.complete
+            && *known == read
+        {
+            *at = ctx.at;
+            return;
+        }
+        for holder in read.reservations.iter().filter_map(|it| it.holder.as_ref()) {
+            self.record_vouches(ctx, &holder.container);
+        }
+        self.leases_in_store(ctx, &read);
+        self.leases_dated(ctx, &read);
+        self.records.stores.insert(read.store.path.clone(), (ctx.at, read));
+    }
+
+    pub(in crate::engine::world) fn runtime_read(&mut self, ctx: EventContext, read: RuntimeRead) {
+        for it in &read.sandboxes {
+            if let Some(pod) = &it.pod {
+                self.attachments_named(&it.id, pod);
+            }
+        }
+        for it in &read.sandboxes {
+            // A pod has not left as long as a sandbox of it is on record.
+            if let Some(pod) = self.pod_of_record(&it.id, it.pod.as_ref())
+                && self.pods.get(&pod).is_some_and(|row| row.left_at.is_some())
+            {
+                self.pods.left(pod, ctx.at);
+            }
+        }
+        self.records.add_runtime(ctx.at, read);
+        self.records.note_known(ctx.at);
+        self.sandboxes.note_records(ctx.at, |id| match self.records.kept(id) {
+            Kept::Yes => Some(true),
+            Kept::No { .. } => Some(false),
+            Kept::Unknown => None,
+        });
+    }
+
+    fn pod_of_record(&self, id: &ContainerId, named: Option<&PodName>) -> Option<u64> {
+        let by_uid = named.and_then(|pod| pod.uid.as_ref()).and_then(|uid| self.pods.by_uid(uid));
+        by_uid.or_else(|| self.sandboxes.get(id)?.pod)
+    }
+
+    /// Whether a runtime runs whose records were not read: a sandbox that no other record has may be on them.
+    pub(in crate::engine) fn has_unread_runtime(&self) -> bool {
+        self.records.of_kind(RuntimeKind::Docker).next().is_none()
+            && self.daemons(DOCKER.cri_server.as_slice()).next().is_some()
+    }
+
+    pub(in crate::engine::world) fn networks_read(&mut self, ctx: EventContext, read: NetworksRead) {
+        self.records.networks = Some((ctx.at, read));
+    }
+
+    pub(in crate::engine::world) fn program_found(&mut self, it: ProgramFound) {
+        if self.records.programs.len() < PROGRAMS {
+            self.records.programs.insert(it.path, it.version);
+        }
+    }
+
+    /// Stores and runtimes that a complete listing no longer has are gone.
+    pub(in crate::engine::world) fn stores_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
+        let all = mem::take(&mut self.records.stores);
+        let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
+        self.records.stores = kept;
+        let gone: BTreeMap<String, (Timestamp, StoreRead)> = gone;
+        for (_, read) in gone.into_values() {
+            self.leases_in_store(ctx, &StoreRead { reservations: Vec::new(), complete: true, ..read });
+        }
+    }
+
+    pub(in crate::engine::world) fn runtimes_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
+        self.records.runtimes.retain(|_, row| row.read_at >= begun);
+        self.records.note_known(ctx.at);
+        self.judge_abandoned(ctx);
+    }
+
+    /// Something changed that the records will show: they are read again soon.
+    pub(in crate::engine) fn records_changed(&mut self, at: Timestamp) {
+        let soonest = self.records.asked_at.map_or(at, |asked| asked + BETWEEN * self.reading_takes());
+        self.timers.arm_earlier(timer::Name::Records, (at + SETTLE).max(soonest));
+    }
+
+    /// Reads the records from time to time while something is waited for that only they tell: that a runtime forgets a
+    /// sandbox, or that a store is mended.
+    pub(in crate::engine) fn poll_records(&mut self, now: Timestamp, waiting: &Waiting) {
+        let again = self.records.asked_at.unwrap_or(now) + POLL * self.reading_takes();
+        if !waiting.holding.is_empty() {
+            self.timers.arm_earlier(timer::Name::Records, again);
+        }
+        if let Some(due) = self.abandoned_due(&waiting.making) {
+            let is_asked = self.records.asked_at.is_some_and(|asked| asked >= due);
+            self.timers.arm_earlier(timer::Name::Records, if is_asked { again } else { due.max(now) });
+        }
+    }
+
+    /// How many times less often the records are read because there are many.
+    fn reading_takes(&self) -> u32 {
+        let times = (1 + self.attachments.len() / MUCH).min(RAREST);
+        u32::try_from(times).unwrap_or(1)
+    }
+
+    pub(in crate::engine::world) fn ask_records(&mut self, now: Timestamp) {
+        self.records.asked_at = Some(now);
+        self.ask(Question::Records);
+    }
+}
