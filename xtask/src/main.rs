@@ -7,6 +7,7 @@
     reason = "a command-line program: its output is its result"
 )]
 
+mod bench;
 mod build;
 mod demo;
 mod dist;
@@ -53,6 +54,8 @@ enum Verb {
     Demo(demo::Args),
     /// Run the tests: the fast ones, pages in a browser, this machine's kernel, the VMs
     Test(test::Args),
+    /// Measure what the engine costs, as tables and as JSON
+    Bench(bench::Args),
     /// Check what the compiler does not: who uses whom, and style
     Tidy,
     /// Print figures on the source: lines, import cycles, public items, large types
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Verb::Vm(args) => vm::main(args),
         Verb::Demo(args) => demo::run(&args).map(done),
         Verb::Test(args) => test::run(&args),
+        Verb::Bench(args) => bench::run(&args).map(done),
         Verb::Tidy => tidy::run().map(done),
         Verb::Measure(args) => measure::run(&args).map(done),
         Verb::InMounts(args) => mounts::run(&args).map(done),

@@ -1,7 +1,7 @@
 //! What needs neither root nor a VM: style, lints, the pure core apart, and every plain test.
 
 use super::report::Tier;
-use crate::{helm, workspace};
+use crate::{bench, helm, workspace};
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub(super) fn tier(tier: &mut Tier) {
         LIMIT,
     );
     tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
+    // Counted by valgrind, so that other work on the machine makes no difference.
+    tier.attempt("instructions of the engine", bench::check);
     // Apart: what they deserialize takes a while to build, and helm renders it.
     if let Some(tools) = tier.attempt("helm", helm::ensure) {
         let mut deploy = cargo("test --package tests --features deploy --test deploy");

@@ -3,8 +3,8 @@
 use super::Source;
 
 const MAX_LINES: usize = 600;
-/// The agent's crates.
-const AGENT: [&str; 2] = ["probe-engine/", "probe-user/"];
+/// The agent's code. What measures the engine counts its allocations, which takes an unsafe trait.
+const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/"];
 /// Where the agent may be unsafe: where it talks to the kernel, and in the handler of a signal.
 const UNSAFE: [&str; 2] = ["probe-user/src/source/", "probe-user/src/confine/refusal.rs"];
 

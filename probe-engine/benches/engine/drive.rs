@@ -1,0 +1,229 @@
+//! Drives an engine as the agent does: a watermark for each time that the rings are read, deadlines when they fall due,
+//! and an answer to every question. The engine's work is measured, what is made for it is not.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use probe_engine::{
+    engine::{Engine, Settings},
+    model::{
+        change::{Output, Question},
+        fact::{Fact, Observation, Origin},
+        finding::Stage,
+        time::Timestamp,
+    },
+};
+
+use crate::{COHORT, PROBES, memory, node::Node, scenario::Scenario, script::Script};
+
+/// The agent reads the rings so long after the first record came.
+const SLACK: Duration = Duration::from_millis(5);
+/// In so long everything is over that the beginning brought with it: verdicts wait for up to two minutes, and rows of what
+/// is over stay for a quarter of an hour.
+const SETTLED: Duration = Duration::from_secs(20 * 60);
+/// So many pods try again and again where ADDs fail.
+const FAILING: u64 = 100;
+
+/// What the engine's work came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Observations that were taken in.
+    pub(crate) count: u64,
+    pub(crate) nanoseconds: u64,
+    pub(crate) allocations: u64,
+}
+
+pub(crate) struct Drive {
+    node: Node,
+    engine: Engine,
+    now: Timestamp,
+    /// Pods of the churn, the oldest first.
+    cohort: VecDeque<u64>,
+    questions: Vec<Question>,
+    /// Records of the kernel, with the watermarks and deadlines among them.
+    pub(crate) events: Cost,
+    /// Listings and answers to questions.
+    pub(crate) answers: Cost,
+    pub(crate) changes: u64,
+}
+
+impl Drive {
+    pub(crate) fn new(node: Node) -> Self {
+        Self {
+            node,
+            engine: Engine::new(Settings::default()),
+            now: Timestamp(10_000_000_000),
+            cohort: VecDeque::new(),
+            questions: Vec::new(),
+            events: Cost::default(),
+            answers: Cost::default(),
+            changes: 0,
+        }
+    }
+
+    /// The agent begins on a node on which everything is already, and time passes.
+    pub(crate) fn settle_in(&mut self, scenario: &Scenario) {
+        self.questions.push(Question::Relist);
+        self.answer();
+        self.pass_to(self.now + SETTLED);
+        for _ in 0..scenario.failed {
+            let pod = self.node.begin_failing(FAILING, self.now);
+            let mut script = Script::new(self.now, 100);
+            script.fail(&pod);
+            self.play(script);
+        }
+        self.pass_to(self.now + Duration::from_secs(10));
+    }
+
+    pub(crate) fn reset(&mut self) {
+        (self.events, self.answers, self.changes) = (Cost::default(), Cost::default(), 0);
+    }
+
+    /// A pod comes, some are probed, and one that came before goes.
+    pub(crate) fn turn(&mut self, turn: u64, scenario: &Scenario) {
+        let begun = self.now;
+        let mut script = Script::new(begun, scenario.step_us);
+        let number = self.node.begin(begun);
+        script.start(self.node.pod(number));
+        self.cohort.push_back(number);
+        for probe in 0..PROBES {
+            if let Some(pod) = self.node.staying(turn * PROBES + probe) {
+                script.probe(pod);
+            }
+        }
+        // Its records are still there while it ends.
+        let ending = if self.cohort.len() as u64 > COHORT { self.cohort.pop_front() } else { None };
+        if let Some(number) = ending {
+            script.end(self.node.pod(number));
+        }
+        self.play(script);
+        if let Some(number) = ending {
+            self.node.end(number);
+        }
+        self.pass_to(begun + Duration::from_millis(scenario.pause_ms));
+    }
+
+    /// What happened is read in portions.
+    fn play(&mut self, script: Script) {
+        let end = script.at;
+        let mut portion: Vec<Observation> = Vec::new();
+        for seen in script.facts {
+            if portion.first().is_some_and(|first| seen.at.since(first.at) >= SLACK) {
+                self.read(std::mem::take(&mut portion));
+            }
+            portion.push(seen);
+        }
+        self.read(portion);
+        self.now = self.now.max(end);
+    }
+
+    fn read(&mut self, mut portion: Vec<Observation>) {
+        let Some(last) = portion.last() else { return };
+        let at = last.at;
+        self.advance_to(at);
+        portion.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
+        self.now = at;
+        self.events.add(|| taking_events(&mut self.engine, portion, &mut self.questions, &mut self.changes));
+        self.answer();
+    }
+
+    /// Time passes, deadline by deadline.
+    fn pass_to(&mut self, at: Timestamp) {
+        self.advance_to(at);
+        self.now = self.now.max(at);
+    }
+
+    fn advance_to(&mut self, at: Timestamp) {
+        while let Some(due) = self.engine.deadline().filter(|due| *due <= at) {
+            self.now = self.now.max(due);
+            let now = self.now;
+            self.events.add(|| falling_due(&mut self.engine, now, &mut self.questions, &mut self.changes));
+            self.answer();
+        }
+    }
+
+    fn answer(&mut self) {
+        while let Some(question) = self.questions.pop() {
+            let facts = self.node.answer(&question, self.now);
+            self.answers
+                .add(|| taking_answers(&mut self.engine, facts, &mut self.questions, &mut self.changes));
+        }
+    }
+
+    pub(crate) fn open_findings(&self) -> u64 {
+        self.engine.findings().filter(|it| it.stage != Stage::Closed).count() as u64
+    }
+
+    /// How many things it believes.
+    pub(crate) fn engine_rows(&self) -> usize {
+        self.engine.dump().len()
+    }
+
+    /// What it takes of memory.
+    pub(crate) fn heap(self) -> u64 {
+        let with_engine = memory::live_bytes();
+        drop(self.engine);
+        with_engine - memory::live_bytes()
+    }
+}
+
+impl Cost {
+    fn add(&mut self, work: impl FnOnce() -> u64) {
+        let (begun, allocations) = (Instant::now(), memory::allocations());
+        self.count += work();
+        self.allocations += memory::allocations() - allocations;
+        self.nanoseconds += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+}
+
+// The names of these three are known to `cargo xtask bench`: instructions are counted in them.
+
+#[inline(never)]
+fn taking_events(
+    engine: &mut Engine,
+    facts: Vec<Observation>,
+    questions: &mut Vec<Question>,
+    changes: &mut u64,
+) -> u64 {
+    // The watermark is no observation of anything.
+    let count = facts.len() as u64 - 1;
+    take_in(engine, facts, questions, changes);
+    count
+}
+
+#[inline(never)]
+fn taking_answers(
+    engine: &mut Engine,
+    facts: Vec<Observation>,
+    questions: &mut Vec<Question>,
+    changes: &mut u64,
+) -> u64 {
+    let count = facts.len() as u64;
+    take_in(engine, facts, questions, changes);
+    count
+}
+
+#[inline(never)]
+fn falling_due(engine: &mut Engine, now: Timestamp, questions: &mut Vec<Question>, changes: &mut u64) -> u64 {
+    engine.advance(now);
+    drain(engine, questions, changes);
+    0
+}
+
+fn take_in(engine: &mut Engine, facts: Vec<Observation>, questions: &mut Vec<Question>, changes: &mut u64) {
+    for seen in facts {
+        engine.observe(seen);
+        drain(engine, questions, changes);
+    }
+}
+
+fn drain(engine: &mut Engine, questions: &mut Vec<Question>, changes: &mut u64) {
+    while let Some(output) = engine.poll() {
+        match output {
+            Output::Change(_) => *changes += 1,
+            Output::Question(question) => questions.push(question),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Measures the engine by itself: no hooks, no files, no JSON on the way in. One run measures one scenario and prints one
+//! line of JSON; `cargo xtask bench engine` runs many and compares them.
+//!
+//! A scenario is a node with things on it that stay, while pods come and go:
+//!
+//! `engine pods=100 findings=0 leases=0 failed=0 namespaces=0 turns=200 step_us=1000 pause_ms=0`
+
+#![expect(clippy::print_stdout, reason = "a command-line program: its output is its result")]
+
+mod drive;
+mod memory;
+mod node;
+mod pod;
+mod scenario;
+mod script;
+
+use anyhow::{Result, bail};
+use drive::Drive;
+use node::Node;
+use scenario::Scenario;
+use serde_json::json;
+
+/// An address that this many pods share is one finding.
+const SHARERS: u64 = 2;
+/// So many pods of the churn live at the same time.
+const COHORT: u64 = 8;
+/// Containers of other pods in which a probe is executed, for each pod that comes and goes.
+const PROBES: u64 = 4;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let scenario = Scenario::parse(&words)?;
+    let mut drive = Drive::new(Node::new(&scenario));
+    drive.settle_in(&scenario);
+    let open = drive.open_findings();
+    if open < scenario.findings {
+        bail!("{open} findings are open, not {}", scenario.findings);
+    }
+    let resting = drive.engine_rows();
+    drive.reset();
+    for turn in 0..scenario.turns {
+        drive.turn(turn, &scenario);
+    }
+    let (events, answers, changes) = (drive.events, drive.answers, drive.changes);
+    let rows = drive.engine_rows();
+    let heap = drive.heap();
+    println!(
+        "{}",
+        json!({
+            "scenario": words.join(" "),
+            "turns": scenario.turns,
+            "events": events.count,
+            "events_ns": events.nanoseconds,
+            "event_allocations": events.allocations,
+            "answers": answers.count,
+            "answers_ns": answers.nanoseconds,
+            "changes": changes,
+            "findings": open,
+            "rows_at_rest": resting,
+            "rows": rows,
+            "heap_bytes": heap,
+        })
+    );
+    Ok(())
+}

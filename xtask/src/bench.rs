@@ -1,0 +1,76 @@
+//! `cargo xtask bench`: what the engine and the hooks cost, as tables and as JSON.
+//!
+//! What is compared is measured in turns, several times over, and told as a ratio with its quartiles: other work on the
+//! machine then burdens both sides alike. Counts of instructions need no such care, and they alone are held to a limit.
+
+mod comparison;
+mod engine;
+mod exact;
+mod spread;
+mod table;
+
+use crate::package;
+use crate::setup::{self, Level};
+use anyhow::{Context as _, Result};
+use comparison::Comparison;
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to measure; without it, everything
+    #[arg(value_enum)]
+    part: Option<Part>,
+    /// Count instructions and measure small cases once: enough to see that all of it works
+    #[arg(long)]
+    quick: bool,
+    /// Write the figures there, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The engine by itself, without hooks, files or JSON
+    Engine,
+}
+
+pub(crate) fn run(Args { part, quick, json }: &Args) -> Result<()> {
+    setup::ensure(Level::Build)?;
+    let (mut comparisons, mut held) = (Vec::new(), Ok(()));
+    if part.is_none_or(|part| part == Part::Engine) {
+        package::ensure(exact::NEEDS)?;
+        let program = engine::build()?;
+        held = exact::check(&program);
+        comparisons.extend(engine::compare(&program, *quick)?);
+    }
+    if let Some(file) = json {
+        let text = figures(&comparisons)?;
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    held
+}
+
+/// Only the counts of instructions, for the tests.
+pub(crate) fn check() -> Result<()> {
+    package::ensure(exact::NEEDS)?;
+    exact::check(&engine::build()?)
+}
+
+fn figures(comparisons: &[Comparison]) -> Result<String> {
+    let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
+    let processors = read("/proc/cpuinfo")?;
+    let mut models = processors.lines().filter(|line| line.starts_with("model name"));
+    let model = models.next().and_then(|line| line.split_once(": ")).map(|(_, model)| model);
+    let machine = json!({
+        "processor": model,
+        "processors": processors.lines().filter(|line| line.starts_with("processor")).count(),
+        "kernel": read("/proc/sys/kernel/osrelease")?.trim(),
+        "load_average": read("/proc/loadavg")?.trim(),
+    });
+    let all: Vec<_> = comparisons.iter().map(Comparison::json).collect();
+    let mut text = serde_json::to_string_pretty(&json!({ "machine": machine, "comparisons": all }))?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,128 @@
+//! The engine by itself: a bench of the crate `probe-engine` plays one scenario a run.
+
+use super::comparison::{Comparison, Figures};
+use super::table;
+use crate::workspace;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ROUNDS: usize = 5;
+
+/// Cases that differ in one thing: its name, what it is in each, and how many pods come and go.
+struct Axis {
+    title: &'static str,
+    name: &'static str,
+    values: &'static [u64],
+    quick: &'static [u64],
+    turns: u64,
+    /// What is the same in all cases.
+    rest: &'static str,
+}
+
+const AXES: [Axis; 6] = [
+    Axis {
+        title: "pods that live",
+        name: "pods",
+        values: &[10, 100, 1000, 10_000],
+        quick: &[10, 100],
+        turns: 200,
+        rest: "",
+    },
+    Axis {
+        title: "pods that live, one comes and one goes a second",
+        name: "pods",
+        values: &[10, 100, 300, 1000, 5000],
+        quick: &[10, 100],
+        turns: 60,
+        rest: "step_us=5000 pause_ms=1000",
+    },
+    Axis {
+        title: "findings that are open, of 100 pods",
+        name: "findings",
+        values: &[0, 10, 100, 1000],
+        quick: &[0, 10],
+        turns: 200,
+        rest: "",
+    },
+    Axis {
+        title: "leases of no pod, beside 100 pods",
+        name: "leases",
+        values: &[0, 1000, 10_000, 65_000],
+        quick: &[0, 100],
+        turns: 200,
+        rest: "",
+    },
+    Axis {
+        title: "ADDs that failed, beside 100 pods",
+        name: "failed",
+        values: &[0, 100, 1000, 10_000],
+        quick: &[0, 10],
+        turns: 200,
+        rest: "",
+    },
+    Axis {
+        title: "network namespaces of no pod, beside 100 pods",
+        name: "namespaces",
+        values: &[0, 100, 1000, 10_000],
+        quick: &[0, 100],
+        turns: 200,
+        rest: "",
+    },
+];
+
+/// A history as long as this, without anything else, shows how many observations a second the engine takes.
+const LONG: &[&str] = &["pods=100 turns=11400"];
+const LONG_QUICK: &[&str] = &["pods=100 turns=100"];
+
+const SHOWN: &[&str] = &["ns/event", "ns/answer", "us/turn", "allocations/event", "KB"];
+const SHOWN_LONG: &[&str] = &["observations", "observations/s", "ns/event", "allocations/event", "KB"];
+
+pub(super) fn build() -> Result<PathBuf> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["bench", "--no-run", "--package", "probe-engine", "--bench", "engine"]);
+    let built = workspace::executables(&mut cargo)?;
+    let program = built.into_iter().find(|it| it.name == "engine");
+    program.map(|it| it.path).context("cargo built no bench of the engine")
+}
+
+pub(super) fn compare(program: &Path, quick: bool) -> Result<Vec<Comparison>> {
+    let rounds = if quick { 1 } else { ROUNDS };
+    let mut comparisons = Vec::new();
+    for axis in AXES {
+        let turns = if quick { 20 } else { axis.turns };
+        let name =
+            |value: &u64| format!("{}={value} turns={turns} {}", axis.name, axis.rest).trim().to_owned();
+        let values = if quick { axis.quick } else { axis.values };
+        let names: Vec<String> = values.iter().map(name).collect();
+        let it = Comparison::measure(axis.title, SHOWN, &names, rounds, |name| measure(program, name))?;
+        println!("{}", table::text(&it));
+        comparisons.push(it);
+    }
+    let long = if quick { LONG_QUICK } else { LONG };
+    let names: Vec<String> = long.iter().map(|name| (*name).to_owned()).collect();
+    let it =
+        Comparison::measure("a long history", SHOWN_LONG, &names, rounds, |name| measure(program, name))?;
+    println!("{}", table::text(&it));
+    comparisons.push(it);
+    Ok(comparisons)
+}
+
+fn measure(program: &Path, scenario: &str) -> Result<Figures> {
+    let text = workspace::output(Command::new(program).args(scenario.split(' ')))?;
+    let told: Value = serde_json::from_str(&text).context("the bench of the engine did not tell JSON")?;
+    let number = |name: &str| told[name].as_f64().with_context(|| format!("the bench does not tell {name}"));
+    let (events, answers) = (number("events")?, number("answers")?);
+    let (events_ns, answers_ns) = (number("events_ns")?, number("answers_ns")?);
+    let (observations, all_ns) = (events + answers, events_ns + answers_ns);
+    Ok(Figures::from([
+        ("observations", observations),
+        ("observations/s", observations * 1e9 / all_ns),
+        ("ns/event", events_ns / events),
+        ("ns/answer", answers_ns / answers),
+        ("us/turn", all_ns / 1000.0 / number("turns")?),
+        ("allocations/event", number("event_allocations")? / events),
+        ("KB", number("heap_bytes")? / 1000.0),
+    ]))
+}

@@ -1,0 +1,61 @@
+//! How many instructions the engine executes for an event, counted by valgrind: the same number each time, whatever else
+//! the machine does.
+
+use super::table;
+use crate::package::Need;
+use crate::workspace;
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+pub(super) const NEEDS: &[Need] = &[Need::any(&["valgrind"], "valgrind")];
+
+/// Scenarios, and the instructions for an event that were counted when this was last changed on purpose.
+const HELD: [(&str, f64); 4] = [
+    ("pods=10 turns=60", 22_852.0),
+    ("pods=1000 turns=60", 199_819.0),
+    ("leases=2000 turns=60", 222_633.0),
+    ("failed=200 turns=60", 91_062.0),
+];
+/// Another C library or another processor's copy loops make that much of a difference, and no more.
+const MARGIN: f64 = 0.04;
+
+/// The bench's functions in which the engine takes events in, and passes its deadlines.
+const COUNTED: [&str; 2] = ["*taking_events*", "*falling_due*"];
+
+/// Counts, and fails where the engine has become dearer, or cheaper without this file knowing.
+pub(super) fn check(program: &Path) -> Result<()> {
+    let mut rows = vec![["instructions", "an event", "held"].map(str::to_owned).to_vec()];
+    let mut wrong = Vec::new();
+    for (scenario, held) in HELD {
+        let counted = count(program, scenario)?;
+        let ratio = counted / held;
+        rows.push(vec![scenario.to_owned(), format!("{counted:.0}"), format!("{held:.0}")]);
+        if (ratio - 1.0).abs() > MARGIN {
+            wrong
+                .push(format!("{scenario}: {counted:.0} instructions an event, {ratio:.3} times those held"));
+        }
+    }
+    println!("{}", table::aligned(&rows));
+    ensure!(wrong.is_empty(), "{}; what is held stands in xtask/src/bench/exact.rs", wrong.join("; "));
+    Ok(())
+}
+
+fn count(program: &Path, scenario: &str) -> Result<f64> {
+    let folder = tempfile::tempdir()?;
+    let profile = folder.path().join("profile");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--quiet", "--collect-atstart=no"]);
+    valgrind.args(COUNTED.map(|name| format!("--toggle-collect={name}")));
+    valgrind.arg(format!("--callgrind-out-file={}", profile.display()));
+    valgrind.arg(program).args(scenario.split(' '));
+    let told = workspace::output(&mut valgrind)?;
+    let told: serde_json::Value =
+        serde_json::from_str(&told).context("the bench of the engine did not tell JSON")?;
+    let events = told["events"].as_f64().context("the bench does not tell how many events there were")?;
+    let profile = fs::read_to_string(&profile).context("valgrind left no profile")?;
+    let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
+    let total: f64 = total.context("valgrind's profile has no totals")?.trim().parse()?;
+    Ok(total / events)
+}
