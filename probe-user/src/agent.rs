@@ -31,7 +31,7 @@ use crate::{
         stream::{Stream, Unwritten},
     },
     source::{
-        channel::{Asker, Batch, CancellationSource},
+        channel::{Batch, CancellationSource, QuestionSender},
         clock,
     },
 };
@@ -70,9 +70,9 @@ pub(crate) struct Agent {
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     /// Reads the node's files.
-    pub(crate) files: Option<Asker>,
+    pub(crate) files: Option<QuestionSender>,
     /// Watches namespaces, only where hooks cannot.
-    pub(crate) netlink: Option<Asker>,
+    pub(crate) netlink: Option<QuestionSender>,
 }
 
 /// Why a run ended early, or ended with something missing.

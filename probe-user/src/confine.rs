@@ -132,7 +132,7 @@ impl Confinement {
     }
 
     /// The calling thread has this role from here on.
-    pub fn enter(&self, role: Role) -> Result<(), ConfineError> {
+    pub(crate) fn enter(&self, role: Role) -> Result<(), ConfineError> {
         if self.confined.mode == Mode::Off {
             return Ok(());
         }
@@ -144,13 +144,13 @@ impl Confinement {
     }
 
     #[must_use]
-    pub fn confined(&self) -> &Confined {
+    pub(crate) fn confined(&self) -> &Confined {
         &self.confined
     }
 
     /// Whether the role can remove the socket: only where Landlock sees to it that it removes no other file.
     #[must_use]
-    pub fn removes(&self, role: Role) -> bool {
+    pub(crate) fn removes(&self, role: Role) -> bool {
         let lacks = |(measure, state): &(Measure, State)| {
             *measure == Measure::Files && matches!(state, State::Absent(_))
         };
@@ -186,7 +186,7 @@ impl ConfineError {
 
 impl Measure {
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Capabilities => "capabilities",
             Self::Files => "files",

@@ -167,7 +167,7 @@ impl Session {
     }
 
     #[must_use]
-    pub fn label(&self) -> &Label {
+    pub(crate) fn label(&self) -> &Label {
         &self.label
     }
 

@@ -1,7 +1,7 @@
-//! Sinks: each turns the changes of a run into a form of its own.
+//! Sinks turn the changes of a run into output.
 //!
-//! A sink only makes bytes or counts. The owner of the destination writes them. So the live agent, a replay and the tests
-//! use the same sinks, and no sink can delay the agent's loop.
+//! A sink only makes bytes or counts, and the owner of the destination writes them. So the live agent, a replay and
+//! the tests use the same sinks, and no sink can delay the agent's loop.
 //!
 //! **Invariant:** no sink uses another sink or a source.
 
@@ -46,7 +46,7 @@ pub(crate) mod word;
 
 use crate::model::{change::Change, time::Timestamp};
 
-/// What every line names beside its change: the node, the boot, and the wall clock.
+/// The facts that every line needs besides its change: the node, the boot, and the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     pub node: String,
@@ -73,7 +73,7 @@ pub trait Format {
 impl Label {
     /// Nanoseconds since the epoch.
     #[must_use]
-    pub fn wall_ns(&self, at: Timestamp) -> i128 {
+    pub(crate) fn wall_ns(&self, at: Timestamp) -> i128 {
         i128::from(self.boot_wall_ns) + i128::from(at.0)
     }
 }

@@ -1,9 +1,9 @@
-//! What brings facts in. Each source is a task that sends batches of observations on one bounded channel.
+//! Sources bring facts in. Each source is a task that sends batches of observations over one bounded channel.
 //!
-//! The way out of a source is a [`channel::BatchSender`], which it holds as long as it runs; the way in is a
-//! [`channel::Asks`] for those that answer questions, and a [`channel::CancellationToken`]. When it is told to stop, a source sends
-//! what it still has and returns; when all have returned the channel is closed, and that is how the agent knows that
-//! there is nothing more.
+//! A source holds a [`channel::BatchSender`] as long as it runs. A source that answers questions reads them from a
+//! [`channel::QuestionReceiver`]. A [`channel::CancellationToken`] tells it to stop: it then sends the facts that it
+//! still has and returns. The channel closes when the last source returns, so the agent knows that no more facts
+//! come.
 //!
 //! **Invariant:** sources know neither each other nor any sink.
 
@@ -19,9 +19,9 @@ pub(crate) mod files;
 pub mod host;
 pub(crate) mod lack;
 pub mod live;
-pub(crate) mod message;
 pub mod netlink;
-pub(crate) mod own;
+pub(crate) mod plugin_log;
 pub(crate) mod pressure;
 pub(crate) mod ready;
 pub(crate) mod release;
+pub(crate) mod usage;

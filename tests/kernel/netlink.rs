@@ -17,7 +17,7 @@ use probe_user::{
         id::{NetnsKey, TaskKey},
     },
     source::{
-        channel::{self, Asker, Batch, CancellationSource},
+        channel::{self, Batch, CancellationSource, QuestionSender},
         netlink::Netlink,
     },
 };
@@ -120,7 +120,7 @@ fn what_an_overrun_hid_is_found_out() -> Result<()> {
 
 /// The source on its thread, and what it has told.
 struct Source {
-    asker: Asker,
+    asker: QuestionSender,
     batches: mpsc::Receiver<Batch>,
     stopper: CancellationSource,
     worker: JoinHandle<()>,
@@ -140,14 +140,14 @@ impl Source {
 
     fn of(netlink: Netlink) -> Result<Self> {
         let (feed, batches) = channel::feed();
-        let (asker, asks) = channel::asks();
+        let (asker, asks) = channel::questions();
         let (stopper, stop) = channel::stop();
         let worker = netlink.start(feed, asks, stop)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { asker, batches, stopper, worker, runtime, seen: Vec::new(), watched: 0 })
     }
 
-    /// Asks as the engine does; the cookie is our own count, for the source hands back the key that it is given.
+    /// QuestionReceiver as the engine does; the cookie is our own count, for the source hands back the key that it is given.
     fn watch(&mut self, inode: u32, pid: u32) -> Result<NetnsKey> {
         self.watched += 1;
         let netns = NetnsKey::new(inode, self.watched);

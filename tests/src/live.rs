@@ -26,7 +26,7 @@ use probe_user::{
     source::{
         backfill,
         cgroup::Layout,
-        channel::{self, Asker, Batch, CancellationSource},
+        channel::{self, Batch, CancellationSource, QuestionSender},
         host::HostRoot,
         live::{
             attach::{HookReport, Options, Probe},
@@ -69,7 +69,7 @@ pub struct Live {
     batches: Receiver<Batch>,
     /// The counters, as the drain read them last.
     totals: watch::Receiver<Totals>,
-    netlink: Option<Asker>,
+    netlink: Option<QuestionSender>,
     stopper: Option<CancellationSource>,
     worker: Option<JoinHandle<Result<Totals>>>,
 }
@@ -90,7 +90,7 @@ impl Live {
         let (counted, totals) = mpsc::channel();
         let mut netlink = None;
         if reports.iter().any(HookReport::needs_netlink) {
-            let (asker, asks) = channel::asks();
+            let (asker, asks) = channel::questions();
             Netlink::open(PathBuf::from("/"))?.start(feed.clone(), asks, stop.clone())?;
             netlink = Some(asker);
         }

@@ -21,13 +21,13 @@ use crate::{
     source::{
         channel::Gauge,
         clock,
-        files::Reading,
+        files::ReadProgress,
         live::{
             attach::HookReport,
             ring::RingReader,
             tally::{Runs, Totals},
         },
-        own::Usage,
+        usage::Usage,
     },
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct Parts {
     pub(crate) unreadable: Arc<AtomicU64>,
     /// Events that were not written to standard output.
     pub(crate) dropped: Arc<AtomicU64>,
-    pub(crate) reading: Arc<Reading>,
+    pub(crate) reading: Arc<ReadProgress>,
     pub(crate) server: ServerFiles,
     pub(crate) state: StateWrites,
 }
@@ -100,7 +100,7 @@ impl Figures {
                 Queue {
                     name: "questions",
                     length: reading.waiting(),
-                    capacity: u64::try_from(Reading::CAPACITY).ok(),
+                    capacity: u64::try_from(ReadProgress::CAPACITY).ok(),
                 },
             ],
             refused: refusal::count(),

@@ -1,4 +1,4 @@
-//! Asks the agent of this node, over its socket.
+//! QuestionReceiver the agent of this node, over its socket.
 //!
 //! By HTTP/1.0 (RFC 1945): the answer is whole when the connection ends, and nothing of it is in pieces.
 

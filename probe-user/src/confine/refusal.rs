@@ -36,7 +36,7 @@ pub fn count() -> u64 {
 }
 
 /// Tells of each call that was refused and not told of before.
-pub fn tell() {
+pub(crate) fn tell() {
     for (call, thread) in untold() {
         let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
         let name = name.map_or_else(|_ended| thread.to_string(), |name| name.trim_end().to_owned());

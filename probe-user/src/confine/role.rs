@@ -5,7 +5,7 @@ use caps::Capability;
 /// A kind of thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Asks rtnetlink about other network namespaces, which it finds in `/proc`.
+    /// QuestionReceiver rtnetlink about other network namespaces, which it finds in `/proc`.
     Netlink,
     /// Reads the node's files, other processes' `/proc` among them, and asks runtimes over their sockets.
     Files,
@@ -40,7 +40,7 @@ impl Role {
     /// * `CAP_NET_ADMIN`: giving a namespace an id (`rtnetlink_rcv_msg`), and asking about the addresses in one
     ///   (`rtnl_get_net_ns_capable`).
     #[must_use]
-    pub fn capabilities(self) -> &'static [Capability] {
+    pub(crate) fn capabilities(self) -> &'static [Capability] {
         match self {
             Self::Netlink => {
                 &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH, Capability::CAP_NET_ADMIN]

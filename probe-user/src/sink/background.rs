@@ -35,7 +35,7 @@ impl Failed {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Clears it; gives what it was.
+    /// Clears it and returns its value.
     pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         writes: StateWrites,
         mut write: impl FnMut(J, &Failed) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
-        // Room for one job: the next one has what changes meanwhile.
+        // Room for one job. Later changes go into the next job.
         let (jobs, mut waiting) = mpsc::channel(1);
         let (end, ended) = oneshot::channel();
         let failed = Failed::default();
@@ -59,7 +59,7 @@ impl<J: Send + 'static> BackgroundWriter<J> {
                 let done = write(job, &shared);
                 writes.note(file, &dir, done);
             }
-            // Whoever waits for the end may open the file at once: its lock is to be gone by then.
+            // Whoever waits for the end may open the file at once, so the lock is released first.
             drop(write);
             end.send(()).ok();
         })?;

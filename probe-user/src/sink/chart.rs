@@ -1,6 +1,6 @@
-//! What a picture shows, whatever it is drawn as: rows, each of which is a time and the bars that lie in it.
+//! The content of a picture, whatever draws it: rows, each with a time span and bars in it.
 //!
-//! **Invariant:** names and sentences may have text from outside in them: who draws them makes them safe.
+//! **Invariant:** names and sentences may hold text from outside; the code that draws them escapes it.
 
 pub mod boot;
 pub mod pod;
@@ -10,13 +10,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chart {
     pub title: &'static str,
-    /// What the rows are: `pod`, `boot`.
+    /// The kind of the rows: `pod`, `boot`.
     pub noun: &'static str,
-    /// What is to be known of the whole, a name and a word each.
+    /// Facts about the whole picture: a name and a word each.
     pub about: Vec<(&'static str, String)>,
     pub tables: Vec<Table>,
     pub rows: Vec<Row>,
-    /// What the rows do not tell, a sentence each.
+    /// Notes about what the rows do not show, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -24,45 +24,45 @@ pub struct Chart {
 pub struct Table {
     pub title: &'static str,
     pub headings: Vec<&'static str>,
-    /// Of as many cells as there are headings; the first is the row's name.
+    /// Each row has as many cells as there are headings. The first cell is the row's name.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A pod's start, a boot.
+/// A row: a pod's start or a boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub name: String,
-    /// What makes it less than whole, a word each.
+    /// Why the row is incomplete, a word each.
     pub marks: Vec<&'static str>,
     pub facts: Vec<(&'static str, String)>,
-    /// A sentence each.
+    /// Notes, a sentence each.
     pub notes: Vec<String>,
-    /// Where a trace, which has one time for all rows, has its beginning.
+    /// The beginning of the row in a trace, which has one time axis for all rows.
     pub begin: Duration,
-    /// As long as the parts are together.
+    /// The sum of the parts.
     pub took: Duration,
     pub bars: Vec<Bar>,
-    /// It is shown at once with all that is in it.
+    /// The row's details are shown without a click.
     pub is_open: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// Whose it is: of bars in one lane no two are at the same time.
+    /// The thing that the bar is about. Bars of one lane never overlap.
     pub lane: String,
     pub name: String,
     pub tone: Series,
-    /// Since the row's beginning.
+    /// Since the beginning of the row.
     pub at: Duration,
-    /// None: a moment.
+    /// `None` for a single moment.
     pub took: Option<Duration>,
-    /// One of those that together are the row's whole.
+    /// Whether it is one of the parts that add up to the row.
     pub is_part: bool,
     pub marks: Vec<&'static str>,
     pub notes: Vec<String>,
 }
 
-/// What a bar is about, by which it has its color.
+/// The subject of a bar, which gives its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Series {
     Prepare,
@@ -88,9 +88,9 @@ pub enum Series {
 }
 
 impl Row {
-    /// The end of what lies furthest.
+    /// The latest end of a bar.
     #[must_use]
-    pub fn span(&self) -> Duration {
+    pub(crate) fn span(&self) -> Duration {
         let ends = self.bars.iter().map(|bar| bar.at.saturating_add(bar.took.unwrap_or_default()));
         ends.max().unwrap_or_default().max(self.took)
     }
@@ -101,15 +101,15 @@ impl Row {
 
     /// The first of the longest parts.
     #[must_use]
-    pub fn slowest(&self) -> Option<&Bar> {
+    pub(crate) fn slowest(&self) -> Option<&Bar> {
         self.bars.iter().rev().filter(|bar| bar.is_part).max_by_key(|bar| bar.took)
     }
 }
 
 impl Series {
-    /// What it means.
+    /// Its meaning.
     #[must_use]
-    pub fn meaning(self) -> &'static str {
+    pub(crate) fn meaning(self) -> &'static str {
         match self {
             Self::Prepare => "prepare: the pod's cgroup is there, no sandbox yet",
             Self::Retry => "retry: sandboxes that came to nothing",

@@ -1,4 +1,4 @@
-//! What can be seen on a node, how, and what to change to see more.
+//! The report on what can be seen on a node, how, and what to change to see more.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,33 +9,33 @@ use super::jsonl::Version;
 pub struct Report {
     pub checks: Vec<Check>,
     pub signals: Vec<Row>,
-    /// What to do to have all that somebody can give; none if nothing of that is lacking.
+    /// How to get everything that somebody can grant; none if nothing of that is missing.
     pub cure: Option<String>,
 }
 
-/// The report, as an object.
+/// The report as a JSON object.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Report")]
 pub struct Object<'a> {
     schema: Version,
-    /// Of sandprobe.
+    /// The version of sandprobe.
     version: &'static str,
     grade: Grade,
     checks: &'a [Check],
     signals: &'a [Row],
-    /// What to do so that all is seen that can be.
+    /// What to do to see everything that can be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     cure: Option<&'a str>,
 }
 
 impl Report {
     #[must_use]
-    pub fn grade(&self) -> Grade {
+    pub(crate) fn grade(&self) -> Grade {
         let checks = self.checks.iter().map(|check| check.grade);
         checks.chain(self.signals.iter().map(|row| row.grade)).max().unwrap_or(Grade::Full)
     }
 
-    /// As an object, to be written or to be put into another.
+    /// The report as a JSON object, to be written alone or within another.
     #[must_use]
     pub fn object(&self) -> Object<'_> {
         Object {
@@ -49,7 +49,7 @@ impl Report {
     }
 }
 
-/// How much can be seen. The worst of all checks is the report's.
+/// How much can be seen. The grade of the report is the worst grade of its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
@@ -64,7 +64,7 @@ pub struct Check {
     pub name: &'static str,
     pub grade: Grade,
     pub found: String,
-    /// What to change for more.
+    /// What to change to see more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
@@ -80,14 +80,14 @@ impl Check {
         Self { name, grade: Grade::Degraded, found: found.into(), advice: Some(advice.into()) }
     }
 
-    /// What was found says what to do: it is the line with which `run` ends here.
+    /// The result names the remedy itself: `run` ends here with the same line.
     #[must_use]
-    pub fn cannot(name: &'static str, found: impl Into<String>) -> Self {
+    pub(crate) fn cannot(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, grade: Grade::Cannot, found: found.into(), advice: None }
     }
 
     #[must_use]
-    pub fn advised(mut self, advice: impl Into<String>) -> Self {
+    pub(crate) fn advised(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
@@ -99,19 +99,19 @@ impl Check {
 pub struct Row {
     pub signal: &'static str,
     pub grade: Grade,
-    /// Absent: it is not seen at all.
+    /// Absent if the signal is not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<&'static str>,
     pub programs: Vec<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// What could be given so that it is seen, or seen better, by name: `CAP_SYSLOG`. Empty if nothing could.
+    /// The missing requirements that somebody could grant, by name: `CAP_SYSLOG`. Empty if there are none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lacks: String,
     pub missed: Vec<Missed>,
 }
 
-/// A better mechanism, and what stands against it here.
+/// A better mechanism, and why it is not used here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "MissedMechanism")]
 pub struct Missed {

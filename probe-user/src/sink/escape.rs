@@ -1,10 +1,10 @@
-//! Text from outside made safe for a terminal.
+//! Escapes text from outside, so that it is safe to show on a terminal.
 
 use std::borrow::Cow;
 
 use crate::model::finding::Key;
 
-/// `text` with all that a terminal could act upon, or that could reorder what it shows, written as an escape.
+/// `text` with escapes for every character that a terminal would interpret, or that could reorder what it shows.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(acts) {
@@ -17,25 +17,25 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters, and those that change the direction of writing or are not seen (Unicode TR 36).
+/// Control characters, and characters that change the direction of writing or are invisible (Unicode TR 36).
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Digits by which people know an id, and from how many on it is one.
+/// How many digits of an id are shown.
 const SHORT: usize = 12;
 const LONG: usize = 40;
 
-/// `text` with each container's id in it (64 hex digits, in paths and arguments) cut to what people know it by.
+/// `text` with each container id in it (64 hex digits, in paths and arguments) cut to the shown length.
 #[must_use]
-pub fn brief(text: &str) -> String {
+pub(crate) fn brief(text: &str) -> String {
     cut_ids(text, "…")
 }
 
-/// A key that fits on a line and can be typed: what is cut off is not needed to find it again.
+/// A key that fits on a line and can be typed. It still finds the same finding.
 #[must_use]
-pub fn short_key(key: &Key) -> String {
+pub(crate) fn short_key(key: &Key) -> String {
     cut_ids(&escaped(key.as_str()), "")
 }
 

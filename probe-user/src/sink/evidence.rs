@@ -1,8 +1,8 @@
-//! What was told of a finding's sandboxes, in the form in which it was told.
+//! The events about a finding's sandboxes, in the form of the stream.
 
 use crate::model::change::{Change, Context, Evidence, EvidenceEvent, Finding, PodRef};
 
-/// In order of time; a number in the stream is not kept.
+/// In order of time. The sequence numbers of the stream are not kept.
 #[must_use]
 pub(crate) fn changes(finding: &Finding) -> Vec<Change> {
     let pod = finding.pod.as_ref().map(|pod| PodRef {

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// Longest file that is read, bytes: many boots of many pods, and many findings, are far less.
+/// The longest file that is read, bytes. Files with many boots of many pods and many findings are far shorter.
 const LONGEST: u64 = 256 << 20;
 
 /// Reads a whole file. Only a plain file is opened: opening a fifo would wait until somebody writes to it.
@@ -19,7 +19,7 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
     }
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since.
     File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -1,8 +1,8 @@
-//! Which changes are told: those of the pods and of the kinds that were asked for.
+//! Which changes are shown: those of the wanted pods and event kinds.
 
 use crate::model::change::{Change, ChangeKind, PodRef};
 
-/// Names to keep; an empty list keeps all. Lists are joined by "and", the names in one by "or".
+/// Names to keep; an empty list keeps everything. A change must match every list, by any of its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub namespaces: Vec<String>,
@@ -11,9 +11,9 @@ pub struct Filter {
     pub events: Vec<String>,
 }
 
-/// What a filter looks at.
+/// The properties of a change that a filter looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marks<'a> {
+pub(crate) struct Marks<'a> {
     pub event: &'a str,
     /// It may be about any pod.
     pub is_everyone_s: bool,
@@ -24,7 +24,7 @@ pub struct Marks<'a> {
 
 impl<'a> Marks<'a> {
     #[must_use]
-    pub fn of(change: &'a Change) -> Self {
+    pub(crate) fn of(change: &'a Change) -> Self {
         let pod = change.context.pod.as_ref();
         let part = |part: fn(&PodRef) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
         Self {
@@ -39,16 +39,16 @@ impl<'a> Marks<'a> {
 
 impl Filter {
     #[must_use]
-    pub fn keeps(&self, change: &Change) -> bool {
+    pub(crate) fn keeps(&self, change: &Change) -> bool {
         self.matches(&Marks::of(change))
     }
 
     #[must_use]
-    pub fn matches(&self, marks: &Marks<'_>) -> bool {
+    pub(crate) fn matches(&self, marks: &Marks<'_>) -> bool {
         if !has(&self.events, Some(marks.event)) {
             return false;
         }
-        // What was lost, or is wrong with the node, may be about any pod, so who asks for one must know of it too.
+        // A loss, or a fault of the node, may be about any pod, so every filter keeps it.
         marks.is_everyone_s
             || (has(&self.namespaces, marks.namespace)
                 && has(&self.pods, marks.pod)

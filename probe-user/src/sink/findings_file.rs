@@ -1,10 +1,10 @@
-//! The file with the findings and the starts of pods, for commands that run while no agent answers. A thread of its own
-//! replaces the whole file when something changed.
+//! Writes the findings and the starts of pods to a file of the state directory, for commands that run while no agent
+//! answers. A thread of its own replaces the whole file when something changed.
 //!
-//! A reader learns two more things: the directory is locked (`flock(2)`) as long as an agent lives, in whatever
-//! namespace; and the file's time of modification is the last time at which that agent was at work.
+//! A reader learns two more things. The directory is locked (`flock(2)`) while an agent lives, in any namespace. The
+//! file's modification time is the last time at which that agent worked.
 //!
-//! **Invariant:** a directory that cannot be written is told of ([`StateWrites`]), and never costs the agent.
+//! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent.
 
 use std::{
     fs::File,
@@ -26,21 +26,22 @@ use crate::{
     },
 };
 
-/// The file below the state directory.
+/// The name of the file in the state directory.
 pub(crate) const FILE: &str = "findings.json";
 
-/// How long after a write the next one may be, when a finding was opened, confirmed or closed. An agent that is killed
-/// loses what it found within this time.
+/// The shortest time between two writes when a finding was opened, confirmed or closed. An agent that is killed loses
+/// the findings of this time.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The larger the file, the rarer it is written: [`SOON`] counts once more for each so many bytes, up to [`EVERY`].
+/// The larger the file, the less often it is written: [`SOON`] is multiplied by the number of these units, up to
+/// [`EVERY`].
 const BYTES: u64 = 1 << 20;
 
-/// How long after a write the next one may be, when the text of a finding changed or a start is complete. Numbers that
-/// only count on wait for another change.
+/// The shortest time between two writes when the text of a finding changed or a start is complete. A change of
+/// counters alone waits for another change.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How often an agent that has nothing new shows that it is at work.
+/// How often an agent without changes shows that it works.
 const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -48,9 +49,9 @@ pub(crate) struct FindingsFile {
     about: About,
     /// The revision that the file has.
     kept: Option<Revision>,
-    /// When the file was last given to the thread, and how many bytes it had.
+    /// When the file was last given to the thread, and its size in bytes.
     written: Option<(Timestamp, u64)>,
-    /// When the last job was given.
+    /// When the thread last got a job.
     at: Option<Timestamp>,
     writer: BackgroundWriter<Job>,
 }
@@ -58,12 +59,12 @@ pub(crate) struct FindingsFile {
 #[derive(Debug)]
 enum Job {
     Put(Vec<u8>),
-    /// Only show that the agent is at work.
+    /// Only update the modification time.
     Beat,
 }
 
 impl FindingsFile {
-    /// Keeps findings in `dir`, which is made if it is not there.
+    /// Writes findings to `dir`, which is made if it does not exist.
     pub(crate) fn open(dir: &Path, header: &Header, pid: u32, writes: StateWrites) -> io::Result<Self> {
         let about = About {
             made_by: header.made_by.clone(),
@@ -99,7 +100,7 @@ impl FindingsFile {
         }
     }
 
-    /// Has the file written, if something changed and it is time to.
+    /// Writes the file if something changed and enough time has passed.
     pub(crate) fn update<'a>(
         &mut self,
         now: Timestamp,
@@ -114,7 +115,7 @@ impl FindingsFile {
         self.about.written_at = now;
         let is_kept = self.kept == Some(revision) && !self.writer.failed().take();
         self.at = Some(now);
-        // Without room the thread is still busy with the job before, and the next call tries again.
+        // Without room the thread still has the job before, and the next call tries again.
         let room = self.writer.reserve();
         if is_kept {
             if let Some(room) = room {
@@ -142,12 +143,12 @@ impl FindingsFile {
     }
 }
 
-/// The directory and the file, on the thread that writes it.
+/// The directory and the file, owned by the thread that writes.
 struct Place {
     dir: PathBuf,
-    /// Held as long as the agent lives.
+    /// Held while the agent lives.
     lock: Option<File>,
-    /// The directory that was locked is there no more.
+    /// The locked directory was removed.
     was_removed: bool,
 }
 
@@ -246,12 +247,12 @@ mod tests {
         file.update(at(100), 5, revision(0, 0), Snapshot::default);
         assert_eq!(file.due(revision(0, 1)), at(110));
         assert_eq!(file.due(revision(1, 1)), at(101));
-        // What shows that an agent is at work is no reason to wait for longer.
+        // Showing that the agent works does not delay the next write.
         file.update(at(115), 5, revision(0, 0), Snapshot::default);
         assert_eq!(file.due(revision(0, 0)), at(130));
         assert_eq!(file.due(revision(0, 1)), at(110));
         assert_eq!(file.due(revision(1, 1)), at(101));
-        // The larger it is, the rarer it is written, but never more rarely than all else is.
+        // A larger file is written less often, but at least every ten seconds.
         file.written = Some((at(200), 3 << 20));
         assert_eq!(file.due(revision(1, 1)), at(204));
         file.written = Some((at(200), 300 << 20));
@@ -289,7 +290,7 @@ mod tests {
         assert!(file.join("below").join(FILE).exists());
     }
 
-    /// Of an agent that is not confined: one that is finds out that it may not use the new one.
+    /// This holds for an agent that is not confined. A confined agent may not write to the new directory.
     #[test]
     fn a_directory_that_is_removed_is_made_and_locked_anew() {
         let dir = tempfile::tempdir().expect("a folder");

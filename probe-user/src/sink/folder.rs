@@ -1,5 +1,5 @@
-//! A directory of the agent's own: made if it is not there, locked against a second agent, its files for their owner
-//! alone, since they name what ran on the node and have the arguments of processes.
+//! A directory of the agent: made if it does not exist, and locked against a second agent. Only its owner may read
+//! its files, because they name what ran on the node and hold the arguments of processes.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -12,7 +12,7 @@ pub(super) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Of two agents the second keeps nothing. The lock (`flock(2)`) is held as long as what this gives back.
+/// Locks the directory; a second agent gets an error. The lock (`flock(2)`) is held while the returned file is open.
 pub(super) fn lock(file: File) -> io::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -23,27 +23,27 @@ pub(super) fn lock(file: File) -> io::Result<File> {
     }
 }
 
-/// Whether what was opened is still what lies there: it may have been removed, or another put in its place.
+/// Whether the opened file is still the one at the path. It may have been removed or replaced.
 pub(super) fn is_there(opened: &File, path: &Path) -> bool {
     let id = |found: fs::Metadata| (found.dev(), found.ino());
     opened.metadata().map(id).ok().is_some_and(|own| fs::metadata(path).map(id).ok() == Some(own))
 }
 
-/// The error of an agent that had the directory and cannot use what lies in its place: one that is confined may write
-/// only to the one that it found.
+/// The error if the directory was removed while the agent ran. A confined agent may write only to the directory that
+/// it found at its start.
 pub(super) fn removed(error: &io::Error) -> io::Error {
     io::Error::other(format!(
         "it was removed while sandprobe ran ({error}); start sandprobe again, which makes it anew"
     ))
 }
 
-/// Opens, and makes, files that nobody else may read.
+/// Options that make files which only their owner may read.
 pub(super) fn own(options: &mut OpenOptions) -> &OpenOptions {
     options.create(true).mode(0o600)
 }
 
-/// Replaces a file as a whole, or leaves it as it is. What was written in vain is removed: on a full disk it would take the
-/// room that is missing.
+/// Replaces a whole file, or leaves it as it is. A temporary file that could not be completed is removed, because on
+/// a full disk it would take room.
 pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = dir.join(format!(".{name}.new"));
     let replaced = write(&new, bytes).and_then(|()| fs::rename(&new, dir.join(name)));

@@ -1,7 +1,6 @@
-//! Where the history of the node's boots lies: two files below the state directory, read here, written by a thread of
-//! the agent's.
+//! Reads the history of the node's boots: two files in the state directory, which a thread of the agent writes.
 //!
-//! **Invariant:** what cannot be read is told and costs itself alone.
+//! **Invariant:** a line that cannot be read is reported and does not affect the others.
 
 #[cfg(feature = "live")]
 mod append;
@@ -16,24 +15,24 @@ use crate::{
     recording::history::{Heartbeat, History, read_heartbeat},
 };
 
-/// One line for each thing new about a boot.
+/// One line for each change of a boot's record.
 pub(crate) const BOOTS: &str = "boots.jsonl";
-/// The last sign of life, replaced as a whole.
+/// The last sign of life. The whole file is replaced.
 pub(crate) const HEARTBEAT: &str = "heartbeat.json";
 
-/// So many lines that cannot be read are named; of a file that is none there would be a million.
+/// How many unreadable lines are named. A file of another kind may have a million of them.
 const NAMED: usize = 10;
 
-/// All that is kept.
+/// The whole history.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     pub(crate) history: History,
     pub(crate) heartbeat: Option<Heartbeat>,
-    /// What could not be read, each in one line.
+    /// What could not be read, a line each.
     pub(crate) troubles: Vec<String>,
 }
 
-/// Reads what is kept in `dir`; what is not there is nothing.
+/// Reads the history in `dir`. A missing file is empty.
 #[must_use]
 pub(crate) fn read(dir: &Path) -> Past {
     let mut past = Past::default();
@@ -63,7 +62,7 @@ pub(crate) fn read(dir: &Path) -> Past {
 }
 
 impl Past {
-    /// What is known of the end of the boot before this one.
+    /// What is known about the end of the boot before this one.
     #[must_use]
     pub(crate) fn before(&self, boot_id: &str) -> PreviousBoot {
         let last = self.history.before(boot_id).map(|record| &record.recovery);
@@ -76,7 +75,7 @@ impl Past {
         PreviousBoot::of(last, alive)
     }
 
-    /// The last boot of which there is a record, and what the ones are that need not be looked for.
+    /// The last recorded boot, and the ids of the boots that are known.
     #[must_use]
     pub(crate) fn last(&self, boot_id: &str) -> Option<Last> {
         let last = self.history.before(boot_id)?.recovery.boot.as_ref()?;

@@ -3,7 +3,7 @@
 use super::{Format, Label, Sink, filter::Filter};
 use crate::model::change::Change;
 
-/// The lines that were not yet taken. Whoever owns the destination takes them.
+/// The lines that were not taken yet. The owner of the destination takes them.
 pub(crate) struct Lines {
     filter: Filter,
     format: Box<dyn Format>,

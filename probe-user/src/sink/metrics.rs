@@ -1,7 +1,7 @@
-//! What is counted and measured, in Prometheus' text format. `docs/metrics.md` has every family.
+//! The agent's metrics in Prometheus' text format. `docs/metrics.md` lists every family.
 //!
-//! Each change of a run feeds the counters and histograms. A scrape first sets the gauges, from the engine's views and from
-//! the agent's own figures; then it reads the text.
+//! Each change of a run updates the counters and histograms. A scrape first sets the gauges, from the engine's views
+//! and the agent's own statistics, and then reads the text.
 //!
 //! **Invariant:** no family has more series than its cap, whatever the node does.
 
@@ -46,9 +46,9 @@ use crate::{
     },
 };
 
-pub use prometheus::TEXT_FORMAT;
+pub(crate) use prometheus::TEXT_FORMAT;
 
-/// All metrics of one agent; a clone is the same ones.
+/// All metrics of one agent. A clone shares them.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -68,18 +68,18 @@ struct Views<'a> {
     pods: &'a [PodView],
     pools: &'a [PoolView],
     findings: &'a [&'a Finding],
-    /// The leaks that are one finding of many.
+    /// The leaks that are reported together as one finding.
     many: &'a [ManyView],
     recovery: &'a Recovery,
-    /// Network namespaces that netlink was not asked to watch yet.
+    /// Network namespaces that wait to be watched by netlink.
     unwatched: usize,
-    /// Ends that netlink told of too late.
+    /// Ends of namespaces that netlink reported too late.
     stale: u64,
     own: &'a AgentStats,
 }
 
 impl Metrics {
-    /// With these labels of pods, each once, beside the families' own.
+    /// `labels` are the labels of pods that were asked for, each once.
     #[must_use]
     pub fn new(labels: &[PodLabel]) -> Self {
         Self::register(labels)
@@ -99,12 +99,12 @@ impl Metrics {
     }
 
     /// Counts a change.
-    pub fn count(&self, change: &Change) {
+    pub(crate) fn count(&self, change: &Change) {
         self.with(|tables| tables.counters.on_change(change));
     }
 
-    /// Says that all changes counted so far have now been written, which gives their latency.
-    pub fn timed(&self, now: Timestamp) {
+    /// Records that all changes so far are written now, which gives their latency.
+    pub(crate) fn timed(&self, now: Timestamp) {
         self.with(|tables| tables.counters.timed(now));
     }
 
@@ -137,8 +137,8 @@ impl Metrics {
         });
     }
 
-    /// Says whether the agent is ready.
-    pub fn ready(&self, is_ready: bool) {
+    /// Sets whether the agent is ready.
+    pub(crate) fn ready(&self, is_ready: bool) {
         self.with(|tables| tables.gauges.ready(is_ready));
     }
 
@@ -148,7 +148,7 @@ impl Metrics {
     }
 
     fn with(&self, work: impl FnOnce(&mut Tables)) {
-        // What a panic left is still a set of counters.
+        // The counters are usable even after a panic.
         work(&mut self.0.tables.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

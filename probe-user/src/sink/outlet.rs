@@ -1,7 +1,7 @@
-//! Bytes on their way out, written by a thread of their own: a pipe that nobody reads, or a slow disk, holds up that
-//! thread and not the loop.
+//! Writes bytes on a thread of its own. A pipe that nobody reads, or a slow disk, delays that thread and not the
+//! agent's loop.
 //!
-//! **Invariant:** who sends never waits, and no more waits than has room.
+//! **Invariant:** the sender never waits, and the bytes that wait are bounded.
 
 use std::{
     io::{self, Write},
@@ -16,15 +16,15 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Bytes that may wait while nothing is taken. A pipe holds 64 KiB by itself.
+/// The most bytes that wait while nothing is written. A pipe itself holds 64 KiB.
 const ROOM: usize = 4 << 20;
-/// So many times as much may wait while it is being taken: a burst is no reader that is gone.
+/// The factor by which more may wait while bytes are being written: a burst does not mean that the reader is gone.
 const BURST: usize = 8;
-/// Nothing is taken if nothing was for so long.
+/// After this time without a write the reader counts as stalled.
 const STALLED: Duration = Duration::from_secs(1);
-/// What is written at once: to be seen as progress.
+/// How many bytes are written at once. Each write counts as progress.
 const PIECE: usize = 64 << 10;
-/// What a chunk that waits takes beside its bytes.
+/// The memory of a waiting chunk besides its bytes.
 const BESIDE: usize = 64;
 
 #[derive(Debug)]
@@ -32,17 +32,17 @@ pub(crate) struct Outlet {
     chunks: mpsc::UnboundedSender<Vec<u8>>,
     waiting: Arc<Waiting>,
     room: usize,
-    /// What came of it; `None` once it was told.
+    /// The result of the thread; `None` once it was returned.
     end: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
-/// What was taken and is not written yet.
+/// The bytes that were accepted and are not written yet.
 #[derive(Debug)]
 struct Waiting {
     bytes: AtomicUsize,
     lines: AtomicU64,
     begun: Instant,
-    /// When something was last taken, in milliseconds since it began.
+    /// When something was last written, in milliseconds since the start.
     taken_at: AtomicU64,
 }
 
@@ -73,18 +73,18 @@ impl Waiting {
     }
 }
 
-/// The lines that end in it.
+/// The number of lines that end in the chunk.
 pub(super) fn lines(chunk: &[u8]) -> u64 {
     chunk.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
 impl Outlet {
-    /// Writes to `to` what is sent. `name` is the thread's.
+    /// Starts a thread `name` that writes to `to` what is sent.
     pub(crate) fn spawn(name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
         Self::with_room(ROOM, name, to)
     }
 
-    /// The same, where `room` bytes may wait.
+    /// Like `spawn`, with room for `room` bytes.
     pub(crate) fn with_room(
         room: usize,
         name: &str,
@@ -109,21 +109,21 @@ impl Outlet {
                 Ok(())
             };
             ended.send(write()).ok();
-            // Who sends learns of an error by this channel being closed, and finds then what it is.
+            // The sender learns of an error because this channel closes, and then reads the error.
             drop(queue);
         })?;
         Ok(Self { chunks, waiting, room, end: Some(end) })
     }
 
-    /// Takes all of `chunk`, or nothing of it and says so, where it finds no room.
+    /// Accepts the whole chunk, or nothing of it if there is no room; returns which.
     pub(crate) fn offer(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
         if chunk.is_empty() {
             return Ok(true);
         }
-        // What alone is larger than all the room finds it when nothing else waits.
+        // A chunk that is larger than the room is accepted when nothing else waits.
         let waiting = self.waiting();
         if waiting == 0 {
-            // There was nothing to take.
+            // There was nothing to write.
             self.waiting.taken();
         }
         let room = if self.waiting.is_stalled() { self.room } else { self.room.saturating_mul(BURST) };
@@ -141,19 +141,19 @@ impl Outlet {
         self.waiting.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many may.
+    /// How many bytes may wait.
     #[must_use]
     pub(crate) fn room(&self) -> usize {
         self.room
     }
 
-    /// Looks on at the lines that wait to be written.
+    /// A function that counts the lines that wait.
     pub(super) fn lines_waiting(&self) -> impl Fn() -> u64 + use<> {
         let waiting = Arc::clone(&self.waiting);
         move || waiting.lines.load(Ordering::Relaxed)
     }
 
-    /// Returns when all that was sent is written, or cannot be.
+    /// Returns when everything is written, or cannot be.
     pub(crate) async fn finish(self) -> io::Result<()> {
         let Self { chunks, end, .. } = self;
         // The thread ends when the last sender is gone.
@@ -164,7 +164,7 @@ impl Outlet {
         }
     }
 
-    /// Why the thread takes nothing any more.
+    /// Why the thread accepts nothing any more.
     fn failed(&mut self) -> io::Error {
         match self.end.take().map(|mut end| end.try_recv()) {
             Some(Ok(Err(error))) => error,
@@ -213,7 +213,7 @@ mod tests {
         let mut outlet = Outlet::spawn("test", writer).expect("a thread");
         let errors = loop {
             if let Err(error) = outlet.offer(&mut vec![b'x']) {
-                // Nor does it hurt to try again.
+                // Another try gives the same error.
                 let again = outlet.offer(&mut vec![b'x']).expect_err("still nobody");
                 break [error, again, finish(outlet).expect_err("still nobody")];
             }

@@ -1,7 +1,7 @@
-//! A picture as a page for a browser: one file that asks nobody for anything and runs nothing.
+//! A picture as an HTML page: one file without scripts and without requests.
 //!
-//! **Invariant:** text from outside never becomes markup: `html::Html` takes markup from this program's source alone.
-//! The page's own policy forbids scripts and requests, should that ever fail.
+//! **Invariant:** text from outside never becomes markup: `html::Html` takes markup from this program's source only.
+//! As a second defence the page's own policy forbids scripts and requests.
 
 mod html;
 mod row;
@@ -23,7 +23,7 @@ base-uri 'none'; form-action 'none'\">
 <meta name=\"color-scheme\" content=\"light dark\">
 ";
 const STYLE: &str = include_str!("page/style.css");
-/// Beside the color: what is not certain is hatched.
+/// Uncertain bars are hatched, besides their color.
 const HATCH: &str = "<svg class=\"defs\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
 patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"2\" height=\"6\"/></pattern></defs></svg>
 ";
@@ -82,7 +82,7 @@ fn rows(chart: &Chart, page: &mut Html) {
     page.put("</section>\n");
 }
 
-/// The colors that are there.
+/// The legend of the colors in use.
 fn legend(chart: &Chart, page: &mut Html) {
     let bars = || chart.rows.iter().flat_map(|row| &row.bars);
     let tones: BTreeSet<Series> = bars().map(|bar| bar.tone).collect();

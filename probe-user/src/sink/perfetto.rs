@@ -1,9 +1,9 @@
-//! A picture as a trace, for ui.perfetto.dev and chrome://tracing: a row is a process, a lane in it a thread.
+//! A picture as a trace for ui.perfetto.dev and chrome://tracing: a row is a process, and a lane in it is a thread.
 //!
-//! "Trace Event Format" (Chromium's): complete events (`X`), instants (`i`) and the names of processes and threads
-//! (`M`); times are microseconds, with three decimals here.
+//! The format is Chromium's "Trace Event Format": complete events (`X`), instants (`i`), and names of processes and
+//! threads (`M`). Times are microseconds, here with three decimals.
 //!
-//! **Invariant:** bars of one lane lie side by side or within each other: a viewer drops what else overlaps.
+//! **Invariant:** bars of one lane are side by side or nested: a viewer drops bars that overlap in another way.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ struct Trace {
 #[derive(Serialize)]
 #[serde(tag = "ph")]
 enum Event {
-    /// What something is called.
+    /// The name of a process or a thread.
     #[serde(rename = "M")]
     Meta { name: &'static str, pid: u32, tid: u32, args: Meta },
     #[serde(rename = "X")]
@@ -34,7 +34,7 @@ enum Event {
     Moment {
         #[serde(flatten)]
         span: Span,
-        /// As high as a thread.
+        /// The height of the mark: that of its thread.
         s: &'static str,
     },
 }
@@ -60,13 +60,13 @@ struct Span {
     args: BTreeMap<String, String>,
 }
 
-/// One JSON object, and a line's end.
+/// One JSON object and a newline.
 pub fn write(chart: &Chart) -> serde_json::Result<Vec<u8>> {
     let mut numbers = 1..;
     let mut next = || numbers.next().unwrap_or(u32::MAX);
     let mut events = Vec::new();
     for row in &chart.rows {
-        // Some viewers hold a thread's number to be one of the whole system.
+        // Some viewers expect thread numbers to be unique over all processes.
         let pid = next();
         process(row, pid, &mut events);
         let mut lanes: Vec<(&str, u32)> = Vec::new();
@@ -120,7 +120,7 @@ fn event(chart: &Chart, row: &Row, bar: &Bar, pid: u32, tid: u32) -> Event {
     if bar.took.is_some() { Event::Whole(span) } else { Event::Moment { span, s: "t" } }
 }
 
-/// Exact to the nanosecond for a hundred days, since a double has 53 bits.
+/// Exact to the nanosecond for a hundred days, because a double has 53 bits.
 #[expect(clippy::cast_precision_loss, reason = "a fraction is what the format has")]
 fn micros(span: Duration) -> f64 {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What is said of a phase of a start, in words.
+//! The words for a phase of a start.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// `namespace/name`, or what there is of it.
+/// `namespace/name`, as far as it is known.
 #[must_use]
 pub(crate) fn pod(pod: &PodName) -> String {
     match (&pod.namespace, &pod.name, &pod.uid) {
@@ -24,13 +24,13 @@ pub(crate) fn pod(pod: &PodName) -> String {
     }
 }
 
-/// `cni bridge`, `image`; with the container's name where it is one's.
+/// `cni bridge`, `image`; with the container's name if the phase is of one.
 #[must_use]
 pub(crate) fn title(phase: &Phase) -> String {
     phase.container.as_ref().map_or_else(|| name(&phase.kind), |it| title_of(&phase.kind, it))
 }
 
-/// The same of a container's.
+/// The same, for a container's phase.
 #[must_use]
 pub(crate) fn title_of(kind: &Kind, container: &ContainerRef) -> String {
     let name = name(kind);
@@ -58,13 +58,13 @@ pub(crate) fn name(kind: &Kind) -> String {
     }
 }
 
-/// What a share of the node's starts is about.
+/// The subject of a row about the node's starts.
 #[must_use]
 pub(crate) fn share(share: &Share) -> String {
     share.kind.as_ref().map_or_else(|| "whole start".to_owned(), name)
 }
 
-/// At what a socket listens: `port 8080 (ipv4)`.
+/// The socket that listens: `port 8080 (ipv4)`.
 #[must_use]
 pub(crate) fn socket(socket: Listener) -> String {
     let Listener { port, family } = socket;
@@ -72,7 +72,7 @@ pub(crate) fn socket(socket: Listener) -> String {
     format!("{port} ({})", family.into_str())
 }
 
-/// What is known of a container's listening, a sentence each.
+/// What is known about when a container listened, a sentence each.
 #[must_use]
 pub(crate) fn listening(it: &Listening) -> Vec<String> {
     let mut said = vec![socket(it.socket)];
@@ -85,7 +85,7 @@ pub(crate) fn listening(it: &Listening) -> Vec<String> {
     said
 }
 
-/// What makes a start less than whole, a word each.
+/// Why a start is incomplete, a word each.
 #[must_use]
 pub(crate) fn marks(start: &Start) -> Vec<&'static str> {
     let marks = [
@@ -100,7 +100,7 @@ pub(crate) fn marks(start: &Start) -> Vec<&'static str> {
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
 
-/// What is known of why it took so long, a sentence each.
+/// What is known about why it took so long, a sentence each.
 #[must_use]
 pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = &phase.cause;
@@ -141,7 +141,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     }
     let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
     for (stall, name) in stalls {
-        // Everything waits a little for everything.
+        // A small wait is normal, so it is not mentioned.
         if let Some(stall) = stall.filter(|stall| stall.some * 10 >= whole && !stall.some.is_zero()) {
             said.push(format!("waited for {name} {}", of(stall.some)));
         }
@@ -152,7 +152,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     said
 }
 
-/// `3.21 s, slowest cni bridge 2.00 s`, and what makes it less than whole.
+/// `3.21 s, slowest cni bridge 2.00 s`, and why it is incomplete.
 #[must_use]
 pub(crate) fn summary(start: &Start) -> String {
     let mut said = format!("in {}", span(start.total()));

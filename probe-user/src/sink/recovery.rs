@@ -1,4 +1,4 @@
-//! What is said of a node's recovery, in words.
+//! The words for a node's recovery.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a recovery was made of.
+/// A milestone of a recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Milestone<'a> {
     pub(crate) name: MilestoneName,
@@ -41,7 +41,7 @@ pub(crate) enum MilestoneName {
 }
 
 impl MilestoneName {
-    /// In words for people.
+    /// Its name in texts.
     #[must_use]
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl MilestoneName {
     }
 }
 
-/// Those that are known, in the order of their times.
+/// The known milestones, in the order of their times.
 #[must_use]
 pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
     let alone = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
@@ -78,14 +78,14 @@ pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
     known
 }
 
-/// A time on the wall clock, to the second.
+/// A time of the wall clock, to the second.
 #[must_use]
 pub(crate) fn wall(ns: i64) -> String {
     let text = Rfc3339(i128::from(ns)).to_string();
     text.get(..19).map_or_else(|| text.clone(), |seconds| seconds.replace('T', " "))
 }
 
-/// Behind the name of a row of which not every time is of the usual kind.
+/// The mark after the name of a row with unusual times.
 #[must_use]
 pub(crate) fn signs(study: &RecoveryReport) -> &'static str {
     match (&study.zero, study.recovered) {
@@ -96,14 +96,14 @@ pub(crate) fn signs(study: &RecoveryReport) -> &'static str {
     }
 }
 
-/// What the mean is called, if it is one of several.
+/// The name of the mean, if it is one of several.
 #[must_use]
 pub(crate) fn mean_name(mean: &Average) -> String {
     let sign = if mean.recovered == Recovered::Listening { " +" } else { "" };
     format!("Avg of {}{sign}", mean.boots)
 }
 
-/// When the boot did, to the second.
+/// The time of the boot, to the second.
 #[must_use]
 pub(crate) fn began(recovery: &Recovery) -> String {
     recovery.boot.as_ref().map_or_else(|| "unknown".to_owned(), |boot| wall(boot.boot_wall_ns))
@@ -131,7 +131,7 @@ pub(crate) fn source(source: Source) -> &'static str {
     }
 }
 
-/// How well such a time is known.
+/// How exactly such a time is known.
 #[must_use]
 pub(crate) fn precision(source: Source) -> &'static str {
     match source {
@@ -143,13 +143,13 @@ pub(crate) fn precision(source: Source) -> &'static str {
     }
 }
 
-/// How well a time is known, and from what.
+/// How exactly a time is known, and from which source.
 #[must_use]
 pub(crate) fn known(by: Source) -> String {
     format!("{}, from {}", precision(by), source(by))
 }
 
-/// What makes a boot less than whole, a word each.
+/// Why a boot's record is incomplete, a word each.
 #[must_use]
 pub(crate) fn marks(study: &RecoveryReport) -> Vec<&'static str> {
     let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
@@ -167,7 +167,7 @@ pub(crate) fn seconds(ns: i64) -> String {
     format!("{sign}{}.{:03} s", millis / 1000, millis % 1000)
 }
 
-/// Seconds with two decimals, as the study has its periods.
+/// Seconds with two decimals, for the periods of the table.
 #[must_use]
 pub(crate) fn hundredths(ns: i64) -> String {
     let hundredths = ns.saturating_add(5_000_000).div_euclid(10_000_000);
@@ -176,7 +176,8 @@ pub(crate) fn hundredths(ns: i64) -> String {
     format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The study's numbers of a row: columns in milliseconds, periods and the whole in seconds. What is not exact has a mark.
+/// The numbers of a row in the table: columns in milliseconds, periods and the whole in seconds. Inexact ones have a
+/// mark.
 #[must_use]
 pub(crate) fn numbers(
     columns: &[Option<i64>; COLUMNS],
@@ -195,7 +196,7 @@ pub(crate) fn numbers(
     columns.chain(periods).chain([whole]).collect()
 }
 
-/// What a pod is to the node, and what tells so.
+/// The role of a pod on the node, and how it is known.
 #[must_use]
 pub(crate) fn kind(pod: &Pod) -> String {
     let kind = match pod.kind {
@@ -222,7 +223,7 @@ pub(crate) fn rounded_ms(ns: i64) -> i64 {
     ns.saturating_add(500_000).div_euclid(1_000_000)
 }
 
-/// From where the columns count, and why.
+/// The zero of the columns, and why.
 #[must_use]
 pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     let from_kernel = "times count from the kernel's start";
@@ -251,7 +252,7 @@ pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     }
 }
 
-/// What is known of boots between this one and the last that was seen.
+/// What is known about boots between this one and the last that was seen.
 #[must_use]
 pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
@@ -263,7 +264,7 @@ pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     ))
 }
 
-/// In the table, before the boot's own line.
+/// For the table, above the boot's own row.
 #[must_use]
 pub(crate) fn gap(recovery: &Recovery) -> Option<String> {
     recovery.boot.as_ref()?.before.unseen.map(not_seen)
@@ -274,7 +275,7 @@ pub(crate) fn not_seen(unseen: Unseen) -> String {
     if unseen.boots == 1 { "1 boot not seen".to_owned() } else { format!("{} boots not seen", unseen.boots) }
 }
 
-/// Whether the last pod was the last.
+/// Whether the recovery is complete.
 #[must_use]
 pub(crate) fn close(close: &Close) -> String {
     match close {
@@ -298,10 +299,10 @@ pub(crate) fn close(close: &Close) -> String {
     }
 }
 
-/// So many are named.
+/// How many names are listed.
 const NAMED: usize = 5;
 
-/// The first of them, and how many more there are.
+/// The first names, and how many more there are.
 #[must_use]
 pub(crate) fn names(pods: &[Pod]) -> String {
     let mut text = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
@@ -311,7 +312,7 @@ pub(crate) fn names(pods: &[Pod]) -> String {
     text
 }
 
-/// What the network cost before its first success, if it cost anything, or if nobody was there to see it.
+/// The time that the network cost before its first success, if any, or if it was not watched.
 #[must_use]
 pub(crate) fn network(study: &RecoveryReport) -> Option<String> {
     let cni = &study.cni;
@@ -327,7 +328,7 @@ pub(crate) fn network(study: &RecoveryReport) -> Option<String> {
     })
 }
 
-/// What is to be known of a boot beside its numbers, a sentence each.
+/// Notes about a boot besides its numbers, a sentence each.
 #[must_use]
 pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> {
     let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
@@ -350,7 +351,7 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
     lines
 }
 
-/// What there was no room for, if anything.
+/// What was dropped for lack of room, if anything.
 #[must_use]
 pub(crate) fn cut(recovery: &Recovery) -> Option<String> {
     let Recovery { pods_left_out: pods, tries_left_out: calls, .. } = recovery;
@@ -364,7 +365,7 @@ pub(crate) fn cut(recovery: &Recovery) -> Option<String> {
     })
 }
 
-/// So long after the kernel's start.
+/// The time since the kernel's start.
 #[must_use]
 pub(crate) fn after(at: Timestamp) -> String {
     seconds(i64::try_from(at.0).unwrap_or(i64::MAX))

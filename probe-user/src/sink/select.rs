@@ -1,11 +1,11 @@
-//! Which findings are meant, and in which order they are told.
+//! Selects and sorts findings.
 
 use std::cmp::Reverse;
 
 use super::escape::short_key;
 use crate::model::{change::Finding, finding::Stage};
 
-/// `NAME` or `NAMESPACE/NAME`.
+/// Whether the pod matches `NAME` or `NAMESPACE/NAME`.
 #[must_use]
 pub(crate) fn is_of(finding: &Finding, asked: &str) -> bool {
     let Some(pod) = &finding.pod else { return false };
@@ -17,7 +17,7 @@ pub(crate) fn is_of(finding: &Finding, asked: &str) -> bool {
         && namespace.is_none_or(|namespace| pod.namespace.as_deref() == Some(namespace))
 }
 
-/// The worst first, then the surest, then the oldest.
+/// Sorts the most severe first, then the most certain, then the oldest.
 pub(crate) fn sort(findings: &mut [&Finding]) {
     let surest = |stage: Stage| match stage {
         Stage::Confirmed => 0,
@@ -27,8 +27,7 @@ pub(crate) fn sort(findings: &mut [&Finding]) {
     findings.sort_by_key(|it| (Reverse(it.severity), surest(it.stage), it.since, &it.key));
 }
 
-/// Those that `asked` can mean: the one of that key, else all of which it is a part of the key, as it is or as it is
-/// shown.
+/// The findings that `asked` can mean: the one with that key, else all whose key, full or as shown, contains it.
 #[must_use]
 pub(crate) fn matching<'a>(findings: &'a [Finding], asked: &str) -> Vec<&'a Finding> {
     if let Some(exact) = findings.iter().find(|it| it.key.as_str() == asked) {

@@ -1,7 +1,7 @@
 //! The HTTP server: metrics for Prometheus, the page for browsers, the API for sandprobe's own commands.
 //!
-//! The server has a thread and a runtime of its own. The agent's loop copies for it what it needs of the engine; events come
-//! from a ring. So no client, and no number of clients, delays the loop.
+//! The server has a thread and a tokio runtime of its own. The agent's loop copies what it needs of the engine's
+//! state; events come from a ring. So no number of clients delays the loop.
 //!
 //! **Invariant:** everything that clients can use up has a bound: connections, time, bytes, requests to the loop.
 
@@ -47,11 +47,11 @@ use self::{
     tls::Tls,
 };
 
-/// How many connections the network and the socket may have at one time. Each has its own, so that neither can use up the
-/// other's.
+/// The most connections at one time over the network and over the socket. The two limits are separate, so that
+/// neither can use up the other's.
 const NETWORK: seats::Limits = seats::Limits { most: 256, kept: 32, each: 64 };
 const SOCKET: seats::Limits = seats::Limits { most: 64, kept: 0, each: 64 };
-/// How long to wait where the process has no room for another connection.
+/// How long to wait if the process cannot accept another connection.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ const LAST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) network: Option<TcpListener>,
-    /// TLS for the network, if there is any.
+    /// TLS for the network, if it is configured.
     pub(crate) tls: Option<Tls>,
     pub(crate) socket: Option<Socket>,
     pub(crate) guard: Guard,
@@ -70,7 +70,7 @@ pub(crate) struct Listeners {
     pub(crate) reload: Reload,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
     end: watch::Sender<bool>,
@@ -78,7 +78,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server's thread. Gives also the queue of requests that the agent's loop is to answer.
+    /// Starts the server's thread. Also returns the queue of requests for the agent's loop.
     pub(crate) fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Queue)> {
         let (client, requests) = loop_queue::queue();
         let (end, ending) = watch::channel(false);

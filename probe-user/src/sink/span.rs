@@ -1,8 +1,8 @@
-//! A duration as people say it.
+//! A duration for people.
 
 use std::time::Duration;
 
-/// Three or four digits, in the unit that fits.
+/// Three or four digits, in a suitable unit.
 #[must_use]
 pub(crate) fn span(span: Duration) -> String {
     let (seconds, micros) = (span.as_secs(), span.as_micros());

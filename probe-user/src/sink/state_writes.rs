@@ -1,5 +1,5 @@
-//! Whether what the agent finds out is kept in its state directory. The threads that write there say so here; the log,
-//! `/readyz`, the metrics and the words at the start tell it from here.
+//! The results of writes to the state directory. The threads that write report here; the log, `/readyz`, the metrics
+//! and the banner read it.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::escape::escaped;
 
-/// What is kept.
+/// A file of the state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StateFile {
     Findings,
@@ -33,21 +33,21 @@ impl StateFile {
     }
 }
 
-/// How it went so far.
+/// The results of a file so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Writes that failed.
     pub(crate) failures: u64,
-    /// Why the last one failed, if it did: what, where, what to do.
+    /// Why the last write failed, if it did: what, where, what to do.
     pub(crate) trouble: Option<String>,
 }
 
-/// The outcome for each of them that was written, or tried to be; a clone is the same one.
+/// The result for each file that was written or tried. A clone shares it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StateWrites(watch::Sender<BTreeMap<StateFile, Outcome>>);
 
 impl StateWrites {
-    /// How a write went. What changes is logged: a reason once, and its end.
+    /// Records a result. A failure is logged once for each reason, and so is its end.
     pub(super) fn note(&self, file: StateFile, dir: &Path, done: io::Result<()>) {
         let dir = dir.display().to_string();
         let (contents, dir) = (file.contents(), escaped(&dir));
@@ -73,13 +73,13 @@ impl StateWrites {
         self.0.borrow().clone()
     }
 
-    /// What cannot be kept, and why.
+    /// The failures of the last writes.
     #[must_use]
     pub(crate) fn troubles(&self) -> Vec<String> {
         self.0.borrow().values().filter_map(|outcome| outcome.trouble.clone()).collect()
     }
 
-    /// Whether the first write of that succeeded, once it was tried.
+    /// Whether the first write of the file succeeded; waits for it.
     pub(crate) async fn has_begun(&self, file: StateFile) -> bool {
         let mut outcomes = self.0.subscribe();
         let tried = outcomes.wait_for(|outcomes| outcomes.contains_key(&file)).await;
@@ -87,7 +87,7 @@ impl StateWrites {
     }
 }
 
-/// What to do about it, where that can be said; the rest is in the error itself.
+/// What to do about the error, where the error alone does not say it.
 fn todo(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
@@ -127,7 +127,7 @@ mod tests {
             let writes = StateWrites::default();
             let begun = writes.clone();
             let begun = tokio::spawn(async move { begun.has_begun(StateFile::Findings).await });
-            // Another file's word is not enough.
+            // A success of the other file is not enough.
             writes.note(StateFile::History, Path::new("/s"), Ok(()));
             tokio::task::yield_now().await;
             assert!(!begun.is_finished());

@@ -34,7 +34,7 @@ pub(crate) struct Stream {
 enum Terminal {
     None,
     There,
-    /// Nobody will read it any more.
+    /// The reader is gone for good.
     Gone,
 }
 
@@ -60,13 +60,15 @@ impl Stream {
         Arc::clone(&self.dropped)
     }
 
-    /// Takes or drops whole lines, one for each event. `say` makes the line that says how many were dropped before.
+    /// Accepts or drops whole lines, one for each event. `say` makes the line that tells how many were dropped
+    /// before.
     pub(crate) fn offer(&mut self, told: &mut Vec<u8>, say: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
         if told.is_empty() {
             return Ok(());
         }
         let count = lines(told);
-        // Once it drops, it goes on until half the room is free. Else every second line would say that events were dropped.
+        // Once it drops, it goes on until half of the room is free. Otherwise every second line would be about
+        // dropped events.
         let is_full = self.missed > 0 && self.outlet.waiting() > self.outlet.room() / 2;
         if !is_full && self.terminal != Terminal::Gone {
             if self.missed > 0 {
@@ -102,7 +104,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns when all is written, or cannot be, or `grace` is over.
+    /// Returns when everything is written, or cannot be, or `grace` is over.
     pub(crate) async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
         let waiting = self.outlet.lines_waiting();
         match time::timeout(grace, self.outlet.finish()).await {
@@ -151,12 +153,12 @@ mod tests {
         let mut sent = 0_u64;
         let dropped = stream.dropped();
         let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
-        // A pipe holds some thousand of these.
+        // A pipe holds some thousand of these lines.
         while dropped() < 20_000 {
             stream.offer(&mut format!("event {sent}\n").into_bytes(), say).expect("it is not closed");
             sent += 1;
         }
-        // It may have begun to flow in between, while the thread still filled the pipe.
+        // Some may have been accepted in between, while the thread still filled the pipe.
         let mut lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
         let (mut next, mut missed) = (0, 0);
         let mut read = |line: String| match line.strip_prefix("missed ") {
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!(last, Some((sent + 1, unwritten.0)), "all are read, or told of as missing");
     }
 
-    /// Of so many that were sent, when that was read.
+    /// The events that were dropped, of `sent`, when the reader was at this place.
     fn dropped_before((next, missed): (u64, u64), sent: u64) -> u64 {
         sent - (next - missed)
     }
@@ -216,7 +218,7 @@ mod tests {
         assert!(!fails(&mut stream));
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
-        // A file that cannot be written is another matter.
+        // A file that cannot be written ends the run.
         assert!(fails(&mut Stream::new(outlet())));
     }
 

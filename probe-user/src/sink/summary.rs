@@ -11,7 +11,7 @@ use crate::model::{
     id::PodUid,
 };
 
-/// Pods counted one by one; their UIDs are kept, so a bound. Beyond it the number is only a lower one.
+/// The most pods that are counted exactly, because their UIDs are kept. Beyond it the number is a lower bound.
 const PODS: usize = 100_000;
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Sink for Summary {
 }
 
 impl Summary {
-    /// A few lines for people.
+    /// A few lines of text.
     #[must_use]
     pub(crate) fn text(&self, ran: Duration) -> String {
         let events: u64 = self.events.values().sum();

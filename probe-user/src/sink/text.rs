@@ -4,7 +4,7 @@
 
 mod detail;
 
-pub use detail::detail;
+pub(crate) use detail::detail;
 
 use super::{
     Format, Label,
@@ -17,7 +17,7 @@ use crate::model::change::{Change, ChangeKind, PodRef};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     pub color: bool,
-    /// Columns of the terminal; longer lines are cut. `None` cuts nothing.
+    /// The width of the terminal; longer lines are cut. `None` cuts nothing.
     pub width: Option<usize>,
 }
 
@@ -25,13 +25,14 @@ pub struct Style {
 pub struct Text {
     style: Style,
     headed: bool,
-    /// Of the pod column, which grows with the longest name so far: most nodes then settle on one width.
+    /// The width of the pod column. It grows with the longest name so far, so that it soon stays the same on most
+    /// nodes.
     pod_width: usize,
 }
 
 const EVENT_WIDTH: usize = "container.started".len();
 const POD_WIDTH: usize = 24;
-/// A pod's name may be 253 characters long; beyond this it is out of line rather than all others.
+/// The widest pod column. A longer name (up to 253 characters) shifts only its own line.
 const POD_WIDEST: usize = 56;
 
 const DIM: &str = "\x1b[2m";
@@ -96,7 +97,7 @@ impl Format for Text {
     }
 }
 
-/// `namespace/name`, or what there is of it.
+/// `namespace/name`, as far as it is known.
 fn pod_name(pod: &PodRef) -> String {
     match (&pod.namespace, &pod.name, &pod.uid) {
         (Some(namespace), Some(name), _) => format!("{}/{}", escaped(namespace), escaped(name)),
@@ -107,7 +108,7 @@ fn pod_name(pod: &PodRef) -> String {
     }
 }
 
-/// Red is trouble, yellow an end, green a beginning.
+/// Red for trouble, yellow for an end, green for a beginning.
 fn color(what: &ChangeKind) -> &'static str {
     match what {
         ChangeKind::Gap { .. } | ChangeKind::FindingConfirmed(_) => RED,
@@ -144,9 +145,9 @@ fn color(what: &ChangeKind) -> &'static str {
     }
 }
 
-/// `text` in `width` columns, with a mark where something is missing.
+/// `text` in `width` columns, with a mark where it was cut.
 #[must_use]
-pub fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-/// Nanoseconds since the epoch, as RFC 3339 writes them with nine decimals.
+/// Nanoseconds since the epoch, as RFC 3339 with nine decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rfc3339(pub(crate) i128);
 
-/// The same time's hour of the day, with microseconds.
+/// Only the time of the day, with microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeOfDay(pub(crate) i128);
 
@@ -24,7 +24,7 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
-/// A time outside the years -9999 to 9999 becomes the nearest one inside them.
+/// A time outside of the years -9999 to 9999 becomes the nearest one inside.
 fn timestamp(nanos: i128) -> Timestamp {
     let nearest = if nanos < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_nanosecond(nanos).unwrap_or(nearest)

@@ -1,13 +1,13 @@
-//! The words of closed sets, as users read them in the JSON stream and in the text.
+//! The words of closed sets in the JSON stream and in the text.
 
 use strum::VariantNames;
 
 use crate::model::{fact::List, phase::Kind};
 
-/// The names of all phases of a start, in the order in which they come.
+/// The names of all phases of a start, in their order.
 pub(crate) const PHASES: &[&str] = Kind::VARIANTS.split_last().expect("there are phases").1;
 
-/// What is in a list, in the plural.
+/// What a list contains, in the plural.
 #[must_use]
 pub(crate) fn list(list: List) -> &'static str {
     match list {
@@ -23,7 +23,7 @@ pub(crate) fn list(list: List) -> &'static str {
     }
 }
 
-/// A signal's name, for those that end processes (`signal(7)`); numbers are the same on every architecture for these.
+/// The name of a signal that ends processes (`signal(7)`). Their numbers are the same on every architecture.
 #[must_use]
 pub(crate) fn signal_number(number: u32) -> Option<&'static str> {
     Some(match number {

@@ -9,7 +9,7 @@ use super::{
         log,
     },
     host::{HostRoot, ReadError, skipped::Skipped},
-    message::{self, Message, Window},
+    plugin_log::{self, Message, Window},
     release,
 };
 use crate::model::{
@@ -18,16 +18,16 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// A log's own clock may be read a little before or after ours, microseconds.
+/// The timestamp of a log line may be this many microseconds off ours.
 const SLACK: u64 = 1_000_000;
 
-/// Who knows where to look.
+/// Answers questions. It remembers where runtimes and kubelets keep their files.
 #[derive(Debug)]
 pub struct Answerer<'a> {
     root: &'a HostRoot,
     places: Places,
     allocation: Allocation,
-    /// Answers that were there and could not be read.
+    /// Answers that exist but could not be read.
     pub skipped: Skipped,
 }
 
@@ -42,12 +42,12 @@ impl<'a> Answerer<'a> {
         }
     }
 
-    /// What the container is: `ContainerFound`, or else `ContainerUnknown`.
+    /// Describes the container: `ContainerFound`, or `ContainerUnknown`.
     pub fn container(&mut self, id: &ContainerId) -> Fact {
         let mut found = self.places.find(self.root, id);
         if found == Err(ReadError::Absent) {
-            // Its runtime may have started after we last looked for runtimes.
-            self.places = Places::look(self.root);
+            // The container's runtime may have started after the last search for runtimes.
+            self.places = Places::discover(self.root);
             found = self.places.find(self.root, id);
         }
         match found {
@@ -59,13 +59,13 @@ impl<'a> Answerer<'a> {
         }
     }
 
-    /// The pod's name: `PodFound`, if it has one here.
+    /// Finds the name of a pod: `PodFound`, if this node has it.
     #[must_use]
     pub fn pod(&self, uid: &PodUid) -> Option<Fact> {
         log::find(self.root, uid)
     }
 
-    /// The containers that the pod is to have: `ContainersExpected`, if its kubelet keeps that here.
+    /// Finds the containers that a pod is expected to have: `ContainersExpected`, if the kubelet keeps that record.
     #[must_use]
     pub fn expected(&mut self, uid: &PodUid, now: Timestamp) -> Option<Fact> {
         let found = self.allocation.containers(self.root, uid, now);
@@ -76,17 +76,17 @@ impl<'a> Answerer<'a> {
         names.map(|names| Fact::ContainersExpected { uid: uid.clone(), names })
     }
 
-    /// What an executable says of itself: `ProgramFound`.
+    /// Finds the version that an executable reports: `ProgramFound`.
     #[must_use]
-    pub fn program(&self, path: String) -> Fact {
+    pub(crate) fn program(&self, path: String) -> Fact {
         let version = release::version(self.root, Path::new(&path));
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// What a plugin said when each of these sandboxes' ADD failed, if it was logged within that time: in their order, by
-    /// one search for all of them.
+    /// Finds what the plugin said when the ADD of each of these sandboxes failed, if it was logged in the given time.
+    /// One search serves all sandboxes; the answers are in their order.
     #[must_use]
-    pub fn messages(
+    pub(crate) fn messages(
         &self,
         failed: &[(&ContainerId, Range<Timestamp>)],
         boot_wall_ns: i64,
@@ -96,13 +96,13 @@ impl<'a> Answerer<'a> {
             from: wall(logged.start).saturating_sub(SLACK),
             until: wall(logged.end).saturating_add(SLACK),
         };
-        let wanted = failed.iter().map(|(id, logged)| message::Wanted {
+        let wanted = failed.iter().map(|(id, logged)| plugin_log::Wanted {
             sandbox: id.as_str(),
             pod: None,
             window: window(logged),
         });
-        let answers = message::find(self.root, &wanted.collect::<Vec<_>>());
-        let of = |((id, _), found): (&(&ContainerId, _), Result<Message, message::Unreadable>)| {
+        let answers = plugin_log::find(self.root, &wanted.collect::<Vec<_>>());
+        let of = |((id, _), found): (&(&ContainerId, _), Result<Message, plugin_log::Unreadable>)| {
             let (text, source) = match found {
                 Ok(Message { text, source }) => (Some(text), source.display().to_string()),
                 Err(not) => (None, not.to_string()),
@@ -130,14 +130,14 @@ mod tests {
         let host = HostRoot::open(root.path()).expect("the root");
         let answerer = Answerer::new(&host);
         let id = ContainerId::parse("aa11").expect("an id");
-        // 22:13:20 was the boot.
+        // The boot was at 22:13:20.
         let find = |windows: &[(u64, u64)]| {
             let seconds = |n: u64| Timestamp(n * 1_000_000_000);
             let failed: Vec<_> =
                 windows.iter().map(|(from, until)| (&id, seconds(*from)..seconds(*until))).collect();
             answerer.messages(&failed, 1_700_000_000_000_000_000)
         };
-        // Together as alone: each has its own time.
+        // Each sandbox has its own time, whether it is searched for alone or with others.
         let [found, later] = &find(&[(9, 12), (60, 70)])[..] else { panic!("two were asked for") };
         assert!(found.text.as_deref().is_some_and(|text| text.contains("no address")), "{found:?}");
         assert_eq!(found.source, "/var/log/syslog");

@@ -1,21 +1,21 @@
-//! Reads the node as it is now: what was there before the first event, and again after events were lost.
+//! Lists the state of the node as it is now: at the start, and again after events were lost.
 //!
-//! One pass makes one list after another, names first, so that what follows is told with its name. Every fact of
-//! a list is stamped just before it was read: a thing may have begun in the moment between, but none that had
-//! ended by then is brought back. What could not be read is counted and makes its list incomplete.
+//! One pass makes several lists. Names come first, so that later entries can be told with their names. Each fact is
+//! stamped just before it was read: the thing may have begun a moment later, but it had not ended by then. A file
+//! that cannot be read is counted, and its list is marked incomplete.
 //!
-//! **Invariant:** reads files only, all through [`HostRoot`], and of runtimes asks which sandboxes they have; changes
-//! nothing on the node and enters no namespace.
+//! **Invariant:** a pass reads files through [`HostRoot`] and asks runtimes for their sandboxes; it does nothing
+//! else. It changes nothing on the node and enters no namespace.
 
 mod address;
-pub mod allocation;
-pub mod bundle;
+pub(crate) mod allocation;
+pub(crate) mod bundle;
 mod cgroupfs;
 mod cni;
 mod daemon;
 mod docker;
-pub mod kubelet;
-pub mod log;
+pub(crate) mod kubelet;
+pub(crate) mod log;
 mod netns;
 mod network;
 mod proc;
@@ -35,22 +35,23 @@ use crate::model::{
 };
 use store::Declared;
 
-/// What a pass needs to know of the node.
+/// The facts about the node that a pass needs.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub root: &'a HostRoot,
-    /// The one whose ids the hooks give.
+    /// The hierarchy whose ids the hooks report.
     pub hierarchy: &'a Hierarchy,
-    /// The hooks' clock.
+    /// The clock of the hooks.
     pub clock: &'a dyn Fn() -> Timestamp,
-    /// What the wall clock, by which files are dated, showed at boot.
+    /// The wall clock's time at boot. Files are dated by the wall clock.
     pub boot_wall_ns: i64,
-    /// The stores that the configuration names.
+    /// The address stores that the configuration names.
     pub stores: &'a [Declared],
 }
 
 impl Node<'_> {
-    /// A time on the wall clock as boot time; zero if it was before this boot, or if the clock has been set since.
+    /// Converts a time of the wall clock to boot time; zero if it was before this boot, or if the clock has been set
+    /// since.
     fn boot_time(&self, wall_ns: i64) -> Timestamp {
         let since =
             wall_ns.checked_sub(self.boot_wall_ns).and_then(|ns| u64::try_from(ns).ok()).map(Timestamp);
@@ -58,11 +59,11 @@ impl Node<'_> {
     }
 }
 
-/// The engine takes nothing more.
+/// The engine no longer accepts facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// One pass over everything. `tell` is given a batch for each list.
+/// Makes all lists. `tell` receives one batch for each list.
 pub fn read(
     node: Node<'_>,
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
@@ -72,7 +73,7 @@ pub fn read(
     Ok(skipped)
 }
 
-/// A pass over what is there now: pods and containers, cgroups, processes, namespaces and their addresses.
+/// Lists what exists now: pods, containers, cgroups, processes, namespaces and their addresses.
 pub fn present(
     node: Node<'_>,
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
@@ -92,7 +93,7 @@ pub fn present(
     Ok(skipped)
 }
 
-/// A list is at its end: what it found is told, what it missed is counted.
+/// Ends a list: sends its facts and counts the entries that were skipped.
 fn hand_over(
     list: Listing<'_>,
     skipped: &mut Skipped,
@@ -103,24 +104,24 @@ fn hand_over(
     tell_batch(batch)
 }
 
-/// A pass over what is kept on record alone: the runtimes' sandboxes, libcni's cache, the networks' configuration, and
-/// the IPAM stores. Runtimes are read first: a sandbox that a runtime had forgotten by then had had its last DEL, and
-/// what names it still when the stores are read stays. One that is made meanwhile is in no runtime's record yet, but
-/// its address is young.
+/// Lists what is only on record: the runtimes' sandboxes, libcni's cache, the network configurations and the IPAM
+/// stores. Runtimes are read first. A sandbox that the runtime had forgotten by then had its last DEL before, so a
+/// reservation that names it when the stores are read is left over. A sandbox that is created in between is in no
+/// runtime's record yet, but its address is young.
 pub fn records(
     node: Node<'_>,
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
     let mut skipped = Skipped::default();
     let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
-    let daemons = daemon::look(node.root);
+    let daemons = daemon::find(node.root);
     tell(runtime::list(node, &daemons))?;
     tell(cni::list(node))?;
     tell(store::list(node, &daemons))?;
     Ok(skipped)
 }
 
-/// Whether the hierarchy has a container in it, by which the one to use is chosen.
+/// Whether the hierarchy has a container in it. The hierarchy to use is chosen by that.
 #[must_use]
 pub fn has_container(root: &HostRoot, hierarchy: &Hierarchy) -> bool {
     let clock = || Timestamp::ZERO;
@@ -128,18 +129,18 @@ pub fn has_container(root: &HostRoot, hierarchy: &Hierarchy) -> bool {
     !cgroupfs::list(node).1.is_empty()
 }
 
-/// The files to which daemons of the node write their output, if to any.
+/// The files to which daemons of the node write their output.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     daemon::outputs(root)
 }
 
-/// One list in the making.
+/// A list that is being made.
 struct Listing<'a> {
     clock: &'a dyn Fn() -> Timestamp,
     list: List,
     batch: Vec<Observation>,
     skipped: Skipped,
-    /// Something may be there that this list does not name.
+    /// The list may miss something that exists.
     partial: bool,
 }
 
@@ -148,7 +149,7 @@ impl<'a> Listing<'a> {
         Self::begin_at((node.clock)(), list, node)
     }
 
-    /// One that is made from what was read since `at`.
+    /// A list that was read at `at` or later.
     fn begin_at(at: Timestamp, list: List, node: Node<'a>) -> Self {
         let mut listing =
             Self { clock: node.clock, list, batch: Vec::new(), skipped: Skipped::default(), partial: false };
@@ -156,7 +157,7 @@ impl<'a> Listing<'a> {
         listing
     }
 
-    /// To be taken before reading what is then found.
+    /// The time now. Take it before reading, and use it for what was read.
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -165,7 +166,7 @@ impl<'a> Listing<'a> {
         self.batch.push(Observation { at, origin: Origin::Listed, fact });
     }
 
-    /// What was there could not be read, and what it would have told is missing from the list.
+    /// Notes an entry that could not be read. The list misses what the entry would have told.
     fn skip(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         let path = path.into();
         if why != ReadError::Absent {
@@ -175,13 +176,13 @@ impl<'a> Listing<'a> {
         self.skipped.add(path, why);
     }
 
-    /// One file could not be read, and the list is whole without it: either it is told by its name what is not known, or
-    /// its name shows that it is nothing that the list is about.
+    /// Notes a file that could not be read although the list stays complete: either its name is told with what is
+    /// unknown, or its name shows that the list is not about it.
     fn set_aside(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         self.skipped.add(path, why);
     }
 
-    /// The value; a failure is noted, and one of absence is none.
+    /// The value that was read. A failure is noted; an absent file is no failure.
     fn take<T>(&mut self, path: impl Into<PathBuf>, read: Result<T, ReadError>) -> Option<T> {
         read.map_err(|why| self.skip(path, why)).ok()
     }

@@ -1,7 +1,8 @@
-//! When the restart was ordered that led to this boot, where no agent saw it: the journal, or `/var/log/wtmp`.
+//! When the shutdown before this boot was ordered, if no agent saw it: from the journal or `/var/log/wtmp`.
 //!
-//! systemd-logind says in the journal when it begins to shut down, whoever asked it to. To wtmp, what shuts a node down writes a record (`RUN_LVL`, by `shutdown`) late, when services have ended: the order was at
-//! that time or before. Distributions that no longer keep wtmp, as its times end in 2038, have none.
+//! systemd-logind logs the start of each shutdown to the journal, whoever ordered it. In wtmp, `shutdown` writes a
+//! record (`RUN_LVL`) late, when services have ended: the order was given at that time or before. Distributions that
+//! dropped wtmp, because its times end in 2038, have no record.
 
 pub(crate) mod unseen;
 
@@ -9,16 +10,16 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 
 use super::{
     host::{HostRoot, ReadError},
-    message::{self, TEXT, Window},
+    plugin_log::{self, TEXT, Window},
 };
 use crate::model::recovery::{Ordered, Source};
 
 const WTMP: &str = "/var/log/wtmp";
-/// Bytes read of its end.
+/// Bytes that are read of the file's end.
 const END: u64 = 8 << 20;
 
-/// `struct utmp` of glibc (bits/utmp.h): its times have 32 bits where a 32-bit ABI had to read them too, and 64
-/// elsewhere.
+/// `struct utmp` of glibc (bits/utmp.h). Its times have 32 bits on platforms with a 32-bit ABI beside the 64-bit one,
+/// and 64 bits elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     size: usize,
@@ -37,24 +38,24 @@ const USER: std::ops::Range<usize> = 44..76;
 const RUN_LVL: i16 = 1;
 const BOOT_TIME: i16 = 2;
 
-/// So far a record of the boot may be from the boot itself: it is made when the file system is there, with a clock that
-/// may just have been set.
+/// How far the record of this boot may be from the boot itself. It is written once the file system is mounted, by a
+/// clock that may just have been set.
 const NEAR_NS: i64 = 10 * 60 * 1_000_000_000;
 
-/// How logind begins its word on a shutdown (systemd, `logind-action.c`, `log_message`).
+/// How logind's messages about a shutdown begin (systemd, `logind-action.c`, `log_message`).
 const LOGIND: [&str; 3] = ["System is rebooting", "System is powering down", "System is halting"];
-/// So long before the boot it is looked for; a shutdown that takes longer is none.
+/// How long before the boot to search for the order. No shutdown takes longer.
 const LONGEST_NS: i64 = 60 * 60 * 1_000_000_000;
-/// The hardware's clock counts seconds.
+/// The hardware clock counts whole seconds.
 const SLACK_NS: i64 = 2_000_000_000;
 
-/// The shutdown that led to this boot, if it was written down.
+/// The shutdown before this boot, if a record of it is found.
 #[must_use]
 pub(crate) fn ordered(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     logged(root, boot_wall_ns).or_else(|| recorded(root, boot_wall_ns))
 }
 
-/// The last that logind began before the boot.
+/// The last shutdown that logind logged before the boot.
 fn logged(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     let micros = |ns: i64| ns.max(0).unsigned_abs() / 1000;
     let window = Window {
@@ -62,8 +63,8 @@ fn logged(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
         until: micros(boot_wall_ns.saturating_add(SLACK_NS)),
     };
     let mut last: Option<(u64, String)> = None;
-    // What cannot be read tells nothing.
-    let _unreadable = message::each(root, window, &mut |at, text| {
+    // Files that cannot be read are skipped.
+    let _unreadable = plugin_log::each(root, window, &mut |at, text| {
         if is_order(text) && last.as_ref().is_none_or(|(known, _)| at > *known) {
             last = Some((at, text.chars().take(TEXT).collect()));
         }
@@ -83,7 +84,7 @@ fn recorded(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     Some(Ordered { wall_ns, by: format!("shutdown record in {WTMP}"), source: Source::Wtmp })
 }
 
-/// The last whole records.
+/// The last complete records of the file.
 fn end(root: &HostRoot, layout: Layout) -> Result<Vec<u8>, ReadError> {
     let mut file = root.plain(WTMP)?;
     let size = file.seek(SeekFrom::End(0))?;
@@ -96,7 +97,7 @@ fn end(root: &HostRoot, layout: Layout) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// The time of the record of a shutdown that no other boot has followed.
+/// The time of a shutdown's record, if no other boot followed it.
 fn shutdown(bytes: &[u8], layout: Layout, boot_wall_ns: i64) -> Option<i64> {
     let mut last = None;
     let mut of_last_boot = None;
@@ -108,7 +109,7 @@ fn shutdown(bytes: &[u8], layout: Layout, boot_wall_ns: i64) -> Option<i64> {
             _ => {}
         }
     }
-    // This boot has no record yet; or the last one is its.
+    // This boot has no record yet, or the last record is this boot's.
     last.or_else(|| of_last_boot.filter(|(at, _)| at.abs_diff(boot_wall_ns) <= NEAR_NS.unsigned_abs())?.1)
 }
 
@@ -120,7 +121,7 @@ fn user(record: &[u8]) -> &[u8] {
     record.get(USER).and_then(|user| user.split(|byte| *byte == 0).next()).unwrap_or_default()
 }
 
-/// `ut_tv`, ns since the epoch.
+/// `ut_tv` in ns since the epoch.
 fn time(record: &[u8], layout: Layout) -> Option<i64> {
     let at = record.get(layout.time..)?;
     let (seconds, micros) = if layout.wide {
@@ -167,11 +168,11 @@ mod tests {
             };
             let (up, down, login) = ((BOOT_TIME, "reboot"), (RUN_LVL, "shutdown"), (7, "root"));
             let at = |(kind, user): (i16, &'static str), at: i32| (kind, user, at);
-            // In order, with this boot's own record and before it is made.
+            // All records in order, with this boot's own record and without it.
             let known = [at(up, 1000), at(login, 1500), at(down, 9000), at(up, 9030)];
             assert_eq!(find(&known, 9020), Some(9000));
             assert_eq!(find(&known[..3], 9020), Some(9000));
-            // The power went: what was ordered before the boot before is not what ended it.
+            // The power failed: the shutdown before the previous boot did not lead to this one.
             assert_eq!(find(&known, 20_000), None);
             assert_eq!(find(&[at(up, 1000), at(login, 1500), at(up, 9030)], 9020), None);
             assert_eq!(find(&[at((RUN_LVL, "runlevel"), 8000)], 9020), None);
@@ -196,7 +197,7 @@ mod tests {
         let root = HostRoot::open(dir.path()).expect("the root");
         assert_eq!(ordered(&root, 0), None);
         fs::create_dir_all(dir.path().join("var/log")).expect("a folder");
-        // A record that was torn is none.
+        // A record that is cut off does not count.
         let mut bytes = file(OWN, &[(RUN_LVL, "shutdown", 5)]);
         bytes.extend([0; 17]);
         fs::write(dir.path().join("var/log/wtmp"), bytes).expect("a file");

@@ -1,10 +1,10 @@
-//! What a Go executable says of itself: the toolchain, the module and its version. Most CNI plugins are written in Go,
-//! and nothing needs to be run to know.
+//! The build information in a Go executable: the toolchain, the module and its version. Most CNI plugins are written
+//! in Go, and nothing has to be run to read it.
 //!
-//! Source of the layout: Go's `debug/buildinfo` and `runtime/debug.ParseBuildInfo`. Where the build had no version
-//! control or module (a distribution's), what is said is little, and no more is told than that.
+//! The layout is that of Go's `debug/buildinfo` and `runtime/debug.ParseBuildInfo`. A build without version control
+//! or without a module (as by some distributions) records little, and no more is reported.
 //!
-//! **Invariant:** however large the file, little of it is read, and nothing in it leads to a panic.
+//! **Invariant:** little is read even of a large file, and no content leads to a panic.
 
 mod elf;
 mod linked;
@@ -15,18 +15,18 @@ use std::{
     io::{Read, Seek},
 };
 
-/// Longest version or path.
+/// The longest version or path that is taken.
 const WORD: usize = 256;
 
-/// A Go executable's own words.
+/// The build information of a Go executable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoBuild {
-    /// The toolchain: `go1.19.8`.
+    /// The toolchain's version: `go1.19.8`.
     pub go: String,
     /// The main package: `github.com/containerd/containerd/cmd/containerd`.
     pub package: Option<String>,
     pub module: Option<Module>,
-    /// Strings set at link time (`-ldflags=-X NAME=VALUE`), which a build with `-trimpath` does not record.
+    /// Strings that were set at link time (`-ldflags=-X NAME=VALUE`). A build with `-trimpath` does not record them.
     pub linked: BTreeMap<String, String>,
 }
 
@@ -34,11 +34,11 @@ pub struct GoBuild {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     pub path: String,
-    /// None for a build in a working tree without tags: Go says `(devel)`.
+    /// `None` for a build in a working tree without tags, where Go says `(devel)`.
     pub version: Option<String>,
 }
 
-/// Why a file's build is not known.
+/// Why the build information is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     #[error("not an ELF executable")]
@@ -61,16 +61,16 @@ impl GoBuild {
         Ok(build)
     }
 
-    /// What a release process called it, else the version of its module.
+    /// The version that was set at link time, else the version of the module.
     #[must_use]
-    pub fn version(&self) -> Option<&str> {
+    pub(crate) fn version(&self) -> Option<&str> {
         let own = self.module.as_ref().map(|module| module.path.as_str()).or(self.package.as_deref());
         linked::version(&self.linked, own.unwrap_or_default())
             .or_else(|| self.module.as_ref()?.version.as_deref())
     }
 }
 
-/// A text that can be shown to people: one line of printable ASCII, not too long.
+/// A text that is safe to show: one short line of printable ASCII.
 fn plain(text: &str) -> Option<String> {
     let is_plain =
         !text.is_empty() && text.len() <= WORD && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));

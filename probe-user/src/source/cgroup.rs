@@ -1,18 +1,18 @@
-//! How a node's cgroup hierarchies are laid out: cgroup v2 alone, v1 alone, or both (hybrid).
+//! The layout of a node's cgroup hierarchies: cgroup v2 alone, v1 alone, or both (hybrid).
 //!
-//! Each hierarchy counts its directories' ids for itself, so whoever speaks of a cgroup must first choose the
-//! hierarchy, and all must choose the same: that in which the container runtime makes its directories.
+//! Each hierarchy numbers its directories by itself. So all parts of the agent must use the same hierarchy: the one
+//! in which the container runtime makes its directories.
 
 use super::host::{HostRoot, ReadError, lines, mountinfo};
 
 /// One hierarchy and where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// `cgroup_root.hierarchy_id`; 0 = cgroup v2.
+    /// `cgroup_root.hierarchy_id`; 0 for cgroup v2.
     pub id: u32,
-    /// Its controllers; of a v1 hierarchy that has only a name, `name=NAME`; of v2 none.
+    /// Its controllers; for a v1 hierarchy that has only a name, `name=NAME`; for v2 none.
     pub controllers: Vec<String>,
-    /// The directory on the node where its root is mounted.
+    /// The directory on the node at which its root is mounted.
     pub mount: String,
 }
 
@@ -26,21 +26,21 @@ pub enum Mode {
     Legacy,
 }
 
-/// All hierarchies of a node that are mounted, by id.
+/// All mounted hierarchies of a node, by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pub hierarchies: Vec<Hierarchy>,
 }
 
 impl Layout {
-    /// As the node's init sees it: any other process may have mounts of its own.
+    /// Reads the layout that the node's init sees. Other processes may have mounts of their own.
     pub fn read(root: &HostRoot) -> Result<Self, ReadError> {
         Ok(Self::parse(&root.read("/proc/1/cgroup")?, &root.read("/proc/1/mountinfo")?))
     }
 
-    /// From `/proc/PID/cgroup` (cgroups(7)), which names every hierarchy with its id, and `/proc/PID/mountinfo`.
+    /// Parses `/proc/PID/cgroup` (cgroups(7)), which names every hierarchy with its id, and `/proc/PID/mountinfo`.
     #[must_use]
-    pub fn parse(cgroup: &[u8], mountinfo: &[u8]) -> Self {
+    pub(crate) fn parse(cgroup: &[u8], mountinfo: &[u8]) -> Self {
         let mounts = mountinfo::parse(mountinfo);
         let mut hierarchies: Vec<Hierarchy> = lines(cgroup)
             .filter_map(|line| {
@@ -70,21 +70,21 @@ impl Layout {
 
     /// The cgroup v2 hierarchy.
     #[must_use]
-    pub fn unified(&self) -> Option<&Hierarchy> {
+    pub(crate) fn unified(&self) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.id == 0)
     }
 
     /// The hierarchy with this controller.
     #[must_use]
-    pub fn controller(&self, name: &str) -> Option<&Hierarchy> {
+    pub(crate) fn controller(&self, name: &str) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.controllers.iter().any(|own| own == name))
     }
 
-    /// The hierarchy in which the runtime makes its directories: of those worth asking the first for which `used`
-    /// says so, and the first of all where none has a container yet.
+    /// The hierarchy in which the runtime makes its directories: the first for which `used` is true, or the first of
+    /// all if no container exists yet.
     ///
-    /// cgroup v2 is asked first: on a hybrid node runc (since 1.0), crun and systemd make their directories there
-    /// too, with ids that the cheapest reads in the kernel give. Older runtimes use the controllers alone.
+    /// cgroup v2 is tried first. On a hybrid node runc (since 1.0), crun and systemd make their directories there
+    /// too, and the kernel reads its ids at the lowest cost. Older runtimes use only the v1 controllers.
     #[must_use]
     pub fn choose(&self, used: impl Fn(&Hierarchy) -> bool) -> Option<&Hierarchy> {
         let worth = || {
@@ -96,10 +96,10 @@ impl Layout {
     }
 }
 
-/// Whether `mount` shows the whole of the hierarchy.
+/// Whether `mount` shows the whole hierarchy.
 ///
-/// From within a cgroup namespace, which a container has of its own, its root is told as the way there
-/// (cgroup_namespaces(7)): as many `/..` as the namespace's root lies below it.
+/// In a cgroup namespace, which a container has, the root of the mount is shown with as many `/..` as the namespace's
+/// root is below the hierarchy's (cgroup_namespaces(7)).
 fn holds(mount: &mountinfo::Mount, id: u32, controllers: &[String]) -> bool {
     if !mount.root.split('/').all(|step| matches!(step, "" | "..")) {
         return false;
@@ -115,12 +115,12 @@ fn holds(mount: &mountinfo::Mount, id: u32, controllers: &[String]) -> bool {
 
 /// The path of a process's cgroup in one hierarchy, from `/proc/PID/cgroup`.
 #[must_use]
-pub fn path_in(hierarchy: u32, cgroup: &[u8]) -> Option<String> {
+pub(crate) fn path_in(hierarchy: u32, cgroup: &[u8]) -> Option<String> {
     lines(cgroup).find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let id: u32 = fields.next()?.parse().ok()?;
         let path = fields.nth(1)?;
-        // A process that has ended keeps its cgroup's name after the directory is removed.
+        // A zombie keeps the name of its cgroup after the directory was removed.
         (id == hierarchy).then(|| path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
     })
 }

@@ -1,7 +1,7 @@
-//! The one thing that is asked of a container runtime over its socket: which sandboxes it has. Nothing is changed by it.
+//! QuestionReceiver a container runtime over its socket for its sandboxes. This is the only request, and it changes nothing.
 //!
-//! The few messages of CRI v1 are written by hand, so that no `protoc` is needed to build; their field numbers are those
-//! of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, frozen by the API's own rules.
+//! The few messages of CRI v1 are written by hand, so that the build needs no `protoc`. Their field numbers are those
+//! of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, which the API's rules freeze.
 
 use std::{io, path::Path, time::Duration};
 
@@ -17,9 +17,9 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-/// A runtime answers in milliseconds; one that does not is not waited for.
+/// A runtime answers in milliseconds. After this time the question is given up.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Longest answer taken, bytes; the kubelet takes as much.
+/// The longest answer that is taken, bytes. The kubelet's limit is the same.
 const LONGEST: usize = 16 << 20;
 const LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 
@@ -52,54 +52,54 @@ pub(super) struct Metadata {
 
 /// Why there is no list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// Nobody listens.
+pub(super) enum ListError {
+    /// No process listens at the socket.
     Nobody,
-    /// This program may not ask it, or cannot now: that says nothing of whether it is there.
+    /// This program may not or cannot connect. The runtime may exist.
     Unreachable(Errno),
-    /// It is a server, but no CRI runtime.
+    /// A server answers that is not a CRI runtime.
     OtherService,
-    /// It did not answer in time, or with an error, or with too much.
+    /// It did not answer in time, or answered with an error or with too much.
     Unanswered,
 }
 
-/// All sandboxes, the stopped among them.
-pub(super) fn list(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
-    // Not within the agent's runtime: whoever asks may block.
+/// All sandboxes, stopped ones included.
+pub(super) fn list(socket: &Path) -> Result<Vec<Sandbox>, ListError> {
+    // This is not called in the agent's async runtime, so it may block.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|_exhausted| Refusal::Unanswered)?;
+    let runtime = runtime.map_err(|_exhausted| ListError::Unanswered)?;
     let answer = runtime.block_on(async { timeout(DEADLINE, ask(socket)).await });
-    answer.map_err(|_elapsed| Refusal::Unanswered)?
+    answer.map_err(|_elapsed| ListError::Unanswered)?
 }
 
-async fn ask(socket: &Path) -> Result<Vec<Sandbox>, Refusal> {
+async fn ask(socket: &Path) -> Result<Vec<Sandbox>, ListError> {
     let stream = UnixStream::connect(socket).await.map_err(|why| refusal(&why))?;
-    // One connection, made already: whatever is asked for, it is this, and there is no second.
+    // The one connection, which is open already: whichever address tonic asks for, it gets this one, once.
     let mut stream = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_: Uri| {
         let stream = stream.take();
         async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
     let endpoint = Endpoint::from_static("http://cri");
-    let channel = endpoint.connect_with_connector(connector).await.map_err(|_error| Refusal::Unanswered)?;
+    let channel = endpoint.connect_with_connector(connector).await.map_err(|_error| ListError::Unanswered)?;
     let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST);
-    grpc.ready().await.map_err(|_error| Refusal::Unanswered)?;
+    grpc.ready().await.map_err(|_error| ListError::Unanswered)?;
     let codec = ProstCodec::<ListRequest, List>::default();
     let path = PathAndQuery::from_static(LIST);
     match grpc.unary(Request::new(ListRequest {}), path, codec).await {
         Ok(answer) => Ok(answer.into_inner().items),
-        Err(status) if status.code() == Code::Unimplemented => Err(Refusal::OtherService),
-        Err(_status) => Err(Refusal::Unanswered),
+        Err(status) if status.code() == Code::Unimplemented => Err(ListError::OtherService),
+        Err(_status) => Err(ListError::Unanswered),
     }
 }
 
-/// Why there is no connection (connect(2)).
-fn refusal(why: &io::Error) -> Refusal {
+/// Why connect(2) failed.
+fn refusal(why: &io::Error) -> ListError {
     match why.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ECONNREFUSED | Errno::ENOENT) => Refusal::Nobody,
-        // Its queue is full.
-        Some(Errno::EAGAIN) | None => Refusal::Unanswered,
-        Some(other) => Refusal::Unreachable(other),
+        Some(Errno::ECONNREFUSED | Errno::ENOENT) => ListError::Nobody,
+        // The socket's backlog is full.
+        Some(Errno::EAGAIN) | None => ListError::Unanswered,
+        Some(other) => ListError::Unreachable(other),
     }
 }
 
@@ -116,19 +116,19 @@ mod tests {
     use nix::unistd::{Uid, setfsuid};
     use prost::Message as _;
 
-    use super::{DEADLINE, Errno, List, Metadata, Refusal, list, refusal};
+    use super::{DEADLINE, Errno, List, ListError, Metadata, list, refusal};
 
     #[test]
     fn who_does_not_answer_is_not_waited_for() {
         let folder = tempfile::tempdir().expect("a directory");
         let path = folder.path().join("runtime.sock");
-        assert_eq!(list(&path), Err(Refusal::Nobody));
+        assert_eq!(list(&path), Err(ListError::Nobody));
         let listener = UnixListener::bind(&path).expect("a socket");
         let start = Instant::now();
-        assert_eq!(list(&path), Err(Refusal::Unanswered));
+        assert_eq!(list(&path), Err(ListError::Unanswered));
         assert!(start.elapsed() >= DEADLINE);
         drop(listener);
-        assert_eq!(list(&path), Err(Refusal::Nobody));
+        assert_eq!(list(&path), Err(ListError::Nobody));
     }
 
     #[test]
@@ -137,15 +137,15 @@ mod tests {
         let path = folder.path().join("runtime.sock");
         let _listener = UnixListener::bind(&path).expect("a socket");
         fs::set_permissions(&path, Permissions::from_mode(0o0)).expect("a mode");
-        // A thread without root's way around modes (credentials(7)).
+        // A thread without root's override of file modes (credentials(7)).
         let asked = thread::spawn(move || {
             setfsuid(Uid::from_raw(65534));
             list(&path)
         });
-        assert_eq!(asked.join().expect("no panic"), Err(Refusal::Unreachable(Errno::EACCES)));
+        assert_eq!(asked.join().expect("no panic"), Err(ListError::Unreachable(Errno::EACCES)));
         assert_eq!(
             refusal(&io::Error::from_raw_os_error(Errno::EPERM as i32)),
-            Refusal::Unreachable(Errno::EPERM)
+            ListError::Unreachable(Errno::EPERM)
         );
     }
 
@@ -156,14 +156,14 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("a socket");
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
-            // Who asks may have gone before all of it is written.
+            // The client may have gone before all is written.
             stream.write_all(&[0xff; 4096]).ok();
         });
-        assert_eq!(list(&path), Err(Refusal::Unanswered));
+        assert_eq!(list(&path), Err(ListError::Unanswered));
         server.join().expect("no panic");
     }
 
-    /// As `ListPodSandboxResponse` of cri-api stands on the wire, with attempt, state, time and a label passed over.
+    /// A `ListPodSandboxResponse` of cri-api in its wire format. Attempt, state, time and a label are skipped.
     #[test]
     fn an_answer_is_read_by_its_field_numbers() {
         let metadata = b"\x0a\x05web-0\x12\x01u\x1a\x07default\x20\x01";

@@ -1,13 +1,13 @@
-//! The node's files as a source: lists everything at the start and whenever it is asked to, and answers what a
-//! container or a pod is.
+//! The node's files as a source: lists the node at the start and on request, and answers questions about containers
+//! and pods.
 //!
-//! One thread reads, since a file may be slow to read, and another watches over it, since a file may hang.
+//! One thread reads, because a file may be slow. Another thread watches it, because a file may hang.
 
-mod desk;
-mod later;
 mod queue;
-mod unread;
-mod work;
+mod reader;
+mod retry_queue;
+mod supervisor;
+mod unreadable;
 
 use std::{
     io,
@@ -17,45 +17,45 @@ use std::{
 
 use tokio::runtime;
 
-pub(crate) use self::desk::Reading;
-use self::desk::{Desk, Limits};
+pub(crate) use self::supervisor::ReadProgress;
+use self::supervisor::{Limits, Supervisor};
 use super::{
     backfill::store::Declared,
     cgroup::{Hierarchy, Layout},
-    channel::{Asks, BatchSender, CancellationToken, Closed},
+    channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
     host::HostRoot,
 };
 
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) root: HostRoot,
-    /// The one whose ids the hooks give.
+    /// The hierarchy whose ids the hooks report.
     pub(crate) hierarchy: Hierarchy,
-    /// All of them.
+    /// All hierarchies.
     pub(crate) layout: Layout,
-    /// Those that the configuration names.
+    /// The stores that the agent's configuration names.
     pub(crate) stores: Vec<Declared>,
-    /// Told how much could not be read.
+    /// Gets the number of files that could not be read.
     pub(crate) unreadable: Arc<AtomicU64>,
-    /// Told how the reading goes on.
-    pub(crate) reading: Arc<Reading>,
+    /// Gets the progress of reading.
+    pub(crate) reading: Arc<ReadProgress>,
 }
 
 impl Files {
-    /// Begins to list the node; for what happens meanwhile to be seen too, the hooks must be attached by now.
+    /// Begins to list the node. The hooks must be attached before, so that they see what happens meanwhile.
     pub(crate) fn start(
         self,
         feed: BatchSender,
-        asks: Asks,
+        questions: QuestionReceiver,
         stop: CancellationToken,
     ) -> io::Result<JoinHandle<()>> {
-        // For waiting alone: nothing that it runs reads a file.
+        // This runtime only waits; it reads no file.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let (unreadable, reading) = (Arc::clone(&self.unreadable), Arc::clone(&self.reading));
         thread::Builder::new().name("files".to_owned()).spawn(move || {
-            let desk = Desk::new(self, Limits::default(), &unreadable, reading);
-            // Neither a stop nor an engine that is gone leaves anything to do.
-            let _ended: Result<(), Closed> = runtime.block_on(desk.run(&feed, asks, stop));
+            let supervisor = Supervisor::new(self, Limits::default(), &unreadable, reading);
+            // After a stop, or if the engine is gone, nothing is left to do.
+            let _ended: Result<(), Closed> = runtime.block_on(supervisor.run(&feed, questions, stop));
         })
     }
 }
@@ -88,11 +88,11 @@ mod tests {
         let root = HostRoot::open(root.path()).expect("the root");
         let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
         let (feed, mut batches) = channel::feed();
-        let (asker, asks) = channel::asks();
+        let (asker, questions) = channel::questions();
         let (stopper, stop) = channel::stop();
         let (layout, stores, unreadable) = (Layout::default(), Vec::new(), Arc::default());
         let files = Files { root, hierarchy, layout, stores, unreadable, reading: Arc::default() };
-        let files = files.start(feed, asks, stop).expect("a thread");
+        let files = files.start(feed, questions, stop).expect("a thread");
 
         let mut next =
             || batches.blocking_recv().map(|batch| batch.into_iter().map(|Observation { fact, .. }| fact));

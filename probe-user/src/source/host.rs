@@ -1,15 +1,15 @@
-//! The node's files, under whatever directory its root is seen at (`/`, or `/host` in a container).
+//! Reads the node's files, below the directory at which the node's root is mounted (`/`, or `/host` in a container).
 //!
-//! Whoever writes these files may be mistaken or hostile, so this is the only way to them.
+//! The authors of these files may be wrong or hostile, so this module is the only way to read them.
 //!
-//! **Invariant:** no path leads out of the root; nothing but plain files is read, none as a whole beyond a bound, and
-//! nothing waits for whoever holds the other end of a fifo.
+//! **Invariant:** no path leads out of the root; only plain files are read, never more than a bounded length, and
+//! nothing waits for the writer of a fifo.
 
-pub mod mountinfo;
+pub(crate) mod mountinfo;
 mod plain;
 mod resolve;
 pub mod skipped;
-pub mod watch;
+pub(crate) mod watch;
 
 use std::{
     fs::File,
@@ -32,28 +32,28 @@ use nix::{
 
 use watch::Reader;
 
-/// Longest plain file read, bytes.
-pub const FILE: usize = 4 << 20;
-/// Longest line of a file taken, bytes.
-pub const LINE: usize = 1 << 20;
-/// Most entries of one directory taken.
-pub const ENTRIES: usize = 1 << 16;
+/// The longest plain file that is read, bytes.
+pub(crate) const FILE: usize = 4 << 20;
+/// The longest line that is read, bytes.
+pub(crate) const LINE: usize = 1 << 20;
+/// The most entries of a directory that are read.
+pub(crate) const ENTRIES: usize = 1 << 16;
 
-/// Opened only as a place from which to go on.
+/// Opens a directory only as a base for further paths.
 const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 const DIRECTORY: OFlag = PLACE.union(OFlag::O_DIRECTORY);
 /// `NSFS_MAGIC` of linux/magic.h.
 const NSFS: FsType = FsType(0x6e73_6673);
-/// Followed to the process's root, which is no path but a place.
+/// The link to a process's root directory. It is followed, although it is not a path.
 const PROCESS_ROOT: &str = "root";
-/// The same of its program.
+/// The link to a process's program, which is followed too.
 const PROGRAM: &str = "exe";
 
-/// The directory that holds a node's root.
+/// The node's root directory.
 #[derive(Debug)]
 pub struct HostRoot(Folder);
 
-/// The host's root cannot be used at all.
+/// The node's root directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the host's root {path}: {why}; mount the node's / there or give another --host-root")]
 pub struct HostRootError {
@@ -63,36 +63,36 @@ pub struct HostRootError {
 
 impl HostRoot {
     pub fn open(path: &Path) -> Result<Self, HostRootError> {
-        // This one path is the user's own word: its links are followed.
+        // The user gave this path, so its links are followed.
         let fd = fcntl::open(path, DIRECTORY.difference(OFlag::O_NOFOLLOW), Mode::empty())
             .map_err(|why| HostRootError { path: path.to_owned(), why })?;
         Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: None }))
     }
 
-    /// The same root, of which `reader` says at which file it is.
-    pub fn watched(&self, reader: Arc<Reader>) -> Result<Self, ReadError> {
+    /// The same root, with a `reader` that records which file is being read.
+    pub(crate) fn watched(&self, reader: Arc<Reader>) -> Result<Self, ReadError> {
         let fd = self.0.fd.try_clone()?;
         Ok(Self(Folder { fd, path: self.0.path.clone(), reader: Some(reader) }))
     }
 
-    /// A directory by its path on the node. Links on the way are followed, but as the node itself would follow them.
-    pub fn folder(&self, path: impl AsRef<Path>) -> Result<Folder, ReadError> {
+    /// Opens a directory by its path on the node. Links in the path are resolved below the node's root.
+    pub(crate) fn folder(&self, path: impl AsRef<Path>) -> Result<Folder, ReadError> {
         let path = path.as_ref();
         self.0.enter(path)?;
         let fd = resolve::directory(&self.0.fd, path).map_err(ReadError::from)?;
         Ok(Folder { fd, path: path.to_owned(), reader: self.0.reader.clone() })
     }
 
-    /// The files as a process sees them, whose folder in `/proc` this is: it may have mounts that nobody else has. Needs
-    /// `CAP_SYS_PTRACE` for processes of others.
-    pub fn of_process(process: &Folder) -> Result<Self, ReadError> {
+    /// The files as a process sees them; `process` is its folder in `/proc`. The process may have mounts that no
+    /// other process has. Needs `CAP_SYS_PTRACE` for processes of other users.
+    pub(crate) fn of_process(process: &Folder) -> Result<Self, ReadError> {
         let flags = if process.is_kernels()? { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
         let fd = fcntl::openat(&process.fd, PROCESS_ROOT, flags, Mode::empty())?;
         Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: process.reader.clone() }))
     }
 
-    /// The whole of a plain file by its path on the node.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
+    /// Reads a whole plain file by its path on the node.
+    pub(crate) fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
         let parent = path.parent().ok_or(ReadError::NotPlain)?;
         let name = path.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
@@ -100,33 +100,33 @@ impl HostRoot {
     }
 }
 
-/// An open directory of the node. What is asked of it is asked by name, and links are not followed.
+/// An open directory of the node. Its entries are opened by name, and links are not followed.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     fd: OwnedFd,
     path: PathBuf,
-    /// Who reads, if somebody watches over it.
+    /// The reader, if one is supervised.
     reader: Option<Arc<Reader>>,
 }
 
-/// Why something could not be read.
+/// Why a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It is not there, or no longer: that is an answer, not a failure.
+    /// It does not exist, or no longer: an answer, not a failure.
     #[error("not there")]
     Absent,
     #[error("{0}")]
     Unreadable(Errno),
     #[error("larger than {0} bytes")]
     TooLarge(usize),
-    /// A link, a fifo, a device, or a directory where a file should be.
+    /// A link, a fifo, a device, or a directory in place of a file.
     #[error("not a plain file or directory")]
     NotPlain,
     #[error("more than {0} entries")]
     TooMany(usize),
     #[error("not in a form that is known")]
     Malformed,
-    /// Of a socket, or of a file at which reading hangs.
+    /// A socket did not answer, or a read hangs at a file.
     #[error("gave no answer")]
     Unanswered,
 }
@@ -134,7 +134,7 @@ pub enum ReadError {
 impl From<Errno> for ReadError {
     fn from(errno: Errno) -> Self {
         match errno {
-            // A process that ends while it is read gives ESRCH, a cgroup that is removed ENODEV.
+            // A process that ends during the read gives ESRCH, and a removed cgroup ENODEV.
             Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => Self::Absent,
             Errno::ELOOP | Errno::ENOTDIR | Errno::EISDIR | Errno::ENXIO | Errno::EXDEV => Self::NotPlain,
             other => Self::Unreadable(other),
@@ -142,54 +142,54 @@ impl From<Errno> for ReadError {
     }
 }
 
-/// What a directory holds, in the order of names.
+/// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
-pub struct Entries {
+pub(crate) struct Entries {
     pub entries: Vec<Entry>,
-    /// Entries left out: too many, or with a name that is no text.
+    /// Entries that were left out: too many, or with a name that is not UTF-8.
     pub left_out: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub name: String,
-    /// It may be a directory: some file systems do not say.
+    /// It may be a directory. Some file systems do not say.
     pub directory: bool,
 }
 
 impl Folder {
-    /// Something in it, or below, is about to be opened or read.
+    /// Records that the reader is about to open or read something at or below this path.
     fn enter(&self, name: impl AsRef<Path>) -> Result<(), ReadError> {
         self.reader.as_ref().map_or(Ok(()), |reader| reader.enter(self.path.join(name)))
     }
 
-    /// Where it is on the node.
+    /// The directory's path on the node.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number by which its file system knows it.
-    pub fn inode(&self) -> Result<u64, ReadError> {
+    /// Its inode number.
+    pub(crate) fn inode(&self) -> Result<u64, ReadError> {
         Ok(stat::fstat(&self.fd)?.st_ino)
     }
 
-    /// By what a file in it is known to be the same that it was: its number, when it was last written, and its size.
-    pub fn edition(&self, name: &str) -> Result<(u64, i64, i64), ReadError> {
+    /// The inode, time of modification and size of a file in it. The file is unchanged if they are.
+    pub(crate) fn edition(&self, name: &str) -> Result<(u64, i64, i64), ReadError> {
         let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let written = about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec);
         Ok((about.st_ino, written, about.st_size))
     }
 
-    /// When it was made: on the wall clock, ns since the epoch. Some file systems do not say.
-    pub fn born(&self) -> Option<i64> {
+    /// When the directory was made: wall clock, ns since the epoch. Some file systems do not say.
+    pub(crate) fn born(&self) -> Option<i64> {
         let made = File::from(self.fd.try_clone().ok()?).metadata().ok()?.created().ok()?;
         i64::try_from(made.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
     }
 
-    /// When something in it was last removed: on the wall clock, ns since the epoch. `None` if what changed last is
-    /// still there, since making and renaming an entry dates the directory too.
-    pub fn emptied(&self) -> Result<Option<i64>, ReadError> {
+    /// When an entry was last removed: wall clock, ns since the epoch. `None` if the latest change was not a removal,
+    /// because making and renaming an entry set the directory's time too.
+    pub(crate) fn emptied(&self) -> Result<Option<i64>, ReadError> {
         let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
         let about = stat::fstat(&self.fd)?;
         let changed = ns(about.st_mtime, about.st_mtime_nsec);
@@ -202,36 +202,36 @@ impl Folder {
         Ok(Some(changed))
     }
 
-    pub fn folder(&self, name: &str) -> Result<Self, ReadError> {
+    pub(crate) fn folder(&self, name: &str) -> Result<Self, ReadError> {
         self.enter(name)?;
         let fd = fcntl::openat(&self.fd, single(name)?, DIRECTORY, Mode::empty())?;
         Ok(Self { fd, path: self.path.join(name), reader: self.reader.clone() })
     }
 
-    /// Whether the program of the process whose folder in `/proc` this is lends whoever runs it the rights of its owner
-    /// (setuid). Needs `CAP_SYS_PTRACE` for processes of others.
-    pub fn is_setuid(&self) -> Result<bool, ReadError> {
+    /// Whether the program of a process is setuid; this folder is the process's in `/proc`. Needs `CAP_SYS_PTRACE`
+    /// for processes of other users.
+    pub(crate) fn is_setuid(&self) -> Result<bool, ReadError> {
         self.enter(PROGRAM)?;
         let flags = if self.is_kernels()? { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
         let about = stat::fstatat(&self.fd, PROGRAM, flags)?;
         Ok(about.st_mode & Mode::S_ISUID.bits() != 0)
     }
 
-    /// Whether it is in a `/proc` of the kernel's own, whose links lead to what they stand for; in a copy of a node's files
-    /// they would lead out of the copy.
+    /// Whether the folder is in a real `/proc`, whose links lead to open objects. In a copy of a node's files the
+    /// same links would lead out of the copy.
     fn is_kernels(&self) -> Result<bool, ReadError> {
         Ok(statfs::fstatfs(&self.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC)
     }
 
-    /// The whole of a plain file, if it has at most `limit` bytes.
-    pub fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>, ReadError> {
-        // One byte more shows that there is more.
+    /// Reads a whole plain file, if it has at most `limit` bytes.
+    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>, ReadError> {
+        // One more byte shows whether the file is longer.
         let bytes = self.head(name, limit.saturating_add(1))?;
         if bytes.len() > limit { Err(ReadError::TooLarge(limit)) } else { Ok(bytes) }
     }
 
-    /// The whole of a plain file, and when it was last written: on the wall clock, ns since the epoch.
-    pub fn read_dated(&self, name: &str, limit: usize) -> Result<(Vec<u8>, i64), ReadError> {
+    /// Reads a whole plain file, and when it was last modified: wall clock, ns since the epoch.
+    pub(crate) fn read_dated(&self, name: &str, limit: usize) -> Result<(Vec<u8>, i64), ReadError> {
         let (bytes, file) = self.start(name, limit.saturating_add(1))?;
         if bytes.len() > limit {
             return Err(ReadError::TooLarge(limit));
@@ -240,8 +240,8 @@ impl Folder {
         Ok((bytes, about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec)))
     }
 
-    /// The first `limit` bytes of a plain file, or all if it has fewer.
-    pub fn head(&self, name: &str, limit: usize) -> Result<Vec<u8>, ReadError> {
+    /// Reads the first `limit` bytes of a plain file, or all of a shorter one.
+    pub(crate) fn head(&self, name: &str, limit: usize) -> Result<Vec<u8>, ReadError> {
         Ok(self.start(name, limit)?.0)
     }
 
@@ -262,31 +262,31 @@ impl Folder {
         Ok((bytes, file))
     }
 
-    /// The way to a socket in it by which this process can connect, while the folder is open.
-    pub fn socket(&self, name: &str) -> Result<PathBuf, ReadError> {
+    /// A path by which this process can connect to a socket in the folder, while the folder is open.
+    pub(crate) fn socket(&self, name: &str) -> Result<PathBuf, ReadError> {
         let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         if !is(SFlag::S_IFSOCK, &about) {
             return Err(ReadError::NotPlain);
         }
-        // Short enough for an address of its kind (unix(7)), and out of reach of links on the way.
+        // The path is short enough for a socket's address (unix(7)), and no link on the way can change it.
         Ok(Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name))
     }
 
-    /// What a link says, which is not followed. `path` may go through directories of `/proc/PID`.
-    pub fn link(&self, path: &str) -> Result<String, ReadError> {
+    /// The target of a link, which is not followed. `path` may go through directories of `/proc/PID`.
+    pub(crate) fn link(&self, path: &str) -> Result<String, ReadError> {
         self.enter(path)?;
         fcntl::readlinkat(&self.fd, path)?.into_string().map_err(|_not_text| ReadError::Malformed)
     }
 
-    /// The inode of a namespace that is bound to the file `name`; `None` if that file is no namespace.
-    pub fn namespace(&self, name: &str) -> Result<Option<u64>, ReadError> {
+    /// The inode of the namespace that is mounted at the file `name`; `None` if the file is not a namespace.
+    pub(crate) fn namespace(&self, name: &str) -> Result<Option<u64>, ReadError> {
         self.enter(name)?;
         let file = fcntl::openat(&self.fd, single(name)?, PLACE, Mode::empty())?;
         let nsfs = statfs::fstatfs(&file)?.filesystem_type() == NSFS;
         Ok(if nsfs { Some(stat::fstat(&file)?.st_ino) } else { None })
     }
 
-    pub fn entries(&self) -> Result<Entries, ReadError> {
+    pub(crate) fn entries(&self) -> Result<Entries, ReadError> {
         self.enter("")?;
         let mut found = Entries::default();
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -308,7 +308,7 @@ impl Folder {
     }
 }
 
-/// A name is one step down, never a way elsewhere.
+/// A name is one path component, and never `..`.
 fn single(name: &str) -> Result<&str, ReadError> {
     if name.is_empty() || name == "." || name == ".." || name.contains('/') {
         return Err(ReadError::NotPlain);
@@ -320,8 +320,8 @@ fn is(kind: SFlag, about: &stat::FileStat) -> bool {
     SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT == kind
 }
 
-/// The lines of a file, those left out that are longer than any real one; text that is no UTF-8 is kept lossily.
-pub fn lines(bytes: &[u8]) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
+/// The lines of a file, without those that are too long. Bytes that are not UTF-8 are replaced.
+pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
     bytes.split(|byte| *byte == b'\n').filter(|line| line.len() <= LINE).map(String::from_utf8_lossy)
 }
 
@@ -351,7 +351,7 @@ mod tests {
 
         let host = HostRoot::open(root.path()).expect("the root");
         assert_eq!(host.read("/a/b/plain").as_deref(), Ok(&b"0123456789"[..]));
-        // A link to a directory is followed as the node would: from its own root.
+        // A link to a directory is resolved below the node's own root.
         assert_eq!(host.read("/absolute/b/plain").as_deref(), Ok(&b"0123456789"[..]));
         assert_eq!(host.read("/up/a/b/plain").as_deref(), Ok(&b"0123456789"[..]));
         assert_eq!(host.read("/out/secret"), Err(ReadError::Absent));
@@ -376,7 +376,7 @@ mod tests {
         let root = HostRoot::of_process(&this).expect("its root");
         let inode = |root: &HostRoot| root.folder("/").and_then(|folder| folder.inode());
         assert_eq!(inode(&root), inode(&host));
-        // Where it is no link of the kernel's it is not followed.
+        // A link that is not the kernel's own is not followed.
         let copy = tempfile::tempdir().expect("a directory");
         let at = |name: &str| copy.path().join(name);
         fs::create_dir_all(at("proc/7/root/etc")).expect("directories");
@@ -411,7 +411,7 @@ mod tests {
             let host = HostRoot::open(root.path()).expect("the root");
             host.folder("/").expect("the root").emptied().expect("a date")
         };
-        // File systems date by the timer's tick.
+        // File times have the resolution of the timer tick.
         let tick = || thread::sleep(Duration::from_millis(20));
         for name in ["state.json", "exec.fifo"] {
             fs::write(at(name), "").expect("a file");

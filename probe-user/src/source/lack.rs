@@ -1,5 +1,5 @@
-//! What a way to see something can lack here that somebody can give: a capability, or a setting of the node. One table,
-//! from which every refusal, `/readyz` and `doctor` take their words, so that all of them name the same cure.
+//! The requirements of the ways to see something that somebody can grant: capabilities and settings of the node. All
+//! refusals, `/readyz` and `doctor` take their words from this table, so that they name the same remedy.
 //!
 //! **Invariant:** a capability that this process holds is never named as missing.
 
@@ -7,27 +7,27 @@ use std::{collections::BTreeSet, env, fs};
 
 use caps::Capability;
 
-/// What is lacking.
+/// A requirement that is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lack {
-    /// To load eBPF programs that read kernel memory, and to attach them.
+    /// Loading and attaching eBPF programs that read kernel memory.
     Programs,
-    /// To make BPF maps before Linux 5.11, where they count as locked memory.
+    /// Making BPF maps before Linux 5.11, where they count as locked memory.
     Memory,
-    /// To look at processes of others in `/proc`: their namespaces, executable, environment.
+    /// Reading other users' processes in `/proc`: namespaces, executable, environment.
     Processes,
-    /// To read files that belong to others than root.
+    /// Reading files of users other than root.
     Files,
-    /// To read the addresses of kernel functions in `/proc/kallsyms`.
+    /// Reading the addresses of kernel functions in `/proc/kallsyms`.
     Symbols,
-    /// The node hides those addresses from everybody.
+    /// The node hides those addresses from every process.
     HiddenSymbols,
-    /// To find the tracepoints of system calls.
+    /// Finding the tracepoints of system calls.
     Tracefs,
-    /// To attach to them, on kernels of Debian and Ubuntu, whose `perf_event_paranoid` goes beyond 2, and where a runtime's
-    /// seccomp profile allows `perf_event_open` to nobody else.
+    /// Attaching to tracepoints on kernels of Debian and Ubuntu, whose `perf_event_paranoid` may be above 2, and
+    /// where a runtime's seccomp profile restricts `perf_event_open`.
     PerfEvents,
-    /// To be told by rtnetlink of other network namespaces: to give them an id, and to hear of them.
+    /// Receiving rtnetlink notifications of other network namespaces: giving them an id, and listening to them.
     Netlink,
 }
 
@@ -38,7 +38,7 @@ impl Lack {
             Self::Memory => &[Capability::CAP_SYS_RESOURCE],
             Self::Processes => &[Capability::CAP_SYS_PTRACE],
             Self::Files => &[Capability::CAP_DAC_READ_SEARCH],
-            // Below 2, kernel.kptr_restrict shows them to whoever has it.
+            // With kernel.kptr_restrict below 2, the kernel shows them to processes with this capability.
             Self::Symbols | Self::HiddenSymbols => &[Capability::CAP_SYSLOG],
             Self::Tracefs => &[],
             Self::PerfEvents => &[Capability::CAP_SYS_ADMIN],
@@ -46,7 +46,7 @@ impl Lack {
         }
     }
 
-    /// What no capability gives: the setting, and how it is made.
+    /// A setting that no capability replaces, and how to make it.
     fn setting(self, is_pod: bool) -> Option<(&'static str, &'static str)> {
         match self {
             Self::HiddenSymbols => {
@@ -68,27 +68,27 @@ impl Lack {
     }
 }
 
-/// What this process has, and where it runs.
+/// The rights of this process, and where it runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here {
+pub(crate) struct Privileges {
     held: u64,
-    /// In a pod of Kubernetes, where the chart says what it may do.
+    /// In a pod of Kubernetes, where the chart sets the rights.
     is_pod: bool,
 }
 
-impl Here {
-    /// To be asked before anything is given up.
+impl Privileges {
+    /// To be called before rights are given up.
     #[must_use]
     pub(crate) fn find() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // The kubelet sets it in each container.
+        // The kubelet sets this variable in each container.
         Self {
             held: effective(&status).unwrap_or(0),
             is_pod: env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
         }
     }
 
-    /// One on a node that holds these.
+    /// The rights of a process on a node that holds these capabilities.
     #[cfg(test)]
     pub(crate) fn with(held: &[Capability]) -> Self {
         Self { held: held.iter().map(Capability::bitmask).sum(), is_pod: false }
@@ -99,14 +99,15 @@ impl Here {
         self.held & capability.bitmask() != 0
     }
 
-    /// Whether it may load programs: the oldest capability stands for the two that were cut out of it.
+    /// Whether it may load programs. The old capability includes the two that were split from it.
     #[must_use]
     pub(crate) fn may_load(self) -> bool {
         self.holds(Capability::CAP_SYS_ADMIN)
             || self.holds(Capability::CAP_BPF) && self.holds(Capability::CAP_PERFMON)
     }
 
-    /// What is missing, by name: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if nothing is that somebody could give.
+    /// The missing capabilities and settings: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if none is missing that
+    /// could be granted.
     #[must_use]
     pub(crate) fn named(self, lacks: &BTreeSet<Lack>) -> String {
         let settings = lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.0.to_owned()));
@@ -119,7 +120,7 @@ impl Here {
         }
     }
 
-    /// What to do to have all of it; none if that would change nothing.
+    /// How to get everything that is missing; `None` if that would change nothing.
     #[must_use]
     pub(crate) fn cure(self, lacks: &BTreeSet<Lack>) -> Option<String> {
         let missing = self.missing(lacks);
@@ -139,7 +140,7 @@ impl Here {
         (!steps.is_empty()).then(|| steps.join("; "))
     }
 
-    /// In one sentence of a refusal, behind what cannot be done.
+    /// The missing rights and the remedy, as the second half of an error message.
     #[must_use]
     pub(crate) fn refusal(self, lack: Lack) -> String {
         let lacks = BTreeSet::from([lack]);
@@ -176,10 +177,10 @@ mod tests {
         CAP_BPF, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
     };
 
-    use super::{Here, Lack, effective};
+    use super::{Lack, Privileges, effective};
 
-    fn here(is_pod: bool, held: &[caps::Capability]) -> Here {
-        Here { is_pod, ..Here::with(held) }
+    fn here(is_pod: bool, held: &[caps::Capability]) -> Privileges {
+        Privileges { is_pod, ..Privileges::with(held) }
     }
 
     #[test]
@@ -194,7 +195,7 @@ mod tests {
         let pod = here(true, &[CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH]);
         let lacks = BTreeSet::from([Lack::Symbols, Lack::Netlink]);
         assert_eq!(pod.named(&lacks), "CAP_NET_BROADCAST, CAP_NET_ADMIN and CAP_SYSLOG");
-        // helm replaces a list as a whole: those that it has stand in it too.
+        // helm replaces a list as a whole, so the remedy repeats the capabilities that are set.
         assert_eq!(
             pod.cure(&lacks).as_deref(),
             Some(

@@ -1,15 +1,16 @@
-//! The kernel's hooks: what they are, how each is attached on the running kernel, and what they need to know of it.
+//! The kernel hooks: the table of hooks, how each is attached on the running kernel, and the kernel data that they
+//! need.
 //!
-//! [`attach::Probe`] loads the eBPF object with the offsets and switches of this kernel and node, and attaches each
-//! signal by the best mechanism that works. Features are tried, versions never compared.
-//! [`selftest::SelfTest`] proves that they fire, and [`ring::RingReader`] tells what they write.
+//! [`attach::Probe`] loads the eBPF object with the offsets and switches of this kernel and node, and attaches the
+//! best mechanism that works for each signal. It tries features and never compares kernel versions.
+//! [`selftest::SelfTest`] proves that the hooks fire. [`ring::RingReader`] reads their records.
 
 pub mod attach;
-pub mod btf;
-pub mod error;
+pub(crate) mod btf;
+pub(crate) mod error;
 mod knob;
-pub mod log;
-pub mod plan;
+pub(crate) mod log;
+pub(crate) mod plan;
 pub mod ring;
 pub mod selftest;
 pub mod tally;

@@ -1,26 +1,29 @@
-//! The lowest rung: the end of network namespaces and the addresses in them, by rtnetlink, where the kernel has
-//! neither kprobes nor fentry.
+//! The fallback for kernels with neither kprobes nor fentry: rtnetlink reports the end of network namespaces, and the
+//! addresses in them.
 //!
-//! The kernel tells of the end of those namespaces that have an id in ours, and, to a socket that asks for it, of
-//! the addresses in them, with that id. So each namespace of which the engine asks that it be watched is given
-//! one; that does not hold it. What has none ends silently, and what was set before it had one is listed, not seen.
+//! The kernel reports the end of namespaces that have an id in ours. To a socket that asks for it, it also reports
+//! the addresses in them, with that id. So every namespace that the engine wants watched gets an id; an id does not
+//! keep a namespace alive. A namespace without an id ends silently, and addresses that it had before are listed, not
+//! seen as events.
 //!
-//! * A namespace's end is told when its teardown begins, which is when its last reference is gone; with many at
-//!   once the later ones wait for the earlier ones' teardown.
-//! * A namespace loses its id before its devices go, so its addresses go without a word: they end with it.
+//! * The end of a namespace is reported when its teardown begins, after its last reference is gone. If many end at
+//!   once, the later ones wait for the teardown of the earlier ones.
 //!
-//! To find a namespace means to look through the node's mounts and processes. Those that are asked about are looked for
-//! together, and as seldom as it takes to keep the thread idle most of the time, whoever makes namespaces and how many.
+//! * A namespace loses its id before its devices go, so the removal of its addresses is not reported: they end with
+//!   it.
 //!
-//! It works on a thread of its own, since requests wait for the kernel's rtnetlink lock, which the teardown of
+//! To find a namespace, the node's mounts and processes have to be searched. So the wanted namespaces are searched
+//! for together, and seldom enough that the thread is idle most of the time, however many namespaces are made.
+//!
+//! The source has a thread of its own, because requests wait for the kernel's rtnetlink lock, which the teardown of
 //! many devices holds for long.
 //!
-//! **Invariant:** what is told with an id is told about the namespace that had the id then.
+//! **Invariant:** an event with an id is told of the namespace that had the id at that time.
 
-mod ask;
-mod known;
-mod life;
+mod client;
 mod namespace;
+mod nsid_table;
+mod reported;
 mod socket;
 mod waiting;
 mod watch;
@@ -36,25 +39,25 @@ use std::{
 use tokio::{runtime, time};
 use tracing::warn;
 
-use self::{ask::Asker, watch::Watch};
+use self::{client::KernelClient, watch::Watch};
 use crate::{
     model::{change::Question, fact::Loss},
     source::{
-        channel::{Asks, BatchSender, CancellationToken, Closed},
+        channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
         clock,
         lack::Lack,
         ready::Ready,
     },
 };
 
-/// For some ten thousand notifications: a node's worth of pods that end at once.
+/// Bytes for some ten thousand notifications, when all pods of a node end at once.
 const ROOM: usize = 8 << 20;
 
-/// Ready to listen; it listens from here on, though nothing is read before it runs.
+/// An open source. It listens from now on, although nothing is read before it runs.
 #[derive(Debug)]
 pub struct Netlink {
     listener: socket::Listener,
-    asker: Asker,
+    client: KernelClient,
     root: PathBuf,
 }
 
@@ -72,7 +75,7 @@ impl Unavailable {
         Self { what, source: source.into() }
     }
 
-    /// What would make it available.
+    /// How to make it available.
     #[must_use]
     pub(crate) fn lack(&self) -> Option<Lack> {
         (self.source.kind() == io::ErrorKind::PermissionDenied).then_some(Lack::Netlink)
@@ -80,50 +83,60 @@ impl Unavailable {
 }
 
 impl Netlink {
-    /// `root` is where the node's file system is seen, for finding namespaces in its `/proc` and `/run`.
+    /// `root` is where the node's root is mounted, to find namespaces in its `/proc` and `/run`.
     pub fn open(root: PathBuf) -> Result<Self, Unavailable> {
         Self::with_room(root, ROOM)
     }
 
-    /// With so many bytes of the kernel's memory for notifications that are still to be read.
+    /// `room` is the size of the kernel's buffer for notifications, in bytes.
     pub fn with_room(root: PathBuf, room: usize) -> Result<Self, Unavailable> {
-        let (listener, asker) = (socket::Listener::open(room)?, socket::Asker::open()?);
-        // Without the right to give a namespace an id, nothing would be told of any.
-        let mut asker = Asker::new(asker);
-        asker.may_name().map_err(|error| Unavailable::new("give other namespaces an id", error))?;
-        Ok(Self { listener, asker, root })
+        let (listener, socket) = (socket::Listener::open(room)?, socket::RequestSocket::open()?);
+        // Without the right to give a namespace an id, nothing would be reported.
+        let mut client = KernelClient::new(socket);
+        client.may_name().map_err(|error| Unavailable::new("give other namespaces an id", error))?;
+        Ok(Self { listener, client, root })
     }
 
-    /// Begins to answer `Question::Watch` and to tell what is notified, until `stop`.
-    pub fn start(self, feed: BatchSender, asks: Asks, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    /// Answers `Question::Watch` and tells what is notified, until `stop`.
+    pub fn start(
+        self,
+        feed: BatchSender,
+        questions: QuestionReceiver,
+        stop: CancellationToken,
+    ) -> io::Result<JoinHandle<()>> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         thread::Builder::new().name("netlink".to_owned()).spawn(move || {
-            if let Err(error) = runtime.block_on(self.run(&feed, asks, stop)) {
+            if let Err(error) = runtime.block_on(self.run(&feed, questions, stop)) {
                 warn!(%error, "netlink source ended");
             }
         })
     }
 
-    async fn run(self, feed: &BatchSender, mut asks: Asks, mut stop: CancellationToken) -> io::Result<()> {
-        let Self { mut listener, asker, root } = self;
+    async fn run(
+        self,
+        feed: &BatchSender,
+        mut questions: QuestionReceiver,
+        mut stop: CancellationToken,
+    ) -> io::Result<()> {
+        let Self { mut listener, client, root } = self;
         let ready = Ready::new(listener.as_fd())?;
-        let mut watch = Watch::new(asker, root)?;
+        let mut watch = Watch::new(client, root)?;
         loop {
             let mut heard = watch.read(&mut listener);
-            // Only then does it sleep until something is notified, and knows when that was.
+            // Only then does it wait for the next notification, and so knows its time.
             let idle = matches!(heard, Ok(true)) && watch.has_nothing_to_say();
             let (resync, look) = (watch.resync_due(), watch.look_due());
             tokio::select! {
                 () = stop.requested() => break,
-                question = asks.next() => match question {
+                question = questions.next() => match question {
                     Some(question) => {
-                        let others = iter::from_fn(|| asks.try_next());
+                        let others = iter::from_fn(|| questions.try_next());
                         for question in iter::once(question).chain(others) {
                             if let Question::Watch { netns, by } = question {
                                 watch.ask(netns, by);
                             }
                         }
-                        watch.refused(asks.refused());
+                        watch.refused(questions.refused());
                     }
                     None => break,
                 },
@@ -147,7 +160,7 @@ impl Netlink {
             heard?;
         }
         watch.read(&mut listener)?;
-        // If the agent is gone, nobody is left to be told so.
+        // If the agent is gone, nobody needs it.
         feed.send(watch.take()).await.ok();
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! What a pod's cgroup has counted: CPU time and throttling, memory events, and pressure stall information.
+//! Reads the resource counters of a pod's cgroup: CPU time and throttling, memory events, and pressure stall
+//! information.
 //!
-//! cgroup v2 has all of it (`Documentation/admin-guide/cgroup-v2.rst`). A v1 hierarchy has less, under other names and
-//! in other units (`Documentation/admin-guide/cgroup-v1`, `Documentation/scheduler/sched-bwc.rst`); on a hybrid node
-//! the two stand beside each other, with the same paths.
+//! cgroup v2 has all of them (`Documentation/admin-guide/cgroup-v2.rst`). cgroup v1 has fewer, under other names and
+//! in other units (`Documentation/admin-guide/cgroup-v1`, `Documentation/scheduler/sched-bwc.rst`). A hybrid node has
+//! both, with the same paths.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use super::{
 };
 use crate::model::fact::{CpuUse, MemoryEvents, Pressure, Stall};
 
-/// Each of these files has a few lines.
+/// The longest file that is read, bytes. Each has a few lines.
 const FILE: usize = 16 << 10;
-/// Of more containers than that in one pod the others are left out.
+/// The most containers of a pod that are read.
 const CONTAINERS: usize = 64;
 
-/// `path` is from the root of its hierarchy. None if no hierarchy has anything of it.
+/// Reads the counters; `path` is relative to the root of its hierarchy. `None` if no hierarchy has any.
 #[must_use]
 pub(crate) fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
     let below = path.trim_start_matches('/');
@@ -34,8 +35,8 @@ pub(crate) fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Press
     (pressure != Pressure::default()).then_some(pressure)
 }
 
-/// The usage is in either hierarchy, the throttling where the controller is. On a hybrid node that is v1, and v2 has a
-/// `cpu.stat` with the usage alone.
+/// CPU usage is in either hierarchy, throttling in the one with the controller. On a hybrid node that is v1, and the
+/// `cpu.stat` of v2 has the usage only.
 fn cpu(unified: Option<&Folder>, cpu: Option<&Folder>, cpuacct: Option<&Folder>) -> Option<CpuUse> {
     let used = unified.and_then(used).or_else(|| {
         let nanos = number(&cpuacct?.read("cpuacct.usage", FILE).ok()?)?;
@@ -52,8 +53,8 @@ fn used(unified: &Folder) -> Option<Duration> {
     member(&unified.read("cpu.stat", FILE).ok()?, "usage_usec").map(Duration::from_micros)
 }
 
-/// Of the pod's own limit and of its containers', for the kernel counts each where the limit is, and a pod has one only
-/// if all its containers have.
+/// Adds up the throttling by the pod's own limit and by its containers' limits. The kernel counts throttling where
+/// the limit is set, and a pod has a limit only if all its containers have one.
 fn throttling(pod: &Folder) -> Option<(Duration, u64)> {
     let (mut throttled, mut periods) = throttled(pod)?;
     let below = pod.entries().map(|below| below.entries).unwrap_or_default();
@@ -66,7 +67,7 @@ fn throttling(pod: &Folder) -> Option<(Duration, u64)> {
     Some((throttled, periods))
 }
 
-/// In microseconds; of v1 in nanoseconds.
+/// Converts to microseconds; v1 counts in nanoseconds.
 fn throttled(folder: &Folder) -> Option<(Duration, u64)> {
     let text = folder.read("cpu.stat", FILE).ok()?;
     let micros = member(&text, "throttled_usec").map(Duration::from_micros);
@@ -80,16 +81,16 @@ fn memory(folder: &Folder) -> Option<MemoryEvents> {
     Some(MemoryEvents { high: high?, max: max?, oom: oom? })
 }
 
-/// `oom_kill` came with Linux 4.13.
+/// `oom_kill` exists since Linux 4.13.
 fn legacy_memory(folder: &Folder) -> Option<MemoryEvents> {
     let max = number(&folder.read("memory.failcnt", FILE).ok()?)?;
     let oom = folder.read("memory.oom_control", FILE).ok().and_then(|text| member(&text, "oom_kill"));
     Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0) })
 }
 
-/// Not by procfs-core: it needs the line of `full`, which `cpu.pressure` lacks before Linux 5.13.
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234` (microseconds), and the same for `full`.
 ///
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`, in microseconds, and the same for `full`.
+/// procfs-core is not used: it requires the line `full`, which `cpu.pressure` lacks before Linux 5.13.
 fn stall(folder: &Folder, file: &str) -> Option<Stall> {
     let text = folder.read(file, FILE).ok()?;
     let total = |name: &str| {
@@ -102,7 +103,7 @@ fn stall(folder: &Folder, file: &str) -> Option<Stall> {
     Some(Stall { some: total("some")?, full: total("full").unwrap_or_default() })
 }
 
-/// The number on the line of this name.
+/// The number in the line with this name.
 fn member(text: &[u8], name: &str) -> Option<u64> {
     lines(text).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! Waiting for a descriptor to have something to read: a netlink socket, a ring buffer.
+//! Waits until a descriptor is readable: a netlink socket, a ring buffer.
 
 use std::{
     io,
@@ -10,28 +10,29 @@ use tokio::io::{
     unix::{AsyncFd, AsyncFdReadyGuard},
 };
 
-/// A descriptor that the runtime watches.
+/// A descriptor that the tokio runtime watches.
 ///
-/// Errors count as something to read: a netlink socket may have no more to say than that it had no room.
+/// An error counts as readable: a netlink socket may only report that its buffer was full.
 ///
-/// **Invariant:** it stays the same one as long as this lives: a duplicate of its own that nobody else can close.
+/// **Invariant:** the descriptor stays the same as long as this lives: it is a duplicate that no other code can
+/// close.
 #[derive(Debug)]
 pub(crate) struct Ready(AsyncFd<OwnedFd>);
 
 const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
 
 impl Ready {
-    /// Must be called within a runtime.
+    /// Must be called within a tokio runtime.
     pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let own = fd.try_clone_to_owned()?;
-        // SAFETY: an `OwnedFd` is open and the same descriptor until it is dropped, and nothing here hands it out in
-        // a way in which it could be exchanged.
+        // SAFETY: an `OwnedFd` stays open and the same descriptor until it is dropped, and nothing here allows to
+        // replace it.
         let watched = unsafe { AsyncFd::register_with_interest(own, INTEREST) }?;
         Ok(Self(watched))
     }
 
-    /// Returns once there is something, or was since the guard's `clear_ready`, which is to be called when all has
-    /// been read.
+    /// Returns once the descriptor is readable, or became so since the guard's `clear_ready`. Call that after
+    /// everything was read.
     pub(crate) async fn wait(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
         self.0.ready(INTEREST).await
     }
@@ -53,7 +54,7 @@ mod tests {
         socket.connect(nobody).expect("an address alone");
         runtime.block_on(async {
             let ready = Ready::new(socket.as_fd()).expect("a watch");
-            // To nobody: ICMP says so, and there is nothing else to read.
+            // No process receives it: ICMP reports that, and there is nothing else to read.
             socket.send(b"x").expect("a datagram");
             time::timeout(Duration::from_secs(30), ready.wait())
                 .await

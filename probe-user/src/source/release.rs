@@ -1,9 +1,9 @@
-//! The release of an executable of the node.
+//! The version of an executable on the node.
 //!
-//! What the executable itself says comes first. Distributions build without it (Debian's containerd records neither a
-//! module nor strings set at link time): then the version of the package that owns the file counts.
+//! The version in the executable comes first. Distributions may build without it (Debian's containerd has neither a
+//! module nor strings set at link time); then it is the version of the package that owns the file.
 //!
-//! **Invariant:** nothing is guessed from a path, and nothing is run.
+//! **Invariant:** no version is guessed from a path, and no program is run.
 
 mod package;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::{buildinfo::GoBuild, host::HostRoot};
 
-/// The version of the executable at a path of the node, links followed; `None` if it is not known.
+/// The version of the executable at a path of the node, links followed; `None` if it is unknown.
 #[must_use]
 pub(crate) fn version(root: &HostRoot, path: &Path) -> Option<String> {
     let build = root.plain(path).ok().and_then(|file| GoBuild::read(file).ok());

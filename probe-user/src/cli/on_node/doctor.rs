@@ -19,7 +19,7 @@ use crate::{
     sink::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
-        lack::Here,
+        lack::Privileges,
         live::attach::{OBJECT, Options, Probe},
     },
 };
@@ -56,7 +56,7 @@ impl Doctor {
 
 /// Attaches the hooks for a moment, since that alone shows what this kernel allows.
 fn examine(host_root: &Path) -> Report {
-    let here = Here::find();
+    let here = Privileges::find();
     let mut checks = machine(here);
     checks.push(node::confinement(confine::survey()));
     checks.push(object::object(OBJECT));
@@ -85,7 +85,7 @@ fn examine(host_root: &Path) -> Report {
 }
 
 /// What needs no hooks.
-fn machine(here: Here) -> Vec<Check> {
+fn machine(here: Privileges) -> Vec<Check> {
     vec![
         node::privilege(here),
         node::btf(),
@@ -98,7 +98,7 @@ fn machine(here: Here) -> Vec<Check> {
 
 /// The same for hooks that stay, before anything is given up.
 pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
-    let here = Here::find();
+    let here = Privileges::find();
     let mut checks = machine(here);
     checks.push(node::cgroup(&place.layout, &place.hierarchy));
     checks.push(signal::check(hooks));
@@ -107,7 +107,7 @@ pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
 }
 
 /// What to do so that all is seen that can be; none if that is so, or if nobody can do anything about it.
-pub(super) fn cure(hooks: &Hooks, here: Here) -> Option<String> {
+pub(super) fn cure(hooks: &Hooks, here: Privileges) -> Option<String> {
     let mut lacks = node::lacks(here);
     lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
     here.cure(&lacks)

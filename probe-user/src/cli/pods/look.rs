@@ -75,7 +75,7 @@ fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
 
 /// How long ago the kubelet first saw to each pod, where it keeps a folder of it that says so.
 fn ages(root: &HostRoot, pods: &[PodView], wall_ns: i64) -> Ages {
-    let kubelets = kubelet::Roots::look(root);
+    let kubelets = kubelet::Roots::find(root);
     let age = |uid: &PodUid| Some(wall_ns.saturating_sub(kubelets.born(root, uid)?).max(0).unsigned_abs());
     let known = pods.iter().filter_map(|pod| pod.uid.as_ref());
     known.filter_map(|uid| Some((uid.clone(), Duration::from_nanos(age(uid)?)))).collect()

@@ -1,4 +1,4 @@
-//! What restarts cost as a picture: a row a boot, its periods, and what happened meanwhile.
+//! Restarts as a picture: a row for each boot, with its periods and what happened meanwhile.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     sink::recovery::{self, Milestone},
 };
 
-/// One row.
+/// A row of the picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot<'a> {
     pub node: &'a str,
@@ -25,7 +25,7 @@ pub struct Boot<'a> {
     pub study: &'a RecoveryReport,
 }
 
-/// So many are shown at once.
+/// How many rows show their details without a click.
 const OPEN: usize = 5;
 
 #[must_use]
@@ -123,7 +123,7 @@ fn row(boot: &Boot<'_>) -> Row {
     Row { name: name(boot), marks: recovery::marks(study), facts, notes, took, bars, ..Row::default() }
 }
 
-/// From times of boot to those of the row.
+/// Converts boot times to times of the row.
 #[derive(Clone, Copy)]
 struct Zeroed {
     /// How long before the kernel's start the row begins.
@@ -140,7 +140,8 @@ fn from_ns(ns: i64) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(0))
 }
 
-/// One from each column that is known to the next: without static pods there is no boundary between periods 2 and 3.
+/// The periods, each from one known column to the next. Without static pods there is no boundary between periods 2
+/// and 3.
 fn periods(study: &RecoveryReport) -> Vec<Bar> {
     const NAMES: [(&str, Series); COLUMNS] = [
         ("kubelet", Series::First),
@@ -152,7 +153,7 @@ fn periods(study: &RecoveryReport) -> Vec<Bar> {
     let mut bars = Vec::new();
     for (column, (name, tone)) in study.columns.iter().zip(NAMES) {
         let Some(at) = column.map(from_ns) else { continue };
-        // What came before what it follows takes no time.
+        // A milestone that came before the one it follows takes no time.
         let to = at.max(from);
         bars.push(Bar {
             lane: "periods".to_owned(),
@@ -205,7 +206,7 @@ fn restart(study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
     down.into_iter().chain(moments).collect()
 }
 
-/// What was lost, and each ADD; those of several sandboxes at once in lanes of their own.
+/// The time that was lost, and each ADD. ADDs of several sandboxes at once have lanes of their own.
 fn network(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
     let mut tries: Vec<&NetworkAttempt> =
         recovery.tries.iter().filter(|it| is_within(study, it.began)).collect();
@@ -238,7 +239,7 @@ fn network(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> Vec<Bar
     bars
 }
 
-/// Those up to the last of the recovery, and who came later.
+/// The pods up to the last one of the recovery, and those that came later.
 fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>) {
     let mut all: Vec<_> = recovery.pods.iter().collect();
     let is_told = |at: &Timestamp| study.recovered == Recovered::Listening && is_within(study, *at);
@@ -251,7 +252,7 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
             Kind::Service => "service pods",
         };
         let moment = bar(lane, recovery::name(&back.pod), Series::Moment, zero.at(back.mark.at), None);
-        // What a hook saw is as exact as all else.
+        // A time from a hook is exact and needs no note.
         let notes = match back.mark.source {
             Source::Hook => Vec::new(),
             other => vec![recovery::known(other)],
@@ -265,7 +266,7 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
     (bars.collect(), later.into_iter().map(|back| back.pod.clone()).collect())
 }
 
-/// What is after the last pod of the recovery is no part of it, and may be a month later.
+/// Events after the last pod of the recovery are not part of it; they may be a month later.
 fn is_within(study: &RecoveryReport, at: Timestamp) -> bool {
     study.last_service.as_ref().is_none_or(|last| at <= last.mark.at)
 }

@@ -1,4 +1,4 @@
-//! Starts of pods as a picture: a row a start, a bar a phase.
+//! Starts of pods as a picture: a row for each start, a bar for each phase.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Each start in that order; `pods` that have none are named.
+/// A row for each start, in this order. Of `pods`, those without a start are named in a note.
 #[must_use]
 pub fn chart(label: &Label, starts: &[Start], shares: &[Share], pods: &[PodView]) -> Chart {
     let slowest = starts.iter().map(Start::total).max();
@@ -61,7 +61,7 @@ fn dated(mut row: Row, start: &Start, label: &Label) -> Row {
     row
 }
 
-/// The phases, and behind the last of each container what it took to listen.
+/// The phases; after the last phase of each container the time until it listened.
 fn bars(start: &Start) -> Vec<Bar> {
     let mut bars: Vec<Bar> = start.phases.iter().map(|phase| bar(start, phase)).collect();
     for it in &start.listening {
@@ -112,7 +112,7 @@ fn bar(start: &Start, phase: &Phase) -> Bar {
     }
 }
 
-/// What the bar of each phase means.
+/// The meaning of each phase's bar.
 #[must_use]
 pub(crate) fn meaning(kind: &Kind) -> &'static str {
     tone(kind).meaning()
@@ -146,7 +146,7 @@ fn table(shares: &[Share]) -> Option<Table> {
     })
 }
 
-/// Pods that were there before anybody looked.
+/// Names the pods that started before the agent did.
 fn unseen(pods: &[PodView], starts: &[Start]) -> Option<String> {
     let seen: BTreeSet<_> = starts.iter().filter_map(|start| start.pod.uid.as_ref()).collect();
     let is_unseen =

@@ -1,16 +1,16 @@
-//! Lines at the end of a file, each whole or not there: what a full disk has left of one is cut off again.
+//! Appends lines to a file, each completely or not at all: a line that a full disk cut off is removed again.
 
 use std::{
     fs::File,
     io::{self, Write},
 };
 
-/// What is written to.
+/// The file that is written to.
 pub(super) trait End: Write {
-    /// Cuts it to this length.
+    /// Truncates it to this length.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 
-    /// Returns when what was written survives the loss of power.
+    /// Returns once the written data survives a power loss.
     fn settle(&mut self) -> io::Result<()>;
 }
 
@@ -24,28 +24,28 @@ impl End for File {
     }
 }
 
-/// A file and how much of it is whole lines.
+/// A file, and the length of its complete lines.
 #[derive(Debug)]
 pub(super) struct Lines<E> {
     to: E,
-    /// `None` once something was written that nobody could cut off: how much is not known.
+    /// `None` once a failed write could not be removed, so that the length is unknown.
     len: Option<u64>,
-    /// A line ends here without its end: nobody could cut it off.
+    /// The last line has no newline, because a failed write could not be removed.
     torn: bool,
 }
 
 impl<E: End> Lines<E> {
-    /// `torn`: its last line has no end.
+    /// `torn`: the last line has no newline.
     pub(super) fn new(to: E, len: u64, torn: bool) -> Self {
         Self { to, len: Some(len), torn }
     }
 
-    /// Where they go.
+    /// The file.
     pub(super) fn end(&self) -> &E {
         &self.to
     }
 
-    /// `line` has its end.
+    /// Appends `line`, which ends with a newline.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if self.torn {
             self.put(b"\n")?;
@@ -60,7 +60,7 @@ impl<E: End> Lines<E> {
         match written {
             Ok(()) => self.len = self.len.map(|len| len + bytes.len() as u64),
             Err(_) => {
-                // A length that is wrong would take a whole line with it.
+                // If the length were wrong, a complete line would be removed.
                 self.torn = self.len.is_none_or(|len| self.to.cut(len).is_err());
                 self.len = self.len.filter(|_| !self.torn);
             }
@@ -75,7 +75,7 @@ mod tests {
 
     use super::{End, Lines};
 
-    /// A disk with so much room.
+    /// A disk with this much room.
     struct Disk {
         bytes: Vec<u8>,
         room: usize,
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// However much room there is, each line that was not refused is whole, also after there is room again.
+    /// However little room there is, each accepted line is complete, also after there is room again.
     #[test]
     fn a_full_disk_costs_the_line_that_found_no_room() {
         for cuts in [true, false] {

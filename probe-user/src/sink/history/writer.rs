@@ -1,7 +1,7 @@
-//! Writes the history of boots: a line is appended when there is something new about this boot, and a heartbeat says
-//! from time to time that the node is alive. A thread of its own writes, since a disk may be slow.
+//! Writes the history of boots: appends a line when something changed in this boot, and regularly writes a heartbeat.
+//! A thread of its own writes, because a disk may be slow.
 //!
-//! **Invariant:** a directory that cannot be written is told of ([`StateWrites`]), and never costs the agent.
+//! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent.
 
 use std::{
     fs::File,
@@ -27,14 +27,14 @@ use crate::{
     },
 };
 
-/// Lines are not written more often than this, except for the order of a restart, which cannot wait.
+/// The shortest time between two lines, except for the order of a restart, which cannot wait.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often the node shows that it is alive.
+/// The time between two heartbeats.
 const BEAT: Duration = Duration::from_secs(10);
-/// The file is made shorter after so many lines or bytes. A line of a full node takes some 100 KiB.
+/// The file is shortened after this many lines or bytes. A line of a full node has some 100 KiB.
 const LINES: usize = 500;
 const BYTES: usize = 2 << 20;
-/// Locked as long as an agent lives.
+/// Locked while an agent lives.
 const LOCK: &str = ".boots.lock";
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct BootHistoryWriter {
     kept: Option<u64>,
     /// Whether the file has the order of a restart.
     ordered: bool,
-    /// When the last job was given, and the last heartbeat.
+    /// When the thread last got a job, and when the last heartbeat was written.
     at: Option<Timestamp>,
     beat_at: Option<Timestamp>,
     writer: BackgroundWriter<Job>,
@@ -52,12 +52,12 @@ pub(crate) struct BootHistoryWriter {
 
 #[derive(Debug)]
 struct Job {
-    /// `None` if nothing is new.
+    /// `None` if nothing changed.
     line: Option<Vec<u8>>,
     beat: Vec<u8>,
 }
 
-/// What the history has of this boot.
+/// The part of the agent's state that the history has of this boot.
 pub(crate) struct Seen<'a> {
     pub(crate) recovery: &'a Recovery,
     pub(crate) boot_wall_ns: i64,
@@ -65,7 +65,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl BootHistoryWriter {
-    /// Keeps `boots` boots in `dir`, which is made if it is not there.
+    /// Keeps `boots` boots in `dir`, which is made if it does not exist.
     pub(crate) fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
         let mut place = Place { dir: dir.to_owned(), boots, open: None, was_removed: false };
         let write = move |job, failed: &Failed| place.write(&job, failed);
@@ -87,7 +87,7 @@ impl BootHistoryWriter {
         next(self.at, EVERY).min(beat)
     }
 
-    /// Has a line or a heartbeat written, if it is time to.
+    /// Writes a line or a heartbeat, if it is time.
     pub(crate) fn update<'a>(
         &mut self,
         now: Timestamp,
@@ -98,7 +98,7 @@ impl BootHistoryWriter {
             return;
         }
         self.at = Some(now);
-        // Without room the thread is still busy with the job before, and the next call tries again.
+        // Without room the thread still has the job before, and the next call tries again.
         let Some(room) = self.writer.reserve() else { return };
         if let Some(job) = self.job(now, &seen(), false) {
             room.send(job);
@@ -113,7 +113,8 @@ impl BootHistoryWriter {
 
     fn job(&mut self, now: Timestamp, seen: &Seen<'_>, ended: bool) -> Option<Job> {
         let recovery = seen.recovery;
-        // While the node goes down its pods go too: those that were there at the order are to be back.
+        // During a shutdown the pods end too. The pods that ran when it was ordered are the ones that should come
+        // back.
         let order = recovery.order.as_ref().filter(|order| now <= order.at + LONGEST_SHUTDOWN);
         let standing = order.map_or(&seen.standing, |order| &order.standing);
         let beat = Heartbeat {
@@ -145,18 +146,18 @@ impl BootHistoryWriter {
     }
 }
 
-/// The directory and its files, on the thread that writes them.
+/// The directory and its files, owned by the thread that writes.
 struct Place {
     dir: PathBuf,
     boots: usize,
     open: Option<Open>,
-    /// What was open is there no more.
+    /// The opened directory or file was removed.
     was_removed: bool,
 }
 
 struct Open {
     lines: Lines<File>,
-    /// Lines and bytes written since the file was made shorter.
+    /// Lines and bytes that were written since the file was last shortened.
     n: usize,
     bytes: usize,
     lock: File,
@@ -175,7 +176,7 @@ impl Place {
             Some(line) => opened.and_then(|()| self.append(line)),
             None => opened,
         };
-        // A heartbeat that failed is followed by another anyway. A file that was removed had the line.
+        // A failed heartbeat is followed by another one. A removed file may have held the line.
         if line.is_some() || self.was_removed {
             failed.set(line.is_none() || kept.is_err());
         }
@@ -210,7 +211,7 @@ impl Place {
             Err(error) => return Err(error),
         };
         if let Some(less) = history::compact(&bytes, self.boots) {
-            // With no room for the shorter one the longer one serves.
+            // If there is no room for the shorter file, the longer one stays.
             if folder::replace(&self.dir, BOOTS, &less).is_ok() {
                 bytes = less;
             }
@@ -297,18 +298,18 @@ mod tests {
         }
         let past = read(&dir);
         let ids: Vec<&str> = past.history.records.iter().map(|it| it.boot_id()).collect();
-        // The last one came after the file was made shorter.
+        // The last boot came after the file was shortened.
         assert_eq!(ids, ["b", "c", "d", "e"]);
         assert!(past.troubles.is_empty(), "{:?}", past.troubles);
         let before = past.before("f");
         assert_eq!((before.boot_id.as_deref(), before.pods), (Some("e"), Some(vec![pod("web")])));
         assert_eq!((before.ordered, before.alive_wall_ns), (None, Some(10)));
-        // The agent began anew within the boot.
+        // The agent was restarted within the boot.
         assert_eq!(past.before("e").boot_id.as_deref(), Some("d"));
         assert_eq!(past.before("e").pods, None);
     }
 
-    /// A boot in which something is new each second, on a node with many pods.
+    /// A boot with a change every second, on a node with many pods.
     #[test]
     fn a_bad_boot_fills_no_disk() {
         const MOST: u64 = 8 << 20;
@@ -318,7 +319,7 @@ mod tests {
         known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), standing: list(pods) });
         let path = dir.path().join(BOOTS);
         let (mut writer, mut now, mut largest) = (open(dir.path(), "a"), Timestamp(1), 0);
-        // As they come, once a second: some 14 MiB of them.
+        // One line a second, some 14 MiB in all.
         for _ in 0..60 {
             known.revision += 1;
             now = now + Duration::from_secs(1);
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!((past.history.records.len(), past.troubles.len()), (2, 0));
     }
 
-    /// Of an agent that is not confined: one that is finds out that it may not use the new one.
+    /// This holds for an agent that is not confined. A confined agent may not write to the new directory.
     #[test]
     fn what_is_removed_is_written_anew() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -391,7 +392,7 @@ mod tests {
         writer.update(Timestamp(1), &known, seen);
         await_heartbeat();
         fs::remove_dir_all(&dir).expect("it is there");
-        // Nothing is new, and the line is lost all the same.
+        // Nothing changed, but the line was lost with the directory.
         writer.update(Timestamp(1) + Duration::from_secs(20), &known, seen);
         await_heartbeat();
         finish(writer, &known, vec![]);

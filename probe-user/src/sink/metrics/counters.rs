@@ -1,4 +1,4 @@
-//! Counters and histograms: what is counted of each change.
+//! Counters and histograms, which each change updates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,13 +28,13 @@ use crate::{
     sink::word,
 };
 
-/// How many cgroups may be known as empty and not yet removed; beyond that the oldest is forgotten.
+/// The most cgroups that are remembered as empty and not removed yet. Beyond that the oldest is forgotten.
 const EMPTY: usize = 4096;
 
-/// How many changes may wait for their latency; more come only where nobody asks for it, as in a replay.
+/// The most changes that wait for their latency. There are more only where nobody measures it, as in a replay.
 const WAITING: usize = 8192;
 
-/// How often the series of pods that are gone are removed.
+/// How often the series of removed pods are dropped.
 const SWEEP: Duration = Duration::from_secs(10);
 
 pub(super) struct Counters {
@@ -46,11 +46,11 @@ pub(super) struct Counters {
 
     owners: Owners,
     swept_at: Timestamp,
-    /// Since when a cgroup has been empty.
+    /// Since when each cgroup has been empty.
     empty: BTreeMap<CgroupKey, Timestamp>,
-    /// The leaks of findings of many that were counted and are not over.
+    /// The leaks within combined findings that were counted and still exist.
     many: BTreeSet<u64>,
-    /// Times of events that were counted and not yet timed.
+    /// The times of events whose latency is not measured yet.
     waiting: Vec<Timestamp>,
 }
 
@@ -73,7 +73,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// Everything whose labels are known beforehand begins with zero, so that the first of it is seen as one more.
+    /// Sets every series with known labels to zero, so that its first event is an increase.
     fn begin(&mut self, nobody: &[String]) {
         for values in set::all(&[ChangeKind::VARIANTS]) {
             self.events.events.at(&values, &[]);
@@ -188,7 +188,7 @@ impl Counters {
                     self.kernel.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
                 }
             }
-            // What a ring lost is known by kind from its own counters.
+            // The rings' own counters give the lost records by kind.
             ChangeKind::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
                 self.events.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
             }
@@ -217,8 +217,8 @@ impl Counters {
         }
     }
 
-    /// A start that goes on after it was told counts once, as it was told first; but one that was told because one of its
-    /// containers did not come was none yet, and counts as what it is when that has come.
+    /// Counts a start once, when it is first told, even if it continues. An exception is a start that was told
+    /// because one of its containers did not come: it is counted when that container has come.
     fn started(&mut self, change: &Change, start: &Start) {
         if start.revised && !start.containers_known {
             return;
@@ -243,7 +243,7 @@ impl Counters {
         let pod = self.pod_of(it, at);
         self.findings.confirmed.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
         match &it.kind {
-            // Those of a finding of many are counted one by one.
+            // The leaks of a combined finding are counted one by one.
             Kind::LeakedAddress(LeakedAddress { cause, many: None, .. }) => {
                 self.findings.leaks.add(&[cause.into_str()], &pod, 1.0);
             }
@@ -268,7 +268,7 @@ impl Counters {
         }
     }
 
-    /// Counts each leak of a finding of many once, however their number comes and goes, and as long as it lasts.
+    /// Counts each leak of a combined finding once while it lasts, however the finding's number changes.
     pub(super) fn leaked(&mut self, many: &[ManyView]) {
         for leak in many.iter().filter(|it| it.is_confirmed && !self.many.contains(&it.leak)) {
             let nobody = self.owners.of(Pod::default(), self.swept_at);
@@ -291,7 +291,7 @@ impl Counters {
         let pod = Pod {
             namespace: pod.and_then(|pod| pod.namespace.as_deref()),
             name: pod.and_then(|pod| pod.name.as_deref()),
-            // What is told when it has gone does not bring it back.
+            // An event about a removed pod does not bring it back.
             uid: pod.and_then(|pod| pod.uid.as_ref()).filter(|_| brings(&change.what)),
         };
         self.owners.of(pod, change.at)
@@ -304,7 +304,7 @@ impl Counters {
         self.owners.of(Pod { namespace, name, uid: None }, at)
     }
 
-    /// Drops the series of pods that have been gone for long enough.
+    /// Drops the series of pods that were removed long enough ago.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         self.swept_at = self.swept_at.max(now);
         let gone = self.owners.expire(now);
@@ -335,25 +335,25 @@ impl Counters {
         }
     }
 
-    /// What was told has been told by now.
+    /// Measures the latency of the changes so far.
     pub(super) fn timed(&mut self, now: Timestamp) {
         for at in self.waiting.drain(..) {
             self.kernel.latency.observe(&[], &[], now.since(at).as_secs_f64());
         }
     }
 
-    /// What the rings' own counters say was lost.
+    /// Sets the losses from the rings' own counters.
     pub(super) fn lost(&mut self, ring: &str, kind: &str, total: u64) {
         self.events.lost.raise(&[ring, kind], real(total));
     }
 }
 
-/// Whether a pod of which this is told is there.
+/// Whether the change shows that the pod exists.
 fn brings(what: &ChangeKind) -> bool {
     matches!(what, ChangeKind::PodFirstSeen | ChangeKind::SandboxReady { .. } | ChangeKind::PodStarted(_))
 }
 
-/// What a container says of itself is not believed alone.
+/// A call from a container is not counted: it is not believed alone.
 fn counts(call: &CniCall) -> bool {
     !call.delegated
 }
@@ -375,7 +375,7 @@ fn result(end: Option<&End>) -> &'static str {
     }
 }
 
-/// Counts beyond 2^53 lose their last digits, as with Prometheus itself.
+/// Counts beyond 2^53 lose their last digits, as in Prometheus itself.
 #[expect(clippy::cast_precision_loss, reason = "samples are of 64 bits floating")]
 pub(super) fn real(count: u64) -> f64 {
     count as f64

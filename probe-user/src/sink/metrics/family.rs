@@ -1,5 +1,5 @@
-//! The table of what is exported: each family's name, labels, unit, meaning and source. The registry is made from it,
-//! and so is `docs/metrics.md`.
+//! The table of all metric families: name, labels, unit, meaning and source. The registry and `docs/metrics.md` are
+//! made from it.
 
 use super::label::PodLabel;
 
@@ -8,13 +8,13 @@ use super::label::PodLabel;
 pub struct Family {
     pub name: &'static str,
     pub kind: Kind,
-    /// Its own labels; those of pods come behind them.
+    /// The family's own labels. Labels of pods follow them.
     pub labels: &'static [&'static str],
     pub pods: Pods,
     pub unit: &'static str,
     /// The `HELP` line.
     pub help: &'static str,
-    /// Kernel event or file that it comes from; empty: sandprobe's own figure or verdict.
+    /// The kernel event or file that it comes from; empty for sandprobe's own statistics and verdicts.
     pub source: &'static str,
 }
 
@@ -25,21 +25,21 @@ pub enum Kind {
     Histogram,
 }
 
-/// Which of the labels that tell pods apart a family can take.
+/// Which of the optional pod labels a family can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
     None,
-    /// A pod starts once: a histogram of one pod's starts says nothing.
+    /// A pod starts once, so a histogram of a single pod's starts is of no use.
     Workloads,
     All,
 }
 
-/// Labels whose values come from the node, and can be any number.
+/// Labels with values from the node, of which there can be any number.
 pub(super) const OPEN: [&str; 4] = ["plugin", "pool", "program", "boot_id"];
 
 impl Kind {
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -47,9 +47,9 @@ impl Kind {
         }
     }
 
-    /// So many series of one family, whatever comes. One of a histogram is a line for each bucket.
+    /// The most series of a family. A series of a histogram has a line for each bucket.
     #[must_use]
-    pub fn cap(self) -> usize {
+    pub(crate) fn cap(self) -> usize {
         match self {
             Self::Counter | Self::Gauge => 1000,
             Self::Histogram => 250,
@@ -59,7 +59,7 @@ impl Kind {
 
 impl Pods {
     #[must_use]
-    pub fn takes(self, label: PodLabel) -> bool {
+    pub(crate) fn takes(self, label: PodLabel) -> bool {
         match self {
             Self::None => false,
             Self::Workloads => label != PodLabel::Pod,
@@ -98,42 +98,43 @@ impl Family {
     }
 }
 
-pub const EVENTS: Family =
+pub(crate) const EVENTS: Family =
     counter("sandprobe_events_total", &["kind"], "Events of the stream, before any filter (docs/events.md).");
-pub const LATE: Family = counter(
+pub(crate) const LATE: Family = counter(
     "sandprobe_events_late_total",
     &[],
     "Events that became known only after later ones had been told.",
 );
-pub const LATENCY: Family = histogram(
+pub(crate) const LATENCY: Family = histogram(
     "sandprobe_event_latency_seconds",
     &[],
     "From an event in the kernel to its being counted here; with the wait for the pod's name.",
 )
 .from("bpf_ktime_get_boot_ns in the hook");
 
-pub const PODS: Family = gauge("sandprobe_pods", &[], "Pods that are on the node.");
-pub const SANDBOXES: Family = gauge("sandprobe_sandboxes", &["state"], "Sandboxes of those pods, by state.");
-pub const STOPPED: Family = counter(
+pub(crate) const PODS: Family = gauge("sandprobe_pods", &[], "Pods that are on the node.");
+pub(crate) const SANDBOXES: Family =
+    gauge("sandprobe_sandboxes", &["state"], "Sandboxes of those pods, by state.");
+pub(crate) const STOPPED: Family = counter(
     "sandprobe_sandboxes_stopped_total",
     &["reason"],
     "Sandboxes that ended, by the first sign of it.",
 )
 .of_pods();
-pub const SANDBOX_READY: Family = histogram(
+pub(crate) const SANDBOX_READY: Family = histogram(
     "sandprobe_sandbox_create_duration_seconds",
     &[],
     "From a sandbox's first sign until its network is set up and what holds it runs.",
 )
 .of_workloads()
 .from("copy_net_ns to sched_process_exec");
-pub const DUPLICATES: Family = counter(
+pub(crate) const DUPLICATES: Family = counter(
     "sandprobe_sandbox_duplicates_total",
     &["reason"],
     "Sandboxes confirmed to have been made without need, by form.",
 )
 .of_pods();
-pub const EXITS: Family = counter(
+pub(crate) const EXITS: Family = counter(
     "sandprobe_container_exits_total",
     &["result"],
     "Containers that ended, by how their program did.",
@@ -141,14 +142,14 @@ pub const EXITS: Family = counter(
 .of_pods()
 .from("sched_process_exit");
 
-pub const STARTS: Family = counter(
+pub(crate) const STARTS: Family = counter(
     "sandprobe_pod_starts_total",
     &["comparable"],
     "Starts of pods that are complete. Only those that are comparable, seen whole from the beginning to the end, are in \
      the histograms.",
 )
 .of_pods();
-pub const START: Family = histogram(
+pub(crate) const START: Family = histogram(
     "sandprobe_pod_start_duration_seconds",
     &["containers_known"],
     "From the pod's cgroup to the last of its containers' programs; comparable starts only. Where it is not known which \
@@ -156,7 +157,7 @@ pub const START: Family = histogram(
 )
 .of_workloads()
 .from("cgroup_mkdir to sched_process_exec");
-pub const PHASE: Family = histogram(
+pub(crate) const PHASE: Family = histogram(
     "sandprobe_pod_start_phase_duration_seconds",
     &["phase", "containers_known"],
     "Time that a pod's start spent in a phase, all of that phase together (docs/phases.md); comparable starts only. Where \
@@ -165,7 +166,7 @@ pub const PHASE: Family = histogram(
 .of_workloads()
 .from("see docs/phases.md");
 
-pub const LISTENING: Family = histogram(
+pub(crate) const LISTENING: Family = histogram(
     "sandprobe_container_listening_duration_seconds",
     &[],
     "From the start of a container's program to its first socket that listens (TCP and its like), of containers that have \
@@ -174,20 +175,20 @@ pub const LISTENING: Family = histogram(
 .of_workloads()
 .from("sched_process_exec to inet_sock_set_state");
 
-pub const CNI: Family = counter(
+pub(crate) const CNI: Family = counter(
     "sandprobe_cni_operations_total",
     &["operation_type", "plugin", "result"],
     "Calls of CNI plugins that ended, made by the node's runtime.",
 )
 .of_pods()
 .from("sched_process_exit");
-pub const CNI_TIME: Family = histogram(
+pub(crate) const CNI_TIME: Family = histogram(
     "sandprobe_cni_operation_duration_seconds",
     &["operation_type", "plugin", "result"],
     "From exec to exit of a CNI plugin, with the plugins that it calls itself.",
 )
 .from("sched_process_exec to sched_process_exit");
-pub const BLIND_DEL: Family = counter(
+pub(crate) const BLIND_DEL: Family = counter(
     "sandprobe_cni_del_empty_netns_total",
     &["plugin"],
     "DELs that were called without a network namespace: a plugin that finds the address through it frees nothing.",
@@ -195,51 +196,51 @@ pub const BLIND_DEL: Family = counter(
 .of_pods()
 .from("CNI_NETNS at sched_process_exec");
 
-pub const ALLOCATIONS: Family = gauge(
+pub(crate) const ALLOCATIONS: Family = gauge(
     "sandprobe_ip_allocations",
     &["pool", "state"],
     "Addresses of a pool that are given out, by what has become of them.",
 )
 .unit("addresses")
 .from("the IPAM stores, the runtimes' records");
-pub const POOL_SIZE: Family =
+pub(crate) const POOL_SIZE: Family =
     gauge("sandprobe_ip_pool_size", &["pool"], "Addresses that a pool has for pods.")
         .unit("addresses")
         .from("the networks' configuration");
-pub const POOL_FREE: Family =
+pub(crate) const POOL_FREE: Family =
     gauge("sandprobe_ip_pool_free", &["pool"], "Addresses of a pool that are not given out.")
         .unit("addresses");
-pub const LEAKS: Family =
+pub(crate) const LEAKS: Family =
     counter("sandprobe_ip_leaks_total", &["reason"], "Addresses confirmed to be leaked, by cause.").of_pods();
-pub const LEAKED: Family = gauge(
+pub(crate) const LEAKED: Family = gauge(
     "sandprobe_ip_leaked_addresses",
     &["reason"],
     "Addresses that are confirmed to be leaked and not free yet, by cause, however many of them are one finding.",
 )
 .unit("addresses");
 
-pub const FINDINGS: Family =
+pub(crate) const FINDINGS: Family =
     gauge("sandprobe_findings", &["kind", "severity", "stage"], "Findings that are open (docs/findings.md).");
-pub const OPENED: Family =
+pub(crate) const OPENED: Family =
     counter("sandprobe_findings_opened_total", &["kind", "severity"], "Findings that were opened.").of_pods();
-pub const CONFIRMED: Family =
+pub(crate) const CONFIRMED: Family =
     counter("sandprobe_findings_confirmed_total", &["kind", "severity"], "Findings that were confirmed.")
         .of_pods();
 
-pub const NETNS_TEARDOWN: Family = histogram(
+pub(crate) const NETNS_TEARDOWN: Family = histogram(
     "sandprobe_netns_teardown_duration_seconds",
     &[],
     "From the last reference to a network namespace to the end of its teardown.",
 )
 .from("netns_put or __put_net to proc_free_inum");
-pub const CGROUP_TEARDOWN: Family = histogram(
+pub(crate) const CGROUP_TEARDOWN: Family = histogram(
     "sandprobe_cgroup_teardown_duration_seconds",
     &[],
     "From the end of the last process in a cgroup to the removal of its directory.",
 )
 .from("cgroup_notify_populated to cgroup_rmdir");
 
-pub const MILESTONE: Family = gauge(
+pub(crate) const MILESTONE: Family = gauge(
     "sandprobe_node_boot_milestone_seconds",
     &["milestone"],
     "When this boot reached a milestone, from the kernel's start on; below zero: before it. Absent: not reached, or not \
@@ -247,194 +248,197 @@ pub const MILESTONE: Family = gauge(
 )
 .unit("seconds")
 .from("see docs/boot.md");
-pub const PERIOD: Family = gauge(
+pub(crate) const PERIOD: Family = gauge(
     "sandprobe_node_boot_period_seconds",
     &["period"],
     "The periods of this boot, from the order of the restart on where that is known (docs/boot.md).",
 )
 .unit("seconds")
 .from("see docs/boot.md");
-pub const BOOT_CNI_LOST: Family = gauge(
+pub(crate) const BOOT_CNI_LOST: Family = gauge(
     "sandprobe_node_boot_cni_lost_seconds",
     &[],
     "From the first CNI ADD of this boot that failed to the first that did not, or until now.",
 )
 .unit("seconds");
-pub const BOOT_CLOSED: Family = gauge(
+pub(crate) const BOOT_CLOSED: Family = gauge(
     "sandprobe_node_boot_recovered",
     &[],
     "Whether this boot's recovery is over: the last pod is back, or none came for long enough.",
 )
 .unit("0 or 1");
-pub const BOOT_INFO: Family = gauge(
+pub(crate) const BOOT_INFO: Family = gauge(
     "sandprobe_node_boot_info",
     &["boot_id", "recovered"],
     "Which boot this is, and by which rule its pods are back; always 1.",
 )
 .from("/proc/sys/kernel/random/boot_id");
 
-pub const BUILD: Family = gauge("sandprobe_build_info", &["version"], "Which sandprobe this is; always 1.");
-pub const READY: Family = gauge(
+pub(crate) const BUILD: Family =
+    gauge("sandprobe_build_info", &["version"], "Which sandprobe this is; always 1.");
+pub(crate) const READY: Family = gauge(
     "sandprobe_ready",
     &[],
     "Whether what is told can be relied on, as /readyz says: hooks attached, node listed, nothing being lost.",
 )
 .unit("0 or 1");
-pub const HOOKS: Family = gauge(
+pub(crate) const HOOKS: Family = gauge(
     "sandprobe_hook_attached",
     &["signal", "mechanism"],
     "How a signal is seen: 1 with the mechanism in use, 0 with mechanism none where nothing could be attached.",
 )
 .unit("0 or 1");
-pub const RECORDS: Family = counter(
+pub(crate) const RECORDS: Family = counter(
     "sandprobe_records_total",
     &["ring", "kind"],
     "Records that the hooks have written into a ring, by kind.",
 )
 .from("per-CPU counters of the eBPF programs");
-pub const LOST: Family = counter(
+pub(crate) const LOST: Family = counter(
     "sandprobe_events_lost_total",
     &["ring", "kind"],
     "What was lost, by where: in a ring by kind of record; elsewhere (netlink_socket, record, channel, skipped_run) with \
      kind unknown.",
 )
 .from("per-CPU counters of the eBPF programs, bpf_prog_info.recursion_misses");
-pub const STALE: Family = counter(
+pub(crate) const STALE: Family = counter(
     "sandprobe_netlink_stale_total",
     &[],
     "Ends of network namespaces that netlink told of when all else about them was over. They are not believed.",
 )
 .from("RTM_DELNSID");
-pub const UNWATCHED: Family = gauge(
+pub(crate) const UNWATCHED: Family = gauge(
     "sandprobe_netns_unwatched",
     &[],
     "Network namespaces that netlink would have to watch, where no hook sees their end or their addresses, and does not \
      yet: containers made too many at once. Addresses set in them meanwhile are listed later, not seen.",
 );
-pub const PROGRAM_TIME: Family = counter(
+pub(crate) const PROGRAM_TIME: Family = counter(
     "sandprobe_program_run_seconds_total",
     &["program"],
     "Time that an eBPF program ran on all CPUs; counted only with --bpf-stats, or kernel.bpf_stats_enabled=1.",
 )
 .unit("seconds")
 .from("bpf_prog_info.run_time_ns");
-pub const PROGRAM_RUNS: Family = counter(
+pub(crate) const PROGRAM_RUNS: Family = counter(
     "sandprobe_program_runs_total",
     &["program"],
     "Runs of an eBPF program; counted only with --bpf-stats, or kernel.bpf_stats_enabled=1.",
 )
 .from("bpf_prog_info.run_cnt");
-pub const PROGRAM_MISSED: Family = counter(
+pub(crate) const PROGRAM_MISSED: Family = counter(
     "sandprobe_program_missed_total",
     &["program"],
     "Runs of an eBPF program that the kernel skipped, for it was running on that CPU already.",
 )
 .from("bpf_prog_info.recursion_misses");
-pub const NETNS_UNTRACKED: Family = counter(
+pub(crate) const NETNS_UNTRACKED: Family = counter(
     "sandprobe_netns_untracked_total",
     &[],
     "Network namespaces whose end no hook will see: without fentry and kprobes so many are looked at, and more were there. \
      Their end is told by rtnetlink.",
 )
 .from("per-CPU counters of the eBPF programs");
-pub const NOT_KEPT: Family = counter(
+pub(crate) const NOT_KEPT: Family = counter(
     "sandprobe_program_table_full_total",
     &[],
     "Entries that a table of the eBPF programs had no room for.",
 )
 .from("per-CPU counters of the eBPF programs");
-pub const REFUSED: Family = counter(
+pub(crate) const REFUSED: Family = counter(
     "sandprobe_system_calls_refused_total",
     &[],
     "System calls that sandprobe's own confinement refused it (docs/security.md): one that is not 0 is a fault to report; \
      the log has the call.",
 )
 .from("SIGSYS");
-pub const UNREADABLE: Family = gauge(
+pub(crate) const UNREADABLE: Family = gauge(
     "sandprobe_node_files_unreadable",
     &[],
     "Files and folders of the node that were there and could not be read when they were last looked at; the log has which.",
 );
-pub const HANGING: Family = gauge(
+pub(crate) const HANGING: Family = gauge(
     "sandprobe_node_files_hanging",
     &[],
     "Files of the node at which reading hangs, as it does where a process is stuck in the kernel; the rest is read without \
      them.",
 );
-pub const OLDEST_QUESTION: Family = gauge(
+pub(crate) const OLDEST_QUESTION: Family = gauge(
     "sandprobe_oldest_question_age_seconds",
     &[],
     "How long the oldest question about the node's files has waited, or the look at the node that is under way.",
 )
 .unit("seconds");
-pub const DROPPED_QUESTIONS: Family = counter(
+pub(crate) const DROPPED_QUESTIONS: Family = counter(
     "sandprobe_questions_dropped_total",
     &[],
     "Questions about the node's files that found no room to wait: what they asked for is told without a name or a cause.",
 );
-pub const DROPPED: Family = counter(
+pub(crate) const DROPPED: Family = counter(
     "sandprobe_stream_events_dropped_total",
     &[],
     "Events that were not written to standard output, for nobody read it; the API has them all the same.",
 );
-pub const STATE_WRITTEN: Family = gauge(
+pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",
     &["file"],
     "Whether the last write to the state directory succeeded, of the findings and of the history of boots: with 0 what is \
      found out is lost when sandprobe ends; /readyz and the log say why.",
 )
 .unit("0 or 1");
-pub const STATE_FAILURES: Family = counter(
+pub(crate) const STATE_FAILURES: Family = counter(
     "sandprobe_state_write_failures_total",
     &["file"],
     "Writes to the state directory that failed, of the findings and of the history of boots.",
 );
-pub const OUTDATED: Family = gauge(
+pub(crate) const OUTDATED: Family = gauge(
     "sandprobe_server_files_stale",
     &[],
     "Whether the server's certificate, key, client authority or token have changed in their files and cannot be used, so \
      that those from before still are; the log says why.",
 )
 .unit("0 or 1");
-pub const CERTIFICATE_EXPIRES: Family = gauge(
+pub(crate) const CERTIFICATE_EXPIRES: Family = gauge(
     "sandprobe_tls_certificate_expiration_timestamp_seconds",
     &[],
     "When the certificate that the server shows, or the first of its chain to do so, expires; only where it serves by TLS.",
 )
 .unit("seconds since the epoch");
-pub const QUEUE: Family =
+pub(crate) const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
-pub const QUEUE_CAPACITY: Family =
+pub(crate) const QUEUE_CAPACITY: Family =
     gauge("sandprobe_queue_capacity", &["queue"], "What finds room in a queue of sandprobe's.");
-pub const FOLDED: Family = counter(
+pub(crate) const FOLDED: Family = counter(
     "sandprobe_metric_series_folded_total",
     &["metric"],
     "Values that went to the series `other`, because their family has all the series that it may have.",
 );
 
-pub const CPU: Family = counter(
+pub(crate) const CPU: Family = counter(
     "process_cpu_seconds_total",
     &[],
     "CPU time of sandprobe, user and system, without that of its eBPF programs.",
 )
 .unit("seconds")
 .from("getrusage");
-pub const RESIDENT: Family = gauge("process_resident_memory_bytes", &[], "Resident memory of sandprobe.")
+pub(crate) const RESIDENT: Family =
+    gauge("process_resident_memory_bytes", &[], "Resident memory of sandprobe.")
+        .unit("bytes")
+        .from("/proc/self/status");
+pub(crate) const VIRTUAL: Family = gauge("process_virtual_memory_bytes", &[], "Virtual memory of sandprobe.")
     .unit("bytes")
     .from("/proc/self/status");
-pub const VIRTUAL: Family = gauge("process_virtual_memory_bytes", &[], "Virtual memory of sandprobe.")
-    .unit("bytes")
-    .from("/proc/self/status");
-pub const OPEN_FDS: Family =
+pub(crate) const OPEN_FDS: Family =
     gauge("process_open_fds", &[], "Open file descriptors of sandprobe.").from("/proc/self/fd");
-pub const MAX_FDS: Family =
+pub(crate) const MAX_FDS: Family =
     gauge("process_max_fds", &[], "File descriptors that sandprobe may have open.").from("RLIMIT_NOFILE");
-pub const THREADS: Family = gauge("process_threads", &[], "Threads of sandprobe.").from("/proc/self/status");
-pub const STARTED: Family =
+pub(crate) const THREADS: Family =
+    gauge("process_threads", &[], "Threads of sandprobe.").from("/proc/self/status");
+pub(crate) const STARTED: Family =
     gauge("process_start_time_seconds", &[], "When this run of sandprobe began, since the epoch.")
         .unit("seconds");
 
-/// All of them, in the order of the reference, under its headings.
+/// All families, in the order and under the headings of the reference.
 pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),

@@ -1,4 +1,4 @@
-//! Gauges: the state of the node and of the agent at the time of a scrape.
+//! Gauges: the state of the node and the agent at the time of a scrape.
 
 use probe_common::event;
 use prometheus::GaugeVec;
@@ -36,7 +36,7 @@ pub(super) struct Gauges {
     process: ProcessGauges,
 }
 
-/// Values of labels, and what is so of them.
+/// The values of the labels, and the value of the series.
 type Row = (Vec<String>, f64);
 
 impl Gauges {
@@ -174,7 +174,7 @@ impl Gauges {
     }
 }
 
-/// A pool by its network's name and its range: neither is enough alone.
+/// A pool's name: its network and its range, because neither is unique alone.
 fn name(pool: &PoolView) -> String {
     label::clean(&format!("{}/{}", pool.network, pool.subnet))
 }
@@ -195,7 +195,7 @@ fn zeros(sets: &[&[&'static str]]) -> Vec<Row> {
     set::all(sets).into_iter().map(|values| row(&values, 0.0)).collect()
 }
 
-/// Those that there are.
+/// The rows whose value is known.
 fn known(names: &[&str], values: impl IntoIterator<Item = Option<f64>>) -> Vec<Row> {
     names.iter().zip(values).filter_map(|(name, value)| Some(row(&[name], value?))).collect()
 }

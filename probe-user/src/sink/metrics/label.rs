@@ -1,27 +1,27 @@
-//! The labels that tell pods apart, which are there only where somebody asked for them; and what values may look like.
+//! The optional labels of pods, and the allowed characters of label values.
 
 use super::workload;
 
-/// A label of a pod.
+/// An optional label that identifies a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodLabel {
     Namespace,
     Pod,
-    /// Derived from the pod's name, for no API server is asked.
+    /// Derived from the pod's name, because no API server is asked.
     Workload,
 }
 
-/// What stands for all that found no series of its own.
-pub const OTHER: &str = "other";
+/// The label value for everything that has no series of its own.
+pub(crate) const OTHER: &str = "other";
 
-/// Longest value, characters: that of a Kubernetes label.
+/// The longest value, characters: that of a Kubernetes label.
 const LONGEST: usize = 63;
 
 impl PodLabel {
     pub const ALL: [Self; 3] = [Self::Namespace, Self::Pod, Self::Workload];
 
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Namespace => "namespace",
             Self::Pod => "pod",
@@ -29,13 +29,13 @@ impl PodLabel {
         }
     }
 
-    /// As it is typed.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the name of a label.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|label| label.word() == text);
         known.ok_or_else(|| format!("{text:?} is no label of a pod: namespace, pod or workload"))
     }
 
-    /// Its value for a pod; empty, which is no label at all, where that is not known.
+    /// Its value for a pod; empty, which means no label, if the value is unknown.
     pub(super) fn of(self, namespace: Option<&str>, name: Option<&str>) -> String {
         match self {
             Self::Namespace => clean(namespace.unwrap_or_default()),
@@ -45,13 +45,13 @@ impl PodLabel {
     }
 }
 
-/// A name from the node as a label's value: of one line, with nothing that a terminal or a query would stumble over.
+/// A name from the node as a label value: one line, without characters that break a terminal or a query.
 pub(super) fn clean(text: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_.:/@+".contains(c) { c } else { '_' };
     text.chars().take(LONGEST).map(plain).collect()
 }
 
-/// The same, where there must be one.
+/// Like `clean`, for a value that must not be empty.
 pub(super) fn name(text: &str) -> String {
     if text.is_empty() { "unknown".to_owned() } else { clean(text) }
 }

@@ -1,4 +1,4 @@
-//! The agent's own figures, as a scrape gets them.
+//! The agent's statistics about itself, for a scrape.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ pub struct AgentStats {
     pub reading: ReadingStats,
     pub server: ServerStats,
     pub queues: Vec<Queue>,
-    /// System calls that its confinement refused.
+    /// System calls that the agent's confinement refused.
     pub refused: u64,
     /// Events that were not written to standard output.
     pub dropped: u64,
@@ -28,24 +28,24 @@ pub struct AgentStats {
 /// The hooks, and the counters of the eBPF programs.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeStats {
-    /// How each signal is seen; `None`: not at all.
+    /// How each signal is seen; `None` if it is not seen.
     pub hooks: Vec<(Signal, Option<Mechanism>)>,
     pub rings: Vec<Ring>,
     pub programs: Vec<Program>,
     /// Network namespaces whose end no hook will see.
     pub netns_untracked: u64,
-    /// Entries that a table of the eBPF programs had no room for.
+    /// Entries for which a map of the eBPF programs had no room.
     pub not_kept: u64,
 }
 
-/// How the reading of the node's files goes.
+/// The progress of reading the node's files.
 #[derive(Clone, Debug, Default)]
 pub struct ReadingStats {
     /// Files that could not be read at the last pass.
     pub unreadable: u64,
     /// Files at which reading hangs.
     pub hanging: u64,
-    /// How long the oldest question about the files has waited.
+    /// How long the oldest question about files has waited.
     pub oldest_question: Duration,
     /// Questions that found no room.
     pub dropped_questions: u64,
@@ -54,22 +54,22 @@ pub struct ReadingStats {
 /// The server's own files.
 #[derive(Clone, Debug, Default)]
 pub struct ServerStats {
-    /// The certificate, key or token in its file cannot be used. The server goes on with the one from before.
+    /// The certificate, key or token in its file cannot be used. The server keeps the one from before.
     pub stale: bool,
     /// When the certificate expires, seconds since the epoch; none without TLS.
     pub certificate_expires: Option<i64>,
 }
 
-/// How the writes of one of the files of the state directory went.
+/// The result of the writes of a file in the state directory.
 #[derive(Clone, Debug, Default)]
 pub struct StateWrite {
     pub file: &'static str,
     pub failures: u64,
-    /// The last one.
+    /// Whether the last write succeeded.
     pub has_succeeded: bool,
 }
 
-/// A ring's counters since the programs were loaded, by kind of record: places as in `event::NAMES`.
+/// A ring's counters since the programs were loaded, by kind of record, indexed like `event::NAMES`.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     pub name: &'static str,
@@ -77,11 +77,11 @@ pub struct Ring {
     pub lost: Vec<u64>,
 }
 
-/// What the kernel counts of an eBPF program since it was loaded.
+/// The kernel's counters of an eBPF program since it was loaded.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub name: String,
-    /// Zero, and so are the runs, unless the kernel was asked to count them.
+    /// Time and runs are zero unless the kernel was told to measure them.
     pub time: Duration,
     pub runs: u64,
     pub missed: u64,
@@ -91,7 +91,7 @@ pub struct Program {
 pub struct Queue {
     pub name: &'static str,
     pub length: u64,
-    /// `None`: it has no bound.
+    /// `None` if it has no bound.
     pub capacity: Option<u64>,
 }
 
@@ -105,38 +105,38 @@ pub struct Process {
     pub max_fds: Option<u64>,
     /// Seconds since the epoch.
     pub started: f64,
-    /// In effect, a bit for each by number.
+    /// The effective capabilities, as bits.
     pub capabilities: u64,
 }
 
-/// The files by which the server and its clients are known, for whoever looks on.
+/// The state of the server's certificate, key and token, shared with the metrics.
 #[derive(Clone, Debug, Default)]
-pub struct ServerFiles {
-    /// What is in them now cannot be used.
+pub(crate) struct ServerFiles {
+    /// The current files cannot be used.
     pub stale: Arc<AtomicBool>,
     /// None without TLS.
     pub expiry: Option<Expiry>,
 }
 
-/// When the certificate that clients are shown is no longer good.
+/// When the served certificate expires.
 #[derive(Clone, Debug)]
-pub struct Expiry(Arc<AtomicI64>);
+pub(crate) struct Expiry(Arc<AtomicI64>);
 
 impl Default for Expiry {
-    /// Not known.
+    /// Unknown.
     fn default() -> Self {
         Self(Arc::new(AtomicI64::new(i64::MIN)))
     }
 }
 
 impl Expiry {
-    /// Seconds since the epoch, if its certificates say so in a form that is known.
+    /// Seconds since the epoch, if the certificates give it in a known form.
     #[must_use]
-    pub fn at(&self) -> Option<i64> {
+    pub(crate) fn at(&self) -> Option<i64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN)
     }
 
-    pub fn set(&self, at: Option<i64>) {
+    pub(crate) fn set(&self, at: Option<i64>) {
         self.0.store(at.unwrap_or(i64::MIN), Ordering::Relaxed);
     }
 }

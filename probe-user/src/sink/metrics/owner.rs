@@ -1,7 +1,7 @@
-//! Whose series there are, where labels of pods were asked for, and when they are dropped.
+//! The series of pods, if labels of pods were asked for, and when they are dropped.
 //!
-//! A pod's last values are counted when it goes, or after it, as a leak is: its series stay for a while, so that they
-//! are still scraped.
+//! The last values of a pod are counted when it is removed, or later, as with a leak. So its series stay for a while,
+//! to be scraped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,10 @@ use std::{
 use super::label::{OTHER, PodLabel};
 use crate::model::{id::PodUid, time::Timestamp};
 
-/// So long series stay after their last pod has gone and nothing more was counted: several scrapes.
+/// How long series stay after the last pod was removed and nothing more was counted: several scrapes.
 pub(super) const STAY: Duration = Duration::from_secs(5 * 60);
 
-/// So many of them there are at most; and so many pods are known to be there.
+/// The most label sets, and the most pods that are remembered as present.
 const CAP: usize = 900;
 
 /// A pod as a change names it.
@@ -28,9 +28,9 @@ pub(super) struct Pod<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     asked: Vec<PodLabel>,
-    /// The labels' values, and when something was last counted with them.
+    /// The label values, and when something was last counted with them.
     rows: BTreeMap<Vec<String>, Timestamp>,
-    /// The pods that are there.
+    /// The pods that exist.
     present: BTreeMap<PodUid, Vec<String>>,
 }
 
@@ -58,12 +58,12 @@ impl Owners {
         values
     }
 
-    /// It is there no longer.
+    /// The pod was removed.
     pub(super) fn gone(&mut self, pod: &PodUid) {
         self.present.remove(pod);
     }
 
-    /// Those whose time is over.
+    /// Removes and returns the label sets that have expired.
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<Vec<String>> {
         let held: BTreeSet<&Vec<String>> = self.present.values().collect();
         let is_over =
@@ -74,7 +74,7 @@ impl Owners {
         over
     }
 
-    /// Those that stay.
+    /// The label sets that stay.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Vec<String>> {
         self.rows.keys()
     }

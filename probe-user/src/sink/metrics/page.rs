@@ -1,4 +1,4 @@
-//! The reference of all families, as `docs/metrics.md` has it between its marks.
+//! The reference of all families, which `docs/metrics.md` contains between its markers.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::{
     label::PodLabel,
 };
 
-/// A section for each group, a row for each family.
+/// A section for each group, and a row for each family.
 #[must_use]
 pub fn reference() -> String {
     let mut page = String::new();
@@ -35,6 +35,6 @@ fn row(family: &Family, page: &mut String) {
     let cells = [family.kind.word(), &labels, family.unit, family.help, family.source];
     let cells =
         cells.map(|cell| if cell.is_empty() { " |".to_owned() } else { format!(" {cell} |") }).concat();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     writeln!(page, "| `{}` |{cells}", family.name).ok();
 }

@@ -1,4 +1,4 @@
-//! The series of one family, of which there are never more than its cap.
+//! The series of one family, which never exceed its cap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use super::{
     label::{OTHER, PodLabel},
 };
 
-/// So many of a cap are for the series `other`, of which there is one for each choice of the closed labels.
+/// How many series of a cap are reserved for `other`. Each combination of the closed labels has one.
 const ROOM: usize = 64;
 
-/// What the values go to.
+/// A vector of metrics.
 pub(super) trait Vector: Collector + Clone + 'static {
     type One;
     fn make(family: &Family, labels: &[&str]) -> prometheus::Result<Self>;
@@ -25,7 +25,7 @@ pub(super) trait Vector: Collector + Clone + 'static {
 }
 
 fn at<B: MetricVecBuilder>(vector: &MetricVec<B>, values: &[&str]) -> Option<B::M> {
-    // Fails only for another number of values than there are labels, and those are from one table.
+    // This fails only if the numbers of values and labels differ, and both come from one table.
     vector.get_metric_with_label_values(values).ok()
 }
 
@@ -43,7 +43,7 @@ macro_rules! vector {
             }
 
             fn remove(&self, values: &[&str]) {
-                // One that is not there is what is wanted.
+                // A series that does not exist need not be removed.
                 self.remove_label_values(values).ok();
             }
         }
@@ -56,13 +56,13 @@ vector!(HistogramVec, Histogram, |family: &Family| {
     HistogramOpts::new(family.name, family.help).buckets(bucket::of(family).to_vec())
 });
 
-/// Where families are registered, and what all of them are given.
+/// Where families are registered, with what they share.
 #[derive(Clone, Copy)]
 pub(super) struct Registrar<'a> {
     pub(super) registry: &'a Registry,
-    /// What tells pods apart.
+    /// The labels that identify pods.
     pub(super) labels: &'a [PodLabel],
-    /// What was folded, by family.
+    /// Counts the folded values by family.
     pub(super) folded: &'a CounterVec,
 }
 
@@ -72,12 +72,12 @@ impl Registrar<'_> {
     }
 }
 
-/// A family, as it is filled.
+/// The series of a family.
 pub(super) struct Series<V> {
     vector: V,
-    /// For each label of its own, whether the node chooses its values.
+    /// For each of its own labels, whether the node chooses the values.
     open: Vec<bool>,
-    /// The labels of pods that it has, as places among those that were asked for.
+    /// The labels of pods that it has, as indexes into those that were asked for.
     of_pod: Vec<usize>,
     known: BTreeSet<Vec<String>>,
     cap: usize,
@@ -108,7 +108,7 @@ impl<V: Vector> Series<V> {
         })
     }
 
-    /// The series of these values: of its own labels, and of all the pods' that were asked for.
+    /// The series with these values: of its own labels, and of all labels of pods that were asked for.
     pub(super) fn at(&mut self, own: &[&str], pod: &[String]) -> Option<V::One> {
         let tail = self.tail(pod);
         let values: Vec<String> = own.iter().map(|value| (*value).to_owned()).chain(tail).collect();
@@ -122,7 +122,7 @@ impl<V: Vector> Series<V> {
         one
     }
 
-    /// Drops what is of pods that are gone, and of none that stays: those may be of the same workload.
+    /// Drops the series of removed pods, except those that a remaining pod shares, as of the same workload.
     pub(super) fn drop_pods(&mut self, gone: &[Vec<String>], stay: &[&Vec<String>]) {
         let mut tails: BTreeSet<Vec<String>> = gone.iter().map(|pod| self.tail(pod)).collect();
         stay.iter().for_each(|pod| drop(tails.take(&self.tail(pod))));
@@ -140,7 +140,7 @@ impl<V: Vector> Series<V> {
         self.known.contains(values) || self.known.len() < self.cap.saturating_sub(ROOM)
     }
 
-    /// The series that takes what finds no room: the closed labels keep their values.
+    /// The series for values without room: the closed labels keep their values.
     fn fold(&self, values: Vec<String>) -> Vec<String> {
         self.folded.inc();
         let places = values.into_iter().enumerate();
@@ -167,7 +167,7 @@ impl Series<CounterVec> {
         }
     }
 
-    /// For what somebody else counts: it has come to `total`.
+    /// Raises a counter to `total`, which another part of the program counts.
     pub(super) fn raise(&mut self, own: &[&str], total: f64) {
         if let Some(one) = self.at(own, &[]) {
             one.inc_by((total - one.get()).max(0.0));
@@ -184,7 +184,7 @@ impl Series<HistogramVec> {
 }
 
 impl Series<GaugeVec> {
-    /// What is so now, and nothing else. What finds no room is added up.
+    /// Sets the gauges to exactly these rows. Rows without room are added up.
     pub(super) fn set(&mut self, rows: impl IntoIterator<Item = (Vec<String>, f64)>) {
         let mut sums: BTreeMap<Vec<String>, f64> = BTreeMap::new();
         for (values, value) in rows {
@@ -206,7 +206,7 @@ impl Series<GaugeVec> {
         }
     }
 
-    /// Of a family without labels; `None`: not known.
+    /// Sets a family without labels; `None` means unknown.
     pub(super) fn set_one(&mut self, value: Option<f64>) {
         self.set(value.map(|value| (Vec::new(), value)));
     }

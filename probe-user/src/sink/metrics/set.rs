@@ -1,13 +1,13 @@
-//! The closed sets of labels' values.
+//! The closed sets of label values.
 
 use strum::VariantNames;
 
 use crate::model::{fact::Loss, finding::Stage};
 
-/// For what is not told.
+/// The value where none is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// A finding that is closed is in no series of those that are open.
+/// The stages of open findings. A closed finding is in no series.
 pub(super) const STAGES: &[&str] = Stage::VARIANTS.split_last().expect("there are stages").1;
 pub(super) const EXITS: [&str; 4] = ["success", "error", "signal", "oom"];
 pub(super) const COMPARABLE: [&str; 2] = ["true", "false"];
@@ -15,16 +15,16 @@ pub(super) const KNOWN: [&str; 2] = ["true", "false"];
 pub(super) const OPERATIONS: [&str; 5] = ["ADD", "DEL", "CHECK", "GC", "other"];
 pub(super) const SANDBOX_STATES: [&str; 3] = ["created", "ready", "stopped"];
 pub(super) const ALLOCATION_STATES: [&str; 4] = ["in_use", "pending_cleanup", "leak_candidate", "leaked"];
-/// The rings, of which it is known what was lost by kind of record.
+/// The rings, whose own counters give their losses by kind of record.
 pub(super) const RINGS: [&str; 2] = ["lifecycle", "bulk"];
-/// Where else something is lost.
+/// The other places of losses.
 pub(super) const LOSSES: [&str; 4] = ["netlink_socket", "record", "channel", "skipped_run"];
 pub(super) const MILESTONES: [&str; 8] =
     ["order", "init", "runtime", "kubelet", "static_pod", "cni_ready", "first_pod", "last_pod"];
-/// Each from the one before on; the first from the order, as the whole.
+/// Each period is from the milestone before it; the first and `whole` are from the order of the restart.
 pub(super) const PERIODS: [&str; 5] = ["kubelet_start", "static_pod", "first_pod", "last_pod", "whole"];
 
-/// Every choice of one value from each set, in their order.
+/// All combinations of one value from each set, in order.
 pub(super) fn all(sets: &[&[&'static str]]) -> Vec<Vec<&'static str>> {
     let mut rows = vec![Vec::new()];
     for set in sets {

@@ -1,4 +1,4 @@
-//! What each kind of change adds, what is bounded however strange the stream, and what a scrape shows.
+//! What each kind of change adds, what stays bounded under a hostile stream, and what a scrape shows.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -240,7 +240,7 @@ fn each_change_is_counted_where_it_belongs() {
         ("sandprobe_findings_opened_total{kind=\"leaked_address\",severity=\"warning\"}", 1.0),
         ("sandprobe_ip_leaks_total{reason=\"del_blind\"}", 1.0),
         ("sandprobe_ip_leaks_total{reason=\"del_missing\"}", 0.0),
-        // All but the listed one and the starts.
+        // All events but the listed one and the starts.
         ("sandprobe_event_latency_seconds_count", 22.0),
         ("sandprobe_event_latency_seconds_bucket{le=\"10\"}", 22.0),
     ] {
@@ -315,7 +315,7 @@ fn many_leaks(count: u32) -> Finding {
     it
 }
 
-/// Whether they are told one by one or as one finding, and however their number moves.
+/// The counts are the same whether leaks are told one by one or as one finding, and however their number changes.
 #[test]
 fn each_leaked_address_counts_once() {
     let metrics = Metrics::new(&[]);
@@ -332,21 +332,21 @@ fn each_leaked_address_counts_once() {
     let single = *leak("web");
     metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(single.clone()))));
     assert_eq!(counted(&[&single], 0..0, true), (1.0, 1.0));
-    // One by one until there are too many: the rest are one finding.
+    // They are told one by one until there are too many; the rest are one finding.
     let many = |count| many_leaks(count);
     metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(many(70)))));
     assert_eq!(counted(&[&single, &many(70)], 0..70, true), (71.0, 71.0));
     // Forty are freed, and forty others leak.
     assert_eq!(counted(&[&single, &many(30)], 40..70, true), (71.0, 31.0));
     assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
-    // For a while nobody can be sure of them: they are the same afterwards.
+    // For a while they are uncertain; afterwards they are the same leaks.
     assert_eq!(counted(&[&single, &many(70)], 40..110, false), (111.0, 71.0));
     assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
-    // All are freed, and the next are told one by one again.
+    // All are freed, and the next ones are told one by one again.
     assert_eq!(counted(&[&single], 0..0, true), (111.0, 1.0));
     metrics.count(&at(ChangeKind::FindingConfirmed(leak("db"))));
     assert_eq!(counted(&[&single, &leak("db")], 0..0, true), (112.0, 2.0));
-    // What is told and not confirmed is none.
+    // An unconfirmed leak is not counted.
     let candidate = Finding { stage: Stage::Candidate, ..many(70) };
     assert_eq!(counted(&[&candidate], 0..70, false), (112.0, 0.0));
 }
@@ -398,7 +398,7 @@ fn a_pod_s_series_outlive_it_for_some_scrapes() {
     assert_eq!(after(&metrics, 10 * stay), (Some(1.0), Some(1.0), Some(2.0)), "they are there");
     let gone = 10 * stay;
     metrics.count(&of(Some(pod(one, 1)), gone, ChangeKind::PodGone { lived: Duration::ZERO }));
-    // The leak of a pod is found when it is long gone.
+    // The leak of a pod is found long after the pod was removed.
     metrics.count(&of(None, gone, ChangeKind::FindingConfirmed(leak(one))));
     assert_eq!(after(&metrics, gone + stay - 1), (Some(1.0), Some(1.0), Some(2.0)));
     assert_eq!(
@@ -465,7 +465,7 @@ proptest! {
             let series = found.keys().filter(|it| it.split('{').next() == Some(name.as_str())).count();
             prop_assert!(series <= family.kind.cap(), "{name}: {series}");
         }
-        // What was counted is there, whatever became of its labels, but for the pods that are over.
+        // All counted values are there, under whatever labels, except those of expired pods.
         if labels.is_empty() {
             let told = changes.iter().filter(|it| matches!(it.what, ChangeKind::CniFinished { .. })).count();
             let all = found.iter().filter(|(name, _)| name.starts_with("sandprobe_cni_operations_total"));
@@ -474,7 +474,7 @@ proptest! {
     }
 }
 
-/// Closed sets are there before anything happens, so that the first of it is an increase.
+/// Series of closed sets exist from the start, so that their first event is an increase.
 #[test]
 fn every_family_of_closed_labels_begins_with_zero() {
     let found = scrape(&Metrics::new(&[]));
@@ -490,7 +490,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
     assert!(found.values().all(|value| *value == 0.0 || *value == 1.0), "{found:#?}");
 }
 
-/// The words of the closed sets are those by which everybody else calls the same.
+/// The closed sets use the same words as the rest of the program.
 #[test]
 fn the_sets_have_every_word() {
     use super::set;

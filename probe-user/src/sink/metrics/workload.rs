@@ -1,20 +1,24 @@
-//! What a pod belongs to, as its name suggests.
+//! The workload of a pod, as its name suggests.
 //!
-//! **Invariant:** a guess, and said to be one wherever it is shown: nothing but the name is looked at.
+//! **Invariant:** it is a guess from the name alone, and is described as one wherever it is shown.
 
-/// What Kubernetes makes random names of (`SafeEncodeString`): no vowels, and no digits that look like letters.
+/// The characters of Kubernetes' random names (`SafeEncodeString`): no vowels, and no digits that look like letters.
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// How many random characters a controller gives its pods (`generateName`).
+/// The number of random characters in a pod's generated name (`generateName`).
 const SUFFIX: usize = 5;
 
-/// The name of the workload that a pod of this name is likely to be of:
+/// The likely name of the workload of a pod with this name:
 ///
-/// * `NAME-HASH-xxxxx`: a Deployment's, by its ReplicaSet (a hash of 8 to 10 safe characters);
-/// * `NAME-MINUTES-xxxxx`: a CronJob's, by its Job (8 digits: minutes since the epoch);
-/// * `NAME-xxxxx`: a DaemonSet's, a Job's or a bare ReplicaSet's;
-/// * `NAME-N`: a StatefulSet's;
-/// * any other: the pod's own, as of a pod that nobody controls, or a static one.
+/// * `NAME-HASH-xxxxx`: a Deployment, by its ReplicaSet (a hash of 8 to 10 safe characters);
+///
+/// * `NAME-MINUTES-xxxxx`: a CronJob, by its Job (8 digits: minutes since the epoch);
+///
+/// * `NAME-xxxxx`: a DaemonSet, a Job or a bare ReplicaSet;
+///
+/// * `NAME-N`: a StatefulSet;
+///
+/// * any other: the pod itself, as a bare or static pod.
 pub(super) fn of(pod: &str) -> &str {
     let Some((rest, last)) = pod.rsplit_once('-').filter(|(rest, _)| !rest.is_empty()) else { return pod };
     if is_ordinal(last) {
@@ -37,12 +41,12 @@ fn is_hash(text: &str) -> bool {
     (8..=10).contains(&text.len()) && is_safe(text)
 }
 
-/// A Job's of a CronJob, from 1989 to 2160.
+/// The minutes of a CronJob's Job, from 1989 to 2160.
 fn is_minutes(text: &str) -> bool {
     text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A StatefulSet counts from 0 or from where it was told to; beyond this it is rather a date or a number of somebody's.
+/// A StatefulSet counts from 0 or from its start ordinal. A larger number is more likely a date.
 fn is_ordinal(text: &str) -> bool {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits && (text == "0" || !text.starts_with('0'))
@@ -63,7 +67,7 @@ mod tests {
             ("db-0", "db"),
             ("db-11", "db"),
             ("my-db-primary-3", "my-db-primary"),
-            // Nobody's, or not to be told.
+            // A bare pod, or a name that shows nothing.
             ("web", "web"),
             ("kube-apiserver-node-a", "kube-apiserver-node-a"),
             ("my-nginx", "my-nginx"),

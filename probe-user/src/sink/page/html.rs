@@ -1,6 +1,6 @@
-//! Markup, written so that only this program's source can be markup.
+//! Writes HTML so that only text of this program's source is markup.
 //!
-//! **Invariant:** what is not `'static` is escaped, or is a number.
+//! **Invariant:** everything that is not `'static` is escaped or is a number.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -16,7 +16,7 @@ impl Html {
         self
     }
 
-    /// Text, from wherever it is: for an element's content as for an attribute's value in double quotes.
+    /// Appends text from anywhere, as an element's content or in an attribute's double quotes.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         for c in escaped(text).chars() {
             match c {
@@ -31,11 +31,11 @@ impl Html {
         self
     }
 
-    /// A part of a whole in hundredths, with two decimals; of nothing, nothing.
+    /// Appends a percentage with two decimals; zero if the whole is zero.
     pub(super) fn percent(&mut self, part: Duration, whole: Duration) -> &mut Self {
         let parts = part.as_nanos().saturating_mul(10_000).checked_div(whole.as_nanos()).unwrap_or(0);
         let parts = parts.min(10_000);
-        // There is nothing to be done about a string that cannot grow.
+        // Writing to a string cannot fail.
         _ = match parts % 100 {
             0 => write!(self.0, "{}%", parts / 100),
             rest => write!(self.0, "{}.{rest:02}%", parts / 100),

@@ -1,4 +1,4 @@
-//! One row of a picture: a line that compares it with the others, and below it, for who opens it, all that it has.
+//! A row of a picture: a line to compare it with other rows, and its details below, to be opened by a click.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::sink::{
     span::span,
 };
 
-/// Minutes that are round, and their quarters.
+/// Round times in minutes, whose quarters are round too.
 const ROUND: [u64; 12] = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
 
-/// The next round time, of which a quarter is round too.
+/// The next round time, whose quarters are round too.
 pub(super) fn round_up(longest: Duration) -> Duration {
     if longest > Duration::from_secs(60) {
         let minutes = ROUND.map(|minutes| Duration::from_secs(60 * minutes));
@@ -31,7 +31,7 @@ pub(super) fn round_up(longest: Duration) -> Duration {
     }
 }
 
-/// Its quarters.
+/// The axis, with a mark at each quarter.
 pub(super) fn axis(scale: Duration, page: &mut Html) {
     page.put("<span class=\"axis\">");
     for quarter in 0..=4 {
@@ -57,7 +57,7 @@ pub(super) fn row(row: &Row, scale: Duration, page: &mut Html) {
     page.put("</details>\n");
 }
 
-/// Of what has not begun to end there is no whole.
+/// A row without a complete part has no total.
 fn took(row: &Row) -> String {
     if row.slowest().is_some() { span(row.took) } else { "-".to_owned() }
 }
@@ -93,7 +93,7 @@ fn details(row: &Row, page: &mut Html) {
 }
 
 fn line(it: &Bar, scale: Duration, page: &mut Html) {
-    // Five hundred pods have six thousand of these: what may be left out is.
+    // Five hundred pods have six thousand of these lines, so optional tags are left out.
     page.put("<tr><th>").text(&it.name);
     for mark in &it.marks {
         page.put(" <i>").put(mark).put("</i>");
@@ -111,10 +111,10 @@ fn line(it: &Bar, scale: Duration, page: &mut Html) {
     page.put("\n");
 }
 
-/// So much of the scale has what took any time at all, or it would not be seen.
+/// The smallest share of the scale that a bar is given, so that it is visible.
 const LEAST: u32 = 500;
 
-/// With `tip`, what it is shows when it is pointed at.
+/// With `tip`, pointing at it shows its name.
 fn bar(it: &Bar, scale: Duration, tip: bool, page: &mut Html) {
     let took = it.took.unwrap_or_default();
     if it.took.is_some() && took.is_zero() {

@@ -48,7 +48,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The worst first, then the surest, then the oldest.
+/// The most severe first, then the most certain, then the oldest.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Findings")]
 pub(super) struct FindingList<'a> {
@@ -65,7 +65,7 @@ pub(super) fn findings<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findin
     FindingList { schema: Version, head: Head::of(snapshot), findings }
 }
 
-/// The finding whose key this is, or the only one whose key contains it.
+/// The finding with this key, or the only one whose key contains it.
 pub(super) fn finding(snapshot: &Snapshot<Vec<Finding>>, key: &str) -> Result<Response<Reply>, ApiError> {
     match select::matching(&snapshot.value, key).as_slice() {
         [it] => {
@@ -81,7 +81,7 @@ pub(super) fn finding(snapshot: &Snapshot<Vec<Finding>>, key: &str) -> Result<Re
     }
 }
 
-/// The pods that are here.
+/// The pods on the node.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Pods")]
 pub(super) struct PodList<'a> {
@@ -89,7 +89,7 @@ pub(super) struct PodList<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     pods: Vec<jsonl::Pod<'a>>,
-    /// How long each phase of a start takes here.
+    /// How long each phase of a start takes on this node.
     phases: Vec<jsonl::Shared<'a>>,
     /// What each phase means.
     legend: Vec<jsonl::PhaseMeaning>,
@@ -119,7 +119,7 @@ pub(super) fn pools(snapshot: &Snapshot<Vec<PoolView>>) -> PoolList<'_> {
     PoolList { schema: Version, head: Head::of(snapshot), pools: &snapshot.value }
 }
 
-/// The boots that are kept, and this one.
+/// The boots in the history, and this one.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Boots")]
 pub(super) struct BootList<'a> {

@@ -1,4 +1,4 @@
-//! What all requests share: the server's configuration, and views of the state of the agent.
+//! The state that all requests share: the server's configuration, and views of the agent's state.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use crate::{
 
 /// How many clients may follow the events at one time.
 const STREAMS: usize = 32;
-/// How many starts of pods that are gone the saved state has; the agent keeps as many for its own percentiles.
+/// How many starts of removed pods the saved state has; the agent keeps as many for its own percentiles.
 const STARTS: usize = 1024;
 
-/// What the server is started with.
+/// The configuration of the server.
 pub(crate) struct ServerConfig {
     pub(crate) header: Header,
     /// When the agent began, in boot time.
@@ -42,7 +42,7 @@ pub(crate) struct ServerConfig {
     pub(crate) past: History,
     pub(crate) ring: Arc<Ring>,
     pub(crate) metrics: Metrics,
-    /// Whether what is found out is kept.
+    /// Whether the state directory can be written.
     pub(crate) state_writes: StateWrites,
 }
 
@@ -53,28 +53,28 @@ pub(super) struct Snapshot<T> {
     pub(super) value: T,
 }
 
-/// The pods on the node, and how long the phases of a start take here.
+/// The pods on the node, and how long the phases of a start take there.
 pub(super) struct Pods {
     pub(super) pods: Vec<PodView>,
     pub(super) shares: Vec<Share>,
 }
 
-/// What the state directory has too, for commands that make their own lists from it.
+/// The content of the state directory, for commands that make their own lists from it.
 pub(super) struct SavedState {
     pub(super) findings: Vec<Finding>,
     pub(super) starts: Vec<Start>,
     pub(super) shares: Vec<Share>,
 }
 
-/// How the agent itself is doing.
+/// The state of the agent itself.
 pub(super) struct Health {
     pub(super) counts: Counts,
     pub(super) has_listed: bool,
-    /// Files whose reading hangs, and since when.
+    /// Files at which reading hangs, and since when.
     pub(super) hanging: Vec<(String, Timestamp)>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(super) struct AppState {
     pub(super) config: ServerConfig,
     /// Differs with each run of the agent.
@@ -147,7 +147,7 @@ impl Views {
 
 impl AppState {
     pub(super) fn new(config: ServerConfig, client: &Client, end: watch::Receiver<bool>) -> Self {
-        // No two agents of one boot begin in the same nanosecond.
+        // No two agents of one boot start in the same nanosecond.
         let boot: String = config.header.boot_id.chars().take(8).collect();
         Self {
             instance: format!("{boot}-{:x}", config.since.0),

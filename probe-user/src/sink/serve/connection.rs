@@ -33,21 +33,22 @@ use super::{
     seats::{Answering, Seat},
 };
 
-/// Longest head of a request, bytes. Also the size of the buffer of a response that the client does not read.
+/// The longest head of a request, bytes. Also the size of the buffer for a response that the client does not read.
 const HEAD: usize = 16 << 10;
-/// Most headers of a request.
+/// The most headers of a request.
 const HEADERS: usize = 64;
 /// How long it may take to make a response.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// So many bytes, or all that wait, must be read before the deadline starts anew. A byte now and then does not count.
+/// How many bytes (or all that wait) the client must read before the deadline starts anew. A byte now and then is not
+/// enough.
 const LEAST: usize = 16 << 10;
-/// How long a response that is under way at the end of the agent may still take.
+/// How long a response may still take when the agent ends.
 const LAST: Duration = Duration::from_millis(500);
 
-/// How long a client may take.
+/// The time limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For the head of a request, counted from the connection or from the response before.
+    /// For the head of a request, from the connection or from the response before.
     pub(super) head: Duration,
     /// Without reading enough of a response.
     pub(super) stall: Duration,
@@ -105,7 +106,7 @@ async fn respond(
         guard.admits(peer, route, request.uri(), request.headers())?;
         let answer = time::timeout(ANSWER_TIME, handler::answer(app, route, request)).await;
         let answer = answer.unwrap_or(Err(ApiError::Timeout))?;
-        // A response that is a part of the program takes no memory of its own.
+        // A response that is built into the program takes no memory of its own.
         if route.is_fixed() { Ok(answer) } else { app.budget(peer).hold(answer) }
     };
     answered.await.unwrap_or_else(|error| error.response())
@@ -140,7 +141,7 @@ impl Body for Held {
 /// A stream whose writes fail once its client has read too little for too long.
 struct WriteDeadline<S> {
     stream: S,
-    /// Told when the client reads.
+    /// Is told when the client reads.
     seat: Arc<Seat>,
     /// When a write that waits fails.
     due: Pin<Box<Sleep>>,

@@ -11,15 +11,15 @@ use http::{HeaderMap, Uri, header, uri::Authority};
 
 use super::{reply::ApiError, route::Route};
 
-/// What a client of the network must show.
+/// What a client of the network must present.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     /// A client that gives this token is admitted.
     pub(crate) token: Option<Token>,
     /// Whether a client with a certificate of the client authority is admitted.
     pub(crate) by_certificate: bool,
-    /// Whether only requests to a name of this machine are answered. Else a foreign page in a browser here could reach the
-    /// agent by a name that its owner points at this machine (DNS rebinding).
+    /// Whether only requests to a name of this machine are answered. Otherwise a foreign page in a browser on this
+    /// machine could reach the agent by a name that its owner points at this machine (DNS rebinding).
     pub(crate) own_names_only: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Peer {
     Network { has_certificate: bool },
 }
 
-/// Shortest token: 16 bytes in base64 without padding are 22 characters, in hex 32.
+/// The shortest token: 16 bytes are 22 characters in base64 without padding, and 32 in hex.
 const SHORTEST: usize = 16;
 
 impl Token {
@@ -70,7 +70,7 @@ impl Token {
         Ok(text.as_bytes().to_vec())
     }
 
-    /// Compares in constant time, whichever byte differs.
+    /// Compares in constant time.
     pub(super) fn is(&self, given: &[u8]) -> bool {
         let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let differs = token.iter().zip(given.iter()).fold(0, |differs, (one, other)| differs | (one ^ other));
@@ -107,7 +107,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Whether the request names this machine: by an address, which nobody can redirect, or by `localhost` (RFC 6761,
+/// Whether the request names this machine: by an address, which cannot be redirected, or by `localhost` (RFC 6761,
 /// section 6.3).
 fn is_own_name(uri: &Uri, headers: &HeaderMap) -> bool {
     let told = headers.get(header::HOST).and_then(|host| host.to_str().ok());

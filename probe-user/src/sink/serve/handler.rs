@@ -40,7 +40,7 @@ pub(super) async fn answer<B: Body>(
         Route::Metrics => {
             app.views.measured.get().await?;
             app.config.metrics.ready(readiness(app).await?.reasons.is_empty());
-            // Fails only for a family without a name.
+            // This fails only for a family without a name.
             let text = app.config.metrics.text().unwrap_or_default();
             whole(StatusCode::OK, TEXT_FORMAT, text)
         }
@@ -74,7 +74,7 @@ fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Res
     } else {
         Form::Lines
     };
-    // Who comes back by itself says where it was; what it was first given as `since` is older.
+    // A client that reconnects says where it was. Its first `since` is older.
     let last = asked(header::HeaderName::from_static("last-event-id")).map(str::to_owned);
     let since = match last.or(query.one("since")?) {
         None => Since::Now,
@@ -99,9 +99,9 @@ fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Res
     })
 }
 
-/// `%XX` as the byte that it stands for (RFC 3986, section 2.1); what is none stays.
+/// Decodes `%XX` (RFC 3986, section 2.1). Invalid escapes stay as they are.
 fn unescaped(text: &str) -> String {
-    // As a name in a form: there a plus is a space.
+    // Escapes characters with a meaning in forms, where a plus is a space.
     let text = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     form_urlencoded::parse(text.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How the agent is doing: whether it is ready, and what it says of itself.
+//! The state of the agent: whether it is ready, and its report about itself.
 
 use std::{collections::BTreeMap, iter, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
 /// How long the agent is not ready after a loss of records.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// No finding depends on these signals. Without them some times are not known, and that is said where they would be.
+/// No finding depends on these signals. Without them some times are unknown, which is shown with those times.
 const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
-/// Whether the agent sees all that it is to see; if not, the reasons, one line each. It is ready with what is degraded: to
-/// take it out of service would mend nothing.
+/// Whether the agent sees everything that it should see; if not, the reasons, a line each. A degraded agent is ready:
+/// taking it out of service would not help.
 pub(super) struct Readiness {
     snapshot: std::sync::Arc<Snapshot<Health>>,
     pub(super) reasons: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
-    // Also one without which there is much to tell: what depends on it is not found.
+    // Also for signals that are not required: findings that depend on them are missed.
     for row in &app.config.report.signals {
         if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.into_str() == row.signal) {
             let lacks =
@@ -50,7 +50,7 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
             is_curable |= !lacks.is_empty();
         }
     }
-    // Once for all of them: one value of the chart has all that is lacking.
+    // Once for all of them: one remedy covers everything that is missing.
     reasons.extend(
         app.config.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")),
     );
@@ -66,7 +66,7 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     reasons
 }
 
-/// A reason: reading this file hangs, in the words of somebody who looks after pods.
+/// The reason that reading this file hangs, in the terms of an operator.
 fn hanging(path: &str, time: Duration) -> String {
     let process = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
     let process = process.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()));
@@ -96,7 +96,7 @@ pub(super) fn response(readiness: &Readiness) -> Response<Reply> {
     whole(StatusCode::SERVICE_UNAVAILABLE, TEXT, reasons.chain(degraded).collect::<String>())
 }
 
-/// What the agent can see, and how it does.
+/// What the agent can see, and its state.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Doctor<'a> {
     #[serde(flatten)]
@@ -111,24 +111,24 @@ struct Agent<'a> {
     instance: &'a str,
     pid: u32,
     kernel: &'a str,
-    /// When it began.
+    /// When the agent began.
     since: Rfc3339,
     ready: bool,
     /// Why it is not ready.
     reasons: &'a [String],
     degraded: &'a [String],
     backfill_complete: bool,
-    /// The latest event's.
+    /// The number of the latest event.
     seq: u64,
     /// Events that were told late.
     late: Decimal<u64>,
-    /// Records that were lost, by where.
+    /// Records that were lost, by place.
     losses: BTreeMap<&'static str, Decimal<u64>>,
     capabilities: Vec<String>,
     cost: Cost,
 }
 
-/// What the agent itself takes.
+/// The resources that the agent itself uses.
 #[derive(Serialize, JsonSchema)]
 struct Cost {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ pub(super) fn doctor<'a>(
     }
 }
 
-/// The names in capabilities(7) of those in the mask; one that is newer than the library, by its number.
+/// The names (capabilities(7)) of the capabilities in the mask. One that is newer than the library has its number.
 fn capabilities(mask: u64) -> Vec<String> {
     let known: BTreeMap<u8, Capability> = caps::all().into_iter().map(|it| (it.index(), it)).collect();
     let name = |bit: u8| match known.get(&bit) {

@@ -1,4 +1,4 @@
-//! Where the server listens: at an address, and at a socket in the file system for the commands of this machine.
+//! Binds the server's listeners: a network address, and a Unix socket for the commands on this node.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -12,7 +12,7 @@ use std::{
     process,
 };
 
-/// Why nothing can be listened to there.
+/// Why it cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     #[error("cannot listen on {address}: {why}; choose another with --listen")]
@@ -35,17 +35,17 @@ pub(crate) fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
     bind().map_err(|why| ListenError::Address { address, why })
 }
 
-/// A bound socket; its file goes with it.
+/// A bound socket. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
-    /// Device and inode, by which it is known to be still this one; `None` if it stays.
+    /// The device and inode of the file, to recognize it; `None` if the file stays.
     file: Option<(u64, u64)>,
 }
 
 impl Socket {
-    /// Puts it at `path`, for its owner alone, in the place of one to which nobody listens any more.
+    /// Binds a socket at `path` that only its owner may use. A dead socket there is replaced.
     pub(crate) fn bind(path: &Path) -> Result<Self, ListenError> {
         let failed = |why| ListenError::Socket { path: path.to_owned(), why };
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -60,7 +60,7 @@ impl Socket {
             }
             Ok(_) | Err(_) => {}
         }
-        // It is never there with any other mode, and whoever asks has the old one or the new one.
+        // The file never has another mode, and a client finds the old socket or the new one.
         let name = path.file_name().ok_or_else(|| failed(io::Error::other("it has no name")))?;
         let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
         let bind = || {
@@ -76,7 +76,7 @@ impl Socket {
                 Ok((found.dev(), found.ino()))
             });
             if placed.is_err() {
-                // It is this one's own, and of no use.
+                // This temporary file is ours and is not needed.
                 fs::remove_file(&new).ok();
             }
             placed.map(|file| (listener, file))
@@ -85,18 +85,18 @@ impl Socket {
         Ok(Self { listener: Some(listener), path: path.to_owned(), file: Some(file) })
     }
 
-    /// Where it is.
+    /// The path of the socket.
     #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its file stays: who has it will not be able to remove it.
+    /// Keeps the file: the process will not be able to remove it.
     pub(crate) fn leave(&mut self) {
         self.file = None;
     }
 
-    /// What to listen to; `None` once it was taken.
+    /// The listener; `None` once it was taken.
     pub(super) fn take(&mut self) -> Option<UnixListener> {
         self.listener.take()
     }
@@ -106,7 +106,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let Some(file) = self.file else { return };
         if fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == file) {
-            // One that stays is replaced by the next agent.
+            // A file that stays is replaced by the next agent.
             fs::remove_file(&self.path).ok();
         }
     }
@@ -147,7 +147,7 @@ mod tests {
         drop(UnixListener::bind(&path).expect("free"));
         assert!(path.exists());
         let socket = Socket::bind(&path).expect("nobody listens");
-        // Somebody has put another one in its place.
+        // Another socket was put in its place.
         fs::remove_file(&path).expect("it is there");
         let other = UnixListener::bind(&path).expect("free");
         drop(socket);

@@ -32,13 +32,13 @@ const DEPTH: usize = 32;
 pub(crate) struct AgentView<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) label: &'a Label,
-    /// In boot time.
+    /// Boot time.
     pub(crate) now: Timestamp,
-    /// Every list of the node that is read at the start was read to its end.
+    /// Every list that is read at the start is complete.
     pub(crate) has_listed: bool,
     /// Sets the gauges of the metrics.
     pub(crate) measure: &'a dyn Fn(),
-    /// The figures of the agent's own process.
+    /// The statistics of the agent's own process.
     pub(crate) process: &'a dyn Fn() -> Option<Process>,
 }
 
@@ -87,7 +87,7 @@ impl<T: Send + Sync + 'static> View<T> {
         Self { client: client.clone(), look: Arc::new(look), found: Mutex::new(None) }
     }
 
-    /// The state now, or a moment ago. Clients that ask at the same time get the same copy.
+    /// The current state, or a copy from a moment ago. Clients that ask at the same time get the same copy.
     pub(super) async fn get(&self) -> Result<Arc<T>, Unanswered> {
         let mut found = self.found.lock().await;
         if let Some((at, known)) = found.as_ref()

@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1): its paths are those of the table of routes, its answers those of the types
+//! The description of the API (OpenAPI 3.1). Its paths come from the table of routes, and its schemas from the types
 //! that are serialized.
 
 use std::sync::LazyLock;
@@ -21,11 +21,11 @@ const LINES: &str = "application/x-ndjson";
 /// The document as it is served.
 pub(super) static DOCUMENT: LazyLock<String> = LazyLock::new(|| schema::text(&document()));
 
-/// What can be asked for at a path.
+/// An operation of a path.
 struct Operation {
     summary: &'static str,
     parameters: Vec<Value>,
-    /// By status.
+    /// The responses by status.
     responses: Map<String, Value>,
 }
 
@@ -155,7 +155,7 @@ fn response(description: &str, kind: &str, schema: impl Into<Value>) -> Value {
     json!({ "description": description, "content": { kind: { "schema": schema.into() } } })
 }
 
-/// A parameter of a query. A name that is not known here has no description, which a test finds.
+/// A parameter of a query. An unknown name has no description, and a test finds that.
 fn parameter(name: &str) -> Value {
     let text = json!({ "type": "string" });
     let many = json!({ "type": "array", "items": { "type": "string" } });

@@ -1,8 +1,8 @@
-//! The page: its files, built in.
+//! The live page's files, which are built into the program.
 //!
-//! **Invariant:** nothing of the node is in them; they need no token.
+//! **Invariant:** they hold no data of the node, so they need no token.
 
-/// A file, and what it is.
+/// A file, and its content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct File {
     pub(super) kind: &'static str,
@@ -10,7 +10,7 @@ pub(super) struct File {
 }
 
 const INDEX: File = File { kind: "text/html; charset=utf-8", bytes: include_bytes!("page/index.html") };
-/// The pictures' style, and what the page has beside it: so both look the same.
+/// The style sheet of the pictures plus that of the live page, so that both look the same.
 const STYLE: File = File {
     kind: "text/css; charset=utf-8",
     bytes: concat!(include_str!("../page/style.css"), include_str!("page/style.css")).as_bytes(),
@@ -54,7 +54,7 @@ mod tests {
         }
     }
 
-    /// What makes markup of text is not in the scripts at all, nor anything that asks somebody else.
+    /// The scripts never make markup from text, and request nothing from another site.
     #[test]
     fn no_script_makes_markup_of_text() {
         const WORDS: [&str; 12] = [

@@ -14,14 +14,14 @@ use crate::{
 /// The names and values of a query, in their order.
 pub(super) struct Query(Vec<(String, String)>);
 
-/// Most parameters of one request.
+/// The most parameters of a request.
 const MOST: usize = 64;
 
 /// The parameters of `/v1/events`.
 pub(super) const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
 
 impl Query {
-    /// Any name but `known` is an error: a mistyped one would give something else than was asked for.
+    /// A name that is not in `known` is an error: a mistyped name would select something else.
     pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         let pairs: Vec<(String, String)> = pairs.into_owned().take(MOST + 1).collect();
@@ -52,7 +52,7 @@ impl Query {
         }
     }
 
-    /// One of a few words; the first if it is not given.
+    /// The value, which must be one of `words`; the first of them if it is not given.
     fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.one(name)?;
         let found = match &given {
@@ -67,7 +67,7 @@ impl Query {
         Ok(self.word(name, &words)? == "true")
     }
 
-    /// Of the names that are known, all that are given.
+    /// All values of a name, which must be in `words`.
     fn words(&self, name: &str, words: &[&'static str]) -> Result<Vec<String>, ApiError> {
         let given = self.all(name);
         match given.iter().find(|it| !words.contains(&it.as_str())) {
@@ -76,7 +76,7 @@ impl Query {
         }
     }
 
-    /// Which events are meant; the same as `sandprobe watch` has.
+    /// The wanted events; the same filter as that of `sandprobe watch`.
     pub(super) fn filter(&self) -> Result<Filter, ApiError> {
         Ok(Filter {
             namespaces: self.all("namespace"),
@@ -91,7 +91,7 @@ fn wrong(name: &str, given: &str, words: &[&str]) -> ApiError {
     ApiError::Parameter(format!("{name} cannot be {given:?}: it is one of {}", words.join(", ")))
 }
 
-/// Which findings are meant.
+/// The wanted findings.
 #[derive(Debug)]
 pub(super) struct Findings {
     all: bool,

@@ -1,9 +1,9 @@
-//! Reads the server's certificate, key and token again when their files change: an agent runs for longer than a certificate
-//! lasts. If the new files cannot be used, the server says so and goes on with the ones it has. By hand: rustls takes a new
-//! configuration, and leaves it to the program when to read one.
+//! Reads the server's certificate, key and token again when their files change, because an agent runs longer than a
+//! certificate is valid. If the new files cannot be used, the server logs that and keeps the ones it has. (rustls
+//! takes a new configuration, but does not watch files.)
 //!
-//! The kubelet exchanges all files of a Secret at once, by a link to their directory; other programs write one file after the
-//! other. So the contents are compared, and not the times of modification.
+//! The kubelet replaces all files of a Secret at once, by a symbolic link to their directory; other programs write
+//! one file after the other. So the contents are compared, not the modification times.
 
 use std::{
     fs,
@@ -25,44 +25,44 @@ use super::{
 };
 use crate::sink::metrics::own::ServerFiles;
 
-/// How often they are looked at. A kubelet itself takes a minute to hand over what is new.
+/// How often the files are compared. The kubelet itself takes a minute to update them.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What was in each file.
+/// The contents of each file.
 type Contents = Vec<Option<Vec<u8>>>;
 
-/// Has them looked at now.
+/// Makes the thread compare the files now.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell(SyncSender<()>);
 
 impl Bell {
     pub(crate) fn ring(&self) {
-        // One that was rung and not heard yet is enough.
+        // If the bell rang already, that is enough.
         self.0.try_send(()).ok();
     }
 }
 
-/// The files, and what is made of them.
+/// The files, and what is configured from them.
 #[derive(Debug)]
 pub(crate) struct Reload {
     tls: Option<(tls::Paths, Tls)>,
     token: Option<(PathBuf, Token)>,
     used: Contents,
-    /// What is there now, if it cannot be used.
+    /// The current contents, if they cannot be used.
     refused: Option<Contents>,
     stale: Arc<AtomicBool>,
     bell: (Bell, Receiver<()>),
 }
 
 impl Default for Reload {
-    /// Of no files.
+    /// Without files.
     fn default() -> Self {
         Self::new(None, None)
     }
 }
 
 impl Reload {
-    /// For files that have just been read.
+    /// Watches files that have just been read.
     #[must_use]
     pub(crate) fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
         let (ring, rung) = mpsc::sync_channel(1);
@@ -93,7 +93,7 @@ impl Reload {
         }
         thread::Builder::new().name("reload".to_owned()).spawn(move || {
             loop {
-                // The bell has rung, or the time is over.
+                // Waits until the bell rings or the time is over.
                 self.bell.1.recv_timeout(EVERY).ok();
                 match self.look() {
                     None => {}
@@ -107,7 +107,7 @@ impl Reload {
         Ok(())
     }
 
-    /// `None`: nothing is new.
+    /// Compares the files; `None` if nothing changed.
     fn look(&mut self) -> Option<Result<(), String>> {
         let found = self.contents();
         if found == self.used {
@@ -127,7 +127,7 @@ impl Reload {
         Some(done)
     }
 
-    /// All of them or none.
+    /// Uses all new files, or none.
     fn take(&self) -> Result<(), String> {
         let fresh = self.tls.as_ref().map(|(paths, _)| tls::load(paths.files()));
         let fresh = fresh.transpose().map_err(|why| why.to_string())?;
@@ -162,7 +162,7 @@ mod tests {
 
     use super::{EVERY, Reload, ServerFiles, Tls, Token, tls};
 
-    /// A Secret as a kubelet mounts it: each file is a link through `..data`, which is exchanged as a whole.
+    /// A Secret as the kubelet mounts it: each file is a link through `..data`, and that link is replaced.
     struct Secret(tempfile::TempDir);
 
     impl Secret {
@@ -217,7 +217,7 @@ mod tests {
         let is_first = || std::ptr::eq(&**first.config(), &**tls.current().config());
         assert_eq!(reload.look(), None);
 
-        // A key that is another's: the token goes with it.
+        // The key belongs to another certificate, so the new token is not used either.
         secret.put("..2", "server.pem", "client.key", NEW);
         let why = reload.look().expect("it is new").expect_err("they do not fit");
         assert!(why.contains("TLS with these files does not work"), "{why}");
@@ -235,7 +235,7 @@ mod tests {
         let of_client = Tls::new(of_client.expect("good files")).expiry().at();
         assert!(of_client.is_some() && expires.at() == of_client, "it is the new one's");
 
-        // Not there, as between two steps of who writes them by hand; then as they were.
+        // A file is missing, as between two steps of a manual update; then it is back.
         fs::remove_file(secret.path("..3/tls.key")).expect("it was there");
         assert!(reload.look().is_some_and(|it| it.is_err()) && is_stale());
         fs::copy(tls::tests::file("client.key"), secret.path("..3/tls.key")).expect("a copy");
@@ -252,7 +252,7 @@ mod tests {
         let bell = reload.bell();
         reload.start().expect("a thread");
         secret.put("..2", "server.pem", "server.key", NEW);
-        // Again while it is at it: neither waits.
+        // Further rings while it works do not wait.
         (0..3).for_each(|_| bell.ring());
         let begun = Instant::now();
         while !token.is(NEW.as_bytes()) {

@@ -1,4 +1,4 @@
-//! What goes back to a client: a whole page, or a stream.
+//! The response to a client: a whole document, or a stream.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use super::loop_queue::Unanswered;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Everything comes from the agent itself; nothing may be framed, sniffed or kept.
+/// Nothing may be framed, sniffed or cached.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -30,19 +30,19 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// How long a client may take over a whole answer.
+/// How long a client may take to read a whole response.
 const TAKEN: Duration = Duration::from_secs(60);
-/// So much of it is given to the connection at once, which would copy all that it is given.
+/// How many bytes are given to the connection at once, because it copies them.
 const PIECE: usize = 16 << 10;
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) enum Reply {
     Whole(Whole),
     Stream(mpsc::Receiver<Bytes>),
 }
 
-/// What is left of an answer, and until when it may be taken.
+/// The rest of a response, and its deadline.
 #[derive(Debug)]
 pub(super) struct Whole {
     left: Bytes,
@@ -102,7 +102,7 @@ impl Body for Reply {
     }
 }
 
-/// Why a request does not get what it asks for.
+/// Why a request fails.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ApiError {
     /// What is wrong with a parameter.
@@ -125,7 +125,7 @@ impl From<Unanswered> for ApiError {
     }
 }
 
-/// An error's body.
+/// The body of an error.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Error<'a> {
     /// What was wrong, in one sentence.
@@ -180,7 +180,7 @@ impl ApiError {
             Self::Unauthorized => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            // What follows the head would be taken for the next request.
+            // Bytes after the head would be read as the next request.
             Self::Body => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -199,7 +199,7 @@ pub(super) fn stream(kind: &'static str, chunks: mpsc::Receiver<Bytes>) -> Respo
 }
 
 pub(super) fn json(value: &impl Serialize) -> Response<Reply> {
-    // Neither fails: the keys are strings, and a vector takes all.
+    // Neither fails: the keys are strings, and a vector accepts all bytes.
     let mut body = serde_json::to_vec(value).unwrap_or_default();
     body.push(b'\n');
     whole(StatusCode::OK, JSON, body)

@@ -1,8 +1,8 @@
-//! How many bytes of responses may wait for their clients. Thousands of findings make a response of many megabytes. A client
-//! that asks for it on every connection and reads none would use up the node's memory. By hand: tower limits the number of
-//! requests, and not the bytes of their responses.
+//! Bounds the bytes of responses that wait for their clients. Thousands of findings make a response of many
+//! megabytes. A client that requests it on every connection and reads none would use up the node's memory. (tower
+//! limits the number of requests, not the bytes of responses.)
 //!
-//! **Invariant:** a response that waits has its bytes in the budget, or is not larger than [`FREE`].
+//! **Invariant:** a response that waits is counted in the budget, or is not larger than [`FREE`].
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The latest events, for clients that follow them. A client has a place in the ring and nothing else, so that a slow client
-//! costs nothing. A client that comes for events that have left the ring is told how many it missed.
+//! The latest events, for clients that follow them. The server keeps only a position in the ring for each client, so
+//! a slow client costs nothing. A client whose next events have left the ring is told how many it missed.
 
 use std::{
     collections::VecDeque,
@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// The bounds of the ring: a quarter of an hour of a busy node.
+/// The most events in the ring: a quarter of an hour of a busy node.
 const COUNT: usize = 8192;
 const BYTES: usize = 4 << 20;
-/// Bytes that an event takes beside its line.
+/// The memory of an event besides its line, in bytes.
 const BESIDE: usize = 200;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Kept {
     bytes: usize,
     /// The number of the latest event, 0 before the first.
     newest: u64,
-    /// When records of the pods' life were last lost.
+    /// When records about the lifecycle of pods were last lost.
     lost_at: Option<Timestamp>,
 }
 
@@ -55,13 +55,13 @@ pub(super) struct Event {
     container: Option<Box<str>>,
 }
 
-/// The events after a place in the ring.
+/// The events after a position in the ring.
 #[derive(Debug)]
 pub(super) struct Next {
-    /// How many events after that place have left the ring.
+    /// How many events after that position have left the ring.
     pub(super) missed: u64,
     pub(super) events: Vec<Arc<Event>>,
-    /// The place after them.
+    /// The position after these events.
     pub(super) place: u64,
 }
 
@@ -112,12 +112,12 @@ impl Ring {
         self.kept().newest
     }
 
-    /// When records of the pods' life were last lost.
+    /// When records about the lifecycle of pods were last lost.
     pub(super) fn lost_at(&self) -> Option<Timestamp> {
         self.kept().lost_at
     }
 
-    /// The events after `place` that `filter` keeps, up to about so many bytes.
+    /// The events after `place` that `filter` keeps, up to about `bytes` bytes.
     pub(super) fn after(&self, place: u64, filter: &Filter, bytes: usize) -> Next {
         let kept = self.kept();
         let oldest = kept.events.front().map_or(kept.newest + 1, |event| event.seq);
@@ -170,8 +170,8 @@ impl Sink for Arc<Ring> {
     }
 }
 
-/// Whether the lost records can be about the life of pods. Containers can fill the bulk ring at will by starting programs,
-/// and runs that the kernel skips mostly concern nothing.
+/// Whether the lost records can be about the lifecycle of pods. Containers can fill the bulk ring by starting
+/// programs, and runs that the kernel skips mostly concern nothing.
 fn is_grave(what: Loss) -> bool {
     match what {
         Loss::LifecycleRing | Loss::NetlinkSocket | Loss::Record | Loss::Channel => true,

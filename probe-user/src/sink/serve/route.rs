@@ -1,8 +1,8 @@
-//! The routes: which paths there are, and who may ask for them.
+//! The routes: the paths, and who may request them.
 //!
-//! Not by axum: its router, with the query extractor, adds six crates, 9 s of a cold build and 200 KiB, and would replace
-//! this file alone. Its layers do not see the size of a response, which the response budget needs. A route that somebody
-//! forgets to protect does not compile here.
+//! axum is not used. Its router and query extractor add six crates, 9 s of a cold build and 200 KiB, and would
+//! replace only this file. Its layers do not see the size of a response, which the response budget needs. A new route
+//! does not compile here until its protection is chosen.
 
 use http::{HeaderMap, Method, header};
 
@@ -30,7 +30,7 @@ pub(super) enum Route {
     OpenApi,
 }
 
-/// Each path except those of the page. The part in braces is any text.
+/// All paths except those of the page. The part in braces is any text.
 pub(super) const ROUTES: [(&str, Route); 13] = [
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
@@ -54,13 +54,13 @@ impl Route {
     pub(super) fn of(path: &str) -> Option<Self> {
         let known = ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
         let file = || FILES.iter().find(|(known, _)| *known == path).map(|(_, file)| Self::Page(*file));
-        // A key may have slashes in it.
+        // A key may contain slashes.
         known
             .or_else(file)
             .or_else(|| path.strip_prefix(FINDINGS).filter(|key| !key.is_empty()).map(|_| Self::Finding))
     }
 
-    /// Whether a client needs neither token nor certificate: the probes of the kubelet, and the page without its contents.
+    /// Whether a client needs neither token nor certificate: for the kubelet's probes, and the page without data.
     pub(super) fn is_open(self) -> bool {
         match self {
             Self::Page(_) | Self::Healthz | Self::Readyz => true,
@@ -78,7 +78,7 @@ impl Route {
         }
     }
 
-    /// Whether the response is a part of the program, the same for every client.
+    /// Whether the response is built into the program, the same for every client.
     pub(super) fn is_fixed(self) -> bool {
         matches!(self, Self::Page(_) | Self::OpenApi)
     }

@@ -1,11 +1,11 @@
-//! The seats of one listener: which connections are open, and which is closed when there is no seat for a new one.
+//! The connections of one listener, and which one is closed to make room for a new one.
 //!
-//! An idle connection costs its client nothing. A limit on their number alone would let any pod lock out the kubelet's
-//! probe. So the connection that has been idle longest is closed for the new one. By hand: tower's limits count requests,
-//! make the newcomer wait, and know neither idle connections nor addresses.
+//! An idle connection costs its client nothing, so with a plain limit any pod could lock out the kubelet's probes.
+//! Instead, the connection that has been idle longest is closed for the new one. (tower's limits count requests, make
+//! the new client wait, and know neither idle connections nor addresses.)
 //!
-//! **Invariant:** a client that connects and asks at once is answered, unless all seats have clients that read their
-//! responses.
+//! **Invariant:** a client that connects and sends its request at once is answered, unless all seats have clients
+//! that read their responses.
 
 use std::{
     cmp::Reverse,
@@ -17,25 +17,25 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-/// A connection whose client reads nothing of its response for so long counts as idle.
+/// A connection whose client reads nothing of its response for this long counts as idle.
 const STALLED: Duration = Duration::from_secs(5);
-/// Bits of an IPv6 address by which clients are told apart: whoever has one address of such a network has all of them.
+/// The prefix length of IPv6 addresses that count as one client: the owner of one such address has the whole network.
 const NETWORK_BITS: u32 = 64;
 
-/// How many connections there may be.
+/// The limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) most: usize,
-    /// How many of them only the node itself gets: for the kubelet's probes and for commands.
+    /// How many of them are reserved for the node itself: for the kubelet's probes and for commands.
     pub(super) kept: usize,
-    /// How many each address gets that is not the node's.
+    /// How many each other address may have.
     pub(super) each: usize,
 }
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The address by which it is counted; none for the Unix socket.
+    /// The address for the limit; none for the Unix socket.
     address: Option<IpAddr>,
     is_own: bool,
 }
@@ -43,7 +43,8 @@ pub(super) struct Origin {
 impl Origin {
     pub(super) const SOCKET: Self = Self { address: None, is_own: true };
 
-    /// One from `peer`, which has reached the node at `reached`: who has that address too is on the node's own network.
+    /// A connection from `peer` to the node's address `reached`. If both are the same, it comes from the node's own
+    /// network.
     pub(super) fn new(peer: IpAddr, reached: IpAddr) -> Self {
         let (peer, reached) = (peer.to_canonical(), reached.to_canonical());
         let is_own = peer.is_loopback() || peer == reached;
@@ -68,7 +69,7 @@ pub(super) struct Seats {
 struct Table {
     next: u64,
     taken: BTreeMap<u64, Taken>,
-    /// How many of them come from each address.
+    /// The number of connections of each address.
     addresses: BTreeMap<Option<IpAddr>, usize>,
 }
 
@@ -134,8 +135,8 @@ impl Table {
         self.addresses.get(&origin.address).copied().unwrap_or(0)
     }
 
-    /// Takes the seat of one of the connections that may lose theirs. Idle ones go first; of these the ones whose address
-    /// has most seats; of these the one that has been idle longest.
+    /// Frees the seat of one of the connections that may lose theirs: first an idle one, then one of the address with
+    /// the most seats, then the one that has been idle longest.
     fn free(&mut self, now: Instant, may_go: impl Fn(Origin) -> bool) -> Option<()> {
         let idle = |it: &Taken| !it.is_answered || it.since + STALLED <= now;
         let candidates = self.taken.iter().filter(|(_, it)| may_go(it.origin) && idle(it));
@@ -211,7 +212,7 @@ mod tests {
     /// A table and a clock.
     struct Room(Table, Limits, Instant);
 
-    /// A connection by its number, and whether it still has its place.
+    /// A connection by its number, and whether it still has its seat.
     struct Client(u64, oneshot::Receiver<()>);
 
     impl Room {
@@ -219,7 +220,7 @@ mod tests {
             Self(Table::default(), limits, Instant::now())
         }
 
-        /// A while later somebody connects.
+        /// Another client connects a while later.
         fn take(&mut self, last: u8) -> Option<Client> {
             self.2 += STALLED / 10;
             self.0.take(self.1, from(last), self.2).map(|(id, left)| Client(id, left))
@@ -257,7 +258,7 @@ mod tests {
         let mut last = room.taken(8);
         assert_eq!(there(&mut others), [false, true, true, true, true, true]);
         assert_eq!(there(&mut own), [true, true]);
-        // The node's own goes first only where it has more places than any other.
+        // A connection of the node itself goes first only if the node has more seats than any other address.
         let mut probe = room.taken(1);
         assert!(probe.is_there() && last.is_there());
         assert_eq!(there(&mut own), [false, true]);
@@ -278,7 +279,7 @@ mod tests {
         room.2 += STALLED / 2;
         let mut third = room.taken(5);
         assert!(asking.is_there() && !next.is_there() && third.is_there(), "one took nothing");
-        // What is said of one that is gone means nothing; an answer's end makes a place idle.
+        // A message about a closed connection has no effect; the end of a response makes the seat idle.
         room.0.answers(next.0, false, room.2);
         room.2 += STALLED / 10;
         room.0.answers(asking.0, false, room.2);

@@ -1,5 +1,5 @@
-//! Events as they come, to one client: from its place in the ring on, in chunks of which the next is made when the one
-//! before was taken.
+//! Streams events to one client from its position in the ring, in chunks. The next chunk is made when the client has
+//! taken the one before.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use crate::sink::{
     jsonl::{Decimal, MissedBecause, StreamEvent, StreamNotice, StreamState, Version},
 };
 
-/// Longest chunk, beside its last event.
+/// The longest chunk, not counting its last event.
 const CHUNK: usize = 16 << 10;
-/// A stream in which nothing happens shows that it is alive.
+/// How often a stream without events shows that it is alive.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// How each record is written.
@@ -32,12 +32,12 @@ pub(super) enum Form {
     SentEvents,
 }
 
-/// Where a client wants to go on.
+/// Where a client wants to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// With what comes from now on.
+    /// With the next event.
     Now,
-    /// Behind this event of this run, if it names the run.
+    /// After this event; of this run, if the run is given.
     Event { instance: Option<String>, seq: u64 },
 }
 
@@ -52,7 +52,7 @@ impl Since {
     }
 }
 
-/// Whose events they are.
+/// The owner of the events.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) ring: Arc<Ring>,
@@ -61,17 +61,17 @@ pub(super) struct Source {
     pub(super) boot_id: String,
 }
 
-/// What one client asked to follow.
+/// The subscription of a client.
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) since: Since,
     pub(super) filter: Filter,
     pub(super) form: Form,
-    /// Whether to go on with what comes later.
+    /// Whether to continue with later events.
     pub(super) follow: bool,
 }
 
-/// Sends chunks until the client is gone, or the server ends, or nothing more is wanted.
+/// Sends chunks until the client leaves, the server ends, or nothing more is wanted.
 pub(super) async fn run(
     source: Source,
     subscription: Subscription,
@@ -85,7 +85,7 @@ pub(super) async fn run(
     let (mut place, other) = match &subscription.since {
         Since::Now => (newest, false),
         Since::Event { instance: Some(instance), .. } if *instance != source.instance => (0, true),
-        // A number that was not given yet is of another run too.
+        // A number that does not exist yet is of another run too.
         Since::Event { seq, .. } if *seq > newest => (0, true),
         Since::Event { seq, .. } => (*seq, false),
     };
@@ -99,7 +99,7 @@ pub(super) async fn run(
     loop {
         news.mark_unchanged();
         let Next { missed, events, place: next } = source.ring.after(place, &subscription.filter, CHUNK);
-        // Of another run it was said already that nobody knows how much is missing.
+        // For another run it was already told that the number of missed events is unknown.
         if missed > 0 && !(other && place == 0) {
             let first = place + missed;
             source.say(StreamEvent::Missed, first, Some((why, Some(missed))), subscription.form, &mut chunk);
@@ -109,7 +109,7 @@ pub(super) async fn run(
         for event in &events {
             source.write(event.seq, &event.line, subscription.form, &mut chunk);
         }
-        // From here on it is this client that did not keep up.
+        // From now on, only this client can be too slow.
         why = MissedBecause::Slow;
         if !chunk.is_empty() {
             let room = tokio::select! {
@@ -127,7 +127,7 @@ pub(super) async fn run(
             return;
         }
         tokio::select! {
-            // What was told last goes out before the end.
+            // The last events are sent before the end.
             biased;
             _ = news.changed() => {}
             () = sleep_until(alive) => source.say(StreamEvent::Alive, place, None, subscription.form, &mut chunk),
@@ -166,7 +166,7 @@ impl Source {
         };
         let record =
             StreamNotice { schema: Version, node: &self.node, boot_id: &self.boot_id, event, stream };
-        // Neither fails: the keys are strings, and a vector takes all.
+        // Neither fails: the keys are strings, and a vector accepts all bytes.
         let mut line = serde_json::to_vec(&record).unwrap_or_default();
         line.push(b'\n');
         self.write(place, &line, form, out);

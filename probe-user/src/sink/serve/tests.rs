@@ -1,5 +1,4 @@
-//! What is answered, to whom, and what a client cannot do: over streams in memory, with the recording of the demo as the
-//! node.
+//! Responses, permissions and limits, over in-memory streams, with the demo's recording as the node.
 
 mod head;
 mod idler;
@@ -48,10 +47,10 @@ use crate::{
 };
 
 const NETWORK: Peer = Peer::Network { has_certificate: false };
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server that does not listen.
+/// A server without listeners.
 struct Bench {
     app: Arc<AppState>,
     guard: Guard,
@@ -60,7 +59,7 @@ struct Bench {
     end: watch::Sender<bool>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -84,12 +83,12 @@ impl Answer {
 }
 
 impl Bench {
-    /// Must be called within a runtime.
+    /// Must be called within a tokio runtime.
     fn new() -> Self {
         Self::seeing("exec", Some("raw tracepoint"))
     }
 
-    /// One of a node on which a thousand things are wrong, and many words are made of each.
+    /// A server for a node with a thousand findings, each with a long text.
     fn with_many_findings() -> Self {
         let unread = |n: u32| {
             let path = format!("/{n}/{}", "x".repeat(1000));
@@ -99,12 +98,12 @@ impl Bench {
         Self::told("exec", Some("raw tracepoint"), (0..1000).map(unread).collect())
     }
 
-    /// One whose only signal is seen so.
+    /// A server whose only signal is seen in this way.
     fn seeing(signal: &'static str, mechanism: Option<&'static str>) -> Self {
         Self::told(signal, mechanism, Vec::new())
     }
 
-    /// One whose node tells that in the end.
+    /// Like `seeing`, with `last` as the node's last facts.
     fn told(signal: &'static str, mechanism: Option<&'static str>, last: Vec<Fact>) -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/recordings/demo.jsonl");
         let mut reader =
@@ -204,13 +203,13 @@ impl Bench {
     }
 }
 
-/// A place among few.
+/// A seat of a small table.
 fn seat() -> Seat {
     let limits = seats::Limits { most: 1, kept: 0, each: 1 };
     Seats::new(limits).take(seats::Origin::SOCKET).expect("it is the first").0
 }
 
-/// Until the server closes.
+/// Reads until the server closes.
 async fn read(client: &mut DuplexStream) -> Answer {
     let mut bytes = Vec::new();
     timeout(PATIENCE, client.read_to_end(&mut bytes)).await.expect("it ends").expect("readable");
@@ -295,7 +294,7 @@ fn heads_are_bounded_in_size_and_time() {
         let path = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "y".repeat(64 << 10));
         for request in [long, many, path] {
             let mut client = bench.connect(NETWORK);
-            // It may stop listening before all is said.
+            // The server may close before everything is written.
             client.write_all(request.as_bytes()).await.ok();
             let answer = read(&mut client).await;
             assert!(matches!(answer.status, 414 | 431), "{answer:?}");
@@ -309,7 +308,7 @@ fn heads_are_bounded_in_size_and_time() {
             timeout(PATIENCE, client.read_to_end(&mut rest)).await.expect("it ends").expect("readable");
             assert!(started.elapsed() >= Duration::from_millis(40), "{begun:?}");
         }
-        // Nor may a connection stay that has nothing more to ask.
+        // A connection without another request is closed too.
         let mut client = bench.connect(NETWORK);
         client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("it listens");
         assert_eq!(read(&mut client).await.status, 200);
@@ -360,7 +359,7 @@ fn findings_are_chosen_and_explained() {
             leaks
         );
         assert_eq!(keys(&bench.get("/v1/findings?namespace=elsewhere").await), [""; 0]);
-        // As it is, and with every byte of it escaped.
+        // The key as it is, and with every byte escaped.
         let escaped: String = leaks[0].bytes().map(|byte| format!("%{byte:02X}")).collect();
         for key in [&leaks[0], &escaped] {
             let one = bench.get(&format!("/v1/findings/{key}")).await.json();
@@ -385,7 +384,7 @@ fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
         let rest =
             bench.get(&format!("/v1/events?since={instance}:{}&follow=false", newest - 3)).await.lines();
         assert_eq!(rest[1..], whole[whole.len() - 3..]);
-        // A number of another run, or one that was not given yet.
+        // A number of another run, or one that does not exist yet.
         for since in ["00000000-1:5".to_owned(), format!("{}", newest + 1)] {
             let other = bench.get(&format!("/v1/events?since={since}&follow=false")).await.lines();
             assert_eq!(other[1]["stream"]["why"], "other_run", "{since}");
@@ -394,7 +393,7 @@ fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
         }
         let only = bench.get("/v1/events?since=0&follow=false&event=finding.confirmed").await.lines();
         assert!(only.len() > 1 && only[1..].iter().all(|it| it["event"] == "finding.confirmed"), "{only:?}");
-        // Who was away for longer than the ring lasts.
+        // The client was away for longer than the ring reaches back.
         for seq in 1..=9000 {
             bench
                 .ring
@@ -415,7 +414,7 @@ fn server_sent_events_have_the_place_as_their_id() {
         let bench = Bench::new();
         let instance = &bench.app.instance;
         let newest = bench.ring.newest();
-        // The place where a browser was goes before the one with which the page began.
+        // A browser's last position wins over the one with which the page began.
         let request = format!(
             "GET /v1/events?since=0&follow=false HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\
              Last-Event-ID: {instance}:{}\r\nConnection: close\r\n\r\n",
@@ -513,7 +512,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         assert_eq!(agent["capabilities"], serde_json::json!(["bpf"]));
         let cost = serde_json::json!({ "cpu_ns": "4000", "rss_bytes": "7340032", "threads": 5 });
         assert_eq!(agent["cost"], cost);
-        // It is alive all the same.
+        // It is alive anyway.
         assert_eq!(bench.get("/healthz").await.status, 200);
     });
 }
@@ -543,7 +542,7 @@ fn not_ready_is_who_does_not_see_a_signal() {
         let said =
             "exec is not seen: no hook for it is attached; it takes CAP_EXAMPLE\nto see more: ask for it\n";
         assert_eq!((blind.status, &*blind.text()), (503, said));
-        // Nothing is found by it.
+        // No finding depends on it.
         assert_eq!(Bench::seeing("listening", None).get("/readyz").await.status, 200);
     });
 }
@@ -554,7 +553,7 @@ fn every_path_is_described_and_answers_are_as_described() {
         let document: Value = serde_json::from_str(&DOCUMENT).expect("JSON");
         let described: Vec<&str> =
             document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
-        // Of the page, what else it loads is its own affair.
+        // The files that the page loads are listed by the page itself.
         let mut served: Vec<&str> = ROUTES.iter().map(|(path, _)| *path).chain(["/"]).collect();
         served.sort_unstable();
         let mut sorted = described.clone();

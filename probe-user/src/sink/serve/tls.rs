@@ -1,4 +1,4 @@
-//! TLS for those who come over the network, and certificates of theirs by which they are known.
+//! TLS for clients of the network, and client certificates.
 
 mod validity;
 
@@ -18,17 +18,17 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::sink::metrics::own::Expiry;
 
-/// Where the keys lie, PEM files.
+/// The paths of the PEM files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files<'a> {
-    /// The server's certificate, then those between it and its authority.
+    /// The server's certificate, followed by the intermediate ones.
     pub(crate) certificate: &'a Path,
     pub(crate) key: &'a Path,
-    /// The authority of clients' certificates, if those are asked for.
+    /// The authority of client certificates, if they are accepted.
     pub(crate) client_authority: Option<&'a Path>,
 }
 
-/// The same, kept.
+/// The same paths, owned.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     pub(crate) certificate: PathBuf,
@@ -49,14 +49,14 @@ impl Paths {
     }
 }
 
-/// What was made of the files.
+/// The loaded files.
 pub(crate) struct Loaded {
     acceptor: TlsAcceptor,
-    /// When the first certificate of the chain is no longer good, seconds since the epoch.
+    /// When the first certificate of the chain expires, seconds since the epoch.
     expires: Option<i64>,
 }
 
-/// What shakes hands, until its files change.
+/// The TLS acceptor, which is replaced when its files change.
 #[derive(Clone)]
 pub(crate) struct Tls {
     acceptor: Arc<RwLock<TlsAcceptor>>,
@@ -72,11 +72,11 @@ impl Tls {
     }
 
     pub(super) fn current(&self) -> TlsAcceptor {
-        // Nothing that holds it panics.
+        // No code panics while it holds the lock.
         self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who comes from here on meets this one.
+    /// New connections use this one.
     pub(super) fn replace(&self, loaded: Loaded) {
         *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = loaded.acceptor;
         self.expiry.set(loaded.expires);
@@ -108,7 +108,7 @@ pub(crate) enum TlsError {
     Unusable(String),
 }
 
-/// Reads the files. Clients may come without a certificate: those whom a kubelet sends to `/healthz` have none.
+/// Reads the files. A client certificate is optional, because the kubelet's probes of `/healthz` have none.
 pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
     let unusable = |why: &dyn std::error::Error| TlsError::Unusable(why.to_string());
     let provider = Arc::new(ring::default_provider());
@@ -130,7 +130,7 @@ pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
         }
     };
     let chain = certificates("a certificate", files.certificate)?;
-    // A chain is as good as the first of its certificates to expire.
+    // The chain is valid until the first of its certificates expires.
     let expires = chain.iter().filter_map(|certificate| validity::expires(certificate)).min();
     let key = PrivateKeyDer::from_pem_file(files.key)
         .map_err(|why| unreadable("a private key", files.key, &why))?;

@@ -1,4 +1,4 @@
-//! The last column: what a change says beyond its name and its pod.
+//! The last column: the details of a change besides its name and pod.
 
 use crate::{
     model::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[must_use]
-pub fn detail(change: &Change) -> String {
+pub(crate) fn detail(change: &Change) -> String {
     let mut text = said(&change.what, &change.context);
     if change.late {
         text += " (late)";
@@ -26,7 +26,7 @@ fn said(what: &ChangeKind, context: &Context) -> String {
     match what {
         ChangeKind::ProcessExec { process, filename, argv, argv_cut } => {
             let mut text = named(process);
-            // The first argument is most often the file's name again.
+            // The first argument mostly repeats the file's name.
             text += &format!(" {}", escaped(filename));
             for argument in argv.iter().skip(1) {
                 text += &format!(" {}", escaped(argument));

@@ -1,4 +1,4 @@
-//! How lines look, and that they stay lines.
+//! The layout of lines; text from outside cannot break it.
 
 use std::time::Duration;
 

@@ -23,15 +23,15 @@ use crate::{
     source::host::{FILE, Folder, ReadError},
 };
 
-/// An address and where it stands, as one of the two families tells it.
+/// An address and the interface that has it, as one of the two families shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Standing {
+struct InterfaceAddress {
     address: Subnet,
-    /// Empty where it cannot be told.
+    /// Empty if it is not known.
     ifname: String,
-    /// 0 where it cannot be told.
+    /// 0 if it is not known.
     ifindex: u32,
-    /// `IFA_F_*`, of the lowest eight; IPv4's are not shown.
+    /// The lowest eight `IFA_F_*` flags. For IPv4 no flags are shown.
     flags: u32,
     /// `RT_SCOPE_*`.
     scope: u8,
@@ -45,28 +45,28 @@ mod scope {
     pub(super) const HOST: u8 = 254;
 }
 
-/// `namespaces` are all that there are to look into.
+/// `namespaces` is the set of all namespaces to look into.
 pub(super) fn list<'a>(node: Node<'a>, table: &Table, namespaces: &BTreeSet<u32>) -> Listing<'a> {
     let mut list = Listing::begin(List::Addresses, node);
     let mut windows: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pid, process) in table.iter() {
         windows.entry(process.netns).or_default().push(pid);
     }
-    // Not to be read, and the node's own.
+    // Zero stands for a namespace that could not be read; the other is the node's own.
     windows.remove(&0);
     if let Some(own) = table.own_netns() {
         windows.remove(&own);
     }
-    // Into one that only a file holds there is no such window.
+    // A namespace that only a file holds has no process through which to read it.
     list.partial |= namespaces.iter().any(|netns| !windows.contains_key(netns));
     for (netns, pids) in windows {
         let at = list.now();
-        // Any of its processes will do that still runs.
+        // Any process of the namespace that still runs will do.
         let read =
             pids.iter().map(|pid| read(node, *pid, netns)).find(|read| *read != Err(ReadError::Absent));
         let found = read.and_then(|read| list.take(format!("/proc/{}/net", pids[0]), read));
         for standing in found.unwrap_or_default() {
-            let Standing { address, ifname, ifindex, flags, scope } = standing;
+            let InterfaceAddress { address, ifname, ifindex, flags, scope } = standing;
             let by = Task::default();
             let netns = netns_key(netns);
             list.found(at, Fact::AddressFound(Address { netns, address, ifname, ifindex, flags, scope, by }));
@@ -75,14 +75,14 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table, namespaces: &BTreeSet<u32>
     list
 }
 
-fn read(node: Node<'_>, pid: u32, netns: u32) -> Result<Vec<Standing>, ReadError> {
+fn read(node: Node<'_>, pid: u32, netns: u32) -> Result<Vec<InterfaceAddress>, ReadError> {
     let process = node.root.folder(format!("/proc/{pid}"))?;
-    // The number may be another process's by now.
+    // Another process may have this pid by now.
     if super::proc::namespace("net", &process.link("ns/net")?) != Some(netns) {
         return Err(ReadError::Absent);
     }
     let net = process.folder("net")?;
-    // A kernel may have been built without either family.
+    // The kernel may have been built without one of the families.
     let part = |name: &str| match net.read(name, FILE) {
         Err(ReadError::Absent) => Ok(Vec::new()),
         read => read,
@@ -90,7 +90,7 @@ fn read(node: Node<'_>, pid: u32, netns: u32) -> Result<Vec<Standing>, ReadError
     Ok(standing(&part("fib_trie")?, &part("route")?, &part("if_inet6")?, &indexes(&net)?))
 }
 
-/// Interfaces by name, as far as `igmp` shows them: all that IPv4 is on.
+/// The index of each interface, as far as `igmp` shows it: every interface that has IPv4.
 fn indexes(net: &Folder) -> Result<Vec<u8>, ReadError> {
     match net.read("igmp", FILE) {
         Err(ReadError::Absent) => Ok(Vec::new()),
@@ -98,7 +98,7 @@ fn indexes(net: &Folder) -> Result<Vec<u8>, ReadError> {
     }
 }
 
-fn standing(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<Standing> {
+fn standing(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<InterfaceAddress> {
     let mut found = inet6::addresses(if_inet6);
     let mut indexes = inet::indexes(igmp);
     indexes.extend(found.iter().map(|standing| (standing.ifname.clone(), standing.ifindex)));
@@ -106,7 +106,7 @@ fn standing(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<
     let local: BTreeSet<Ipv4Addr> = inet::local(fib_trie).collect();
     found.extend(local.into_iter().map(|address| {
         let (ifname, prefix) = inet::place(address, &routes);
-        Standing {
+        InterfaceAddress {
             address: Subnet { address: IpAddr::V4(address), prefix },
             ifindex: indexes.get(&ifname).copied().unwrap_or(0),
             ifname,

@@ -1,10 +1,12 @@
-//! Which containers each pod of the node is to have, from the record that the kubelet keeps of what it granted them.
+//! The containers that each pod of the node is expected to have, from the kubelet's record of the resources that it
+//! granted.
 //!
-//! `allocated_pods_state` in the kubelet's root (Kubernetes 1.33 and later, unless `InPlacePodVerticalScaling` is switched
-//! off there) is written when a pod is admitted, before its cgroup is made. It names every main container and every
-//! sidecar, with or without a request of its own; from 1.36 on, perhaps the other init containers as well; never an
-//! ephemeral one. It is JSON in JSON with a checksum: `{"data":"{\"entries\":{UID:{\"ContainerResources\":{NAME:…}}}}"}`; in
-//! 1.33 `{\"allocationEntries\":{UID:{NAME:…}}}`. The kubelet replaces it as a whole.
+//! The kubelet writes `allocated_pods_state` below its root (Kubernetes 1.33 and later, unless the feature gate
+//! `InPlacePodVerticalScaling` is off) when it admits a pod, before it makes the pod's cgroup. The record names every
+//! main container and every sidecar, with or without resource requests. From 1.36 on it may name the other init
+//! containers too. It never names an ephemeral container. The file is JSON in JSON with a checksum:
+//! `{"data":"{\"entries\":{UID:{\"ContainerResources\":{NAME:…}}}}"}`; in 1.33
+//! `{\"allocationEntries\":{UID:{NAME:…}}}`. The kubelet replaces the whole file.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,15 +18,15 @@ use crate::{
     source::host::{HostRoot, ReadError},
 };
 
-pub const FILE: &str = "allocated_pods_state";
-/// Longest record taken, bytes: later kubelets keep whole pods in it, some tens of kilobytes each.
+pub(crate) const FILE: &str = "allocated_pods_state";
+/// The longest record that is read, bytes. Later kubelets keep whole pods in it, tens of kilobytes each.
 const LONGEST: usize = 32 << 20;
-/// So often kubelets are looked for that keep their things elsewhere.
+/// How often to search for kubelets with another root directory.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The record as it was read last.
+/// The record as it was last read.
 #[derive(Debug, Default)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     roots: Option<(Timestamp, Roots)>,
     edition: Option<(u64, i64, i64)>,
     pods: BTreeMap<String, Vec<String>>,
@@ -52,15 +54,15 @@ struct Entry {
 type Names = BTreeMap<String, IgnoredAny>;
 
 impl Allocation {
-    /// The names of the containers that a pod is to have; `None`: no kubelet says.
-    pub fn containers(
+    /// The names of the containers that a pod is expected to have; `None` if no kubelet keeps the record.
+    pub(crate) fn containers(
         &mut self,
         root: &HostRoot,
         uid: &PodUid,
         now: Timestamp,
     ) -> Result<Option<Vec<String>>, ReadError> {
         if self.roots.as_ref().is_none_or(|(looked, _)| now >= *looked + AGAIN) {
-            self.roots = Some((now, Roots::look(root)));
+            self.roots = Some((now, Roots::find(root)));
         }
         let roots = self.roots.as_ref().map(|(_, roots)| roots.iter()).into_iter().flatten();
         let kept = roots.filter_map(|kubelet| {
@@ -98,7 +100,7 @@ mod tests {
         PodUid::parse(UID).expect("a UID")
     }
 
-    /// As the kubelet writes it: one with requests, one without any.
+    /// A record as the kubelet writes it: one container with requests, one without.
     fn record(entries: &str) -> String {
         let data = serde_json::to_string(entries).expect("JSON");
         format!(r#"{{"data":{data},"checksum":2840284029}}"#)
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(allocation.containers(&host, &uid(), NOW), Ok(None), "no kubelet");
         let kubelet = node.path().join("var/lib/kubelet");
         fs::create_dir_all(&kubelet).expect("a directory");
-        // As the kubelet does: a new file takes the place of the old.
+        // The kubelet writes a new file and renames it over the old one.
         let write = |entries: &str| {
             fs::write(kubelet.join("new"), record(entries)).expect("a file");
             fs::rename(kubelet.join("new"), kubelet.join("allocated_pods_state")).expect("a name");

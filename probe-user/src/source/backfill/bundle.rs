@@ -1,8 +1,8 @@
-//! What a container is, from its OCI bundle or its runtime's own record of it.
+//! Describes a container from its OCI bundle, or from its runtime's own record.
 //!
-//! containerd keeps a bundle per task at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID` (its state directory
-//! is another for k3s, rke2, k0s and microk8s), CRI-O at `ROOT/overlay-containers/ID/userdata`; Docker's bundles say
-//! nothing of pods, so its own records at `/var/lib/docker/containers/ID` are read first.
+//! containerd keeps a bundle for each task at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`; the state directory
+//! of k3s, rke2, k0s and microk8s is another. CRI-O keeps it at `ROOT/overlay-containers/ID/userdata`. Docker's
+//! bundles do not name pods, so Docker's own records at `/var/lib/docker/containers/ID` are read first.
 
 mod shim;
 mod spec;
@@ -24,10 +24,10 @@ use crate::{
     source::host::{FILE, HostRoot, ReadError},
 };
 
-/// Of containerd's runtimes with and before the shim of version 2.
+/// The folders of containerd's runtimes, with shims of version 2 and before.
 const TASKS: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 
-/// A folder with one entry per container, and the form of the entries. The order is the one in which they are asked.
+/// A folder with one entry for each container, and the form of the entries. They are searched in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Bundles {
     /// `ID/config.v2.json`
@@ -38,14 +38,14 @@ pub(super) enum Bundles {
     Task(PathBuf),
 }
 
-/// All that is known of where a node's bundles are; kept between questions, for it seldom changes.
+/// Where the node keeps its bundles. It is kept between questions, because it seldom changes.
 #[derive(Debug, Default)]
-pub struct Places(BTreeSet<Bundles>);
+pub(crate) struct Places(BTreeSet<Bundles>);
 
 impl Places {
-    /// Looks where runtimes keep their bundles, and where those that run now do.
+    /// Finds the usual places of bundles, and those of the runtimes that run now.
     #[must_use]
-    pub fn look(root: &HostRoot) -> Self {
+    pub(crate) fn discover(root: &HostRoot) -> Self {
         let mut found = shim::folders(root);
         found.extend(DOCKER.roots.iter().map(|root| Bundles::Docker(Path::new(root).join("containers"))));
         for place in CRIO.run_roots.iter().chain(CRIO.roots) {
@@ -63,8 +63,8 @@ impl Places {
         Self(found)
     }
 
-    /// What the container is, by the first place that knows it.
-    pub fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, ReadError> {
+    /// Describes the container, from the first place that has it.
+    pub(crate) fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, ReadError> {
         let mut worst = ReadError::Absent;
         for bundles in &self.0 {
             match bundles.find(root, id) {
@@ -80,7 +80,7 @@ impl Places {
     fn running(&self, root: &HostRoot) -> BTreeSet<ContainerId> {
         let tasks = self.0.iter().filter_map(|bundles| match bundles {
             Bundles::Task(folder) => root.folder(folder).and_then(|folder| folder.entries()).ok(),
-            // Kept until the container is removed.
+            // These bundles stay until the container is removed, so they do not show that it runs.
             Bundles::Docker(_) | Bundles::Storage(_) => None,
         });
         tasks
@@ -108,9 +108,9 @@ impl Bundles {
     }
 }
 
-/// When a container's program was executed. Its OCI runtime keeps a folder for it. Of what is in there the last to go is
-/// `exec.fifo`, on which the container's init waits for the word to execute its program: runc removes it when it has given
-/// the word (`libcontainer`, `handleFifoResult`), crun too.
+/// When a container's program was executed. The container's OCI runtime keeps a folder for it. The last file to be
+/// removed from there is `exec.fifo`: the container's init waits on it before it executes its program. runc
+/// (`libcontainer`, `handleFifoResult`) and crun remove it once they let init go on.
 fn started(node: Node<'_>, id: &ContainerId) -> Option<Timestamp> {
     let states = runtime::of_runtimes(|row| row.oci_states);
     let folders = states.filter_map(|folder| node.root.folder(folder).ok()?.folder(id.as_str()).ok());
@@ -118,10 +118,11 @@ fn started(node: Node<'_>, id: &ContainerId) -> Option<Timestamp> {
     Some(node.boot_time(wall_ns)).filter(|at| *at > Timestamp::ZERO)
 }
 
-/// What runs now: `in_cgroups`, and what has a bundle though its processes are elsewhere, as in a virtual machine.
+/// Lists the containers that run: those `in_cgroups`, and those with a bundle whose processes run elsewhere, as in a
+/// virtual machine.
 pub(super) fn list<'a>(node: Node<'a>, in_cgroups: &BTreeSet<ContainerId>) -> Listing<'a> {
     let mut list = Listing::begin(List::Containers, node);
-    let places = Places::look(node.root);
+    let places = Places::discover(node.root);
     for id in places.running(node.root).union(in_cgroups) {
         let at = list.now();
         let found =

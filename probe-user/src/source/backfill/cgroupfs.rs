@@ -16,12 +16,12 @@ use crate::{
     source::host::{ENTRIES, FILE, Folder, ReadError, lines},
 };
 
-/// Deeper directories are not looked at; containers stand at six or less.
+/// Deeper directories are skipped. Containers are at depth six or less.
 const DEEPEST: u32 = 32;
-/// More directories are not looked at.
+/// Further directories are skipped.
 const MOST: usize = ENTRIES;
 
-/// The directories, and the containers they belong to.
+/// Lists the directories, and the containers that they belong to.
 pub(super) fn list(node: Node<'_>) -> (Listing<'_>, BTreeSet<ContainerId>) {
     let list = Listing::begin(List::Cgroups, node);
     let mut walk =
@@ -30,7 +30,7 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, BTreeSet<ContainerId>) {
         Ok(top) => {
             walk.below(&top, "", 0);
         }
-        // A hierarchy that is known to be mounted is never simply absent.
+        // A hierarchy that is known to be mounted cannot be absent.
         Err(why) => {
             let why = if why == ReadError::Absent { ReadError::NotPlain } else { why };
             walk.list.skip(&node.hierarchy.mount, why);
@@ -51,7 +51,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Notes what is below `folder`; returns whether any of it holds a process.
+    /// Lists the directories below `folder`; returns whether any of them holds a process.
     fn below(&mut self, folder: &Folder, path: &str, level: u32) -> bool {
         let Some(entries) = self.list.take(folder.path(), folder.entries()) else { return false };
         let mut populated = false;
@@ -81,7 +81,7 @@ impl Walk<'_> {
         let own = if self.hierarchy == 0 {
             folder.read("cgroup.events", 4096).map(|text| populated(&text))
         } else {
-            // v1 has no such file; a parent is as populated as its children.
+            // cgroup v1 has no such file: a cgroup is populated if one of its children is.
             folder.head("cgroup.procs", 1).map(|head| !head.is_empty())
         };
         let populated = self.list.take(folder.path(), own).unwrap_or(false) || below;
@@ -90,7 +90,7 @@ impl Walk<'_> {
     }
 }
 
-/// The cgroup of every process, by pid, as the directories themselves tell.
+/// The cgroup of every process by pid, as the directories show it.
 pub(super) fn members(node: Node<'_>) -> HashMap<u32, String> {
     let mut found = HashMap::new();
     if let Ok(top) = node.root.folder(&node.hierarchy.mount) {
@@ -111,12 +111,12 @@ fn members_below(folder: &Folder, path: &str, depth: u32, found: &mut HashMap<u3
     }
 }
 
-/// `cgroup.events` of cgroup v2: whether it or any below it holds a live process.
+/// From `cgroup.events` of cgroup v2: whether the cgroup or one below it holds a live process.
 fn populated(events: &[u8]) -> bool {
     events.split(|byte| *byte == b'\n').any(|line| line == b"populated 1")
 }
 
-/// Whose container's a cgroup is, and whether it lies below that container's own.
+/// The container that a cgroup belongs to, and whether the cgroup is below the container's own.
 pub(super) fn container(path: &str) -> Option<(ContainerId, bool)> {
     let mut names = path.split('/');
     let id = names.by_ref().find_map(|name| ContainerId::parse(container_of(name)?))?;
@@ -143,7 +143,7 @@ mod tests {
             found(format!("/system.slice/kubepods-pod1_2.slice:cri-containerd:{id}")),
             Some((true, false))
         );
-        // As `/proc/PID/cgroup` tells it.
+        // As `/proc/PID/cgroup` shows it.
         assert_eq!(found(format!("0::/kubepods-pod1_2.slice:cri-containerd:{id}/below")), Some((true, true)));
         assert_eq!(found(slice.to_owned()), None);
         assert_eq!(found("/system.slice/containerd.service".to_owned()), None);

@@ -1,9 +1,10 @@
-//! libcni's cache: one file for each interface that an ADD made and no DEL has taken away.
+//! Reads libcni's cache: one file for each interface that an ADD made and no DEL has removed.
 //!
-//! Since libcni 0.8 a file holds the result with everything that was asked (`cniCacheV1`); before, the result alone.
+//! Since libcni 0.8 a file holds the result and the whole request (`cniCacheV1`); older files hold the result alone.
 //!
-//! libcni writes a file in place: after a power cut it may be empty, or end halfway, and stays so until somebody removes
-//! it. Such a file is told of by its name, and what the others say, and that others are not there, counts all the same.
+//! libcni writes a file in place. After a power loss a file may be empty or cut off, and stays so until somebody
+//! removes it. Such a file is told by its name. The list stays complete: the other files, and the absence of others,
+//! still count.
 
 mod result;
 
@@ -33,11 +34,11 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
             .and_then(|bytes| parse(&entry.name, &bytes).ok_or(ReadError::Malformed));
         match found {
             Ok(found) => list.found(at, Fact::CacheFound(found)),
-            // Taken away since the folder was read.
+            // Removed since the folder was read.
             Err(ReadError::Absent) => {}
             Err(why) => {
                 let path = Path::new(CNI_CACHE).join(&entry.name);
-                // Others, as an editor's backup, are no attachment's.
+                // Any other file, such as an editor's backup, describes no attachment.
                 if is_of_attachment(&entry.name) {
                     list.found(at, Fact::CacheUnread { path: path.display().to_string() });
                 }
@@ -92,12 +93,12 @@ fn parse(name: &str, bytes: &[u8]) -> Option<CacheFound> {
     })
 }
 
-/// Whether a file can be one of libcni's by its name, `NETWORK-CONTAINER-IFNAME`.
+/// Whether the name is that of one of libcni's files: `NETWORK-CONTAINER-IFNAME`.
 fn is_of_attachment(name: &str) -> bool {
     name.matches('-').count() >= 2
 }
 
-/// `NETWORK-CONTAINER-IFNAME`, of which all may hold hyphens but ids of 64 hex digits do not.
+/// Splits `NETWORK-CONTAINER-IFNAME`. All parts may hold hyphens, but a container id of 64 hex digits does not.
 fn split(name: &str) -> Option<(&str, ContainerId, &str)> {
     let hex = |part: &str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let id = name.split('-').find(|part| hex(part))?;

@@ -1,8 +1,8 @@
-//! The daemons of the node that run now, and where each keeps its things: what it has open says so first, then how it
-//! was started, then the configuration that it was started with.
+//! Finds the runtimes and kubelets that run now, and where each keeps its files. The best source is what the daemon
+//! has open, then its arguments, then the configuration that it was started with.
 //!
-//! A path means what it means to the daemon: one that is relative begins where the daemon stands, and all are looked up
-//! below the daemon's own root, since it may have mounts that this program does not see.
+//! A path is resolved as the daemon resolves it: a relative one from its working directory, and all below its own
+//! root, because it may have mounts that this program does not see.
 
 mod containerd;
 mod crio;
@@ -26,32 +26,32 @@ use crate::{
     model::fact::RuntimeKind,
     source::host::{Folder, HostRoot, ReadError, lines},
 };
-pub(super) use settings::Unread;
+pub(super) use settings::UnreadSetting;
 
-/// Where users who are not root may have cgroups of their own, and name them as they like.
+/// The cgroups below this belong to users, who may not be root and may name cgroups as they like.
 const SESSIONS: &str = "/user.slice/";
 
-/// What one of them keeps where, as far as that is told.
+/// The paths of one daemon, as far as they are known.
 #[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) kind: Kind,
-    /// Where it keeps what survives a reboot; none if only what is `unread` says.
+    /// The root directory, which survives a reboot. `None` if it is known only from a file that is `unread`.
     pub(super) root: Option<PathBuf>,
-    /// Where CRI-O keeps what does not.
+    /// CRI-O's run root, which a reboot empties.
     pub(super) run_root: Option<PathBuf>,
-    /// The networks' configuration.
+    /// The folder of the network configurations.
     pub(super) networks: Option<PathBuf>,
-    /// Where it can be asked, if that is known.
+    /// The socket for requests, if it is known.
     pub(super) socket: Option<PathBuf>,
     /// The part of its configuration that could not be read.
-    pub(super) unread: Option<Unread>,
+    pub(super) unread: Option<UnreadSetting>,
     files: Option<HostRoot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Runtime(RuntimeKind),
-    /// A kubelet, or what starts one and sees that it runs.
+    /// A kubelet, or a program that starts and supervises one.
     Kubelet,
 }
 
@@ -62,12 +62,12 @@ struct Process<'a> {
     arguments: Vec<String>,
     /// The node's files as this program sees them.
     node: &'a HostRoot,
-    /// As the process itself does, if that may be looked at.
+    /// The node's files as the process sees them, if that may be read.
     own: Option<HostRoot>,
 }
 
 impl Kind {
-    /// What a process of this name is, if it is a daemon's.
+    /// The kind of daemon that has this process name.
     fn of(comm: &[u8]) -> Option<Self> {
         let is_its = |name: &str| name.as_bytes() == comm;
         let supervisors = runtime::of_distributions(|row| row.supervisors).copied();
@@ -77,7 +77,7 @@ impl Kind {
         RUNTIMES.iter().find(|row| is_its(row.daemon))?.kind.map(Self::Runtime)
     }
 
-    /// Which runtime it is, if it is one.
+    /// The runtime that it is, if it is one.
     pub(super) fn runtime(self) -> Option<RuntimeKind> {
         match self {
             Self::Runtime(kind) => Some(kind),
@@ -87,19 +87,19 @@ impl Kind {
 }
 
 impl Daemon {
-    /// The files among which its paths are to be looked up.
+    /// The root below which its paths are resolved.
     pub(super) fn files<'a>(&'a self, node: &'a HostRoot) -> &'a HostRoot {
         self.files.as_ref().unwrap_or(node)
     }
 }
 
-/// All that run on the node itself.
-pub(super) fn look(root: &HostRoot) -> Vec<Daemon> {
+/// Finds all daemons that run on the node itself.
+pub(super) fn find(root: &HostRoot) -> Vec<Daemon> {
     processes(root).filter_map(|(comm, process)| daemon(root, &comm, &process).ok()?).collect()
 }
 
-/// A folder of the node's: where this program does not see it, as in a container that has not all of the node's files,
-/// the one that a daemon sees.
+/// Opens a folder of the node. Where this program does not see it, as in a container with only a part of the node's
+/// files, it is opened as a daemon sees it.
 pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, ReadError> {
     match node.folder(path) {
         Err(ReadError::Absent) => {
@@ -110,8 +110,8 @@ pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result
     }
 }
 
-/// The files to which daemons of the node write their output: where a unit or an init script sends it to one, or it is
-/// started by hand. Most write to the journal instead, by a socket.
+/// The files to which daemons of the node write their output: if a unit or an init script redirects it to a file, or
+/// if the daemon was started by hand. Most daemons write to the journal through a socket instead.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (comm, process) in processes(root) {
@@ -121,7 +121,7 @@ pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
         }
         let Ok(descriptors) = process.folder("fd") else { continue };
         let links = ["1", "2"].iter().filter_map(|number| descriptors.link(number).ok());
-        // Others are `socket:[1]`, `pipe:[1]`, and terminals.
+        // Other links are `socket:[1]`, `pipe:[1]` and terminals.
         let files = links.filter(|link| link.starts_with('/') && !link.starts_with("/dev/"));
         found.extend(files.map(PathBuf::from));
     }
@@ -140,20 +140,21 @@ pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
     })
 }
 
-/// Whether a process is root's by itself and in no container. Others may call themselves anything, and what runs in a
-/// container means other files by the same names.
+/// Whether a process was started by root and runs outside of containers. Other users can give a process any name, and
+/// paths in a container lead to other files.
 pub(super) fn is_of_node(process: &Folder) -> Result<bool, ReadError> {
     let cgroup = process.head("cgroup", 1 << 16)?;
     let contained = lines(&cgroup).any(|line| cgroupfs::container(&line).is_some());
     Ok(!contained && is_root_by_itself(process)?)
 }
 
-/// The same, or a kubelet in a container that is the node's all the same, as RKE1's.
+/// Whether a process is root's and outside of containers, or is a kubelet in a container of the node, as with RKE1.
 fn is_node_s(root: &HostRoot, kind: Kind, process: &Folder) -> Result<bool, ReadError> {
     Ok(is_of_node(process)? || kind == Kind::Kubelet && is_contained_kubelet(root, process)?)
 }
 
-/// It is root's, in a container of no pod and of no user's session, and in the node's own pid and network namespaces.
+/// Whether it is root's, in a container that belongs to no pod and no user session, and in the node's own pid and
+/// network namespaces.
 fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, ReadError> {
     let status = process.head("status", 1 << 16)?;
     let cgroup = process.head("cgroup", 1 << 16)?;
@@ -177,9 +178,9 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
     }
     let process = Process { folder, arguments, node: root, own: HostRoot::of_process(folder).ok() };
     let mut daemon = match kind {
-        Kind::Runtime(RuntimeKind::Containerd) => containerd::look(&process),
-        Kind::Runtime(RuntimeKind::Crio) => crio::look(&process),
-        Kind::Runtime(RuntimeKind::Docker) => docker::look(&process),
+        Kind::Runtime(RuntimeKind::Containerd) => containerd::find(&process),
+        Kind::Runtime(RuntimeKind::Crio) => crio::find(&process),
+        Kind::Runtime(RuntimeKind::Docker) => docker::find(&process),
         Kind::Kubelet => {
             let usual = || runtime::of_distributions(|row| row.kubelet_roots).next().map(PathBuf::from);
             Daemon { root: process.option(&["--root-dir"]).or_else(usual), ..Daemon::new(kind) }
@@ -192,15 +193,15 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
     Ok(Some(Daemon { files: process.own, ..daemon }))
 }
 
-/// A socket's path by the name that it has on every node: `/var/run` is a link to `/run`.
+/// Normalizes a socket's path: `/var/run` is a link to `/run`.
 fn plain(socket: &Path) -> PathBuf {
     socket
         .strip_prefix("/var/run")
         .map_or_else(|_other| socket.to_owned(), |rest| Path::new("/run").join(rest))
 }
 
-/// Whether it is the daemon itself. One that has ended and is waited for has no arguments any more, one that is about to
-/// be executed has none yet; shims and administrators run the daemon's program for a moment, to do something else.
+/// Whether a process is the daemon itself. A zombie has no arguments any more, and a process just before exec has
+/// none yet. Shims and administrators run the daemon's program for a moment, with other arguments.
 fn serves(kind: Kind, arguments: &[String]) -> bool {
     let Some((_program, given)) = arguments.split_first() else { return false };
     let commands = kind.runtime().map_or(&[][..], |kind| Runtime::of(kind).commands);
@@ -223,7 +224,7 @@ impl Process<'_> {
         Some(self.absolute(option(&self.arguments, names)?))
     }
 
-    /// The path that a variable of its environment gives.
+    /// The path that an environment variable gives.
     fn variable(&self, name: &str) -> Option<PathBuf> {
         let environ = self.folder.head("environ", 1 << 20).ok()?;
         let mut values = environ.split(|byte| *byte == 0).filter_map(|it| {
@@ -233,7 +234,8 @@ impl Process<'_> {
         Some(self.absolute(values.next()?))
     }
 
-    /// Where a path leads from where the process stands. It stays as it is if that is not known, and is then not found.
+    /// Makes a path absolute, from the working directory of the process. If that is unknown the path stays as it is,
+    /// and is not found.
     fn absolute(&self, path: &str) -> PathBuf {
         if path.starts_with('/') {
             return path.into();
@@ -257,7 +259,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{HostRoot, Kind, Path, RuntimeKind, look, option, plain, serves};
+    use super::{HostRoot, Kind, Path, RuntimeKind, find, option, plain, serves};
 
     fn arguments(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -293,7 +295,8 @@ mod tests {
             ("/system.slice/kubelet.service".to_owned(), 500, 0, ours, true),
             (own.clone(), 500, 0, ours, true),
             (format!("/podruntime/kubelet/{id}"), 500, 0, ours, true),
-            // In a node that is itself a container, another user's, in a network of its own, in a pod, in a user's cgroup.
+            // In turn: on a node that is itself a container, of another user, in another network, in a pod, in a
+            // user's cgroup.
             (own.clone(), 1, 0, ours, false),
             (own.clone(), 500, 1000, ours, false),
             (own, 500, 0, "net:[4026532000]", false),
@@ -312,7 +315,7 @@ mod tests {
             write("cmdline", "kubelet\0--root-dir=/opt/kubelet\0".to_owned());
             write("cgroup", format!("0::{cgroup}\n"));
             write("status", format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t500\t{ns_pid}\n"));
-            let daemons = look(&HostRoot::open(node.path()).expect("the root"));
+            let daemons = find(&HostRoot::open(node.path()).expect("the root"));
             let found: Vec<_> = daemons.iter().filter_map(|it| it.root.as_deref()).collect();
             let expected = is_node_s.then_some(Path::new("/opt/kubelet"));
             assert_eq!(found, expected.as_slice(), "{cgroup} {ns_pid} {uid} {netns}");

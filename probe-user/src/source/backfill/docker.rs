@@ -1,4 +1,4 @@
-//! Docker's own record of a container, in which dockershim and cri-dockerd keep the kubelet's labels.
+//! Docker's own record of a container, with the labels that dockershim and cri-dockerd set for the kubelet.
 
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ struct Labels {
     container: Option<String>,
 }
 
-/// From `config.v2.json`; `None` if it is none.
+/// Parses `config.v2.json`; `None` if it is not a record.
 pub(super) fn parse(record: &[u8], id: &ContainerId) -> Option<ContainerFound> {
     let record: Record = serde_json::from_slice(record).ok()?;
     let labels = record.config.labels.unwrap_or_default();

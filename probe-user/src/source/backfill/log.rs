@@ -1,8 +1,9 @@
-//! `/var/log/pods/NAMESPACE_NAME_UID`: the kubelet makes one folder for each pod, so it names every pod, those of
-//! the host's network included.
+//! Reads the folder names in `/var/log/pods`, `NAMESPACE_NAME_UID`: the kubelet makes one folder for each pod, so
+//! they name every pod, those on the host's network included.
 //!
-//! A static pod's UID here, in its cgroup and in its sandbox is the kubelet's own hash of the manifest (32 hex
-//! digits); the API server knows its mirror pod by another UID and keeps this one in `kubernetes.io/config.hash`.
+//! For a static pod the UID here, in its cgroup and in its sandbox is the kubelet's own hash of the manifest (32 hex
+//! digits). The API server gives the mirror pod another UID and keeps this one in the annotation
+//! `kubernetes.io/config.hash`.
 
 use std::path::Path;
 
@@ -34,9 +35,9 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
     list
 }
 
-/// The name of one pod.
+/// Finds the name of one pod.
 #[must_use]
-pub fn find(root: &HostRoot, uid: &PodUid) -> Option<Fact> {
+pub(crate) fn find(root: &HostRoot, uid: &PodUid) -> Option<Fact> {
     let entries = root.folder(FOLDERS).and_then(|folder| folder.entries()).ok()?.entries;
     entries.iter().filter(|entry| entry.name.ends_with(uid.as_str())).find_map(|entry| {
         let found = parse(&entry.name)?;
@@ -54,7 +55,7 @@ fn parse(folder: &str) -> Option<Fact> {
     })
 }
 
-/// No part can hold an underscore: they are the API's DNS names.
+/// No part can hold an underscore: all are DNS names of the API.
 pub(super) fn pod(folder: &str) -> Option<(&str, &str, PodUid)> {
     let mut parts = folder.split('_');
     let (namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,7 +1,7 @@
-//! The network namespaces: those that a process is in and those that a file holds.
+//! Lists the network namespaces that a process is in, and those that a file holds.
 //!
-//! One that only an open file descriptor or a socket keeps alive is in neither, and no file tells of it: even a
-//! complete list does not prove that such a one has ended.
+//! A namespace that only an open file descriptor or a socket keeps alive is in neither list, and no file shows it. So
+//! even a complete list does not prove that such a namespace has ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,33 +22,33 @@ use crate::{
     source::host::{ReadError, mountinfo},
 };
 
-/// The name that the folder of namespaces has where `/var/run` is no link.
+/// The folder of named namespaces, where `/var/run` is not a link.
 const OLD: &str = "/var/run/netns";
-/// A node with a thousand pods has some ten thousand mounts.
+/// The longest mount table that is read, bytes. A node with a thousand pods has some ten thousand mounts.
 const MOUNTINFO: usize = 16 << 20;
 
-/// The namespaces but the node's own, and their inodes.
+/// Lists all namespaces except the node's own, and gives their inodes.
 pub(super) fn list<'a>(node: Node<'a>, table: &Table) -> (Listing<'a>, BTreeSet<u32>) {
     let mut list = Listing::begin_at(table.begun, List::Netns, node);
     let mut found: BTreeMap<u32, (Timestamp, BTreeSet<String>)> = BTreeMap::new();
     let mut occupied = BTreeSet::new();
-    // One whose namespace may not be read can be in any.
+    // A process whose namespace may not be read can be in any namespace.
     let mut is_told = table.is_whole;
     for (pid, process) in table.iter() {
         found.entry(process.netns).or_insert((process.at, BTreeSet::new()));
         occupied.insert(process.netns);
-        // Init's is the node's own, whatever it is, and no pod's.
+        // Init is in the node's own namespace, even if that may not be read.
         is_told &= process.hidden.is_none() || pid == 1;
         if let Some(why) = process.hidden.filter(|_| pid != 1) {
             list.skip(format!("/proc/{pid}/ns/net"), why);
         }
     }
-    // Of none is it known then that nobody is in it.
+    // Then no namespace is known to be without processes.
     list.partial |= !is_told;
     for (at, inode, path) in mounted(node, table, &mut list).into_iter().chain(held(&mut list, node)) {
         found.entry(inode).or_insert((at, BTreeSet::new())).1.insert(path);
     }
-    // Not to be read, and the node's own.
+    // Zero stands for a namespace that could not be read; the other is the node's own.
     found.remove(&0);
     if let Some(own) = table.own_netns() {
         found.remove(&own);
@@ -62,7 +62,7 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table) -> (Listing<'a>, BTreeSet<
     (list, inodes)
 }
 
-/// As the mount tables say, of the node's init and of each runtime that has mounts of its own.
+/// The namespaces in the mount tables of the node's init and of each runtime that has mounts of its own.
 fn mounted(node: Node<'_>, table: &Table, list: &mut Listing<'_>) -> Vec<(Timestamp, u32, String)> {
     let mut tables: BTreeMap<u32, u32> = BTreeMap::new();
     for (pid, process) in table.iter().filter(|(pid, process)| *pid == 1 || process.is_runtime()) {
@@ -81,7 +81,7 @@ fn mounted(node: Node<'_>, table: &Table, list: &mut Listing<'_>) -> Vec<(Timest
     found
 }
 
-/// As the files themselves say, wherever they are reached from here.
+/// The namespaces whose files can be opened from here.
 fn held(list: &mut Listing<'_>, node: Node<'_>) -> Vec<(Timestamp, u32, String)> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! The networks that pods are attached to, as `/etc/cni/net.d` and its like configure them.
+//! Reads the networks that pods are attached to, as configured in `/etc/cni/net.d` and similar folders.
 //!
-//! A configuration may hold others within it (multus' and flannel's delegates): their plugins run too.
+//! A configuration may hold other networks (the delegates of multus and flannel). Their plugins run too.
 
 mod conf;
 mod pool;
@@ -15,24 +15,24 @@ use crate::{
     source::host::{Folder, HostRoot, ReadError},
 };
 
-/// What libcni takes for configurations.
+/// The file names that libcni reads as configurations.
 const ENDINGS: [&str; 3] = [".conf", ".conflist", ".json"];
-/// Longest file taken, bytes, and most of them in a folder.
+/// The longest file that is read, in bytes, and the most files of a folder.
 const LONGEST: usize = 64 << 10;
 const MOST: usize = 64;
-/// Plugins of which the pools are known.
+/// Plugins whose address pools are known.
 const FLANNEL: &str = "flannel";
 const HOST_LOCAL: &str = "host-local";
 
-/// A network, and what only the readers of stores need of it.
+/// A network, and what the readers of address stores need to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Configured {
     pub(super) network: Network,
-    /// Where its host-local keeps its store, if not in the usual place.
+    /// The folder of its host-local store, if it is not the usual one.
     pub(super) data_dir: Option<PathBuf>,
 }
 
-/// Tells of all networks, and gives them.
+/// Tells the engine of all networks, and returns them.
 pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -> Vec<Configured> {
     let at = list.now();
     let mut folders: Vec<(PathBuf, &HostRoot)> =
@@ -44,10 +44,10 @@ pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -
     for (path, files) in folders {
         let folder = files.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
-        // The same one by another name.
+        // Otherwise it is the same file under another name.
         if seen.insert(inode) {
             for configured in read(list, &folder).unwrap_or_default() {
-                // The first one of a name is the one in use.
+                // If two have the same name, libcni uses the first.
                 if found.iter().all(|it| it.network.name != configured.network.name) {
                     found.push(configured);
                 }
@@ -57,7 +57,7 @@ pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -
     if found.iter().any(|it| it.network.plugins.iter().any(|kind| kind == FLANNEL)) {
         pool::flannel(node, list, &mut found);
     }
-    // What could not be read may name another folder.
+    // A configuration that could not be read may name another folder.
     let complete = list.skipped.count == before && daemons.iter().all(|daemon| daemon.unread.is_none());
     let networks = found.iter().map(|it| it.network.clone()).collect();
     list.found(at, Fact::NetworksRead(NetworksRead { networks, complete }));

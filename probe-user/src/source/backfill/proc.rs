@@ -1,7 +1,7 @@
-//! The files of `/proc/PID` (proc(5)).
+//! Parses the files of `/proc/PID` (proc(5)).
 //!
-//! Not by procfs-core: a broken `stat` makes it panic, a `status` with a name that is not UTF-8 is an error to it, and it
-//! parses all fifty lines of that for the two that matter here.
+//! procfs-core is not used: it panics at a broken `stat`, refuses a `status` whose name is not UTF-8, and parses all
+//! fifty lines of `status` where two are needed.
 
 use std::iter;
 
@@ -10,20 +10,20 @@ use crate::{
     source::host::lines,
 };
 
-/// What matters of `/proc/PID/stat`.
+/// The needed fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) comm: String,
     pub(super) state: char,
     pub(super) parent: u32,
-    /// When it started, boot time in ns, rounded down to a tick.
+    /// The start time: boot time in ns, rounded down to a clock tick.
     pub(super) start: u64,
 }
 
-/// `PID (COMM) STATE PPID …`, the start as the 22nd field.
+/// Parses `PID (COMM) STATE PPID …`. The start time is field 22.
 pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
     let text = String::from_utf8_lossy(bytes);
-    // The name may hold spaces and parentheses itself; nothing after it does.
+    // The name may hold spaces and parentheses; no later field does.
     let (before, after) = text.rsplit_once(") ")?;
     let (_, comm) = before.split_once(" (")?;
     let mut fields = after.split(' ');
@@ -38,14 +38,14 @@ pub(super) fn ns_pid(status: &[u8]) -> Option<u32> {
     lines(status).find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok())
 }
 
-/// Whether `/proc/PID/status` does not say that the process is another user's than root, or was only lent root's rights
-/// (setuid). Ids are told as this process's user namespace has them: the initial one, where hooks can be attached.
+/// Whether the process is root's, and not by setuid, as far as `/proc/PID/status` says. The ids are those of this
+/// process's user namespace; hooks can only be attached in the initial one.
 pub(super) fn is_root(status: &[u8]) -> bool {
     let ids = lines(status).find_map(|line| Some(line.strip_prefix("Uid:")?.to_owned()));
     ids.is_none_or(|ids| ids.split_whitespace().take(2).eq(["0", "0"]))
 }
 
-/// The arguments of `/proc/PID/cmdline`, each with a NUL behind it; the last may be cut.
+/// Splits `/proc/PID/cmdline`, in which each argument ends with a NUL. The last one may be cut off.
 pub(super) fn arguments(cmdline: &[u8]) -> Vec<String> {
     if cmdline.is_empty() {
         return Vec::new();
@@ -54,12 +54,12 @@ pub(super) fn arguments(cmdline: &[u8]) -> Vec<String> {
     whole.split(|byte| *byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
 }
 
-/// The inode in what a link of `/proc/PID/ns` says: `net:[4026531840]`.
+/// The inode in a link of `/proc/PID/ns`: `net:[4026531840]`.
 pub(super) fn namespace(kind: &str, link: &str) -> Option<u32> {
     link.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The `CNI_*` of `/proc/PID/environ`, if it is that of a CNI plugin; nothing else of it is kept.
+/// The `CNI_*` variables in `/proc/PID/environ`, if it is a CNI plugin's. Nothing else of it is kept.
 pub(super) fn cni(environ: &[u8]) -> Option<CniVariables> {
     let mut found = CniVariables::default();
     let mut command = None;
@@ -76,14 +76,14 @@ pub(super) fn cni(environ: &[u8]) -> Option<CniVariables> {
             "PATH" => &mut found.path,
             _ => continue,
         };
-        // As `getenv` does, the first one counts.
+        // The first one wins, as with `getenv`.
         place.get_or_insert_with(|| value.to_owned());
     }
     found.command = command?;
     Some(found)
 }
 
-/// The value behind an option in a command line.
+/// The value of an option in a command line.
 pub(super) fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a str> {
     iter::zip(arguments, arguments.iter().skip(1))
         .find(|(name, _)| names.contains(&name.as_str()))

@@ -1,8 +1,8 @@
-//! The processes that matter: the tops of containers, the programs that make pods, and CNI plugins at work.
+//! Lists the processes that matter: the main processes of containers, runtimes and kubelets, and CNI plugins at work.
 //!
-//! They are chosen by the names by which the hooks choose (`probe_common::name`), which count only of processes that are
-//! root's: anybody else can name a program as he likes. Every other process is looked at only for its parent, its cgroup
-//! and its network namespace.
+//! They are chosen by the same names as in the hooks (`probe_common::name`). A name counts only if the process is
+//! root's, because any user can give a program any name. For all other processes only the parent, the cgroup and the
+//! network namespace are read.
 
 use std::{
     cell::OnceCell,
@@ -25,40 +25,40 @@ use crate::{
     },
 };
 
-/// Bytes kept of a command line and looked at of an environment.
+/// Bytes that are kept of a command line, and searched of an environment.
 const ARGUMENTS: usize = 4096;
 const ENVIRONMENT: usize = 1 << 20;
-/// How far above a plugin its caller can be: other plugins and a wrapper's shell stand between.
+/// How far above a plugin its caller can be. Other plugins and the shell of a wrapper script may be in between.
 const ANCESTORS: usize = 4;
 
-/// Every process, by pid.
+/// All processes by pid.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Before any of them was read.
+    /// The time before the first was read.
     pub(super) begun: Timestamp,
-    /// None of those that were there is missing.
+    /// Whether the table has every process that existed.
     pub(super) is_whole: bool,
     processes: BTreeMap<u32, Process>,
 }
 
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Just before it was read.
+    /// The time just before it was read.
     pub(super) at: Timestamp,
     stat: proc::Stat,
     cgroup: String,
-    /// Inodes of its namespaces; 0 = it has given them up, or they may not be read.
+    /// The inodes of its namespaces; 0 if it has left them or if they may not be read.
     pub(super) netns: u32,
     pub(super) mnt_ns: u32,
     /// Why its network namespace may not be read.
     pub(super) hidden: Option<ReadError>,
     container: Option<String>,
-    /// It has a name that matters, and is not root's by itself.
+    /// It has a name that matters, but it is not root's.
     forged: bool,
 }
 
 impl Table {
-    /// The network namespace of the node itself, which is no pod's: init's, or where that may not be read the one
+    /// The node's own network namespace, which belongs to no pod: that of init, or, if that may not be read, the one
     /// that most programs outside of containers are in.
     pub(super) fn own_netns(&self) -> Option<u32> {
         let init = self.processes.get(&1).map(|init| init.netns).filter(|netns| *netns != 0);
@@ -76,8 +76,9 @@ impl Table {
         self.processes.iter().map(|(pid, process)| (*pid, process))
     }
 
-    /// First the one that began first. Of the programs in a container that were started from outside of it the main one
-    /// is the oldest; a probe, a hook or a user's shell that is executed into it can have any pid, for pids wrap around.
+    /// The processes, the oldest first. The main program of a container is the oldest that was started from outside.
+    /// A probe, a hook or a user's shell that was executed into the container later may have a lower pid, because
+    /// pids wrap around.
     fn by_age(&self) -> Vec<(u32, &Process)> {
         let mut all: Vec<(u32, &Process)> = self.iter().collect();
         all.sort_by_key(|(pid, process)| (process.stat.start, *pid));
@@ -98,8 +99,8 @@ impl Table {
         })
     }
 
-    /// The first program in a container's cgroup: its parent is in none. One whose own parent has ended is in the
-    /// care of its pid namespace's init, which may be in another container of the pod.
+    /// Whether it is the first program in a container's cgroup: its parent is outside of containers. If its parent
+    /// has ended, the init of its pid namespace adopted it, and that may be in another container of the pod.
     fn is_top(&self, process: &Process) -> bool {
         let outside = |parent: &Process| parent.container.is_none();
         process.container.is_some() && self.processes.get(&process.stat.parent).is_none_or(outside)
@@ -107,12 +108,12 @@ impl Table {
 }
 
 impl Process {
-    /// A program of the node that makes pods: in a container a name proves nothing.
+    /// Whether it is one of the node's runtimes or kubelets. A name proves nothing in a container.
     fn is_caller(&self) -> bool {
         self.container.is_none() && !self.forged && self.has_name_of(&name::CALLERS)
     }
 
-    /// One that may have mounts of its own, in which it holds namespaces.
+    /// Whether it is a runtime, which may hold namespaces in mounts of its own.
     pub(super) fn is_runtime(&self) -> bool {
         self.is_caller() || self.container.is_none() && !self.forged && self.has_name_of(&name::RUNTIMES)
     }
@@ -138,11 +139,11 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
         let Ok(pid) = entry.name.parse::<u32>() else { continue };
         let at = list.now();
         let found = proc.folder(&entry.name).and_then(|folder| read(&folder, at, node.hierarchy.id));
-        // One that has ended and waits for its parent is no more than its exit status.
+        // A zombie has only its exit status left.
         if let Some(mut process) = list.take(proc.path().join(&entry.name), found)
             && !matches!(process.stat.state, 'Z' | 'X')
         {
-            // In a cgroup namespace of our own, what lies outside of it is told from where we are.
+            // In a cgroup namespace of our own, paths outside of it are relative to our own cgroup.
             if process.cgroup.starts_with("/..") {
                 let members: &HashMap<u32, String> = members.get_or_init(|| cgroupfs::members(node));
                 process.cgroup = members.get(&pid).cloned().unwrap_or(process.cgroup);
@@ -182,10 +183,10 @@ fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, ReadE
     Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container, forged })
 }
 
-/// Whether a process is root's, by a program that lends nobody root's rights: one that was lent them may take them for good,
-/// and goes by the name that a user gave it all the same.
+/// Whether a process is root's and its program is not setuid. A user who starts a setuid program can choose its name,
+/// even if the program then takes root's ids for good.
 pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, ReadError> {
-    // Where a process may not be looked at more closely, its user is what is known.
+    // If the program may not be examined, the user is all that is known.
     let lends = match folder.is_setuid() {
         Err(ReadError::Unreadable(Errno::EACCES | Errno::EPERM) | ReadError::Absent) => false,
         lends => lends?,
@@ -193,7 +194,8 @@ pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, ReadError> {
     Ok(!lends && proc::is_root(&folder.head("status", 1 << 16)?))
 }
 
-/// `None`: it does not matter, or is no longer the same process. Beside it is why its arguments could not be read.
+/// Describes a process; `None` if it does not matter, or if the pid now belongs to another process. The second value
+/// says why its arguments could not be read.
 fn describe(
     table: &Table,
     pid: u32,
@@ -226,14 +228,14 @@ fn describe(
         return Ok(None);
     }
     let filename = folder.link("exe").unwrap_or_default();
-    // The kernel reads them out of the process's memory, which hangs where the process does. Those of the programs that pods
-    // run mean nothing here, so they are left alone.
+    // The kernel reads arguments from the memory of the process, and the read hangs if the process hangs. The
+    // arguments of programs in pods are not needed, so they are not read.
     let (argv, unread) = if process.container.is_some() && !is_of_runtime(&filename) {
         (Vec::new(), None)
     } else {
         match folder.head("cmdline", ARGUMENTS) {
             Ok(cmdline) => (proc::arguments(&cmdline), None),
-            // Where a hook saw it begin, they are known without.
+            // If a hook saw the process begin, its arguments are already known.
             Err(why @ ReadError::Unanswered) => (Vec::new(), Some(why)),
             Err(why) => return Err(why),
         }
@@ -257,14 +259,14 @@ fn describe(
     Ok(Some((found, unread)))
 }
 
-/// Whether a program in a container can be an OCI runtime's that is about to become the container's. runc executes a copy
-/// of itself from memory, which is named `/memfd:runc_cloned:/proc/self/exe`.
+/// Whether a program in a container can be that of an OCI runtime, which is about to become the container's. runc
+/// executes a copy of itself from memory, named `/memfd:runc_cloned:/proc/self/exe`.
 fn is_of_runtime(filename: &str) -> bool {
     let name = filename.strip_suffix(" (deleted)").unwrap_or(filename).rsplit('/').next();
     name.is_some_and(Helper::is_init)
 }
 
-/// Keys of cgroups by their paths; zero of one that is gone.
+/// The keys of cgroups by path; zero for a cgroup that is gone.
 struct Cgroups<'a> {
     node: Node<'a>,
     ids: HashMap<String, CgroupKey>,
@@ -281,7 +283,7 @@ impl Cgroups<'_> {
     }
 }
 
-/// A namespace as a listing knows it: without the cookie, which no file tells.
+/// The key of a namespace in a listing. It has no cookie, because no file shows it.
 pub(super) fn netns_key(inode: u32) -> NetnsKey {
     NetnsKey::new(inode, 0)
 }
@@ -317,7 +319,7 @@ mod tests {
     const PROBE: u32 = 700;
     const MAIN: u32 = 4000;
 
-    /// A process as `/proc` shows it; `start` is in clock ticks since boot.
+    /// Writes a process as `/proc` shows it; `start` is in clock ticks since boot.
     fn process(root: &Path, pid: u32, parent: u32, comm: &str, (start, ns_pid): (u64, u32), cgroup: &str) {
         let folder = root.join(format!("proc/{pid}"));
         fs::create_dir_all(folder.join("ns")).expect("a directory");
@@ -332,7 +334,7 @@ mod tests {
             .expect("a cgroup");
     }
 
-    /// Processes of the list, in its order.
+    /// The processes of the list, in its order.
     fn found(root: &Path) -> Vec<Observation> {
         found_in(&HostRoot::open(root).expect("the root"))
     }
@@ -348,8 +350,8 @@ mod tests {
         if let Fact::ProcessFound(it) = &seen.fact { Some(it) } else { None }
     }
 
-    /// The memory of what pods run is left alone, unless it is the runtime's own program. A shim whose memory hangs is
-    /// told without its arguments, and the list says that something is missing.
+    /// The memory of programs in pods is not read, except that of the runtime's own program. A shim whose memory
+    /// hangs is told without its arguments, and the list is incomplete.
     #[test]
     fn no_memory_is_read_of_what_runs_in_a_container() {
         let root = tempfile::tempdir().expect("a directory");
@@ -381,12 +383,12 @@ mod tests {
         assert_eq!(arguments(&facts, SHIM), Some(vec!["/containerd-shim".to_owned()]));
         assert_eq!(arguments(&facts, MAIN), Some(Vec::new()));
         assert!(is_whole(&facts), "{facts:?}");
-        // Nobody hangs any more: it is left alone all the same.
+        // Nothing hangs any more, and it is still not read.
         avoided.remove(format!("/proc/{MAIN}/cmdline").as_ref());
         assert_eq!(arguments(&found_in(&host), MAIN), Some(Vec::new()));
     }
 
-    /// Pids had wrapped around by the time of the probe: its own is the lower one.
+    /// Pids had wrapped around when the probe started, so its pid is lower.
     #[test]
     fn the_main_process_of_a_container_is_the_oldest_and_not_the_one_with_the_lowest_pid() {
         let root = tempfile::tempdir().expect("a directory");
@@ -414,7 +416,7 @@ mod tests {
         assert_eq!(pid(&engine), Some(MAIN), "it runs on");
     }
 
-    /// A user can start it by a link that is named `containerd`, and it can take root's ids for good.
+    /// A user can start it by a link named `containerd`, and it can take root's ids for good.
     #[test]
     fn a_program_that_was_lent_roots_rights_is_no_daemon() {
         let root = tempfile::tempdir().expect("a directory");

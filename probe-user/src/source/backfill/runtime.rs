@@ -1,8 +1,8 @@
-//! The sandboxes that runtimes keep on record, the dead among them, until they are removed.
+//! Lists the sandboxes that runtimes have on record, stopped ones included, until they are removed.
 //!
-//! What is in files survives a reboot. containerd makes its own only after the sandbox's CNI ADD, so a sandbox that is
-//! still being made is not in it, and neither is one whose ADD failed and could not be undone; of that one the runtime
-//! itself knows, and is asked.
+//! Records in files survive a reboot. containerd writes its record only after the sandbox's CNI ADD. So its files
+//! lack a sandbox that is still being created, and a sandbox whose ADD failed and could not be undone. The runtime
+//! itself knows both, and is asked over CRI.
 
 mod containerd;
 mod cri;
@@ -15,7 +15,7 @@ use probe_common::runtime::{self, Runtime};
 
 use super::{
     Listing, Node,
-    daemon::{Daemon, Unread},
+    daemon::{Daemon, UnreadSetting},
     kubelet,
 };
 use crate::{
@@ -26,13 +26,13 @@ use crate::{
     source::host::{HostRoot, ReadError},
 };
 
-/// What was read of one runtime.
+/// The records of one runtime.
 struct Records {
     place: PathBuf,
     kind: Option<RuntimeKind>,
-    /// The sandboxes, and whether they are all.
+    /// The sandboxes, and whether the list is complete.
     sandboxes: Result<(Vec<RuntimeSandbox>, bool), ReadError>,
-    /// So many of these could not be read: each may be a sandbox, or none.
+    /// How many records could not be read. Each may be a sandbox's.
     unread: u64,
 }
 
@@ -46,14 +46,14 @@ impl Records {
     }
 }
 
-/// Longest name of a pod or a namespace, bytes (DNS subdomain).
+/// The longest name of a pod or a namespace, bytes (DNS subdomain).
 const NAME: usize = 253;
 
 pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     let mut list = Listing::begin(List::Runtimes, node);
     list.found(list.now(), Fact::KubeletExpected(kubelet::expected(node.root, daemons)));
     let answers = ask(node.root, daemons, &list);
-    // What a runtime itself has told is all that there is: where its files are matters no more.
+    // The answer of a runtime is complete, so its files are not needed.
     let has_answered = |daemon: &Daemon| {
         let is_its = |records: &Records| daemon.socket.as_ref() == Some(&records.place);
         answers.iter().any(|(_, it)| is_its(it) && matches!(it.sandboxes, Ok((_, true))))
@@ -87,9 +87,9 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
         let records = docker::read(files(node, daemon), &root, &mut list);
         tell(&mut list, at, records, must(daemon));
     }
-    // Where it keeps its records stands in a file that could not be read: that is the one to name.
+    // If the path is unknown because a configuration could not be read, name that file.
     for daemon in daemons.iter().filter(|it| it.root.is_none() && must(Some(it))) {
-        if let Some(Unread { path, why }) = &daemon.unread {
+        if let Some(UnreadSetting { path, why }) = &daemon.unread {
             let at = list.now();
             let records = Records::new(path.clone(), daemon.kind.runtime(), Err(*why));
             tell(&mut list, at, records, true);
@@ -101,12 +101,12 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     list
 }
 
-/// The files in which a daemon's paths are looked up; without one, the node's.
+/// The root below which a daemon's paths are resolved; the node's if there is no daemon.
 fn files<'a>(node: Node<'a>, daemon: Option<&'a Daemon>) -> &'a HostRoot {
     daemon.map_or(node.root, |daemon| daemon.files(node.root))
 }
 
-/// Where runtimes of a kind keep their things, or usually do, and which one runs that does.
+/// The root directories of runtimes of a kind, usual or in use, each with the daemon that uses it.
 fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
     let usual = Runtime::of(kind).roots.iter().chain(runtime::of_distributions(move |row| match kind {
         RuntimeKind::Containerd => row.containerd_roots,
@@ -118,7 +118,7 @@ fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Dae
     found
 }
 
-/// Where storages are that are to be gone with a reboot.
+/// The run roots of storages, which a reboot empties.
 fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
     let usual = runtime::of_runtimes(|row| row.run_roots);
     let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
@@ -126,14 +126,14 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
     found
 }
 
-/// What every runtime that can be asked answers, and when it was asked.
+/// QuestionReceiver every runtime that has a known socket; gives each answer with the time of the question.
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
     let sockets = cri::sockets(daemons).into_iter();
     sockets.map(|(socket, asked)| (list.now(), asked.read(root, socket))).collect()
 }
 
-/// A runtime that is not there keeps nothing, and is not told of. One that `must` be, for it runs, keeps its records
-/// where we do not know.
+/// A runtime that does not exist keeps nothing, and is not told of. If it `must` exist, because it runs, then its
+/// records are at an unknown place.
 fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
     let Records { place, kind, sandboxes, unread } = records;
     let (sandboxes, complete) = match sandboxes {
@@ -153,7 +153,7 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
     list.found(at, Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete, unread }));
 }
 
-/// A pod's name without what cannot be one; `None` if nothing is left.
+/// A pod's name without parts that cannot be names; `None` if nothing is left.
 fn named(mut pod: PodName) -> Option<PodName> {
     let graphic = |name: &String| name.bytes().all(|byte| byte.is_ascii_graphic());
     let is_name = |name: &String| !name.is_empty() && name.len() <= NAME && graphic(name);

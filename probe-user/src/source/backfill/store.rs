@@ -1,8 +1,8 @@
-//! The places where IPAM plugins write down which addresses are given out.
+//! Reads the stores in which IPAM plugins record the addresses that are in use.
 //!
-//! Another kind of store is another file here that implements `Kind`, and a line in `KINDS`.
+//! To add a kind of store, add a file here that implements `Kind`, and a line to `KINDS`.
 //!
-//! **Invariant:** a store that is there and cannot be read is told of too, as incomplete.
+//! **Invariant:** a store that exists and cannot be read is told of as incomplete.
 
 mod aws_ipamd;
 mod declared;
@@ -23,16 +23,16 @@ use crate::model::{
 
 /// One kind of store.
 trait Kind {
-    /// Tells of every store of this kind that the node has.
+    /// Tells of every store of this kind on the node.
     fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>);
 }
 
 const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &declared::Stores];
 
-/// The longest name of an interface (`IFNAMSIZ`, the NUL left out).
+/// The longest name of an interface (`IFNAMSIZ` without the NUL).
 const IFNAME: usize = 15;
 
-/// The networks as they are configured, then every store.
+/// Lists the configured networks, then the stores.
 pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     let mut list = Listing::begin(List::Ipam, node);
     let networks = network::tell(node, daemons, &mut list);
@@ -42,7 +42,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     list
 }
 
-/// `None` if one of the two cannot be a name of what it should be.
+/// `None` if the container id or the interface name is not valid.
 fn holder(container: &str, ifname: &str) -> Option<Holder> {
     let container = ContainerId::parse(container)?;
     (ifname.len() <= IFNAME).then(|| Holder { container, ifname: ifname.to_owned() })

@@ -1,19 +1,19 @@
-//! Boots between the last that an agent saw and this one: what the machine itself has kept of them.
+//! Counts the boots between the last one that an agent saw and this one, from the machine's own logs.
 //!
-//! The journal has the id of each boot that logged to it. wtmp has a record of each, by its time alone. Neither is
-//! complete (both are cut off some day, and a boot may have been too short to be written down): what is found is the
-//! least that there were, and nothing found says nothing.
+//! The journal has the id of each boot that logged to it. wtmp has a record of each boot, with its time only. Both
+//! are cut off at some age, and a boot may have been too short to be logged. So the count is a lower bound, and no
+//! record proves nothing.
 
 use super::{BOOT_TIME, Layout, NEAR_NS, OWN, SLACK_NS, end, kind, time};
 use crate::{
     model::recovery::{Last, Source, Unseen},
     source::{
         host::HostRoot,
-        message::{self, Window},
+        plugin_log::{self, Window},
     },
 };
 
-/// By whichever of the two knows more.
+/// Uses the log that shows more boots.
 #[must_use]
 pub(crate) fn unseen(root: &HostRoot, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
     let recorded = || counted(&end(root, OWN).ok()?, OWN, last, boot_wall_ns);
@@ -25,16 +25,16 @@ fn logged(root: &HostRoot, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
     let window =
         Window { from: micros(last.began_wall_ns), until: micros(boot_wall_ns.saturating_add(SLACK_NS)) };
     let is_known = |id: &str| last.known.iter().any(|known| known.replace('-', "") == id);
-    let found = message::boots(root, window).into_iter().filter(|(id, _)| !is_known(id));
+    let found = plugin_log::boots(root, window).into_iter().filter(|(id, _)| !is_known(id));
     of(found.filter_map(|(_, at)| i64::try_from(at).ok()?.checked_mul(1000)), Source::Journal)
 }
 
-/// What began after the last sign of life of the boot that is known; if there is no record of that boot itself, the
-/// others are not told from it.
+/// The boots after the last sign of life of the boot that is known. Without a record of that boot itself, the others
+/// cannot be told from it.
 fn counted(bytes: &[u8], layout: Layout, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
     let records = bytes.chunks_exact(layout.size).filter(|record| kind(record) == Some(BOOT_TIME));
     let mut began: Vec<i64> = records.filter_map(|record| time(record, layout)).collect();
-    // This boot's own, if it has been made.
+    // Removes this boot's own record, if it is written yet.
     began.pop_if(|at| at.abs_diff(boot_wall_ns) <= NEAR_NS.unsigned_abs());
     let own = last.began_wall_ns.saturating_sub(NEAR_NS)..=last.alive_wall_ns;
     if !began.iter().any(|at| own.contains(at)) {
@@ -43,7 +43,7 @@ fn counted(bytes: &[u8], layout: Layout, last: &Last, boot_wall_ns: i64) -> Opti
     of(began.into_iter().filter(|at| last.alive_wall_ns < *at && *at < boot_wall_ns), Source::Wtmp)
 }
 
-/// None of none.
+/// `None` if there are none.
 fn of(began: impl Iterator<Item = i64>, source: Source) -> Option<Unseen> {
     let (boots, last_wall_ns) =
         began.fold((0_u32, i64::MIN), |(n, last), at| (n.saturating_add(1), last.max(at)));
@@ -82,15 +82,15 @@ mod tests {
             Some((found.boots, found.last_wall_ns / SECOND / i64::from(HOUR)))
         };
         assert_eq!(of(&[up(3), up(10), down(11), up(13), up(15), down(16), up(20)]), Some((2, 15)));
-        // This boot's own is not made yet.
+        // This boot's own record is not written yet.
         assert_eq!(of(&[up(3), up(10), up(13)]), Some((1, 13)));
         assert_eq!(of(&[up(3), up(10), down(11), up(20)]), None);
-        // A clock that was wrong, or a file that was cut off: that one may be the boot that is known.
+        // The clock was wrong or the file was cut off: the first record may be of the boot that is known.
         assert_eq!(of(&[up(13), up(20)]), None);
         assert_eq!(of(&[]), None);
     }
 
-    /// A real journal of one boot.
+    /// A real journal with one boot.
     #[test]
     fn a_journal_knows_boots_by_their_ids() {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/journal");
@@ -106,7 +106,7 @@ mod tests {
             let (before, after) = (1_700_000_000, 1_900_000_000);
             let this = i64::from(after) * SECOND;
             let of = |last: &Last| unseen(&host, last, this).map(|found| (found.boots, found.source));
-            // Which machine's it is is not known.
+            // A journal in another folder may be another machine's.
             assert_eq!(of(&last(before, before, &[])), None, "{name}");
             fs::write(root.path().join("etc/machine-id"), format!("{machine}\n")).expect("a file");
             assert_eq!(of(&last(before, before, &[])), Some((1, Source::Journal)), "{name}");

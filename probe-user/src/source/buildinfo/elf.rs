@@ -1,8 +1,8 @@
-//! The two strings that Go's linker leaves in an ELF file: its own version, and what it linked.
+//! Finds the two strings of Go's linker in an ELF file: the Go version and the modules.
 //!
-//! `.go.buildinfo` begins with 14 bytes of magic, the size of a pointer, flags, and padding to 32 bytes. Since Go 1.18
-//! two strings follow, each after its length as a varint. Before, two pointers stand at byte 16, each to a string's
-//! header (address, length) in a segment.
+//! `.go.buildinfo` begins with 14 bytes of magic, the pointer size and flags, padded to 32 bytes. Since Go 1.18 the
+//! two strings follow, each after its length as a varint. Before, byte 16 has two pointers, each to a string header
+//! (address, length) in a segment.
 
 use std::{
     cell::Cell,
@@ -20,17 +20,17 @@ use super::Unknown;
 
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 const HEADER: usize = 32;
-/// Go's `sentinel` before and after the modules.
+/// The length of Go's sentinel before and after the modules.
 const FENCE: usize = 16;
-/// Bytes taken from one file in all. A kubelet's modules are 30 KB, and it has 30 sections.
+/// Bytes that are read of one file in all. A kubelet's modules are 30 KB, and it has 30 sections.
 const BUDGET: u64 = 4 << 20;
-/// What `object` reads at most of a section's name.
+/// The most that `object` reads of a section's name.
 const NAME: u64 = 4096;
 
 const BIG_ENDIAN: u8 = 1;
 const INLINE: u8 = 2;
 
-/// Strings as they stand in the file.
+/// The two strings as they are in the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) go: String,
@@ -70,7 +70,7 @@ pub(super) fn read(executable: impl Read + Seek) -> Result<Found, Unknown> {
     let segments = header.program_headers(LittleEndian, data).map_err(malformed)?;
     let pointed = |at: usize| string(data, segments, word(info, at)?);
     let go = pointed(16).ok_or(Unknown::Malformed("pointer to the version is"))?;
-    // Without modules there is nothing to point to.
+    // Without modules the pointer is null.
     let modules = pointed(24).and_then(fenced).unwrap_or_default();
     Ok(Found { go: text(go), modules })
 }
@@ -81,7 +81,7 @@ fn inline(info: &[u8]) -> Option<Found> {
     Some(Found { go: text(go), modules: fenced(modules).unwrap_or_default() })
 }
 
-/// The string after its length, and what follows it.
+/// The string after its length, and the bytes after the string.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0_u64;
     for (at, byte) in bytes.iter().enumerate().take(9) {
@@ -93,7 +93,7 @@ fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// The string to whose header this address leads.
+/// The string whose header is at this address.
 fn string<'a, R: Read + Seek>(
     data: &'a Bounded<R>,
     segments: &[ProgramHeader64<LittleEndian>],
@@ -103,7 +103,7 @@ fn string<'a, R: Read + Seek>(
     mapped(data, segments, word(header, 0)?, word(header, 8)?)
 }
 
-/// What stands in the file for a range of addresses.
+/// The bytes of the file for a range of addresses.
 fn mapped<'a, R: Read + Seek>(
     data: &'a Bounded<R>,
     segments: &[ProgramHeader64<LittleEndian>],
@@ -123,7 +123,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// Lines between two fences; the byte before the second ends the last line.
+/// The lines between the two sentinels. The byte before the second one ends the last line.
 fn fenced(bytes: &[u8]) -> Option<String> {
     let lines = bytes.get(FENCE..bytes.len().checked_sub(FENCE)?)?;
     lines.ends_with(b"\n").then(|| text(lines))
@@ -133,7 +133,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file of which at most so much more is read.
+/// A file with a bound on the bytes that may still be read.
 struct Bounded<R: Read + Seek> {
     cache: ReadCache<R>,
     left: Cell<u64>,

@@ -1,16 +1,16 @@
-//! Strings set at link time, by which most projects give an executable its version.
+//! Strings that are set at link time. Most projects set an executable's version in this way.
 
 use std::collections::BTreeMap;
 
 use super::plain;
 
-/// Names of variables that hold the version, case aside.
+/// Names of variables that hold the version; the case does not matter.
 const NAMES: [&str; 3] = ["version", "gitversion", "buildversion"];
-/// What every command of Kubernetes answers to `--version`.
+/// The version variables of the Kubernetes commands.
 const KUBERNETES: [&str; 2] =
     ["k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"];
 
-/// The `-X PACKAGE.NAME=VALUE` among the linker's flags.
+/// The `-X PACKAGE.NAME=VALUE` flags among the linker's flags.
 pub(super) fn strings(flags: &str) -> BTreeMap<String, String> {
     let mut strings = BTreeMap::new();
     let mut words = split(flags).into_iter();
@@ -26,7 +26,7 @@ pub(super) fn strings(flags: &str) -> BTreeMap<String, String> {
     strings
 }
 
-/// The version among them: of the project whose package or module `own` is, or of Kubernetes.
+/// The version among the strings: that of the project that owns the package or module `own`, or of Kubernetes.
 pub(super) fn version<'a>(strings: &'a BTreeMap<String, String>, own: &str) -> Option<&'a str> {
     let project = project(own);
     let is_own = |package: &str| {
@@ -48,7 +48,7 @@ fn project(package: &str) -> &str {
     &package[..end]
 }
 
-/// Words apart by blanks; a word in quotes is one, as Go's own `-ldflags` takes it.
+/// Splits at blanks. A quoted word is one word, as in Go's own `-ldflags`.
 fn split(flags: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = flags.trim_start();

@@ -1,10 +1,10 @@
-//! The lines about modules: fields apart by tabs, the first saying what the line is.
+//! Parses the lines about modules: the fields are separated by tabs, and the first field is the kind of the line.
 
 use super::{GoBuild, Module, linked, plain};
 
 pub(super) fn parse(lines: &str) -> GoBuild {
     let mut build = GoBuild::default();
-    // Whether a line that replaces a module is about the main one.
+    // Whether a replacement line is about the main module.
     let mut is_main = false;
     for line in lines.lines() {
         let mut fields = line.split('\t');
@@ -27,19 +27,19 @@ pub(super) fn parse(lines: &str) -> GoBuild {
                     build.linked = linked::strings(&value);
                 }
             }
-            // Other modules, and what a later Go adds.
+            // Other modules, and kinds of a later Go.
             _ => {}
         }
     }
     build
 }
 
-/// A module in a working tree has none.
+/// A module in a working tree has no version.
 fn version(text: &str) -> Option<String> {
     plain(text).filter(|text| text != "(devel)")
 }
 
-/// `build\tKEY=VALUE`, each quoted as in Go's source where it must be.
+/// Parses `build\tKEY=VALUE`. Both may be quoted as in Go's source.
 fn setting(line: &str) -> Option<(String, String)> {
     let text = line.strip_prefix("build\t")?;
     let (key, value) = match quoted(text) {
@@ -50,7 +50,7 @@ fn setting(line: &str) -> Option<(String, String)> {
     Some((key, if is_quoted { quoted(value)?.0 } else { value.to_owned() }))
 }
 
-/// A string in quotes, and what follows it. What `strconv.Quote` has no letter for stays away from flags and versions.
+/// A quoted string, and the text after it. Escapes by number are not read: flags and versions do not have them.
 fn quoted(text: &str) -> Option<(String, &str)> {
     if let Some(raw) = text.strip_prefix('`') {
         return raw.split_once('`').map(|(word, rest)| (word.to_owned(), rest));

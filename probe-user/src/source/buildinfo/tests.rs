@@ -1,4 +1,4 @@
-//! The words of real executables, of one made here by hand in either layout, and of ones that are wrong.
+//! The build information of real executables, of hand-made ones in both layouts, and of invalid ones.
 
 use std::{fs::File, io::Cursor};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{GoBuild, Module, Unknown, elf, linked, module};
 
-/// What Go 1.19 left in Debian's containerd 1.6.20 after the header: no module, `-trimpath`, no flags.
+/// Debian's containerd 1.6.20, built by Go 1.19: no module, `-trimpath`, no flags. This is what follows the header.
 const DEBIAN: &str = "path\tgithub.com/containerd/containerd/cmd/containerd\nbuild\t-compiler=gc\n\
     build\t-trimpath=true\nbuild\tCGO_ENABLED=1\nbuild\tGOARCH=amd64\nbuild\tGOOS=linux\nbuild\tGOAMD64=v1\n";
 
@@ -21,7 +21,7 @@ const KUBELET: &str = "path\tk8s.io/kubernetes/cmd/kubelet\nmod\tk8s.io/kubernet
     build\tvcs.revision=89a4ea3e1e4ddd7f7572286090359983e0387b2f\nbuild\tvcs.time=2023-09-13T09:29:07Z\n\
     build\tvcs.modified=true\n";
 
-/// `bridge` as its project releases it.
+/// `bridge` of the CNI project's own release.
 const BRIDGE: &str = "path\tgithub.com/containernetworking/plugins/plugins/main/bridge\n\
     mod\tgithub.com/containernetworking/plugins\t(devel)\t\n\
     build\t-ldflags=\"-extldflags -static -X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=v1.1.1\"\n";
@@ -46,7 +46,7 @@ fn counted(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The contents of `.go.buildinfo`, at `offset` of the file.
+/// The contents of `.go.buildinfo`, at `offset` in the file.
 fn info(go: &str, modules: &str, inline: bool, offset: usize) -> Vec<u8> {
     let mut info = b"\xff Go buildinf:".to_vec();
     info.extend_from_slice(&[8, if inline { 2 } else { 0 }]);
@@ -71,7 +71,7 @@ fn info(go: &str, modules: &str, inline: bool, offset: usize) -> Vec<u8> {
     info
 }
 
-/// An ELF file of one segment that holds all of it, with the one section that matters.
+/// An ELF file with one segment for the whole file and the one section that is read.
 fn executable(go: &str, modules: &str, inline: bool) -> Vec<u8> {
     const NAMES: &[u8] = b"\0.go.buildinfo\0.shstrtab\0";
     const AT: usize = 64 + 56;
@@ -99,7 +99,7 @@ fn executable(go: &str, modules: &str, inline: bool) -> Vec<u8> {
     assert_eq!(file.len(), AT);
     file.extend_from_slice(&info);
     file.extend_from_slice(NAMES);
-    // Of a section: name, kind, flags, address, offset, size; the rest does not matter here.
+    // Fields of a section that are read: name, kind, flags, address, offset, size.
     for (name, kind, offset, bytes) in
         [(0_u32, 0_u32, 0, 0), (1, 1, AT, info.len()), (15, 3, names, NAMES.len())]
     {
@@ -108,7 +108,7 @@ fn executable(go: &str, modules: &str, inline: bool) -> Vec<u8> {
         for word in [0, 0, size(offset), size(bytes), 0, 0, 0] {
             long(&mut file, word);
         }
-        // Entry size is the last of 64 bytes.
+        // The entry size is the last of the 64 bytes.
         file.truncate(file.len() - 8);
         long(&mut file, 0);
     }
@@ -143,12 +143,12 @@ fn a_version_is_the_projects_own() {
     let version = |lines: &str| module::parse(lines).version().map(str::to_owned);
     assert_eq!(version(BRIDGE).as_deref(), Some("v1.1.1"));
     assert_eq!(version("mod\texample.com/a/b/v2\tv2.1.0\th1:x=\n").as_deref(), Some("v2.1.0"));
-    // A line that replaces a module is about the one before it.
+    // A replacement line is about the line before it.
     let replaced =
         "mod\texample.com/a\tv1.0.0\n=>\texample.com/b\tv1.0.1\ndep\texample.com/c\tv3\n=>\tx\tv4\n";
     assert_eq!(version(replaced).as_deref(), Some("v1.0.1"));
     let flags = |flags: &str| format!("mod\texample.com/a/b/v2\tv2.1.0\nbuild\t-ldflags=\"{flags}\"\n");
-    // The release process knows best; a version of something else is none.
+    // The version that was set at link time wins. The version of another package does not count.
     assert_eq!(
         version(&flags("-s -X example.com/a/b/v2/version.Version=2.1.0-rc.1")).as_deref(),
         Some("2.1.0-rc.1")
@@ -156,7 +156,7 @@ fn a_version_is_the_projects_own() {
     assert_eq!(version(&flags("-X main.version=3")).as_deref(), Some("3"));
     assert_eq!(version(&flags("-X example.com/a/bb.Version=3 -X main.date=4")).as_deref(), Some("v2.1.0"));
     assert_eq!(version(&flags("-X example.com/a/b.apiVersion=3")).as_deref(), Some("v2.1.0"));
-    // A line break in a version would be a line of its own in a report.
+    // A line break in a version would add a line to a report.
     assert_eq!(version(&flags("-X 'main.version=3\\nleaked'")).as_deref(), Some("v2.1.0"));
 }
 
@@ -180,12 +180,12 @@ fn what_is_no_such_executable_is_refused() {
     assert_eq!(read(&good[..60]), Err(Unknown::Malformed("ELF headers are")));
     assert_eq!(read(&with(4, 1)), Err(Unknown::Narrow));
     assert_eq!(read(&with(5, 2)), Err(Unknown::BigEndian));
-    // The section's name, the magic, and each of the lengths.
+    // Breaks the section's name, the magic, and each of the lengths.
     let name = good.windows(3).rposition(|text| text == b".go").expect("a name");
     assert_eq!(read(&with(name, b'_')), Err(Unknown::NotGo));
     assert_eq!(read(&with(120, b'_')), Err(Unknown::Malformed(".go.buildinfo is")));
     assert_eq!(read(&with(120 + 32, 0x7f)).map(|build| build.go), Err(Unknown::Malformed("version is")));
-    // In the older layout: the size of pointers, their byte order, and where they lead.
+    // In the older layout: breaks the pointer size, the byte order, and the pointers.
     let mut old = executable("go1.17", KUBELET, false);
     old[120 + 14] = 4;
     assert_eq!(read(&old), Err(Unknown::Narrow));
@@ -198,14 +198,14 @@ fn what_is_no_such_executable_is_refused() {
 
 #[test]
 fn what_is_not_go_is_told_apart() {
-    // This test itself: Rust, and a real executable of the platform.
+    // This test's own executable: it is real, and not built by Go.
     let own = File::open(std::env::current_exe().expect("a path")).expect("an executable");
     assert_eq!(elf::read(own), Err(Unknown::NotGo));
 }
 
 #[test]
 fn a_file_that_claims_much_is_not_read_for_it() {
-    // 65,000 sections, and a .go.buildinfo of 3 GB: the file really is that long, but empty.
+    // 65,000 sections, and a `.go.buildinfo` of 3 GB: the file has that length, but it is sparse.
     let mut good = executable("go1.20", KUBELET, true);
     let table = good.len() - 3 * 64;
     good[table + 64 + 32..table + 64 + 40].copy_from_slice(&(3_u64 << 30).to_le_bytes());

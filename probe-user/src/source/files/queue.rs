@@ -1,14 +1,14 @@
-//! Questions that wait for whoever reads the node's files.
+//! Questions that wait for the reader of the node's files.
 //!
-//! **Invariant:** no more than [`MOST`] wait: where there is no room the one that is worth least goes.
+//! **Invariant:** at most [`MOST`] wait. If there is no room, the least important question is dropped.
 
 use std::collections::VecDeque;
 
 use crate::model::{change::Question, time::Timestamp};
 
-/// Every container and pod of a full node can be asked for at once.
+/// All containers and pods of a full node may be asked for at once.
 pub(super) const MOST: usize = 4096;
-/// So many are answered in one batch; the names of a burst of containers go together.
+/// How many questions are answered in one batch, so that the names of a burst of containers arrive together.
 pub(super) const TOGETHER: usize = 64;
 
 /// A question, and when it was asked.
@@ -21,7 +21,7 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Asked>,
-    /// The node is to be listed, since then; or its records alone.
+    /// Since when a list of the whole node is wanted, and since when one of the records.
     pub(super) relist: Option<Timestamp>,
     pub(super) reread: Option<Timestamp>,
     pub(super) dropped: u64,
@@ -30,7 +30,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn ask(&mut self, question: Question, at: Timestamp) {
         match question {
-            // However often it is asked, one look answers it.
+            // One pass answers all such questions.
             Question::Relist => _ = self.relist.get_or_insert(at),
             Question::Records => _ = self.reread.get_or_insert(at),
             question => {
@@ -45,12 +45,12 @@ impl Queue {
         }
     }
 
-    /// Those that are answered together, the oldest first.
+    /// Takes the oldest questions, to be answered together.
     pub(super) fn take(&mut self) -> Vec<Asked> {
         self.waiting.drain(..self.waiting.len().min(TOGETHER)).collect()
     }
 
-    /// They could not be answered: they come first again.
+    /// Puts back questions that could not be answered; they come first again.
     pub(super) fn put_back(&mut self, asked: Vec<Asked>) {
         asked.into_iter().rev().for_each(|it| self.waiting.push_front(it));
     }
@@ -63,12 +63,12 @@ impl Queue {
         self.waiting.len() + usize::from(self.relist.is_some()) + usize::from(self.reread.is_some())
     }
 
-    /// Since when the oldest waits.
+    /// Since when the oldest question waits.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
         self.waiting.front().map(|it| it.at).into_iter().chain(self.relist).chain(self.reread).min()
     }
 
-    /// Of those that are worth least the newest.
+    /// Drops the newest of the least important questions.
     fn drop_one(&mut self) {
         let least = (0..self.waiting.len())
             .rev()
@@ -80,7 +80,8 @@ impl Queue {
     }
 }
 
-/// What is told without a container's name is of little use; how loaded the node was is a figure beside a verdict.
+/// Names matter most: events without a container's name are of little use. The node's load only adds a figure to a
+/// verdict.
 fn worth(question: &Question) -> u8 {
     match question {
         Question::Pressure { .. } => 0,

@@ -1,29 +1,29 @@
-//! `/proc/PID/mountinfo` (proc(5)): where cgroup hierarchies are mounted and which files hold a namespace.
+//! Parses `/proc/PID/mountinfo` (proc(5)): where cgroup hierarchies are mounted, and which files hold a namespace.
 //!
-//! Not by procfs-core: one broken line, or one mount point that is not UTF-8, would cost it all the others, and it leaves
-//! the escapes in.
+//! procfs-core is not used: one broken line, or one mount point that is not UTF-8, fails the whole file, and it does
+//! not decode escapes.
 
 use super::lines;
 
-/// One mount, as far as it matters here.
+/// The needed fields of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// The directory of the mounted file system that is the mount's root; of a namespace's file `net:[INODE]`.
+pub(crate) struct Mount {
+    /// The directory of the mounted file system that is the mount's root; for a namespace's file `net:[INODE]`.
     pub root: String,
-    /// Where it is mounted, from the process's root.
+    /// The mount point, seen from the process's root.
     pub point: String,
     pub fs_type: String,
-    /// Per superblock: of a cgroup v1 mount its controllers.
+    /// The options of the superblock: for a cgroup v1 mount its controllers.
     pub options: String,
 }
 
-pub fn parse(bytes: &[u8]) -> Vec<Mount> {
+pub(crate) fn parse(bytes: &[u8]) -> Vec<Mount> {
     lines(bytes).filter_map(|line| mount(&line)).collect()
 }
 
 /// `36 35 98:0 /root /point rw,noatime master:1 - ext4 /dev/root rw,errors=continue`
 fn mount(line: &str) -> Option<Mount> {
-    // Between the sixth field and the hyphen stands any number of optional ones.
+    // Any number of optional fields is between the sixth field and the hyphen.
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);
     let (root, point) = (unescape(left.next()?), unescape(left.next()?));
@@ -33,7 +33,7 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { root, point, fs_type, options })
 }
 
-/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+/// Decodes space, tab, newline and backslash, which are written as a backslash and three octal digits.
 fn unescape(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! A plain file that is opened to be read in places: an executable, a log. What reads it bounds what it takes.
+//! Opens a plain file for reading at any offset, such as an executable or a log. The caller bounds how much it reads.
 
 use std::{
     fs::File,
@@ -20,11 +20,11 @@ const PLAIN: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
-/// As many as the kernel follows (`MAXSYMLINKS`).
+/// The kernel's own limit (`MAXSYMLINKS`).
 const LINKS: u32 = 40;
 
 impl HostRoot {
-    /// A plain file by its path on the node, with links followed as the node itself would follow them.
+    /// Opens a plain file by its path on the node. Links are resolved below the node's root.
     pub fn plain(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
         let mut path: PathBuf = path.as_ref().to_owned();
         for _ in 0..=LINKS {
@@ -32,7 +32,8 @@ impl HostRoot {
             let name = path.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
             let folder = self.folder(parent)?;
             match folder.link(name) {
-                // What it says begins where the link is; the way there is then gone again, links and all.
+                // The target is relative to the link's folder. The path is then resolved again from the start, links
+                // included.
                 Ok(target) => path = parent.join(target),
                 Err(ReadError::Unreadable(Errno::EINVAL)) => return folder.plain(name),
                 Err(why) => return Err(why),
@@ -43,15 +44,15 @@ impl HostRoot {
 }
 
 impl Folder {
-    /// A plain file in it; a link is none.
-    pub fn plain(&self, name: &str) -> Result<File, ReadError> {
+    /// Opens a plain file in the folder; a link is refused.
+    pub(crate) fn plain(&self, name: &str) -> Result<File, ReadError> {
         self.enter(name)?;
         open(&self.fd, single(name)?).map(File::from)
     }
 }
 
 pub(super) fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd, ReadError> {
-    // Looked at before it is opened: opening a device can do something.
+    // The type is checked before the open, because opening a device can have effects.
     let about = stat::fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     if !is(SFlag::S_IFREG, &about) {
         return Err(ReadError::NotPlain);
@@ -61,7 +62,7 @@ pub(super) fn open(folder: &OwnedFd, name: &str) -> Result<OwnedFd, ReadError> {
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
-        // An error without a number is one of what the file says, not of reading it.
+        // An error without a number comes from the content, not from reading.
         error.raw_os_error().map_or(Self::Malformed, |number| Errno::from_raw(number).into())
     }
 }
@@ -83,7 +84,7 @@ mod tests {
         symlink("/store/current/bin", at("tools")).expect("a link");
         symlink("../../tools/tool", at("usr/bin/near")).expect("a link");
         symlink("/usr/bin/near", at("usr/bin/far")).expect("a link");
-        // Up from where the folder really is: /store/v1/tool-2 and not /tool-2.
+        // `..` leads up from the folder's real place: to /store/v1/tool-2, not to /tool-2.
         symlink("../tool-2", at("store/v1/bin/up")).expect("a link");
         fs::write(at("store/v1/tool-2"), "second").expect("a file");
         symlink("loop", at("loop")).expect("a link");

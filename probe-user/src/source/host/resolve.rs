@@ -1,4 +1,4 @@
-//! Finding a directory below a root as a process that has it for its root would.
+//! Opens a directory below a root, as a process with that root directory would.
 
 use std::{
     collections::VecDeque,
@@ -19,9 +19,9 @@ use nix::{
 
 use super::{DIRECTORY, PLACE, is};
 
-/// As many as the kernel follows (`MAXSYMLINKS`).
+/// The kernel's own limit (`MAXSYMLINKS`).
 const LINKS: u32 = 40;
-/// `RESOLVE_IN_ROOT` gives up when anything is renamed or mounted meanwhile.
+/// The kernel gives up on `RESOLVE_IN_ROOT` if something is renamed or mounted meanwhile, so it is tried again.
 const TRIES: u32 = 16;
 
 pub(super) fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
@@ -39,10 +39,10 @@ pub(super) fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     by_hand(root.as_fd(), path)
 }
 
-/// One step at a time, each without following a link; what a link says is then walked like the rest.
+/// Resolves one component at a time without following links. The target of a link is then resolved in the same way.
 fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
     let mut ahead: VecDeque<OsString> = parts(path.as_os_str()).collect();
-    // From the root down to where we are, so that `..` goes back and never above.
+    // The directories from the root to here, so that `..` goes back and never above the root.
     let mut way: Vec<OwnedFd> = Vec::new();
     let mut links = 0;
     while let Some(part) = ahead.pop_front() {

@@ -1,4 +1,4 @@
-//! What was there and could not be taken: counted, with the first of each kind by name.
+//! What exists but could not be read: counted, with the first of each kind by name.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,20 +8,20 @@ use crate::model::fact::List;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     pub count: u64,
-    /// The first, as an example for the log.
+    /// The first one, as an example for the log.
     pub first: Option<(PathBuf, ReadError)>,
-    /// All of them, to know them again, but no more than are kept.
+    /// The names, to recognize them in the next pass, up to a limit.
     pub named: BTreeMap<PathBuf, ReadError>,
-    /// For each list that is not whole the first for which it is not.
+    /// The first failure of each list that is incomplete.
     pub partial: BTreeMap<List, (PathBuf, ReadError)>,
 }
 
-/// Most that are kept by name: of more a pass knows how many there are.
+/// The most that are kept by name. The rest is only counted.
 const NAMED: usize = 1024;
 
 impl Skipped {
-    /// What is simply not there was not skipped.
-    pub fn add(&mut self, path: impl Into<PathBuf>, why: ReadError) {
+    /// A file that does not exist was not skipped.
+    pub(crate) fn add(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         if why == ReadError::Absent {
             return;
         }
@@ -31,7 +31,7 @@ impl Skipped {
         self.name(path, why);
     }
 
-    pub fn append(&mut self, other: Self) {
+    pub(crate) fn append(&mut self, other: Self) {
         self.count += other.count;
         self.first = self.first.take().or(other.first);
         other.named.into_iter().for_each(|(path, why)| self.name(path, why));
@@ -47,7 +47,7 @@ impl Skipped {
     }
 
     #[must_use]
-    pub fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.count == 0
     }
 }

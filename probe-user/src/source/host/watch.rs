@@ -1,5 +1,6 @@
-//! What a reader of the node's files is at, for who watches over it. A file can hang for ever: `/proc/PID/cmdline` does
-//! while a thread of that process holds its memory map and waits for a disk, or a server of files, that is gone.
+//! Records which file a reader of the node's files is at, for its supervisor. A read can hang for ever:
+//! `/proc/PID/cmdline` hangs while a thread of the process holds its memory map and waits for a disk or file server
+//! that is gone.
 //!
 //! **Invariant:** a path at which a reader hangs is not tried again until that reader is back.
 
@@ -12,31 +13,31 @@ use std::{
 
 use super::ReadError;
 
-/// Files that the kernel reads out of a process's memory.
+/// Files that the kernel reads from a process's memory.
 const OF_MEMORY: [&str; 2] = ["cmdline", "environ"];
 
 /// The paths at which readers hang.
 #[derive(Debug, Default)]
-pub struct Avoided(Mutex<Paths>);
+pub(crate) struct Avoided(Mutex<Paths>);
 
 #[derive(Debug, Default)]
 struct Paths {
     paths: BTreeSet<PathBuf>,
-    /// No reader can be spared any more, so nothing is read of what hangs most often.
+    /// No more readers can be abandoned, so the files that hang most often are not read.
     memory: bool,
 }
 
 impl Avoided {
-    pub fn add(&self, path: PathBuf) {
+    pub(crate) fn add(&self, path: PathBuf) {
         hold(&self.0).paths.insert(path);
     }
 
-    pub fn remove(&self, path: &Path) {
+    pub(crate) fn remove(&self, path: &Path) {
         hold(&self.0).paths.remove(path);
     }
 
-    /// Whether processes' memory is left alone, too.
-    pub fn spare_memory(&self, spare: bool) {
+    /// Sets whether files of process memory are left out too.
+    pub(crate) fn spare_memory(&self, spare: bool) {
         hold(&self.0).memory = spare;
     }
 
@@ -49,20 +50,20 @@ impl Avoided {
     }
 }
 
-/// One who reads, on a thread of its own.
+/// A reader, which has a thread of its own.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     avoided: Arc<Avoided>,
     at: Mutex<Option<(PathBuf, Instant)>>,
 }
 
 impl Reader {
     #[must_use]
-    pub fn new(avoided: Arc<Avoided>) -> Self {
+    pub(crate) fn new(avoided: Arc<Avoided>) -> Self {
         Self { avoided, at: Mutex::new(None) }
     }
 
-    /// It is about to open or read that, unless somebody hangs there.
+    /// Records that the reader is about to open or read the path; refuses a path at which another reader hangs.
     pub(in crate::source) fn enter(&self, path: PathBuf) -> Result<(), ReadError> {
         if self.avoided.has(&path) {
             return Err(ReadError::Unanswered);
@@ -71,20 +72,20 @@ impl Reader {
         Ok(())
     }
 
-    /// It is at no file.
-    pub fn leave(&self) {
+    /// Records that the reader is at no file.
+    pub(crate) fn leave(&self) {
         *hold(&self.at) = None;
     }
 
-    /// At which file it is, and since when.
+    /// The file that the reader is at, and since when.
     #[must_use]
-    pub fn at(&self) -> Option<(PathBuf, Instant)> {
+    pub(crate) fn at(&self) -> Option<(PathBuf, Instant)> {
         hold(&self.at).clone()
     }
 }
 
 fn hold<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds it panics.
+    // No code panics while it holds the lock.
     it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

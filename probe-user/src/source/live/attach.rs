@@ -1,6 +1,6 @@
-//! Loads the eBPF object and attaches each hook by the first of its ways that works.
+//! Loads the eBPF object and attaches each hook by the first mechanism that works.
 //!
-//! **Invariant:** a program that is not attached is not loaded; what did not work is kept, with the reason.
+//! **Invariant:** a program that is not attached is not loaded; each mechanism that failed is kept with the reason.
 
 mod ladder;
 mod reason;
@@ -45,27 +45,27 @@ use crate::{
     source::{cgroup::Hierarchy, host::HostRoot, lack::Lack},
 };
 
-/// The object, as the build script made it.
-pub static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe-ebpf"));
+/// The object that the build script made.
+pub(crate) static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe-ebpf"));
 
-/// What to load and for which node.
+/// The options of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     pub root: &'a HostRoot,
-    /// The one that identifies containers.
+    /// The hierarchy whose cgroups identify containers.
     pub hierarchy: &'a Hierarchy,
-    /// Every exec, not only those that matter.
+    /// Record every exec, not only those that matter.
     pub all_execs: bool,
-    /// The programs' own diagnostics.
+    /// Enable the log of the eBPF programs.
     pub log: bool,
-    /// Sizes of the rings in bytes: powers of two, of whole pages.
+    /// The sizes of the rings in bytes: powers of two, in whole pages.
     pub lifecycle: u32,
     pub bulk: u32,
-    /// Have the kernel count runs of programs and their time, of all on the node, as long as the probe lives.
+    /// Have the kernel measure the runs and run time of all eBPF programs of the node, while the probe lives.
     pub stats: bool,
-    /// How many network namespaces are kept an eye on where neither fentry nor kprobes tell of their ends; a power of two.
+    /// How many network namespaces are tracked where neither fentry nor kprobes report their end; a power of two.
     pub nets: u32,
-    /// Mechanisms not to be used, as if this kernel lacked them.
+    /// Mechanisms that are not used, as if this kernel lacked them.
     pub refused: &'a [Mechanism],
 }
 
@@ -91,36 +91,37 @@ impl<'a> Options<'a> {
 pub struct HookReport {
     pub signal: Signal,
     pub need: Need,
-    /// `None`: by no program.
+    /// `None` if no program sees it.
     pub mechanism: Option<Mechanism>,
     /// The programs that see it.
     pub programs: Vec<&'static str>,
-    /// What is less precise than with the best mechanism; empty if nothing.
+    /// What is less precise than with the best mechanism; empty if nothing is.
     pub note: &'static str,
-    /// Whether rtnetlink could tell of it instead.
+    /// Whether rtnetlink can report the signal instead.
     pub netlink: bool,
-    /// What was tried before, and one line on why it did not work.
+    /// The mechanisms that failed before, each with the reason in one line.
     pub missed: Vec<(Mechanism, String)>,
-    /// What the best way lacks that can be had here, so that it is not used; empty if it is, or if nobody can give it.
+    /// The unmet requirements of the best mechanism that could be met here; empty if it is in use, or if nobody can
+    /// meet them.
     pub(crate) lacks: BTreeSet<Lack>,
 }
 
 impl HookReport {
-    /// Whether rtnetlink has something to tell of it: all, where no hook does, or what the hook has no room for.
+    /// Whether rtnetlink adds to this signal: all of it where no hook is attached, or what the hook has no room for.
     #[must_use]
     pub fn needs_netlink(&self) -> bool {
         self.netlink && (self.mechanism.is_none() || self.is_limited())
     }
 
-    /// Whether the hook keeps an eye on so many network namespaces and no more.
+    /// Whether the hook tracks only a limited number of network namespaces.
     #[must_use]
-    pub fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.signal == Signal::NetnsDropped && self.mechanism == Some(Mechanism::RawTracepoint)
     }
 
-    /// As the engine is told.
+    /// The form in which the engine is told.
     #[must_use]
-    pub fn fact(&self) -> Attached {
+    pub(crate) fn fact(&self) -> Attached {
         Attached {
             signal: self.signal,
             mechanism: self.mechanism,
@@ -130,13 +131,13 @@ impl HookReport {
     }
 }
 
-/// The two rings, in the order in which they are to be drained.
+/// The two rings, in the order in which they are read.
 pub struct Rings {
     pub lifecycle: RingBuf<MapData>,
     pub bulk: RingBuf<MapData>,
 }
 
-/// The programs, attached as long as this lives.
+/// The programs, which stay attached as long as this lives.
 pub struct Probe {
     ebpf: Ebpf,
     rings: Option<Rings>,
@@ -144,11 +145,11 @@ pub struct Probe {
     tally: PerCpuArray<MapData, PodTally>,
     reports: Vec<HookReport>,
     took: Duration,
-    /// Counting goes on until it is closed.
+    /// The kernel measures runs until this is closed.
     _stats: Option<OwnedFd>,
 }
 
-/// aya copies map values only as types that are marked so.
+/// aya copies map values only as types with its own marker trait.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct PodTally(Tally);
@@ -157,12 +158,12 @@ struct PodTally(Tally);
 unsafe impl aya::Pod for PodTally {}
 
 impl Probe {
-    /// Whether this process may load anything, before something is made ready for it.
-    pub fn permitted() -> Result<(), Error> {
+    /// Whether this process may load programs at all; checked before any preparation.
+    pub(crate) fn permitted() -> Result<(), Error> {
         support::permitted()
     }
 
-    /// Attaches every hook that works here; fails if one cannot be that nothing works without.
+    /// Attaches every hook that works here. Fails if a required hook does not work.
     pub fn load(options: &Options<'_>) -> Result<Self, Error> {
         let probe = Self::survey(options)?;
         match probe.reports.iter().find(|report| report.need == Need::Core && report.mechanism.is_none()) {
@@ -171,7 +172,7 @@ impl Probe {
         }
     }
 
-    /// Attaches what it can, to see what this kernel allows.
+    /// Attaches what works, to see what this kernel allows.
     pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
         let start = Instant::now();
         support::permitted()?;
@@ -185,7 +186,7 @@ impl Probe {
 
         let log_level = if options.log { u8::MAX } else { 0 };
         let mut loader = EbpfLoader::new();
-        // It has read the kernel's types for relocations, which our object has none of; they are large.
+        // aya uses the kernel's types only for relocations, and our object has none; they need much memory.
         loader.btf(None);
         let aya_btf = AyaBtf::from_sys_fs();
         loader
@@ -194,14 +195,14 @@ impl Probe {
             .override_global(aya_log::LEVEL, &log_level, true)
             .map_max_entries("LIFECYCLE", options.lifecycle)
             .map_max_entries("BULK", options.bulk)
-            // Its verdict alone: with every step of a large program the log would be as long as its verification.
+            // Only the verifier's result: a log of every step would be as long as the verification.
             .verifier_log_level(VerifierLogLevel::STATS);
         let cpus = possible_cpus()?;
         for (name, entries) in table::ALL {
             loader.map_max_entries(name, table::size(entries, cpus));
         }
         if !options.log {
-            // It is there whether used or not; one page is the least.
+            // The map exists even if logging is off. One page is the smallest size.
             loader.map_max_entries("AYA_LOGS", support::page_size());
         }
         let mut ebpf = loader.load(OBJECT).map_err(Error::object)?;
@@ -218,23 +219,23 @@ impl Probe {
         Ok(Self { ebpf, rings: Some(rings), logger, tally, reports, took: start.elapsed(), _stats: stats })
     }
 
-    /// The rings; `None` once taken.
+    /// The rings; `None` once they were taken.
     pub fn take_rings(&mut self) -> Option<Rings> {
         self.rings.take()
     }
 
-    /// The reader of the programs' diagnostics, if they were asked for; `None` once taken.
-    pub fn take_logger(&mut self) -> Option<Logger> {
+    /// The reader of the programs' log, if it was enabled; `None` once it was taken.
+    pub(crate) fn take_logger(&mut self) -> Option<Logger> {
         self.logger.take()
     }
 
-    /// All counters, as they stand.
+    /// Reads all counters.
     pub fn totals(&self) -> Result<Totals, Error> {
         let values = self.tally.get(&0, 0).map_err(|source| Error::Map { name: "TALLY", source })?;
         let cpus = values.iter().map(|value| value.0).collect();
         let mut programs = BTreeMap::new();
         for (name, program) in self.ebpf.programs() {
-            // One that is not loaded has no descriptor.
+            // A program that is not loaded has no descriptor.
             let Ok(fd) = program.fd() else { continue };
             let runs = run::of(fd.as_fd())
                 .map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
@@ -249,7 +250,7 @@ impl Probe {
         &self.reports
     }
 
-    /// From nothing to attached.
+    /// How long loading and attaching took.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took
@@ -264,7 +265,7 @@ fn read_btf() -> Result<Btf, Error> {
     Btf::parse(bytes).map_err(|source| Error::BadBtf { source })
 }
 
-/// How many CPUs the kernel has set itself up for, which may be many more than there are.
+/// The number of CPUs that the kernel is prepared for. It may be much larger than the number of CPUs.
 fn possible_cpus() -> Result<u32, Error> {
     let cpus = nr_cpus().map_err(|(path, source)| Error::Cpus { path, source })?;
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))

@@ -1,28 +1,28 @@
-//! The running kernel's own description of its types (BTF), as much as the hooks need: where the members of its
-//! structs are, which functions it has, and the numbers behind its enums.
+//! Reads the running kernel's description of its types (BTF), as far as the hooks need it: the offsets of struct
+//! members, the functions, and the values of enums.
 //!
-//! One pass notes where each type stands and indexes the named ones; nothing is copied out of the file, which is
+//! One pass notes the position of each type and indexes the named ones. Nothing is copied from the file, which has
 //! several megabytes.
 //!
-//! **Invariant:** no bytes make it panic or run for ever, though they come from the kernel.
+//! **Invariant:** no input leads to a panic or an endless loop, although it comes from the kernel.
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
-/// Where a kernel describes its types.
-pub const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// The kernel's BTF file.
+pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// A parsed BTF file.
-pub struct Btf {
+pub(crate) struct Btf {
     bytes: Vec<u8>,
-    /// Where the string section lies in `bytes`.
+    /// The position of the string section in `bytes`.
     strings: Section,
-    /// Where each type stands in `bytes`, by id; the first, `void`, nowhere.
+    /// The position of each type in `bytes`, by id. The first type, `void`, has none.
     types: Vec<u32>,
     /// The first type of each kind and name, by the hash of both.
     index: HashMap<u64, u32, BuildHasherDefault<Ready>>,
 }
 
-/// Why bytes are no BTF.
+/// Why a file is not valid BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BtfError {
     #[error("it does not begin as BTF of this machine's byte order does")]
@@ -41,11 +41,11 @@ struct Section {
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
-/// A type's name, info, and size or type.
+/// The size of a type's name, info, and size or type.
 const TYPE: usize = 12;
-/// An anonymous struct in a struct in a struct..., or a typedef of a typedef: deeper is no kernel's.
+/// The deepest nesting of anonymous structs or typedefs that is followed. No kernel has more.
 const MAX_DEPTH: u32 = 32;
-/// Nor are there more members than these in a struct and the anonymous ones in it.
+/// The most members of a struct, including those of its anonymous structs, that are searched. No kernel has more.
 const MAX_MEMBERS: u32 = 10_000;
 
 mod kind {
@@ -70,23 +70,23 @@ mod kind {
     pub(super) const ENUM64: u32 = 19;
 }
 
-/// A type's fixed part.
+/// The fixed part of a type.
 #[derive(Clone, Copy)]
 struct Type {
     name: u32,
     kind: u32,
     /// How many members, values or parameters follow.
     n: usize,
-    /// Bitfields may be among the members, so their offsets share a word with their sizes.
+    /// The members may have bitfields, so an offset shares its word with a size.
     packed: bool,
-    /// Size in bytes, or the id of the type that this one is made of.
+    /// The size in bytes, or the id of the underlying type.
     size_or_type: u32,
-    /// Where what follows begins.
+    /// The position of the variable part.
     tail: usize,
 }
 
 impl Btf {
-    pub fn parse(bytes: Vec<u8>) -> Result<Self, BtfError> {
+    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, BtfError> {
         let magic = bytes.first_chunk().ok_or(BtfError::Short)?;
         if u16::from_ne_bytes(*magic) != MAGIC {
             return Err(BtfError::Magic);
@@ -122,9 +122,9 @@ impl Btf {
         Ok(btf)
     }
 
-    /// Byte offset of a member in a struct; `path` leads through embedded structs: `ns.inum`.
+    /// The byte offset of a member in a struct. `path` may lead through embedded structs: `ns.inum`.
     #[must_use]
-    pub fn member(&self, name: &str, path: &str) -> Option<u32> {
+    pub(crate) fn member(&self, name: &str, path: &str) -> Option<u32> {
         let mut id = self.find(kind::STRUCT, name)?;
         let mut offset = 0_u32;
         for step in path.split('.') {
@@ -136,22 +136,22 @@ impl Btf {
         Some(offset)
     }
 
-    /// Size of a struct in bytes.
+    /// The size of a struct in bytes.
     #[must_use]
-    pub fn size(&self, name: &str) -> Option<u32> {
+    pub(crate) fn size(&self, name: &str) -> Option<u32> {
         Some(self.type_of(self.find(kind::STRUCT, name)?)?.size_or_type)
     }
 
-    /// How many arguments a function takes, if the kernel has it.
+    /// The number of arguments of a function; `None` if the kernel does not have it.
     #[must_use]
-    pub fn function(&self, name: &str) -> Option<usize> {
+    pub(crate) fn function(&self, name: &str) -> Option<usize> {
         let prototype = self.type_of(self.type_of(self.find(kind::FUNC, name)?)?.size_or_type)?;
         (prototype.kind == kind::FUNC_PROTO).then_some(prototype.n)
     }
 
-    /// The number behind a name in an enum.
+    /// The value of a name in an enum.
     #[must_use]
-    pub fn enumerator(&self, name: &str, value: &str) -> Option<u32> {
+    pub(crate) fn enumerator(&self, name: &str, value: &str) -> Option<u32> {
         let this = self.type_of(self.find(kind::ENUM, name)?)?;
         (0..this.n).map(|i| this.tail + 8 * i).find_map(|at| {
             let name = word(&self.bytes, at)?;
@@ -159,10 +159,10 @@ impl Btf {
         })
     }
 
-    /// Whether the n-th argument of a tracepoint is a pointer. Its prototype is that of `btf_trace_NAME`, with the
-    /// subscriber's own data in front.
+    /// Whether the n-th argument of a tracepoint is a pointer. The prototype is that of `btf_trace_NAME`, whose first
+    /// argument is the subscriber's data.
     #[must_use]
-    pub fn tracepoint_passes_pointer(&self, name: &str, n: usize) -> Option<bool> {
+    pub(crate) fn tracepoint_passes_pointer(&self, name: &str, n: usize) -> Option<bool> {
         let of = self.find(kind::TYPEDEF, &format!("btf_trace_{name}"))?;
         let pointer = self.type_of(self.resolve(of)?)?;
         let prototype = self.type_of(pointer.size_or_type)?;
@@ -173,7 +173,7 @@ impl Btf {
         Some(self.type_of(self.resolve(argument)?)?.kind == kind::PTR)
     }
 
-    /// A member's offset and type; those of anonymous structs and unions count as the struct's own.
+    /// The offset and type of a member. Members of anonymous structs and unions count as the struct's own.
     fn member_of(&self, id: u32, name: &str, depth: u32, left: &mut u32) -> Option<(u32, u32)> {
         let this = self.type_of(id)?;
         if !matches!(this.kind, kind::STRUCT | kind::UNION) {
@@ -239,7 +239,7 @@ impl Btf {
     }
 }
 
-/// How many bytes follow a type's fixed part; unknown for kinds that are newer than this program.
+/// The length of a type's variable part; `None` for kinds that this program does not know.
 fn tail_len(this: Type) -> Option<usize> {
     Some(match this.kind {
         kind::INT | kind::VAR | kind::DECL_TAG => 4,
@@ -267,14 +267,14 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// FNV-1a: the names are the kernel's own, and there are a hundred thousand.
+/// FNV-1a: the names come from the kernel and number a hundred thousand, so a fast hash is enough.
 fn hash(kind: u32, name: &[u8]) -> u64 {
     const PRIME: u64 = 0x100_0000_01b3;
     let seed = 0xcbf2_9ce4_8422_2325 ^ u64::from(kind);
     name.iter().fold(seed.wrapping_mul(PRIME), |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The keys are hashes already.
+/// The keys are already hashes, so they are not hashed again.
 #[derive(Default)]
 struct Ready(u64);
 

@@ -1,4 +1,4 @@
-//! Why the hooks cannot be attached: one clear line for each case, with what to do.
+//! Why the hooks cannot be attached: one line for each case, with the remedy.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use caps::Capability;
 use super::btf::{BTF, BtfError};
 use crate::{
     model::fact::{Mechanism, Signal},
-    source::lack::{Here, Lack},
+    source::lack::{Lack, Privileges},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum Error {
     Namespaces { path: &'static str, why: String },
     #[error("cannot tell how many CPUs this machine can have from {path}: {source}")]
     Cpus { path: &'static str, source: io::Error },
-    /// Of the object itself: it was built wrongly, or the kernel refuses its maps.
+    /// The object was built wrongly, or the kernel refuses its maps.
     #[error("cannot load the eBPF object: {0}")]
     Object(#[source] aya::EbpfError),
     #[error("the eBPF object has no {0}: it was not built with this program")]
@@ -61,7 +61,7 @@ pub enum Error {
 
 impl Error {
     pub(super) fn object(error: aya::EbpfError) -> Self {
-        let here = Here::find();
+        let here = Privileges::find();
         let mut cause: Option<&dyn std::error::Error> = Some(&error);
         let mut is_forbidden = false;
         while let Some(one) = cause {

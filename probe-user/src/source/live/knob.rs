@@ -1,4 +1,4 @@
-//! What the loader tells the eBPF programs of this kernel and this node: offsets and switches.
+//! The settings that the loader passes to the eBPF programs: offsets of this kernel, and switches for this node.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::source::{
     host::{HostRoot, ReadError},
 };
 
-/// Looks up every member. What only hooks of one kind read may be absent; `support` then leaves those out.
+/// Looks up every struct member. Members of one kind of hook may be missing; `support` then rules that hook out.
 pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     let mut missing = Vec::new();
     let offsets = Offsets::find(|member| {
@@ -27,8 +27,8 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     if missing.is_empty() { Ok(offsets) } else { Err(Error::Members(missing.join(", "))) }
 }
 
-/// What holds on this node for the hierarchy that identifies containers. `cleanup_net` is the address of the work function
-/// that takes network namespaces down; 0 if it is not told.
+/// The switches for the hierarchy that identifies containers. `cleanup_net` is the address of the work function that
+/// tears network namespaces down; 0 if it is unknown.
 pub(super) fn switches(
     btf: &Btf,
     root: &HostRoot,
@@ -43,8 +43,8 @@ pub(super) fn switches(
         hierarchy: hierarchy.id,
         subsys: subsys(btf, hierarchy)?,
         host_pid_ns: namespace(root, "pid")?,
-        // In a node that is a container (kind) the first process has a namespace of its own, which is not the
-        // initial one; kernels that number it for good say so.
+        // On a node that is a container (kind), the first process is not in the initial network namespace. Kernels
+        // that give the initial one a fixed number name it here.
         init_netns: match btf.enumerator("init_ns_ino", "NET_NS_INIT_INO") {
             Some(inode) => inode,
             None => namespace(root, "net")?,
@@ -56,7 +56,7 @@ pub(super) fn switches(
     })
 }
 
-/// On cgroup v1, which of a task's subsystems leads to the hierarchy.
+/// For cgroup v1: the subsystem of a task that leads to the hierarchy.
 fn subsys(btf: &Btf, hierarchy: &Hierarchy) -> Result<u32, Error> {
     if hierarchy.id == 0 {
         return Ok(ABSENT);
@@ -68,8 +68,8 @@ fn subsys(btf: &Btf, hierarchy: &Hierarchy) -> Result<u32, Error> {
         .ok_or_else(|| Error::Members(format!("a cgroup controller of {}", hierarchy.mount)))
 }
 
-/// The inode of the namespace of the node's first process. That may have capabilities which this one has not, and
-/// then is not to be looked at: in such a place both have the same.
+/// The inode of the namespace of the node's first process. That process may have capabilities that this one has not,
+/// so its namespace may not be readable; in such a place both are in the same namespace.
 fn namespace(root: &HostRoot, kind: &str) -> Result<u32, Error> {
     const FIRST: &str = "/proc/1/ns";
     let link = match root.folder(FIRST).and_then(|folder| folder.link(kind)) {

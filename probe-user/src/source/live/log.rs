@@ -1,12 +1,12 @@
-//! Diagnostics of the eBPF programs themselves, into the agent's own log.
+//! Forwards the log of the eBPF programs to the agent's own log.
 
 use aya_log::EbpfLogger;
 
-/// The reader of the programs' log: wait until it is readable, then `flush`.
-pub type Logger = EbpfLogger<Forward>;
+/// Reads the programs' log: wait until it is readable, then call `flush`.
+pub(crate) type Logger = EbpfLogger<Forward>;
 
-/// Hands records of the `log` crate, which aya speaks, to `tracing`.
-pub struct Forward;
+/// Forwards records of the `log` crate, which aya uses, to `tracing`.
+pub(crate) struct Forward;
 
 impl log::Log for Forward {
     fn enabled(&self, _metadata: &log::Metadata<'_>) -> bool {

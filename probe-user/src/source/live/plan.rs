@@ -1,54 +1,54 @@
-//! The table of hooks: for each signal the ways to see it, best first.
+//! The table of hooks: for each signal its mechanisms, the best first.
 //!
-//! Where two serve equally well, the one stands first whose link can be pinned on every kernel: raw tracepoints and
-//! fentry, not perf events (tracepoints and kprobes before 5.15).
+//! Of two equal mechanisms, the first is the one whose link can be pinned on every kernel: raw tracepoints and fentry
+//! rather than perf events (tracepoints and kprobes before 5.15).
 
 use crate::model::fact::{Mechanism, Signal};
 
-/// One signal and how to see it.
+/// A signal and its mechanisms.
 #[derive(Clone, Copy, Debug)]
-pub struct Hook {
+pub(crate) struct Hook {
     pub signal: Signal,
     pub need: Need,
-    /// The members that only its programs read, by the fields of `probe_common::knob::Offsets`, and that a kernel may lack.
+    /// The fields of `probe_common::knob::Offsets` that only its programs read, and that a kernel may lack.
     pub members: &'static [&'static str],
     pub tries: &'static [Try],
-    /// Whether rtnetlink tells of it too, where none of the tries works.
+    /// Whether rtnetlink can report the signal where no mechanism works.
     pub netlink: bool,
 }
 
-/// The program whose skipped runs are no loss. It runs for each change of each TCP connection, of which hardly one has
-/// anything to tell. A segment that comes by an interrupt in the middle of a run makes another, which the kernel skips
-/// (`__bpf_trace_run`, Linux 6.1 and later), on a busy node many times a second; nothing calls `listen(2)` from there. Only
-/// where tasks are preempted in the middle of a run (Linux 7) can a socket that listens go by so.
-pub const CROWDED: &str = "listen";
+/// The program whose skipped runs are no loss. It runs for each state change of each TCP connection, of which almost
+/// none is reported. A segment that arrives by an interrupt within a run starts another run, which the kernel skips
+/// (`__bpf_trace_run`, Linux 6.1 and later), many times a second on a busy node. `listen(2)` is never called from
+/// there. A listening socket can be missed only where tasks are preempted within a run (Linux 7).
+pub(crate) const CROWDED: &str = "listen";
 
-/// What it means that a signal cannot be seen. Of what takes more than loading a program nothing is `Core`: an agent that
-/// ends for lack of a capability cannot be asked which one, and a pod that is started again and again tells nobody.
+/// How important a signal is. A signal is `Core` only if loading a program is enough for it. An agent that stops
+/// because it lacks a capability cannot be asked which one, and a crash-looping pod tells nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Need {
-    /// There is nothing to tell without it.
+    /// The agent cannot work without it.
     Core,
-    /// What is told is less complete.
+    /// The stream is less complete without it.
     Nice,
 }
 
-/// Programs that together see a signal: all of them are attached, or none.
+/// The programs that together see a signal. All of them are attached, or none.
 #[derive(Clone, Copy, Debug)]
-pub struct Try {
+pub(crate) struct Try {
     pub mechanism: Mechanism,
     pub programs: &'static [Program],
-    /// What is less precise than with the tries before; empty if nothing.
+    /// What is less precise than with the mechanisms before; empty if nothing is.
     pub note: &'static str,
 }
 
 /// A program of the object, and the kernel function or tracepoint that it is attached to (`category:name` for a
 /// tracepoint that is not raw).
 #[derive(Clone, Copy, Debug)]
-pub struct Program {
+pub(crate) struct Program {
     pub name: &'static str,
     pub target: &'static str,
-    /// How many arguments the function must take: the value that it returns stands behind them.
+    /// How many arguments the function must have: its return value follows them.
     pub arguments: Option<usize>,
 }
 
@@ -60,12 +60,12 @@ const fn exact(mechanism: Mechanism, programs: &'static [Program]) -> Try {
     Try { mechanism, programs, note: "" }
 }
 
-/// A signal with one way to see it.
+/// A signal with one mechanism.
 const fn only(signal: Signal, need: Need, tries: &'static [Try]) -> Hook {
     Hook { signal, need, members: &[], tries, netlink: false }
 }
 
-pub const HOOKS: &[Hook] = &[
+pub(crate) const HOOKS: &[Hook] = &[
     only(
         Signal::Exec,
         Need::Core,

@@ -1,16 +1,17 @@
-//! Drains the rings: the kernel's records become observations, in batches, with a watermark whenever nothing is left.
+//! Reads the rings: turns the kernel's records into observations, in batches, with a watermark whenever both rings
+//! are empty.
 //!
-//! **Invariant:** the watermark is never ahead of what was read. It is the time before the turn in which both rings
-//! were found empty, less a slack: a hook takes its time first, then gathers its record, and only then reserves its
-//! room in a ring; and a record that is reserved but not yet submitted makes a ring look empty.
+//! **Invariant:** the watermark is never ahead of what was read. It is the time before the poll in which both rings
+//! were empty, minus a slack. A hook takes its time stamp first, then gathers its record, and only then reserves room
+//! in a ring. A record that is reserved but not yet submitted makes a ring look empty.
 //!
-//! **Invariant:** without records there is no wakeup, and after the last of them only those that the watermark needs
-//! to get past it and the counters to be read once more.
+//! **Invariant:** without records there is no wakeup. After the last record there are only the wakeups that move the
+//! watermark past it and read the counters once more.
 
-mod copy;
-mod mark;
-pub(super) mod own;
-mod turn;
+mod poll;
+mod record_buffer;
+pub(super) mod selftest_filter;
+mod watermark;
 
 use std::{io, mem, os::fd::AsFd as _, time::Duration};
 
@@ -22,7 +23,9 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use self::{copy::RecordBuffer, mark::Mark, own::SelfTestFilter, turn::turn};
+use self::{
+    poll::poll_batch, record_buffer::RecordBuffer, selftest_filter::SelfTestFilter, watermark::WatermarkTimer,
+};
 use super::{attach::Probe, tally::Totals};
 use crate::{
     engine::decode::decode,
@@ -37,36 +40,36 @@ use crate::{
     },
 };
 
-/// What a hook may take from its time stamp to its record's being readable, with room for a virtual CPU that is made
-/// to wait in between. A record that takes longer is told late, not lost.
+/// The longest time from a hook's time stamp until its record is readable, with some allowance for a virtual CPU that
+/// is paused in between. A record that takes longer is told late, not lost.
 pub const SLACK: Duration = Duration::from_millis(5);
 
 /// How often the counters are read while records come.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
-/// The hooks and what they write. The hooks stay attached as long as this lives.
+/// The hooks and their rings. The hooks stay attached as long as this lives.
 pub struct RingReader {
     probe: Probe,
     lifecycle: Watched,
     bulk: Watched,
-    copies: RecordBuffer,
+    buffer: RecordBuffer,
     records: Vec<Bytes>,
-    /// The self-test's own doings, which are not told.
+    /// Recognizes the self-test's own events, which are not told.
     own: SelfTestFilter,
-    /// What was read before there was anybody to tell it to.
+    /// Records that were read during the self-test, before the agent listens.
     early: Batch,
-    /// As they were counted last, for whoever looks.
+    /// The latest counters, for metrics.
     totals: watch::Sender<Totals>,
-    mark: Mark,
-    /// When the watermark is to be moved.
+    mark: WatermarkTimer,
+    /// When to move the watermark.
     mark_due: Option<Instant>,
-    /// When the counters are to be read, if records came since they were.
+    /// When to read the counters, if records came since they were last read.
     tally_due: Option<Instant>,
-    /// It was said that they cannot be read: they are read every second.
+    /// The failure to read them was logged. They are read every second, so it is logged once.
     warned: bool,
 }
 
-/// The rings are somebody else's, or the runtime cannot watch them.
+/// The rings were taken already, or the runtime cannot watch them.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     #[error("the rings are being drained already")]
@@ -87,26 +90,26 @@ impl Watched {
     }
 
     async fn wait(&self) -> io::Result<()> {
-        // What comes while the ring is being drained makes it ready once more.
+        // A record that comes while the ring is being read makes it ready again.
         self.ready.wait().await?.clear_ready();
         Ok(())
     }
 }
 
 impl RingReader {
-    /// Must be called within a runtime.
+    /// Must be called within a tokio runtime.
     pub fn new(mut probe: Probe, slack: Duration) -> Result<Self, DrainError> {
         let rings = probe.take_rings().ok_or(DrainError::Taken)?;
         Ok(Self {
             probe,
             lifecycle: Watched::new(rings.lifecycle)?,
             bulk: Watched::new(rings.bulk)?,
-            copies: RecordBuffer::default(),
+            buffer: RecordBuffer::default(),
             records: Vec::new(),
             own: SelfTestFilter::default(),
             early: Batch::new(),
             totals: watch::Sender::default(),
-            mark: Mark::new(slack),
+            mark: WatermarkTimer::new(slack),
             mark_due: None,
             tally_due: None,
             warned: false,
@@ -114,27 +117,27 @@ impl RingReader {
     }
 
     #[must_use]
-    pub fn probe(&self) -> &Probe {
+    pub(crate) fn probe(&self) -> &Probe {
         &self.probe
     }
 
-    /// The counters as they were read last: within a second of any record.
+    /// The counters as last read: within a second of any record.
     #[must_use]
     pub fn totals(&self) -> watch::Receiver<Totals> {
         self.totals.subscribe()
     }
 
-    /// Leaves out from here on what the self-test did.
+    /// Leaves out the self-test's own events from now on.
     pub(super) fn leave_out(&mut self, own: SelfTestFilter) {
         self.own = own;
     }
 
-    /// Keeps what was read to be told first.
+    /// Keeps a batch that is to be sent first.
     pub(super) fn keep(&mut self, batch: Batch) {
         self.early.extend(batch);
     }
 
-    /// Tells what the rings hold, until `stop`. Gives back what was counted.
+    /// Sends the rings' records until `stop`. Returns the counters.
     pub async fn run(mut self, feed: &BatchSender, mut stop: CancellationToken) -> Totals {
         if let Err(error) = self.work(feed, &mut stop).await {
             warn!(%error, "records can no longer be waited for");
@@ -158,7 +161,7 @@ impl RingReader {
         }
     }
 
-    /// Returns when there are records, or something is due.
+    /// Returns when there are records, or when something is due.
     pub(super) async fn wait(&self) -> io::Result<()> {
         let due = match (self.mark_due, self.tally_due) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -173,7 +176,7 @@ impl RingReader {
 
     async fn catch_up(&mut self, feed: &BatchSender) -> Result<(), Closed> {
         loop {
-            let (batch, empty) = self.turn();
+            let (batch, empty) = self.poll_once();
             feed.send(batch).await?;
             if empty {
                 return Ok(());
@@ -181,10 +184,11 @@ impl RingReader {
         }
     }
 
-    /// One turn at the rings; true if nothing was left in them, and then a watermark may be the batch's last.
-    pub(super) fn turn(&mut self) -> (Batch, bool) {
+    /// Polls the rings once. The flag is true if both were empty; then the batch may end with a watermark.
+    pub(super) fn poll_once(&mut self) -> (Batch, bool) {
         let before = clock::now();
-        let empty = turn(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.copies, &mut self.records);
+        let empty =
+            poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut self.records);
         if !self.records.is_empty() && self.tally_due.is_none() {
             self.tally_due = Some(Instant::now() + TALLY_PERIOD);
         }
@@ -242,7 +246,8 @@ impl RingReader {
         }
     }
 
-    /// The rest, and how much was lost of it; nothing is read after that, so the watermark needs no slack.
+    /// Sends the remaining records, and how many were lost. Nothing is read after that, so the watermark needs no
+    /// slack.
     async fn finish(&mut self, feed: &BatchSender) {
         let caught_up = self.catch_up(feed).await;
         let now = clock::now();
@@ -252,7 +257,7 @@ impl RingReader {
             return;
         }
         last.push(Observation { at: now, origin: Origin::Agent, fact: Fact::Watermark });
-        // If the agent is gone, nobody is left to be told so.
+        // If the agent is gone, nobody needs it.
         feed.send(last).await.ok();
     }
 }

@@ -1,4 +1,4 @@
-//! Proves that the hooks fire: makes a network namespace and a cgroup, lets them end, and must hear of it.
+//! Proves that the hooks fire: makes a network namespace and a cgroup, removes them, and waits for the events.
 //!
 //! A hook can be attached and dead: with `kernel.ftrace_enabled=0` the kernel accepts fentry programs and kprobes and
 //! never runs them.
@@ -10,16 +10,16 @@ use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use super::ring::{RingReader, own::SelfTestFilter};
+use super::ring::{RingReader, selftest_filter::SelfTestFilter};
 use crate::{
     model::fact::{Attached, Mechanism, Signal},
     source::clock,
 };
 
-/// How long the kernel may take on a machine of its own; emulated ones need more.
-pub const LIMIT: Duration = Duration::from_secs(2);
+/// How long to wait on real hardware. Emulated machines need more.
+pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 
-/// What came of it, for each signal that is seen by a program.
+/// The outcome for each signal that a program sees.
 #[derive(Debug, Default)]
 pub struct SelfTest {
     pub outcomes: Vec<(Signal, Outcome)>,
@@ -29,24 +29,24 @@ pub struct SelfTest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Fired,
-    /// It is attached, what it is for has happened, and it told nothing of it.
+    /// It is attached, and it reported nothing although the tested operation happened.
     Silent,
-    /// What it is for could not be made to happen.
+    /// The tested operation could not be made to happen.
     Untested(String),
 }
 
-/// Those that the self-test makes happen. A cgroup's release is not among them: the kernel may put it off.
+/// The signals that the self-test causes. A cgroup's release is not among them, because the kernel may delay it.
 const NETNS: [Signal; 3] = [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed];
 const CGROUP: [Signal; 2] = [Signal::CgroupCreated, Signal::CgroupRemoved];
 
-/// What could not be made to happen, and why.
+/// The signals whose operation failed, and why.
 type Failure = (&'static [Signal], String);
 
 const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 
 impl SelfTest {
-    /// Tests what is attached, with the cgroup hierarchy that is mounted at `cgroups`. What else comes meanwhile is
-    /// told by `drain` later; what the test does itself is not.
+    /// Tests the attached hooks, with the cgroup hierarchy that is mounted at `cgroups`. Other events that come
+    /// meanwhile stay in `drain` and are told later. The test's own events are not told.
     pub async fn run(drain: &mut RingReader, cgroups: &Path, limit: Duration) -> Self {
         let start = Instant::now();
         let deadline = start + limit;
@@ -86,8 +86,8 @@ impl SelfTest {
         self.outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Silent).map(|(signal, _)| *signal)
     }
 
-    /// Says of a hook that is dead that its signal is not seen, and why.
-    pub fn correct(&self, attached: &mut Attached) {
+    /// Marks the signals of dead hooks as not seen, with the reason.
+    pub(crate) fn correct(&self, attached: &mut Attached) {
         if let Some(mechanism) = attached.mechanism
             && self.silent().any(|signal| signal == attached.signal)
         {
@@ -101,12 +101,13 @@ fn untested(signal: Signal, failures: &[Failure]) -> Option<&str> {
     failures.iter().find(|(signals, _)| signals.contains(&signal)).map(|(_, why)| why.as_str())
 }
 
-/// `awaited` are those that were to be told of and were not.
+/// The outcome for a signal; `awaited` has the signals that were not reported.
 fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Outcome {
     match untested(signal, failures) {
         Some(why) => Outcome::Untested(why.to_owned()),
         None if !awaited.contains(&signal) => Outcome::Fired,
-        // The drop was told of, so this is on its way: behind all the others that the kernel takes apart first.
+        // The drop was reported, so this event is still to come: after all other namespaces that the kernel tears
+        // down first.
         None if signal == Signal::NetnsFreed && !awaited.contains(&Signal::NetnsDropped) => {
             Outcome::Untested("the kernel was too busy to take a network namespace apart".to_owned())
         }
@@ -114,7 +115,7 @@ fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Ou
     }
 }
 
-/// Takes from `awaited` what is told of, until nothing is left or the deadline has passed.
+/// Removes from `awaited` the signals that are reported, until none is left or the deadline has passed.
 async fn listen(
     drain: &mut RingReader,
     own: &mut SelfTestFilter,
@@ -122,7 +123,7 @@ async fn listen(
     deadline: Instant,
 ) {
     loop {
-        let (batch, empty) = drain.turn();
+        let (batch, empty) = drain.poll_once();
         let mut others = batch;
         others.retain(|seen| match own.signal(seen) {
             Some(signal) => {
@@ -159,7 +160,7 @@ fn why_silent(mechanism: Mechanism, ftrace_enabled: &str) -> String {
     }
 }
 
-/// Empty where the kernel has no ftrace.
+/// The setting; empty if the kernel has no ftrace.
 fn ftrace_enabled() -> String {
     fs::read_to_string(FTRACE).unwrap_or_default()
 }

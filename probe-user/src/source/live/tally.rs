@@ -1,4 +1,4 @@
-//! The programs' own counters, what was sent and what found no room, by ring, kind and CPU; and the kernel's of their
+//! The eBPF programs' counters of sent and lost records, by ring, kind and CPU; and the kernel's counters of their
 //! runs.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -8,45 +8,45 @@ use probe_common::tally::{Ring, Tally};
 use super::plan::CROWDED;
 use crate::model::fact::Loss;
 
-/// All CPUs' counters at one time, as counted since the programs were loaded.
+/// The counters of all CPUs at one time, since the programs were loaded.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     cpus: Vec<Tally>,
     programs: BTreeMap<String, Runs>,
 }
 
-/// What the kernel counts of one program.
+/// The kernel's counters of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Runs {
-    /// Both are zero unless somebody has asked the kernel to count them.
+pub(crate) struct Runs {
+    /// The time and the number of runs are zero unless the kernel was told to measure them.
     pub time: Duration,
     pub count: u64,
-    /// Runs that it skipped.
+    /// Runs that the kernel skipped.
     pub skipped: u64,
 }
 
 impl Totals {
     #[must_use]
-    pub fn new(cpus: Vec<Tally>, programs: BTreeMap<String, Runs>) -> Self {
+    pub(crate) fn new(cpus: Vec<Tally>, programs: BTreeMap<String, Runs>) -> Self {
         Self { cpus, programs }
     }
 
-    /// Of each program that is loaded.
+    /// The counters of each loaded program.
     #[must_use]
-    pub fn programs(&self) -> &BTreeMap<String, Runs> {
+    pub(crate) fn programs(&self) -> &BTreeMap<String, Runs> {
         &self.programs
     }
 
-    /// Runs that the kernel skipped, but for [`CROWDED`]; which records they would have sent, if any, is not known.
+    /// Runs that the kernel skipped, except those of [`CROWDED`]. It is unknown which records they would have sent.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         let programs = self.programs.iter().filter(|(name, _)| *name != CROWDED);
         sum(programs.map(|(_, runs)| &runs.skipped))
     }
 
-    /// Those of each program of which any was skipped.
+    /// The skipped runs of each program that has any.
     #[must_use]
-    pub fn skipped_by_program(&self) -> BTreeMap<&str, u64> {
+    pub(crate) fn skipped_by_program(&self) -> BTreeMap<&str, u64> {
         let skipped = self.programs.iter().map(|(name, runs)| (name.as_str(), runs.skipped));
         skipped.filter(|(_, count)| *count > 0).collect()
     }
@@ -57,43 +57,43 @@ impl Totals {
         by_kind(self.cpus.iter().map(|cpu| sent(cpu, ring)))
     }
 
-    /// Records for which there was no room, by kind.
+    /// Records that found no room, by kind.
     #[must_use]
     pub fn lost(&self, ring: Ring) -> Vec<u64> {
         by_kind(self.cpus.iter().map(|cpu| lost(cpu, ring)))
     }
 
-    /// Records for which there was no room, by CPU.
+    /// Records that found no room, by CPU.
     #[must_use]
-    pub fn lost_by_cpu(&self, ring: Ring) -> Vec<u64> {
+    pub(crate) fn lost_by_cpu(&self, ring: Ring) -> Vec<u64> {
         self.cpus.iter().map(|cpu| sum(lost(cpu, ring))).collect()
     }
 
-    /// CNI calls that are counted and not streamed: VERSION, then STATUS.
+    /// CNI calls that are counted and not told: VERSION, then STATUS.
     #[must_use]
     pub fn cni_not_streamed(&self) -> (u64, u64) {
         (sum(self.cpus.iter().map(|cpu| &cpu.cni_version)), sum(self.cpus.iter().map(|cpu| &cpu.cni_status)))
     }
 
-    /// Environments that were longer than is searched for CNI variables.
+    /// Environments that were longer than the part that is searched for CNI variables.
     #[must_use]
-    pub fn env_truncated(&self) -> u64 {
+    pub(crate) fn env_truncated(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.env_truncated))
     }
 
-    /// Network namespaces whose end no hook will see: more were there than can be looked at.
+    /// Network namespaces whose end no hook will see, because there are more than can be tracked.
     #[must_use]
     pub fn netns_untracked(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.netns_untracked))
     }
 
-    /// Entries that a table of the programs could not take in.
+    /// Entries for which a map of the programs had no room.
     #[must_use]
-    pub fn not_kept(&self) -> u64 {
+    pub(crate) fn not_kept(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.not_kept))
     }
 
-    /// What was lost since `before`.
+    /// The losses since `before`.
     #[must_use]
     pub fn lost_since(&self, before: &Self) -> Vec<(Loss, u64)> {
         let grown = |ring| sum(&self.lost(ring)).saturating_sub(sum(&before.lost(ring)));
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(after.skipped_by_program(), BTreeMap::from([("exec", 7)]));
     }
 
-    /// Each of them would be a gap, and the node blind as long as it is busy.
+    /// If each skipped run counted as a gap, a busy node would always have a blind spot.
     #[test]
     fn runs_skipped_for_connections_are_none() {
         let of = |listens| {

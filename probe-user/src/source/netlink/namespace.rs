@@ -1,5 +1,5 @@
-//! Finds network namespaces by their inodes and opens them: an open one cannot end, so what is asked about it while it
-//! is open is about this one and no later one with the same number.
+//! Finds network namespaces by inode and opens them. An open namespace cannot end, so all requests about it are about
+//! this one and not about a later one with the same inode.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,16 +13,16 @@ use probe_common::runtime::{self, NETNS};
 
 use crate::model::fact::Task;
 
-/// The namespace with this inode, or `None` if nothing is found that holds it.
+/// Opens the namespace with this inode; `None` if nothing is found that holds it.
 pub(super) fn open(root: &Path, inode: u32, by: &Task) -> io::Result<Option<File>> {
     Ok(open_all(root, [(inode, by)])?.remove(&inode))
 }
 
-/// Those of the namespaces with these inodes that something is found to hold, by one look at the node for all.
+/// Opens the namespaces with these inodes that can be found, in one search of the node.
 ///
-/// `by` was in it when it was made, which is where to look first: the inode may be another one's by now, but not
-/// as long as that task is alive and in it. A runtime's thread leaves it to a mount and ends. Last comes
-/// everyone on the node, for what `by` has passed on to a child.
+/// `by` was in the namespace when it was made, so it is searched first. The inode may have been reused, but not while
+/// that task is alive and in the namespace. A runtime's thread leaves the namespace to a mount and ends. All
+/// processes of the node are searched last, because `by` may have passed it on to a child.
 pub(super) fn open_all<'a>(
     root: &Path,
     wanted: impl IntoIterator<Item = (u32, &'a Task)>,
@@ -45,7 +45,7 @@ pub(super) fn open_all<'a>(
             break;
         }
         let inode = |found: &Metadata| u32::try_from(found.ino()).ok().filter(|_| found.dev() == device);
-        // Looked at before it is opened: opening a stranger's file may have effects.
+        // The inode is read before the open, because opening another file may have effects.
         let Some(it) = fs::metadata(&path).ok().as_ref().and_then(inode) else { continue };
         if missing.contains(&it)
             && let Ok(file) = File::open(&path)
@@ -58,7 +58,7 @@ pub(super) fn open_all<'a>(
     Ok(found)
 }
 
-/// Nothing if it is no directory that can be read: most nodes have one of several.
+/// The entries of a directory; none if it cannot be read. Most nodes have one of several directories.
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }

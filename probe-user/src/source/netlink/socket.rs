@@ -1,7 +1,7 @@
-//! The two rtnetlink sockets: one that listens, one that asks.
+//! The two rtnetlink sockets: one for notifications, one for requests.
 //!
-//! Apart, so that an answer is never behind a flood of notifications. What is lost by that, the order of an answer
-//! among the notifications, comes back by reading all of those that are there after each answer.
+//! They are separate so that a reply is never behind a flood of notifications. This loses the order of a reply among
+//! the notifications; it is restored by reading all waiting notifications after each reply.
 
 use std::{
     io,
@@ -20,26 +20,26 @@ use nix::{
 
 use super::{Unavailable, wire::Nsid};
 
-/// The socket that listens.
+/// The socket for notifications.
 #[derive(Debug)]
 pub(super) struct Listener {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
 
-/// What was read from a socket that does not wait.
+/// The result of a read that does not wait.
 #[derive(Debug)]
 pub(super) enum Received<'a> {
     /// A datagram, and the namespace that it is about: ours if there is no id.
     Datagram(&'a [u8], Option<Nsid>),
-    /// There was no room for some notifications; those are lost.
+    /// The buffer was full, and notifications were lost.
     Overrun,
     Nothing,
 }
 
-/// The socket that asks.
+/// The socket for requests.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct RequestSocket {
     fd: OwnedFd,
     buffer: Vec<u8>,
 }
@@ -47,15 +47,15 @@ pub(super) struct Asker {
 /// `RTNLGRP_*`, as bits.
 const GROUPS: u32 = 1 << (28 - 1) | 1 << (5 - 1) | 1 << (9 - 1);
 
-/// The kernel fills a dump's datagrams up to this.
+/// The kernel fills the datagrams of a dump up to this size.
 const DATAGRAM: usize = 32 << 10;
 
 sockopt_impl!(
-    /// Notifications from every namespace that has an id in ours, with that id (Linux 4.2).
+    /// Receive notifications from every namespace that has an id in ours, with that id (Linux 4.2).
     ListenAllNsid, SetOnly, libc::SOL_NETLINK, libc::NETLINK_LISTEN_ALL_NSID, bool
 );
 sockopt_impl!(
-    /// Requests mean all that they say, other namespaces included (Linux 4.20).
+    /// Have the kernel honour every field of a request, other namespaces included (Linux 4.20).
     StrictCheck, SetOnly, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, bool
 );
 
@@ -64,7 +64,7 @@ impl Listener {
         let fd = open(SockFlag::SOCK_NONBLOCK)?;
         setsockopt(&fd, ListenAllNsid, &true)
             .map_err(|error| Unavailable::new("listen to other namespaces", error))?;
-        // Beyond net.core.rmem_max, if we may; without that the limit is what we get.
+        // Goes beyond net.core.rmem_max if that is permitted; otherwise the limit applies.
         setsockopt(&fd, sockopt::RcvBufForce, &room)
             .or_else(|_not_allowed| setsockopt(&fd, sockopt::RcvBuf, &room))
             .map_err(|error| Unavailable::new("make room for notifications", error))?;
@@ -89,12 +89,12 @@ impl AsFd for Listener {
     }
 }
 
-impl Asker {
+impl RequestSocket {
     pub(super) fn open() -> Result<Self, Unavailable> {
         let fd = open(SockFlag::empty())?;
         setsockopt(&fd, StrictCheck, &true)
             .map_err(|error| Unavailable::new("ask about other namespaces", error))?;
-        // To the kernel alone, and from it alone.
+        // Connects to the kernel, so that nothing else is sent to or received from.
         connect(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))
             .map_err(|error| Unavailable::new("connect to the kernel", error))?;
         Ok(Self { fd, buffer: vec![0; DATAGRAM] })
@@ -105,8 +105,7 @@ impl Asker {
         Ok(())
     }
 
-    /// The next datagram. The kernel works on a request within `send` and on the next part of a dump within the
-    /// receiving, so this does not wait for anything.
+    /// Receives the next datagram. The kernel does its work within `send` and `recv`, so this never waits.
     pub(super) fn receive(&mut self) -> io::Result<&[u8]> {
         let (len, _) = receive(self.fd.as_fd(), &mut self.buffer)?;
         Ok(self.buffer.get(..len).unwrap_or_default())

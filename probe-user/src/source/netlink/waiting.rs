@@ -1,6 +1,7 @@
-//! The namespaces that are still to be looked for, and when.
+//! The namespaces that are still to be searched for, and when.
 //!
-//! **Invariant:** looking takes a tenth of the time at most, in the long run. What has waited longest is looked for first.
+//! **Invariant:** in the long run, searches take at most a tenth of the time. The namespace that has waited longest
+//! is searched for first.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -8,13 +9,14 @@ use tokio::time::Instant;
 
 use crate::model::{fact::Task, id::NetnsKey};
 
-/// So many are looked for, and held open, together.
+/// How many are searched for, and held open, together.
 pub(super) const TOGETHER: usize = 64;
 
-/// After a look, for each unit of the time that it took.
+/// The idle time after a search, as a multiple of its duration.
 const REST: u32 = 9;
 
-/// So many wait at most: those of the whole node when the agent starts, and what the engine asks for while a look lasts.
+/// The most that wait: those of the whole node at the agent's start, and those that the engine asks for during a
+/// search.
 const MOST: usize = 16_384;
 
 #[derive(Debug)]
@@ -30,7 +32,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Whether there was room for it.
+    /// Adds a namespace; false if there is no room.
     pub(super) fn add(&mut self, netns: NetnsKey, by: Task) -> bool {
         let has_room = self.asked.len() < MOST;
         if has_room {
@@ -39,12 +41,12 @@ impl Waiting {
         has_room
     }
 
-    /// When to look for them; none if none waits.
+    /// When to search; `None` if no namespace waits.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.asked.is_empty()).then_some(self.rested)
     }
 
-    /// Those to look for now. Of two with one number the earlier one is over.
+    /// The namespaces to search for now. If two have the same inode, the earlier one has ended.
     pub(super) fn take(&mut self) -> Vec<(NetnsKey, Task)> {
         let mut taken: Vec<(NetnsKey, Task)> = Vec::new();
         for (netns, by) in self.asked.drain(..self.asked.len().min(TOGETHER)) {
@@ -54,7 +56,7 @@ impl Waiting {
         taken
     }
 
-    /// It took until now.
+    /// The search that began at `begun` ends now.
     pub(super) fn looked(&mut self, begun: Instant) {
         let now = Instant::now();
         self.rested = now + rest(now - begun);

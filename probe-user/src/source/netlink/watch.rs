@@ -1,4 +1,4 @@
-//! What is watched, and what is made of the notifications.
+//! The watched namespaces, and the events that notifications about them become.
 
 use std::{fs::File, io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
 
@@ -7,9 +7,9 @@ use tracing::{debug, warn};
 
 use super::{
     ROOM,
-    ask::Asker,
-    life::{Gone, Life, Lives, Watched},
+    client::KernelClient,
     namespace,
+    nsid_table::{Gone, NsidTable, Watched, WatchedNetns},
     socket::{Listener, Received},
     waiting::{TOGETHER, Waiting},
     wire::{
@@ -28,34 +28,35 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Watch {
-    asker: Asker,
+    client: KernelClient,
     root: PathBuf,
-    lives: Lives,
+    lives: NsidTable,
     out: Batch,
     resync: Option<Instant>,
     waiting: Waiting,
-    /// What is read now was notified at this time at the earliest: all before it had been read.
+    /// The earliest time of the notifications that are read now: all from before were read.
     read_up_to: Timestamp,
-    /// It was said that what was missed cannot be found out: it is tried again and again.
+    /// The failure to resync was logged. It is retried, so it is logged once.
     warned: bool,
 }
 
-/// Datagrams read before the engine gets what they told.
+/// The most datagrams that are read before the engine gets their events.
 const TURN: usize = 256;
 
-/// More datagrams than can wait in the socket: the kernel doubles the room that it is asked for, and counts 768 bytes or
-/// more for each.
+/// More datagrams than the socket can hold: the kernel doubles the requested size, and charges at least 768 bytes for
+/// each.
 const MOST_WAITING: usize = 2 * ROOM / 512;
 
-/// After an overrun: until the flood that caused it is over, more or less, and not more often than this.
+/// How long to wait after an overrun, so that the flood that caused it is mostly over; also the shortest time between
+/// two resyncs.
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
 
 impl Watch {
-    pub(super) fn new(mut asker: Asker, root: PathBuf) -> io::Result<Self> {
-        let mut lives = Lives::default();
-        lives.reset(&asker.nsids()?);
+    pub(super) fn new(mut client: KernelClient, root: PathBuf) -> io::Result<Self> {
+        let mut lives = NsidTable::default();
+        lives.reset(&client.nsids()?);
         Ok(Self {
-            asker,
+            client,
             root,
             lives,
             out: Batch::new(),
@@ -66,12 +67,12 @@ impl Watch {
         })
     }
 
-    /// All had been read, and it slept until now: what is to be read was notified just now.
+    /// All notifications had been read before it slept, so the next ones are from now.
     pub(super) fn woke(&mut self) {
         self.read_up_to = clock::now();
     }
 
-    /// What there is to say.
+    /// Takes the observations so far.
     pub(super) fn take(&mut self) -> Batch {
         mem::take(&mut self.out)
     }
@@ -84,19 +85,19 @@ impl Watch {
         self.resync
     }
 
-    /// When to look for the namespaces that wait.
+    /// When to search for the namespaces that wait.
     pub(super) fn look_due(&self) -> Option<Instant> {
         self.waiting.due()
     }
 
-    /// A namespace is to be watched: it is looked for with the next ones.
+    /// Adds a namespace that is to be watched. It is found by the next search.
     pub(super) fn ask(&mut self, netns: NetnsKey, by: Task) {
         if !self.waiting.add(netns, by) {
             self.lost(clock::now(), Loss::NetlinkSocket);
         }
     }
 
-    /// So many namespaces were to be watched and found no room on their way here.
+    /// `count` namespaces were to be watched and found no room on their way here.
     pub(super) fn refused(&mut self, count: u64) {
         if count > 0 {
             let fact = Fact::Lost { what: Loss::NetlinkSocket, count };
@@ -104,10 +105,10 @@ impl Watch {
         }
     }
 
-    /// Reads what was notified; false if a turn was not enough.
+    /// Reads notifications; false if more are left.
     ///
-    /// It is told with the earliest time at which it can have happened, so that what is read late is not taken for the
-    /// doing of a namespace that got the same number meanwhile.
+    /// Each is told with the earliest time at which it can have happened, so that a late one is not attributed to a
+    /// namespace that has reused the id.
     pub(super) fn read(&mut self, listener: &mut Listener) -> io::Result<bool> {
         for _ in 0..TURN {
             let now = clock::now();
@@ -137,8 +138,8 @@ impl Watch {
         Ok(false)
     }
 
-    /// Looks for the namespaces that wait, gives each an id, and lists the addresses that it has already. What goes wrong
-    /// with one costs this one.
+    /// Searches for the namespaces that wait, gives each an id, and lists the addresses that it already has. An error
+    /// affects only its own namespace.
     pub(super) fn look(&mut self, listener: &mut Listener) {
         let begun = Instant::now();
         let asked = self.waiting.take();
@@ -161,7 +162,7 @@ impl Watch {
     }
 
     fn begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task, open: &File) -> io::Result<()> {
-        let nsid = self.asker.name(open.as_fd())?;
+        let nsid = self.client.name(open.as_fd())?;
         self.read_all(listener)?;
         match self.lives.watch(nsid, netns, by) {
             Watched::Begun => {}
@@ -171,7 +172,7 @@ impl Watch {
         self.list(nsid)
     }
 
-    /// Finds out what was missed: which namespaces are gone, and which addresses the others have.
+    /// Finds what was missed: which namespaces are gone, and which addresses the others have.
     pub(super) fn resync(&mut self, listener: &mut Listener) {
         self.resync = None;
         let found = self.try_resync(listener);
@@ -189,22 +190,22 @@ impl Watch {
     }
 
     fn try_resync(&mut self, listener: &mut Listener) -> io::Result<()> {
-        // What is still to be read was notified before the listing, so it counts as told by it.
+        // The waiting notifications are from before the listing, so the listing includes them.
         self.read_all(listener)?;
-        let in_use = self.asker.nsids()?;
+        let in_use = self.client.nsids()?;
         let now = clock::now();
         for life in self.lives.reset(&in_use) {
             self.dropped(now, &life);
         }
-        // A few at a time: each is a file that stays open for as long as it is asked about.
+        // A few at a time, because each is an open file while it is listed.
         for nsids in self.lives.nsids().chunks(TOGETHER) {
             let lives = |nsid: &Nsid| self.lives.get(*nsid).map(|life| (life.netns.inode, &life.by));
             let found = namespace::open_all(&self.root, nsids.iter().filter_map(lives))?;
             for nsid in nsids {
                 let open = self.lives.get(*nsid).and_then(|life| found.get(&life.netns.inode));
                 match open {
-                    Some(open) if self.asker.name(open.as_fd())? == *nsid => self.list(*nsid)?,
-                    // Held by something that is not to be found, or the id passed on meanwhile: a later listing tells.
+                    Some(open) if self.client.name(open.as_fd())? == *nsid => self.list(*nsid)?,
+                    // It was not found, or the id has passed on. A later listing tells.
                     Some(_) | None => {}
                 }
             }
@@ -214,14 +215,14 @@ impl Watch {
 
     fn notified(&mut self, at: Timestamp, about: Option<Nsid>, body: Body) {
         match (about, body) {
-            // Without an id it is about our own namespace, whose ids are those that count here.
+            // Without an id it is about our own namespace, whose table of ids counts here.
             (None, Body::NsidNamed(nsid)) => self.lives.name(nsid),
             (None, Body::NsidGone(nsid)) => match self.lives.end(nsid) {
-                // Meant for who had the id before the count began.
+                // It was about the namespace that had the id before the count began.
                 Gone::Watched(life) if self.has_still(nsid, &life) => self.lives.keep(nsid, life),
                 Gone::Watched(life) => self.dropped(at, &life),
-                // Which the kernel's own word makes sure of, should a count ever be wrong.
-                Gone::Earlier if self.asker.is_named(nsid).is_ok_and(|is_named| !is_named) => {
+                // The kernel is asked too, in case the count is wrong.
+                Gone::Earlier if self.client.is_named(nsid).is_ok_and(|is_named| !is_named) => {
                     if let Some(life) = self.lives.clear(nsid) {
                         self.dropped(at, &life);
                     }
@@ -234,24 +235,25 @@ impl Watch {
         }
     }
 
-    /// Whether a namespace that is said to be gone is there, under the same id. Costly only where somebody has it.
-    fn has_still(&mut self, nsid: Nsid, life: &Life) -> bool {
-        if !self.asker.is_named(nsid).is_ok_and(|is_named| is_named) {
+    /// Whether a namespace that was reported gone still exists under the same id. Costly only if a namespace has that
+    /// id.
+    fn has_still(&mut self, nsid: Nsid, life: &WatchedNetns) -> bool {
+        if !self.client.is_named(nsid).is_ok_and(|is_named| is_named) {
             return false;
         }
         let found = namespace::open(&self.root, life.netns.inode, &life.by);
-        let id = found.and_then(|open| open.map_or(Ok(None), |open| self.asker.nsid(open.as_fd())));
+        let id = found.and_then(|open| open.map_or(Ok(None), |open| self.client.nsid(open.as_fd())));
         id.is_ok_and(|id| id == Some(nsid))
     }
 
     fn address_added(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) {
-        // One that is known was told already: its state or its lifetime changed.
-        if self.lives.get_mut(nsid).is_none_or(|life| life.known.has(address.index, address.subnet)) {
+        // A known address was told already: only its state or lifetime changed.
+        if self.lives.get_mut(nsid).is_none_or(|life| life.reported.has(address.index, address.subnet)) {
             return;
         }
         let ifname = self.ifname(at, nsid, address);
         if let Some(life) = self.lives.get_mut(nsid) {
-            life.known.add(address.index, address.subnet, ifname.clone());
+            life.reported.add(address.index, address.subnet, ifname.clone());
             let fact = Fact::AddressAdded(told(life.netns, address, ifname));
             self.out.push(Observation { at, origin: Origin::Netlink, fact });
         }
@@ -259,27 +261,27 @@ impl Watch {
 
     fn address_removed(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) {
         if let Some(life) = self.lives.get_mut(nsid) {
-            let known = life.known.remove(address.index, address.subnet);
+            let known = life.reported.remove(address.index, address.subnet);
             let ifname = known.unwrap_or_else(|| labelled(address).to_owned());
             let fact = Fact::AddressRemoved(told(life.netns, address, ifname));
             self.out.push(Observation { at, origin: Origin::Netlink, fact });
         }
     }
 
-    /// Tells the addresses that a namespace has and that are not told yet. Must be held open meanwhile.
+    /// Tells the addresses of a namespace that are not told yet. The caller holds the namespace open.
     fn list(&mut self, nsid: Nsid) -> io::Result<()> {
-        let found = self.asker.addresses(nsid)?;
+        let found = self.client.addresses(nsid)?;
         let at = clock::now();
         if let Some(life) = self.lives.get_mut(nsid) {
-            life.known.retain(|index, subnet| found.contains_key(&(index, subnet)));
+            life.reported.retain(|index, subnet| found.contains_key(&(index, subnet)));
         }
         for address in found.values() {
-            if self.lives.get_mut(nsid).is_none_or(|life| life.known.has(address.index, address.subnet)) {
+            if self.lives.get_mut(nsid).is_none_or(|life| life.reported.has(address.index, address.subnet)) {
                 continue;
             }
             let ifname = self.ifname(at, nsid, address);
             if let Some(life) = self.lives.get_mut(nsid) {
-                life.known.add(address.index, address.subnet, ifname.clone());
+                life.reported.add(address.index, address.subnet, ifname.clone());
                 let fact = Fact::AddressFound(told(life.netns, address, ifname));
                 self.out.push(Observation { at, origin: Origin::Listed, fact });
             }
@@ -287,24 +289,24 @@ impl Watch {
         Ok(())
     }
 
-    /// The name of the interface that `address` is on; by its label if that is all there is.
+    /// The name of the interface of `address`; from the label if there is no other source.
     fn ifname(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) -> String {
         let life = self.lives.get_mut(nsid);
-        if let Some(name) = life.and_then(|life| life.known.name(address.index, at)) {
+        if let Some(name) = life.and_then(|life| life.reported.name(address.index, at)) {
             return name.to_owned();
         }
-        let name = self.asker.ifname(nsid, address.index).unwrap_or_else(|error| {
+        let name = self.client.ifname(nsid, address.index).unwrap_or_else(|error| {
             debug!(%error, index = address.index, "interface's name unreadable");
             None
         });
         let Some(name) = name else { return labelled(address).to_owned() };
         if let Some(life) = self.lives.get_mut(nsid) {
-            life.known.set_name(address.index, at, &name);
+            life.reported.set_name(address.index, at, &name);
         }
         name
     }
 
-    /// Reads all that waits. What comes meanwhile may go on for ever: a pod can change its addresses without end.
+    /// Reads all waiting notifications, up to a limit, because a pod can change its addresses without end.
     fn read_all(&mut self, listener: &mut Listener) -> io::Result<()> {
         for _ in 0..MOST_WAITING.div_ceil(TURN) {
             if self.read(listener)? {
@@ -314,7 +316,7 @@ impl Watch {
         Ok(())
     }
 
-    fn dropped(&mut self, at: Timestamp, life: &Life) {
+    fn dropped(&mut self, at: Timestamp, life: &WatchedNetns) {
         let fact = Fact::NetnsDropped { netns: life.netns, by: Task::default() };
         self.out.push(Observation { at, origin: Origin::Netlink, fact });
     }
@@ -329,7 +331,7 @@ fn told(netns: NetnsKey, address: &answer::Address, ifname: String) -> Address {
     Address { netns, address: subnet, ifname, ifindex: index, flags, scope, by: Task::default() }
 }
 
-/// A label begins with the interface's name.
+/// The name of the interface, with which a label begins.
 fn labelled(address: &answer::Address) -> &str {
     let label = address.label.as_deref().unwrap_or_default();
     label.split_once(':').map_or(label, |(name, _)| name)

@@ -1,11 +1,12 @@
-//! The few rtnetlink messages that are asked and answered here, as bytes.
+//! The rtnetlink messages that are used here, as bytes.
 
 pub(super) mod answer;
 pub(super) mod request;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The id by which a network namespace knows another one. The lowest free number is given, so it is soon reused.
+/// The id that a network namespace gives to another one. The kernel gives the lowest free number, so ids are soon
+/// reused.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -60,10 +61,10 @@ const RTM_GETNSID: u16 = 90;
 
 const NETNSA_NSID: u16 = 1;
 
-/// What the kernel pads messages and attributes to.
+/// The alignment of messages and attributes.
 const ALIGN: usize = 4;
 
 impl Nsid {
-    /// `NETNSA_NSID_NOT_ASSIGNED`, and what asks for the next free one.
+    /// `NETNSA_NSID_NOT_ASSIGNED`, which also requests the next free id.
     pub(super) const NONE: Self = Self(-1);
 }

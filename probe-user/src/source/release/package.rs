@@ -1,7 +1,8 @@
-//! The Debian package that brought an executable, for those that runtimes, kubelets and plugins come in.
+//! Finds the version of the Debian package that owns an executable, among the packages of runtimes, kubelets and
+//! plugins.
 //!
-//! dpkg's `info/PACKAGE.list` names each file of a package in a line, and `status` has a stanza of `Name: value` lines
-//! for each package (deb822(5)). RPM's database is a database, and is not read.
+//! dpkg's `info/PACKAGE.list` has a line for each file of a package. `status` has a stanza of `Name: value` lines for
+//! each package (deb822(5)). RPM's database is not read.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use probe_common::runtime::{self, HELPERS};
 
 use crate::source::host::{HostRoot, lines};
 
-/// A desktop's 4,000 packages are 5 MB.
+/// The longest `status` that is read, bytes. The 4,000 packages of a desktop make 5 MB.
 const STATUS: usize = 32 << 20;
 
 /// The version of the package that owns this file.
@@ -17,7 +18,7 @@ pub(super) fn version(root: &HostRoot, path: &Path) -> Option<String> {
     let path = path.to_str()?;
     let dpkg = root.folder("/var/lib/dpkg").ok()?;
     let info = dpkg.folder("info").ok()?;
-    // To look for a path in all lists of a node would be a thousand files.
+    // Only packages of runtimes and plugins are searched: the lists of all packages would be a thousand files.
     let mut packages = runtime::of_runtimes(|row| row.packages)
         .chain(HELPERS.iter().flat_map(|row| row.packages))
         .chain(runtime::of_distributions(|row| row.packages));
@@ -37,7 +38,7 @@ fn installed(status: &[u8], name: &str) -> Option<String> {
             Some(("Package", of)) => (is_it, is_installed) = (of == name, false),
             Some(("Status", state)) => is_installed = state.ends_with(" installed"),
             Some(("Version", version)) if is_it && is_installed => {
-                // Policy 5.6.12; anything else would go to a report as it is.
+                // The characters of Policy 5.6.12. Any other text would get into a report unchecked.
                 let known = |byte: u8| {
                     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-' | b'~' | b':')
                 };

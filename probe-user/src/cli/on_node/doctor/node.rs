@@ -9,14 +9,14 @@ use crate::{
     sink::doctor::Check,
     source::{
         cgroup::{Hierarchy, Layout, Mode},
-        lack::{Here, Lack},
+        lack::{Lack, Privileges},
         live::btf::BTF,
     },
 };
 
 /// What is lacking whatever this kernel has. Of `CAP_SYS_RESOURCE` nothing hangs on most kernels, and where it does the
 /// hooks' own refusal says so.
-pub(super) fn lacks(here: Here) -> BTreeSet<Lack> {
+pub(super) fn lacks(here: Privileges) -> BTreeSet<Lack> {
     let mut lacks = BTreeSet::new();
     if !here.may_load() {
         lacks.insert(Lack::Programs);
@@ -30,7 +30,7 @@ pub(super) fn lacks(here: Here) -> BTreeSet<Lack> {
     lacks
 }
 
-pub(super) fn privilege(here: Here) -> Check {
+pub(super) fn privilege(here: Privileges) -> Check {
     const NAME: &str = "privilege";
     if !here.may_load() {
         let found = "neither CAP_SYS_ADMIN nor CAP_BPF and CAP_PERFMON are held";
@@ -160,12 +160,12 @@ pub(super) fn cgroup(layout: &Layout, chosen: &Hierarchy) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::{Capability, Here, ftrace_enabled, locked, own_pid_namespace, privilege};
+    use super::{Capability, Privileges, ftrace_enabled, locked, own_pid_namespace, privilege};
     use crate::sink::doctor::Grade;
 
     #[test]
     fn capabilities_decide() {
-        let with = |held: &[Capability]| privilege(Here::with(held));
+        let with = |held: &[Capability]| privilege(Privileges::with(held));
         let others = [Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH];
         let hooks = [Capability::CAP_BPF, Capability::CAP_PERFMON];
         assert_eq!(with(&[&hooks[..], &others].concat()).grade, Grade::Full);

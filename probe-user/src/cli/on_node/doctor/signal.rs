@@ -7,7 +7,7 @@ use crate::{
         span::span,
     },
     source::{
-        lack::Here,
+        lack::Privileges,
         live::{attach::HookReport, plan::Need, selftest::Outcome},
     },
 };
@@ -31,7 +31,7 @@ pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
     }
 }
 
-pub(in crate::cli) fn row(report: &HookReport, here: Here) -> Row {
+pub(in crate::cli) fn row(report: &HookReport, here: Privileges) -> Row {
     let mechanism = report.mechanism.map(|mechanism| mechanism.into_str());
     let note = if mechanism.is_some() { report.note } else { "not seen" };
     let grade = match (mechanism, report.need) {

@@ -55,9 +55,9 @@ use crate::{
         stream::Stream,
     },
     source::{
-        channel::{Batch, BatchSender, CancellationSource, CancellationToken, asks, feed, stop},
+        channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
         clock,
-        files::{Files, Reading},
+        files::{Files, ReadProgress},
         live::{attach::Probe, log::Logger, ring::RingReader, tally::Totals},
         netlink::Netlink,
         ready::Ready,
@@ -95,7 +95,7 @@ struct Shared {
     /// How many of the node's files could not be read.
     unreadable: Arc<AtomicU64>,
     /// How the reading of the node's files goes on.
-    reading: Arc<Reading>,
+    reading: Arc<ReadProgress>,
     state_writes: StateWrites,
 }
 
@@ -287,12 +287,12 @@ impl Sources<'_> {
     fn routes(&self, netlink: Option<Netlink>, files: Files) -> anyhow::Result<Routes> {
         let mut routes = Routes::default();
         if let Some(netlink) = netlink {
-            let (asker, questions) = asks();
+            let (asker, questions) = questions();
             let start = || netlink.start(self.feed.clone(), questions, self.stop.clone());
             self.confinement.start(Role::Netlink, start)?.context(THREAD)?;
             routes.netlink = Some(asker);
         }
-        let (asker, questions) = asks();
+        let (asker, questions) = questions();
         let start = || files.start(self.feed.clone(), questions, self.stop.clone());
         self.confinement.start(Role::Files, start)?.context(THREAD)?;
         routes.files = Some(asker);

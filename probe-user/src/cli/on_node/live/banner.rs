@@ -10,7 +10,7 @@ use crate::{
     sink::{escape::escaped, span::span, summary::Summary},
     source::{
         cgroup::Hierarchy,
-        lack::Here,
+        lack::Privileges,
         live::{attach::HookReport, tally::Totals},
     },
 };
@@ -21,7 +21,7 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> St
         0 => "the v2 hierarchy".to_owned(),
         id => format!("v1 hierarchy {id}"),
     };
-    let here = Here::find();
+    let here = Privileges::find();
     let cure = doctor::cure(hooks, here);
     let mut text = format!(
         "sandprobe {} on {} (Linux {}), cgroups by {hierarchy}; hooks attached in {}, tested in {}\n",

@@ -1,4 +1,4 @@
-//! The document is the one that is kept, and leaves nothing open.
+//! The document is up to date, and every object in it is closed.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Heads of requests that are none. They are answered below all else, by the reader of heads, as `docs/api.md` says.
+//! Invalid request heads. hyper refuses them before the API sees them, as `docs/api.md` says.
 
 use super::{Bench, NETWORK, block_on};
 
@@ -23,7 +23,7 @@ fn a_head_that_is_none_is_answered_without_a_body_and_the_connection_ends() {
             assert_eq!((answer.status, answer.text()), (status, String::new()), "{asked:?}");
         }
         assert!(DOCUMENT.contains("| 400, 431 | the head"), "it does not say so");
-        // What the API itself refuses has one.
+        // An error of the API itself has a JSON body.
         assert!(bench.get("/v1/pods?x=1").await.json()["error"].is_string());
     });
 }

@@ -1,4 +1,4 @@
-//! Clients that do not take their answers, or say nothing.
+//! Clients that do not read their responses, or send nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ fn who_takes_nothing_of_an_answer_is_left() {
     });
 }
 
-/// As many findings as fill an answer of some megabytes, and clients that ask for it and take nothing.
+/// Findings that fill a response of some megabytes, and clients that request it and read nothing.
 #[test]
 fn answers_that_nobody_takes_have_only_so_much_room() {
     block_on(async {
@@ -54,7 +54,7 @@ fn answers_that_nobody_takes_have_only_so_much_room() {
         let refused = bench.get("/v1/findings?state=all").await;
         assert_eq!(refused.status, 503, "{}", refused.head);
         assert!(refused.text().contains("do not take it"), "{}", refused.text());
-        // What is small, the page, and who comes by the socket do without.
+        // Small responses, the page, and clients of the socket need no budget.
         for path in ["/healthz", "/readyz", "/app.js", "/v1/openapi.json"] {
             assert_eq!(bench.get(path).await.status, 200, "{path}");
         }
@@ -71,7 +71,7 @@ fn answers_that_nobody_takes_have_only_so_much_room() {
     });
 }
 
-/// A byte now and then would hold an answer for as long as one likes.
+/// Reading a byte now and then must not keep a response alive.
 #[test]
 fn who_takes_a_byte_now_and_then_is_left() {
     block_on(async {
@@ -91,7 +91,7 @@ fn who_takes_a_byte_now_and_then_is_left() {
     });
 }
 
-/// Who connects and says nothing, or a part of a handshake, has its place for as long as a handshake may take.
+/// A client that sends nothing, or a part of a handshake, keeps its seat only for the time of a handshake.
 #[test]
 fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
     const MOST: usize = 8;
@@ -115,14 +115,14 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let mut silent = Vec::new();
         for n in 0..MOST {
             let mut client = net::TcpStream::connect(address).await.expect("it listens");
-            // The head of a handshake's record that is 16 KiB long, and none of it.
+            // The head of a handshake record of 16 KiB, without its content.
             let begun: &[u8] = if n.is_multiple_of(2) { b"" } else { b"\x16\x03\x01\x40\x00" };
             client.write_all(begun).await.expect("it listens");
             silent.push(client);
         }
         let mut rest = Vec::new();
         silent.push(net::TcpStream::connect(address).await.expect("it listens"));
-        // Closed, or reset.
+        // Closed or reset.
         timeout(PATIENCE, silent.remove(0).read_to_end(&mut rest)).await.expect("it ends").ok();
         assert!(started.elapsed() < HANDSHAKE, "for one too many the first goes at once");
         for mut client in silent {
@@ -144,7 +144,7 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
     });
 }
 
-/// Asks for `/healthz` from this address of the loopback network, and gives how long the answer took.
+/// Requests `/healthz` from this loopback address; returns how long the response took.
 async fn probed(address: std::net::SocketAddr, from: [u8; 4]) -> std::io::Result<Duration> {
     let socket = net::TcpSocket::new_v4()?;
     socket.bind((from, 0).into())?;
@@ -157,7 +157,7 @@ async fn probed(address: std::net::SocketAddr, from: [u8; 4]) -> std::io::Result
     Ok(started.elapsed())
 }
 
-/// What a kubelet asks is answered whoever else connects and says nothing.
+/// The kubelet's probes are answered, whoever else connects and sends nothing.
 #[test]
 fn connections_that_say_nothing_keep_no_probe_out() {
     block_on(async {

@@ -1,4 +1,5 @@
-//! Handshakes in memory. The certificates beside this are for nothing else; they last a hundred years.
+//! Handshakes in memory. The certificates beside this file are for these tests only, and are valid for a hundred
+//! years.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -38,7 +39,7 @@ pub(in crate::sink::serve) fn connector(client: Option<&str>) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Whether the server knows the client; `None`: it does not speak with it.
+/// Whether the server recognized the client's certificate; `None` if the handshake failed.
 fn shake(asks: bool, client: Option<&str>) -> Option<bool> {
     let (certificate, key, authority) = (file("server.pem"), file("server.key"), file("ca.pem"));
     let client_authority = asks.then_some(&*authority);
@@ -51,7 +52,7 @@ fn shake(asks: bool, client: Option<&str>) -> Option<bool> {
         let client = async {
             let mut stream = connector(client).connect(name, near).await?;
             stream.write_all(b"x").await?;
-            // With TLS 1.3 who is refused learns of it only now.
+            // With TLS 1.3 a refused client learns of it only now.
             stream.read_u8().await
         };
         let server = async {

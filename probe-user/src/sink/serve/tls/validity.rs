@@ -1,4 +1,4 @@
-//! Until when a certificate is good: the one member of it that is told of (RFC 5280, 4.1). All else is rustls' business.
+//! Reads the expiry of a certificate (RFC 5280, 4.1). rustls checks everything else.
 
 use jiff::Timestamp;
 
@@ -6,17 +6,17 @@ const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
-/// The certificate's version, which those of the first version do not have.
+/// The tag of the version, which certificates of the first version do not have.
 const VERSION: u8 = 0xa0;
 
-/// Seconds since the epoch; `None` if it is in no form that is known.
+/// Seconds since the epoch; `None` if the form is unknown.
 pub(super) fn expires(certificate: &[u8]) -> Option<i64> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut body, _) = take(certificate, SEQUENCE)?;
     if let Some((_version, rest)) = take(body, VERSION) {
         body = rest;
     }
-    // Its serial number, the signature's algorithm, and who issued it.
+    // The serial number, the algorithm of the signature, and the issuer.
     for tag in [INTEGER, SEQUENCE, SEQUENCE] {
         body = take(body, tag)?.1;
     }
@@ -25,13 +25,13 @@ pub(super) fn expires(certificate: &[u8]) -> Option<i64> {
     time(until).map(|(at, _)| at)
 }
 
-/// The content of the element that the bytes begin with, which is to have this tag, and what is behind it.
+/// The content of the first element, which must have this tag, and the bytes after it.
 fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, rest) = bytes.split_first()?;
     let (first, mut rest) = rest.split_first()?;
     let mut length = usize::from(*first);
     if length >= 0x80 {
-        // So many bytes have it.
+        // The number of bytes that hold the length.
         let (digits, behind) = rest.split_at_checked(length - 0x80)?;
         length = digits
             .iter()
@@ -42,8 +42,8 @@ fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// `YYMMDDHHMMSSZ`, or the same with four digits of the year; and what is behind it. The end of the year 9999, by which a
-/// certificate says that it does not expire, is beyond what the calendar has.
+/// Parses `YYMMDDHHMMSSZ`, also with a four-digit year; returns the bytes after it, too. The end of the year 9999,
+/// which means that a certificate does not expire, is beyond the calendar.
 fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (digits, rest, century) = match take(bytes, UTC_TIME) {
         Some((digits, rest)) => (digits, rest, if digits.first()? < &b'5' { "20" } else { "19" }),
@@ -53,7 +53,7 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (year, month, day) = (text.get(..4)?, text.get(4..6)?, text.get(6..8)?);
     let (hour, minute, second) = (text.get(8..10)?, text.get(10..12)?, text.get(12..)?);
     let at: Timestamp = format!("{year}-{month}-{day}T{hour}:{minute}:{second}").parse().ok()?;
-    // `SSZ`, with no part of a second and no other zone.
+    // `SSZ`, without fractions and without another zone.
     (second.len() == 3 && second.ends_with('Z')).then_some((at.as_second(), rest))
 }
 

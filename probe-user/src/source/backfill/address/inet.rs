@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use crate::source::host::lines;
 
-/// A route that needs no gateway, or one that does.
+/// A route, with a gateway or without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     ifname: String,
@@ -13,7 +13,7 @@ pub(super) struct Route {
     direct: bool,
 }
 
-/// The addresses that are the namespace's own: a `|-- ADDRESS` with `/32 host LOCAL` below it.
+/// The namespace's own addresses: each is a line `|-- ADDRESS` with `/32 host LOCAL` below it.
 pub(super) fn local(fib_trie: &[u8]) -> impl Iterator<Item = Ipv4Addr> {
     let mut last = None;
     lines(fib_trie).filter_map(move |line| {
@@ -26,7 +26,7 @@ pub(super) fn local(fib_trie: &[u8]) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`, the addresses as the kernel holds them in memory.
+/// Parses `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`. The addresses are in the kernel's byte order.
 pub(super) fn routes(route: &[u8]) -> Vec<Route> {
     let number = |text: &str| Some(u32::from_be_bytes(u32::from_str_radix(text, 16).ok()?.to_ne_bytes()));
     lines(route)
@@ -41,10 +41,10 @@ pub(super) fn routes(route: &[u8]) -> Vec<Route> {
         .collect()
 }
 
-/// The interface that an address stands on, and the length of its prefix.
+/// The interface that has an address, and the length of the prefix.
 pub(super) fn place(address: Ipv4Addr, routes: &[Route]) -> (String, u8) {
     if address.is_loopback() {
-        // Its routes are in no table that is shown.
+        // The routes of loopback addresses are in no table that `/proc` shows.
         return ("lo".to_owned(), 8);
     }
     let around =
@@ -53,14 +53,14 @@ pub(super) fn place(address: Ipv4Addr, routes: &[Route]) -> (String, u8) {
         let prefix = u8::try_from(route.mask.leading_ones()).unwrap_or(32);
         return (route.ifname.clone(), prefix);
     }
-    // Given with no subnet, as by Calico: where there is one interface it is that.
+    // The address has no subnet, as with Calico. If there is only one interface, the address is on that.
     let mut names = routes.iter().map(|route| route.ifname.as_str());
     let first = names.next().unwrap_or_default();
     let only = names.all(|name| name == first);
     (if only { first.to_owned() } else { String::new() }, 32)
 }
 
-/// Interfaces' numbers, from the lines `INDEX <tab> NAME : COUNT QUERIER`.
+/// The index of each interface, from the lines `INDEX <tab> NAME : COUNT QUERIER`.
 pub(super) fn indexes(igmp: &[u8]) -> BTreeMap<String, u32> {
     lines(igmp)
         .filter_map(|line| {

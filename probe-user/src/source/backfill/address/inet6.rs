@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::{Standing, scope};
+use super::{InterfaceAddress, scope};
 use crate::{model::id::Subnet, source::host::lines};
 
 /// `ADDRESS IFINDEX PREFIX SCOPE FLAGS NAME`, all numbers hexadecimal.
-pub(super) fn addresses(if_inet6: &[u8]) -> Vec<Standing> {
+pub(super) fn addresses(if_inet6: &[u8]) -> Vec<InterfaceAddress> {
     lines(if_inet6).filter_map(|line| address(&line)).collect()
 }
 
-fn address(line: &str) -> Option<Standing> {
+fn address(line: &str) -> Option<InterfaceAddress> {
     let mut fields = line.split_ascii_whitespace();
     let bits = fields.next().filter(|text| text.len() == 32)?;
     let address = IpAddr::V6(Ipv6Addr::from_bits(u128::from_str_radix(bits, 16).ok()?));
@@ -26,5 +26,5 @@ fn address(line: &str) -> Option<Standing> {
     };
     let flags = number()?;
     let ifname = fields.next()?.to_owned();
-    Some(Standing { address: Subnet { address, prefix }, ifname, ifindex, flags, scope })
+    Some(InterfaceAddress { address: Subnet { address, prefix }, ifname, ifindex, flags, scope })
 }

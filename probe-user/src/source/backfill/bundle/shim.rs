@@ -1,7 +1,7 @@
-//! Where a runtime keeps its bundles, as its own helpers show it.
+//! Finds the folders of bundles from the runtimes' helper processes.
 //!
-//! A containerd shim's working directory is the bundle of its sandbox and conmon is given its bundle by name, so
-//! the folder of a runtime with a configuration of its own is found without that configuration.
+//! The working directory of a containerd shim is the bundle of its sandbox. conmon gets its bundle as an argument. So
+//! the folder is found without the runtime's configuration.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The folders of all helpers that run now.
+/// The bundle folders of all helpers that run now.
 pub(super) fn folders(root: &HostRoot) -> BTreeSet<Bundles> {
     daemon::processes(root).filter_map(|(comm, process)| bundles(&comm, &process).ok()?).collect()
 }
@@ -48,7 +48,7 @@ fn of_conmon(arguments: &[String]) -> Option<Bundles> {
     Some(Bundles::Storage(folder_of(bundle.parent()?)?))
 }
 
-/// The folder of a bundle that is named by its container's id.
+/// The parent folder of a bundle that is named by its container's id.
 fn folder_of(bundle: &Path) -> Option<PathBuf> {
     ContainerId::parse(bundle.file_name()?.to_str()?)?;
     let folder = bundle.parent()?;

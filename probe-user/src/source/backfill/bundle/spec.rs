@@ -1,4 +1,4 @@
-//! `config.json` of an OCI bundle: its annotations, in the words of containerd's CRI plugin or of CRI-O.
+//! Reads `config.json` of an OCI bundle: the annotations of containerd's CRI plugin or of CRI-O.
 
 use std::path::Path;
 
@@ -34,11 +34,11 @@ struct Annotations {
     uid: Option<String>,
     #[serde(rename = "io.kubernetes.cri.container-name")]
     container: Option<String>,
-    /// Of a sandbox: `/var/log/pods/NAMESPACE_NAME_UID`.
+    /// For a sandbox: `/var/log/pods/NAMESPACE_NAME_UID`.
     #[serde(rename = "io.kubernetes.cri.sandbox-log-directory")]
     logs: Option<String>,
 
-    // CRI-O; the kubelet's labels stand among its annotations
+    // CRI-O; its annotations hold the kubelet's labels too
     #[serde(rename = "io.kubernetes.cri-o.ContainerType")]
     crio_kind: Option<String>,
     #[serde(rename = "io.kubernetes.cri-o.SandboxID")]
@@ -57,7 +57,7 @@ struct Annotations {
     label_container: Option<String>,
 }
 
-/// `None` if it is no bundle's. A container of no pod has no annotations and is just a container.
+/// `None` if this is not a bundle's configuration. A container without a pod has none of the annotations.
 pub(super) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
     let of = serde_json::from_slice::<Spec>(config).ok()?.annotations;
     let role = match of.kind.or(of.crio_kind).as_deref() {

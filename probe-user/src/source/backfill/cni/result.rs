@@ -1,4 +1,4 @@
-//! The result of an ADD, in the forms of all versions of the CNI specification.
+//! The result of an ADD, in every version of the CNI specification.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ pub(super) struct Outcome {
     ips: Vec<Ip>,
     #[serde(default)]
     interfaces: Vec<Interface>,
-    /// Before it.
+    /// Before version 0.3.0.
     ip4: Option<OldIp>,
     ip6: Option<OldIp>,
 }
@@ -28,7 +28,7 @@ struct OldIp {
 
 #[derive(Debug, Deserialize)]
 struct Interface {
-    /// The network namespace that it is in; empty or absent: the node's.
+    /// The network namespace of the interface; empty or absent for the node's own.
     sandbox: Option<String>,
 }
 

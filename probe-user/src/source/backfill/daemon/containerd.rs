@@ -1,4 +1,4 @@
-//! containerd: its root is where its database is, and it can be told of another by option or configuration.
+//! containerd: its database is in its root directory. An option or the configuration may name another root.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use toml::Table;
 
 use super::{
     Daemon, Kind, Process, imports, opened,
-    settings::{self, Unread},
+    settings::{self, UnreadSetting},
 };
 use crate::{model::fact::RuntimeKind, source::host::ReadError};
 
-pub(super) fn look(process: &Process<'_>) -> Daemon {
+pub(super) fn find(process: &Process<'_>) -> Daemon {
     let read = configuration(process);
     let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
     let at = |keys: &[&str]| Some(process.absolute(settings::text(said.as_ref()?, keys)?));
@@ -31,18 +31,18 @@ pub(super) fn look(process: &Process<'_>) -> Daemon {
     Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Containerd)) }
 }
 
-/// What it was told, with all that it imports. Without a file, where none was named, it is told nothing.
-fn configuration(process: &Process<'_>) -> Result<Table, Unread> {
+/// The configuration with all files that it imports. It is empty if the default file does not exist.
+fn configuration(process: &Process<'_>) -> Result<Table, UnreadSetting> {
     let named = process.option(&["--config", "-config", "-c"]);
     let usual = CONTAINERD.configuration.first().map(Path::new);
     let Some(path) = named.as_deref().or(usual) else { return Ok(Table::default()) };
     match imports::table(process.files(), path)? {
-        None if named.is_some() => Err(Unread { path: path.to_owned(), why: ReadError::Absent }),
+        None if named.is_some() => Err(UnreadSetting { path: path.to_owned(), why: ReadError::Absent }),
         said => Ok(said.unwrap_or_default()),
     }
 }
 
-/// In configurations of version 2, and of version 3, in which the plugin is another.
+/// The key of configurations of version 2, and that of version 3, in which another plugin has it.
 fn networks(said: &Table) -> Option<&str> {
     CRI_PLUGINS.iter().find_map(|plugin| settings::text(said, &["plugins", plugin, "cni", "conf_dir"]))
 }

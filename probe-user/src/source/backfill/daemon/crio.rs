@@ -1,5 +1,6 @@
-//! CRI-O: where its storage is say, the strongest first, its options, its environment, the files of its drop-in folder
-//! (the last one counts), its configuration, and the storage's own configuration, which it shares with podman.
+//! CRI-O: its storage directory is given by (strongest first) its options, its environment, the files of its drop-in
+//! folder (the last one wins), its configuration, and the configuration of containers/storage, which it shares with
+//! podman.
 
 use std::path::PathBuf;
 
@@ -8,24 +9,24 @@ use toml::Table;
 
 use super::{
     Daemon, Kind, Process,
-    settings::{self, Unread},
+    settings::{self, UnreadSetting},
 };
 use crate::{
     model::fact::RuntimeKind,
     source::host::{Folder, ReadError},
 };
 
-/// The storage's own, which it shares with podman. The first that is there counts.
+/// The configuration of containers/storage. The first file that exists is used.
 const STORAGE: [&str; 2] = ["/etc/containers/storage.conf", "/usr/share/containers/storage.conf"];
-/// Drop-ins deeper than this are not looked at.
+/// Drop-in folders that are deeper than this are skipped.
 const DEEPEST: u32 = 4;
 
-/// One of its paths, in each place that may say it.
+/// One path, and the keys that may set it.
 struct Setting<'a> {
     options: &'a [&'a str],
     variable: &'a str,
     keys: &'a [&'a str],
-    /// In the storage's own configuration.
+    /// Its key in the configuration of containers/storage.
     storage: &'a [&'a str],
     usual: &'a [&'a str],
 }
@@ -52,13 +53,13 @@ const SOCKET_SETTING: Setting<'_> = Setting {
     usual: CRIO.sockets,
 };
 
-/// What its files say, the weakest first.
-struct Said {
+/// The settings in its files, the weakest first.
+struct Settings {
     own: Vec<Table>,
     storage: Table,
 }
 
-pub(super) fn look(process: &Process<'_>) -> Daemon {
+pub(super) fn find(process: &Process<'_>) -> Daemon {
     let read = said(process);
     let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
     let find = |setting: &Setting<'_>| {
@@ -78,7 +79,7 @@ pub(super) fn look(process: &Process<'_>) -> Daemon {
     }
 }
 
-impl Said {
+impl Settings {
     fn own(&self, keys: &[&str]) -> Option<&str> {
         self.own.iter().rev().find_map(|table| settings::text(table, keys))
     }
@@ -90,13 +91,13 @@ impl Said {
     }
 }
 
-fn said(process: &Process<'_>) -> Result<Said, Unread> {
+fn said(process: &Process<'_>) -> Result<Settings, UnreadSetting> {
     let files = process.files();
     let named = process.option(&["--config", "-c"]).or_else(|| process.variable("CONTAINER_CONFIG"));
     let mut own = Vec::new();
     if let Some(main) = named.clone().or_else(|| CRIO.configuration.first().map(PathBuf::from)) {
         match settings::table(files, &main)? {
-            None if named.is_some() => return Err(Unread { path: main, why: ReadError::Absent }),
+            None if named.is_some() => return Err(UnreadSetting { path: main, why: ReadError::Absent }),
             said => own.extend(said),
         }
     }
@@ -106,7 +107,7 @@ fn said(process: &Process<'_>) -> Result<Said, Unread> {
     if let Some(folder) = folder.or_else(|| CRIO.drop_ins.first().map(PathBuf::from)) {
         match files.folder(&folder).and_then(|folder| walk(&folder, DEEPEST, &mut drop_ins)) {
             Ok(()) | Err(ReadError::Absent) => {}
-            Err(why) => return Err(Unread { path: folder, why }),
+            Err(why) => return Err(UnreadSetting { path: folder, why }),
         }
     }
     for path in drop_ins {
@@ -121,10 +122,10 @@ fn said(process: &Process<'_>) -> Result<Said, Unread> {
             break;
         }
     }
-    Ok(Said { own, storage })
+    Ok(Settings { own, storage })
 }
 
-/// All files below a folder, in the order of their names.
+/// All files below a folder, sorted by name.
 fn walk(folder: &Folder, deeper: u32, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
     for entry in folder.entries()?.entries {
         if !entry.directory {

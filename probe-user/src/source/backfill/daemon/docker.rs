@@ -1,4 +1,5 @@
-//! Docker: its root is where its networks' database is, and it can be told of another by option or configuration.
+//! Docker: the database of its networks is in its root directory. An option or the configuration may name another
+//! root.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Daemon, Kind, Process, opened,
-    settings::{self, Unread},
+    settings::{self, UnreadSetting},
 };
 use crate::{model::fact::RuntimeKind, source::host::ReadError};
 
@@ -17,7 +18,7 @@ struct Configuration {
     root: Option<String>,
 }
 
-pub(super) fn look(process: &Process<'_>) -> Daemon {
+pub(super) fn find(process: &Process<'_>) -> Daemon {
     let read = configuration(process);
     let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
     let at = || Some(process.absolute(said.as_ref()?.root.as_deref().filter(|root| !root.is_empty())?));
@@ -31,14 +32,14 @@ pub(super) fn look(process: &Process<'_>) -> Daemon {
     Daemon { root, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Docker)) }
 }
 
-fn configuration(process: &Process<'_>) -> Result<Configuration, Unread> {
+fn configuration(process: &Process<'_>) -> Result<Configuration, UnreadSetting> {
     let named = process.option(&["--config-file"]);
     let usual = DOCKER.configuration.first().map(Path::new);
     let Some(path) = named.as_deref().or(usual) else { return Ok(Configuration::default()) };
     match settings::read(process.files(), path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
-            .map_err(|_not_json| Unread { path: path.to_owned(), why: ReadError::Malformed }),
-        Err(Unread { why: ReadError::Absent, .. }) if named.is_none() => Ok(Configuration::default()),
+            .map_err(|_not_json| UnreadSetting { path: path.to_owned(), why: ReadError::Malformed }),
+        Err(UnreadSetting { why: ReadError::Absent, .. }) if named.is_none() => Ok(Configuration::default()),
         Err(unread) => Err(unread),
     }
 }

@@ -1,7 +1,7 @@
-//! containerd's configuration with all that it imports: the files that `imports` names, or matches if there is a `*` in it,
-//! seen from the folder of the file that says so, and what these import in turn. What is read later wins, table by table.
+//! Reads containerd's configuration with all its imports: the files that `imports` names, or matches if the entry has
+//! a `*`, relative to the folder of the importing file, and their imports in turn. A later file wins, table by table.
 //!
-//! **Invariant:** each file is read once and no more than [`MOST`] are, however they name each other.
+//! **Invariant:** each file is read once, and at most [`MOST`] files are read, even if they import each other.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -10,14 +10,14 @@ use std::{
 
 use toml::{Table, Value};
 
-use super::settings::{self, Unread};
+use super::settings::{self, UnreadSetting};
 use crate::source::host::{HostRoot, ReadError};
 
-/// More files than anybody has a configuration in.
+/// More files than any real configuration has.
 const MOST: usize = 64;
 
-/// The configuration that begins in the file `first`; `None` if that is not there.
-pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, Unread> {
+/// The configuration that begins in the file `first`; `None` if that does not exist.
+pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, UnreadSetting> {
     let first = clean(first);
     let Some(mut said) = settings::table(files, &first)? else { return Ok(None) };
     let mut waiting = VecDeque::from(imported(files, &first, &said)?);
@@ -27,11 +27,11 @@ pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, Unr
             continue;
         }
         if read.len() > MOST {
-            return Err(Unread { path, why: ReadError::TooMany(MOST) });
+            return Err(UnreadSetting { path, why: ReadError::TooMany(MOST) });
         }
-        // containerd does not start without a file that it was told of by its name.
+        // containerd does not start if a file that is imported by name is missing.
         let more = settings::table(files, &path)?;
-        let more = more.ok_or_else(|| Unread { path: path.clone(), why: ReadError::Absent })?;
+        let more = more.ok_or_else(|| UnreadSetting { path: path.clone(), why: ReadError::Absent })?;
         waiting.extend(imported(files, &path, &more)?);
         merge(&mut said, more);
     }
@@ -39,7 +39,7 @@ pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, Unr
 }
 
 /// The files that a configuration imports, in its order.
-fn imported(files: &HostRoot, by: &Path, said: &Table) -> Result<Vec<PathBuf>, Unread> {
+fn imported(files: &HostRoot, by: &Path, said: &Table) -> Result<Vec<PathBuf>, UnreadSetting> {
     let named = said.get("imports").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let folder = by.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
@@ -50,15 +50,15 @@ fn imported(files: &HostRoot, by: &Path, said: &Table) -> Result<Vec<PathBuf>, U
             found.push(path.clone());
         }
         if found.len() > MOST {
-            return Err(Unread { path, why: ReadError::TooMany(MOST) });
+            return Err(UnreadSetting { path, why: ReadError::TooMany(MOST) });
         }
     }
     Ok(found)
 }
 
-/// The files whose paths a pattern matches, in the order of their names; it is no failure that there are none.
-fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, Unread> {
-    let failed = |why| Unread { path: pattern.to_owned(), why };
+/// The files that match a pattern, sorted by name. No match is no failure.
+fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, UnreadSetting> {
+    let failed = |why| UnreadSetting { path: pattern.to_owned(), why };
     let mut found = vec![PathBuf::from("/")];
     for part in pattern.components() {
         let Component::Normal(part) = part else { continue };
@@ -80,7 +80,7 @@ fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, Unread> {
     Ok(found)
 }
 
-/// What a folder has that one part of a pattern matches.
+/// The entries of a folder that match one part of a pattern.
 fn names(files: &HostRoot, folder: &Path, part: &str, steps: &[Step]) -> Result<Vec<String>, ReadError> {
     let folder = files.folder(folder)?;
     if !part.contains(['*', '?', '[', '\\']) {
@@ -90,7 +90,7 @@ fn names(files: &HostRoot, folder: &Path, part: &str, steps: &[Step]) -> Result<
     Ok(entries.filter(|name| fits(steps, &name.chars().collect::<Vec<_>>())).collect())
 }
 
-/// A step of a pattern, as Go's `filepath.Match` has them.
+/// A step of a pattern of Go's `filepath.Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Any,
@@ -99,7 +99,7 @@ enum Step {
     Among { ranges: Vec<(char, char)>, negated: bool },
 }
 
-/// `None`: it is no pattern.
+/// Parses a pattern; `None` if it is not valid.
 fn steps(pattern: &str) -> Option<Vec<Step>> {
     let mut chars = pattern.chars().peekable();
     let mut steps = Vec::new();
@@ -133,7 +133,7 @@ fn member(chars: &mut impl Iterator<Item = char>) -> Option<char> {
     }
 }
 
-/// Whether the whole name is what the steps say. Only the latest `*` is ever tried again, so it ends soon.
+/// Whether the whole name matches. Only the latest `*` is retried, so the time is bounded.
 fn fits(steps: &[Step], name: &[char]) -> bool {
     let (mut step, mut at) = (0, 0);
     let mut again: Option<(usize, usize)> = None;
@@ -169,7 +169,7 @@ impl Step {
     }
 }
 
-/// Without `.` and `..`, so that a file has one name.
+/// Resolves `.` and `..`, so that each file has one path.
 fn clean(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::from("/");
     for part in path.components() {
@@ -182,7 +182,7 @@ fn clean(path: &Path) -> PathBuf {
     cleaned
 }
 
-/// Adds what was said later; an empty text says nothing.
+/// Adds later settings. An empty text sets nothing.
 fn merge(said: &mut Table, later: Table) {
     for (key, value) in later {
         match (said.get_mut(&key), value) {

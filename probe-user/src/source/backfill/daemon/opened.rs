@@ -1,5 +1,5 @@
-//! What a daemon has open: its database shows where its root is, its socket where it can be asked. Both are true whatever
-//! it was told and whatever its configuration says since.
+//! Finds a daemon's paths from the files that it has open: its database shows the root, its listening socket where to
+//! send requests. Both are right even if the configuration has changed since the start.
 
 use std::{
     collections::BTreeSet,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::source::host::{FILE, Folder, lines};
 
-/// `__SO_ACCEPTCON` of linux/net.h: it listens.
+/// `__SO_ACCEPTCON` of linux/net.h: the socket listens.
 const LISTENS: u32 = 1 << 16;
-/// containerd serves a second protocol beside the first, at the same path with this behind it.
+/// containerd serves ttrpc too, at the same path with this suffix.
 const SECOND: &str = ".ttrpc";
-/// The runtimes' socket for plugins.
+/// The runtimes' socket for NRI plugins.
 const PLUGINS: &str = "nri.sock";
 
-/// The folder in which it has the file `below` open.
+/// The folder below which the process has the file `below` open.
 pub(super) fn folder_of(process: &Folder, below: &str) -> Option<PathBuf> {
     links(process).find_map(|link| {
         let folder = link.strip_suffix(below)?.strip_suffix('/')?;
@@ -23,7 +23,7 @@ pub(super) fn folder_of(process: &Folder, below: &str) -> Option<PathBuf> {
     })
 }
 
-/// The socket at which it listens for requests, if that can only be one.
+/// The socket for requests, if there is only one candidate.
 pub(super) fn socket(process: &Folder) -> Option<PathBuf> {
     let own: BTreeSet<u64> = links(process).filter_map(|link| inode(&link)).collect();
     let sockets = process.folder("net").ok()?.read("unix", FILE).ok()?;
@@ -33,7 +33,7 @@ pub(super) fn socket(process: &Folder) -> Option<PathBuf> {
     chosen(&paths).map(Into::into)
 }
 
-/// What its descriptors stand for.
+/// The targets of its file descriptors.
 fn links(process: &Folder) -> impl Iterator<Item = String> {
     let opened = process.folder("fd").and_then(|folder| Ok((folder.entries()?, folder))).ok();
     opened.into_iter().flat_map(|(found, folder)| {

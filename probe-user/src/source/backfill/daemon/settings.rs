@@ -1,4 +1,4 @@
-//! A daemon's configuration in TOML, as the daemon itself would read it.
+//! Reads a daemon's TOML configuration, as the daemon itself would.
 
 use std::{
     io::Read as _,
@@ -9,38 +9,38 @@ use toml::Table;
 
 use crate::source::host::{HostRoot, ReadError};
 
-/// Longest configuration taken, bytes.
+/// The longest configuration that is read, bytes.
 const LONGEST: usize = 256 << 10;
 
-/// A file that says where things are, and why it could not be read.
+/// A configuration file that could not be read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::source::backfill) struct Unread {
+pub(in crate::source::backfill) struct UnreadSetting {
     pub(in crate::source::backfill) path: PathBuf,
     pub(in crate::source::backfill) why: ReadError,
 }
 
-/// The whole of a file, links followed.
-pub(super) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, Unread> {
+/// Reads a whole file, and follows links.
+pub(super) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, UnreadSetting> {
     let read = || {
         let mut bytes = Vec::new();
         let room = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
         files.plain(path)?.take(room).read_to_end(&mut bytes)?;
         if bytes.len() > LONGEST { Err(ReadError::TooLarge(LONGEST)) } else { Ok(bytes) }
     };
-    read().map_err(|why| Unread { path: path.to_owned(), why })
+    read().map_err(|why| UnreadSetting { path: path.to_owned(), why })
 }
 
-/// A file of settings; `None` if it is not there.
-pub(super) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, Unread> {
+/// Parses a configuration file; `None` if it does not exist.
+pub(super) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, UnreadSetting> {
     let bytes = match read(files, path) {
-        Err(Unread { why: ReadError::Absent, .. }) => return Ok(None),
+        Err(UnreadSetting { why: ReadError::Absent, .. }) => return Ok(None),
         read => read?,
     };
     let parsed = str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
-    parsed.map(Some).ok_or_else(|| Unread { path: path.to_owned(), why: ReadError::Malformed })
+    parsed.map(Some).ok_or_else(|| UnreadSetting { path: path.to_owned(), why: ReadError::Malformed })
 }
 
-/// The text at the end of these keys; an empty one says nothing.
+/// The text at the end of these keys. An empty text counts as unset.
 pub(super) fn text<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a str> {
     let (last, before) = keys.split_last()?;
     let inner = before.iter().try_fold(table, |table, key| table.get(*key)?.as_table())?;

@@ -1,4 +1,5 @@
-//! A network's configuration (CNI specification, section 1): a list of plugins, or one alone as in older files.
+//! Parses a network's configuration (CNI specification, section 1): a list of plugins, or a single plugin in older
+//! files.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::{Configured, FLANNEL, HOST_LOCAL, pool};
 use crate::model::fact::{Network, Pool};
 
-/// Of a list or of a plugin: which it is shows only in what it has.
+/// A list or a plugin. Its members show which of the two it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Conf {
@@ -17,9 +18,9 @@ struct Conf {
     kind: Option<String>,
     plugins: Vec<Self>,
     ipam: Option<Ipam>,
-    /// Flannel's: a part of the same network.
+    /// flannel's delegate, which is a part of the same network.
     delegate: Option<Box<Self>>,
-    /// Multus': networks of their own.
+    /// multus' delegates, which are networks of their own.
     delegates: Vec<Self>,
 }
 
@@ -30,7 +31,7 @@ struct Ipam {
     kind: Option<String>,
     #[serde(rename = "dataDir")]
     data_dir: Option<PathBuf>,
-    /// Only host-local's are known to be so, so that they are looked at only if it is its.
+    /// Only the members of host-local are known, so they are parsed only for host-local.
     #[serde(flatten)]
     rest: Value,
 }
@@ -39,12 +40,12 @@ struct Ipam {
 struct Ranges {
     #[serde(default)]
     ranges: Vec<Vec<pool::Range>>,
-    /// The one range of older files.
+    /// The single range of older files.
     #[serde(flatten)]
     old: pool::Range,
 }
 
-/// The network and those within it; `None` if it is no configuration.
+/// The network and the networks within it; `None` if this is not a configuration.
 pub(super) fn parse(bytes: &[u8]) -> Option<Vec<Configured>> {
     let conf: Conf = serde_json::from_slice(bytes).ok()?;
     let mut found = Vec::new();
@@ -73,7 +74,7 @@ fn networks(conf: &Conf, found: &mut Vec<Configured>) -> Option<()> {
     Some(())
 }
 
-/// A plugin, the plugins of a list, and those that they delegate to in the same network.
+/// Collects a plugin, the plugins of a list, and the plugins of the same network to which they delegate.
 fn flat<'a>(conf: &'a Conf, plugins: &mut Vec<&'a Conf>) {
     if conf.kind.is_some() {
         plugins.push(conf);
@@ -81,7 +82,7 @@ fn flat<'a>(conf: &'a Conf, plugins: &mut Vec<&'a Conf>) {
     conf.plugins.iter().chain(conf.delegate.as_deref()).for_each(|inner| flat(inner, plugins));
 }
 
-/// A plugin's type, and of flannel's delegate the one that it has where none is said.
+/// The types of a plugin and of its IPAM plugin; for flannel's delegate also the default type.
 fn kinds(plugin: &Conf) -> impl Iterator<Item = &str> {
     let unsaid = plugin.delegate.as_ref().is_none_or(|delegate| delegate.kind.is_none());
     let delegate = (plugin.kind.as_deref() == Some(FLANNEL) && unsaid).then_some("bridge");

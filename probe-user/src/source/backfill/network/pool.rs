@@ -1,4 +1,4 @@
-//! The ranges from which host-local gives out addresses, with the defaults that it takes.
+//! The ranges from which host-local assigns addresses, with host-local's defaults.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use crate::{
     source::host::lines,
 };
 
-/// As in a configuration: only the subnet must be there.
+/// A range as configured. Only the subnet is required.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Range {
@@ -24,18 +24,18 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// `None` where host-local would refuse it.
+    /// `None` if host-local would refuse the range.
     pub(super) fn pool(&self) -> Option<Pool> {
         let subnet = subnet(self.subnet.as_deref()?)?;
         let base = number(subnet.address);
-        // Bits of the address below the prefix; host-local wants two of them for there to be anything to give.
+        // The number of host bits. host-local requires at least two.
         let below =
             u32::from(width(subnet.address)).checked_sub(u32::from(subnet.prefix)).filter(|n| *n >= 2)?;
         let all = u128::MAX >> (128 - below);
         if base & all != 0 {
             return None;
         }
-        // The last of IPv4 is the broadcast address, which IPv6 has not.
+        // For IPv4 the last address is the broadcast address; IPv6 has none.
         let end = base + all - u128::from(subnet.address.is_ipv4());
         let inside = |address: IpAddr| {
             let at = number(address);
@@ -43,7 +43,7 @@ impl Range {
         };
         let first = self.range_start.map_or(Some(base + 1), inside)?;
         let last = self.range_end.map_or(Some(end), inside).filter(|last| *last >= first)?;
-        // It is given out to nobody, whether it is in use or not.
+        // The gateway's address is never assigned, whether it is in use or not.
         let gateway = self.gateway.map_or(base + 1, number);
         let size = last - first + 1 - u128::from((first..=last).contains(&gateway));
         let address = |at| address(at, subnet.address.is_ipv4());
@@ -52,7 +52,7 @@ impl Range {
     }
 }
 
-/// flannel hands host-local the node's own subnet, which its daemon writes down.
+/// flanneld writes the node's own subnet to a file, and flannel passes it to host-local.
 pub(super) fn flannel(node: Node<'_>, list: &mut Listing<'_>, networks: &mut [Configured]) {
     const SUBNETS: &str = "/run/flannel/subnet.env";
     let Some(file) = list.take(SUBNETS, node.root.read(SUBNETS)) else { return };
@@ -65,7 +65,7 @@ pub(super) fn flannel(node: Node<'_>, list: &mut Listing<'_>, networks: &mut [Co
     }
 }
 
-/// `FLANNEL_SUBNET=10.42.0.1/24`: the node's subnet, with the bridge's own address.
+/// Parses `FLANNEL_SUBNET=10.42.0.1/24`: the node's subnet, with the address of the bridge.
 fn subnets(file: &[u8]) -> Vec<Pool> {
     let of = |line: &str| {
         let (name, value) = line.split_once('=')?;

@@ -1,5 +1,5 @@
-//! containerd's: a directory for each sandbox, `ROOT/io.containerd.grpc.v1.cri/sandboxes/ID`, in every version since
-//! 1.1. It is made when the sandbox's own container is, and goes with `RemovePodSandbox`.
+//! containerd's records: a directory for each sandbox, `ROOT/io.containerd.grpc.v1.cri/sandboxes/ID`, in every
+//! version since 1.1. It is made with the sandbox's container, and `RemovePodSandbox` removes it.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::{
 
 const SANDBOXES: &str = "sandboxes";
 
-/// `only`: it runs, and no other runtime does that the kubelet could use.
+/// `only`: containerd runs, and the kubelet can use no other runtime on this node.
 pub(super) fn read(host: &HostRoot, root: &Path, only: bool) -> Records {
     let [plugin, _] = CRI_PLUGINS;
     let plugin = root.join(plugin);
     let sandboxes = match sandboxes(host, &plugin) {
-        // The plugin makes its directory with its first sandbox, and may not be in use at all.
+        // The plugin makes its directory with its first sandbox. It may be unused.
         Err(ReadError::Absent) if only => {
             let database = CONTAINERD.database.map(|database| root.join(database));
             let folder = database.as_deref().and_then(Path::parent).ok_or(ReadError::Absent);
@@ -38,7 +38,7 @@ fn sandboxes(host: &HostRoot, plugin: &Path) -> Result<(Vec<RuntimeSandbox>, boo
         Err(ReadError::Absent) => return Ok((Vec::new(), true)),
         Err(why) => return Err(why),
     };
-    // What else there may be is no sandbox.
+    // Entries with other names are not sandboxes.
     let ids = entries.entries.iter().filter_map(|entry| ContainerId::parse(&entry.name));
     Ok((ids.map(|id| RuntimeSandbox { id, pod: None }).collect(), entries.left_out == 0))
 }

@@ -1,4 +1,4 @@
-//! What runtimes say when they are asked, over CRI: the kubelet's own `ListPodSandbox`.
+//! QuestionReceiver runtimes for their sandboxes over CRI, with the call that the kubelet uses too: `ListPodSandbox`.
 
 use std::{
     collections::BTreeMap,
@@ -14,15 +14,15 @@ use crate::{
         id::{ContainerId, PodUid},
     },
     source::{
-        cri::{self, Refusal, Sandbox},
+        cri::{self, ListError, Sandbox},
         host::{HostRoot, ReadError},
     },
 };
 
-/// Most sandboxes taken.
+/// The most sandboxes that are taken.
 const MOST: usize = 1 << 14;
 
-/// Who answers at a socket.
+/// The runtime that answers at a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     kind: Option<RuntimeKind>,
@@ -54,10 +54,10 @@ fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, boo
     let name = socket.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
     let folder = host.folder(socket.parent().ok_or(ReadError::NotPlain)?)?;
     let answer = cri::list(&folder.socket(name)?).map_err(|refusal| match refusal {
-        // Left behind by one that ended, or of one that is no CRI runtime.
-        Refusal::Nobody | Refusal::OtherService => ReadError::Absent,
-        Refusal::Unreachable(why) => ReadError::Unreadable(why),
-        Refusal::Unanswered => ReadError::Unanswered,
+        // The socket was left behind by a runtime that ended, or is not a CRI runtime's.
+        ListError::Nobody | ListError::OtherService => ReadError::Absent,
+        ListError::Unreachable(why) => ReadError::Unreadable(why),
+        ListError::Unanswered => ReadError::Unanswered,
     })?;
     let complete = answer.len() <= MOST;
     Ok((answer.into_iter().take(MOST).filter_map(sandbox).collect(), complete))

@@ -1,7 +1,7 @@
-//! Docker's own record of each container; dockershim and cri-dockerd label those that are sandboxes.
+//! Docker's own record of each container. dockershim and cri-dockerd label those that are sandboxes.
 //!
-//! A record that cannot be read may be a sandbox's: it is told by its id, and what the others say, and that others are
-//! not there, counts all the same.
+//! A record that cannot be read may be a sandbox's. It is told by its id. The list stays complete: the other records,
+//! and the absence of others, still count.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ use crate::{
     source::host::{FILE, HostRoot, ReadError},
 };
 
-/// In each container's folder.
+/// The file in each container's folder.
 const RECORD: &str = "config.v2.json";
-/// Most containers taken.
+/// The most containers that are read.
 const MOST: usize = 1 << 14;
 
 pub(super) fn read(host: &HostRoot, root: &Path, list: &mut Listing<'_>) -> Records {

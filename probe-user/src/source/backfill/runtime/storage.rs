@@ -1,9 +1,9 @@
-//! CRI-O's, in the storage that it shares with podman: files with all containers, in which CRI-O writes of each which
-//! pod it is of. A sandbox is in one of them whether or not it has a process of its own.
+//! CRI-O's records, in the storage that it shares with podman. Files list all containers, and CRI-O adds the pod of
+//! each. A sandbox is listed whether or not it has a process of its own.
 //!
-//! CRI-O's own containers are volatile and stand in a file apart from those that are kept for good, which is made when
-//! the first of them is (`containers/storage`, `containers.go`). A storage that is transient has that file below its run
-//! root, so that a reboot takes it away.
+//! CRI-O's own containers are volatile. They are listed in a file of their own, which is made with the first of them
+//! (`containers/storage`, `containers.go`). In a transient storage that file is below the run root, so that a reboot
+//! removes it.
 
 use std::path::Path;
 
@@ -18,32 +18,33 @@ use crate::{
     source::host::{Folder, HostRoot, ReadError},
 };
 
-/// The end of the name of a driver's folder: `overlay-containers`.
+/// The end of the name of a storage driver's folder: `overlay-containers`.
 const DRIVER: &str = "-containers";
 const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];
-/// Longest file taken, bytes: it has about a kilobyte for each container.
+/// The longest file that is read, bytes. It has about a kilobyte for each container.
 const LONGEST: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 struct Container {
     id: String,
-    /// What the runtime wrote of it, JSON again.
+    /// The runtime's own metadata, as JSON in a string.
     #[serde(default)]
     metadata: String,
 }
 
-/// CRI-O's `RuntimeContainerMetadata`; podman's has no pod in it.
+/// CRI-O's `RuntimeContainerMetadata`. podman's metadata has no pod.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Metadata {
     pod_id: String,
-    /// Of a sandbox, the pod's.
+    /// For a sandbox: the name of the pod.
     metadata_name: Option<String>,
     uid: Option<String>,
     namespace: Option<String>,
 }
 
-/// Every file there is. Where a runtime `runs` that keeps its containers here, a driver's folder without any has none.
+/// Reads all files. If a runtime that `runs` keeps its containers here, a driver's folder without files means that
+/// there are no containers.
 pub(super) fn read(host: &HostRoot, root: &Path, runs: bool) -> Vec<Records> {
     let folders = match drivers(host, root) {
         Ok(folders) => folders,
@@ -66,7 +67,7 @@ pub(super) fn read(host: &HostRoot, root: &Path, runs: bool) -> Vec<Records> {
     }
 }
 
-/// The folders of the storage's drivers: usually there is one.
+/// The folders of the storage drivers. Usually there is one.
 pub(in crate::source::backfill) fn drivers(host: &HostRoot, root: &Path) -> Result<Vec<Folder>, ReadError> {
     let folder = host.folder(root)?;
     let entries = folder.entries()?.entries;
@@ -79,7 +80,7 @@ fn records(place: &Path, sandboxes: Result<Vec<RuntimeSandbox>, ReadError>) -> R
     Records::new(place.to_owned(), Some(RuntimeKind::Crio), sandboxes)
 }
 
-/// A file without a word in it has no containers, as the storage itself takes it.
+/// An empty file has no containers, as for containers/storage itself.
 fn parse(bytes: &[u8]) -> Option<Vec<RuntimeSandbox>> {
     if bytes.is_empty() {
         return Some(Vec::new());

@@ -1,6 +1,6 @@
-//! The checkpoint of ipamd, the AWS VPC CNI's daemon: one file that holds all its allocations.
+//! Reads the checkpoint of ipamd, the daemon of the AWS VPC CNI: one file with all its allocations.
 //!
-//! It is under `/run`: where that is in memory, a reboot loses it, and what was allocated before is known to nobody.
+//! The file is below `/run`. Where that is in memory, a reboot loses the allocations from before.
 
 use std::net::IpAddr;
 
@@ -15,12 +15,12 @@ use crate::{
     source::host::{FILE, ReadError},
 };
 
-/// `AWS_VPC_K8S_CNI_BACKING_STORE`'s default, and the same where `/var/run` is no link.
+/// The default of `AWS_VPC_K8S_CNI_BACKING_STORE`, and the same folder where `/var/run` is not a link.
 const FOLDERS: [&str; 2] = ["/var/run/aws-node", "/run/aws-node"];
 const NAME: &str = "ipam.json";
-/// The only version there is.
+/// The only version so far.
 const VERSION: &str = "vpc-cni-ipam/1";
-/// What ipamd 1.7 wrote of allocations that an older one had made.
+/// The network and interface that ipamd 1.7 wrote for allocations of an older version.
 const MIGRATED: (&str, &str) = ("_migrated-from-cri", "unknown");
 
 pub(super) struct AwsIpamd;
@@ -31,7 +31,7 @@ impl Kind for AwsIpamd {
             let at = list.now();
             let path = format!("{folder}/{NAME}");
             let read = match node.root.folder(folder).and_then(|folder| folder.read(NAME, FILE)) {
-                // No node of AWS, or it has been booted since.
+                // This is not a node of AWS, or it was booted since.
                 Err(ReadError::Absent) => continue,
                 Ok(bytes) => parse(&bytes).ok_or(ReadError::Malformed),
                 Err(why) => Err(why),
@@ -66,12 +66,12 @@ struct Allocation {
     if_name: String,
     ipv4: String,
     ipv6: String,
-    /// On the wall clock, ns since the epoch; since ipamd 1.12.
+    /// Wall clock, ns since the epoch; since ipamd 1.12.
     allocation_timestamp: i64,
 }
 
 impl Allocation {
-    /// `None` if it says no address.
+    /// `None` if the allocation has no valid address.
     fn reservation(&self, node: Node<'_>) -> Option<Reservation> {
         let address: IpAddr = self.ipv4.parse().or_else(|_none| self.ipv6.parse()).ok()?;
         let ifname = if self.if_name == MIGRATED.1 { "" } else { &self.if_name };
@@ -87,7 +87,7 @@ fn parse(bytes: &[u8]) -> Option<Checkpoint> {
     serde_json::from_slice(bytes).ok().filter(|it: &Checkpoint| it.version == VERSION)
 }
 
-/// The one network of all allocations, if there is only one.
+/// The network of all allocations, if they have only one.
 fn network(allocations: &[Allocation]) -> Option<String> {
     let mut names = allocations.iter().map(|it| &it.network_name).filter(|name| *name != MIGRATED.0);
     let first = names.next()?;
@@ -111,7 +111,7 @@ mod tests {
         let told: Vec<_> =
             allocations.iter().map(|it| (&*it.container_id, &*it.ipv4, it.allocation_timestamp)).collect();
         assert_eq!(told, [("c0", "192.168.1.4", 0), ("c1", "192.168.1.5", 1_700_000_000_000_000_000)]);
-        // As Go writes a list that was never made.
+        // Go writes `null` for a list that was never made.
         assert!(parse(br#"{"version":"vpc-cni-ipam/1","allocations":null}"#).is_some());
         for bad in [&b"{}"[..], b"[]", br#"{"version":"vpc-cni-ipam/2","allocations":[]}"#] {
             assert!(parse(bad).is_none());

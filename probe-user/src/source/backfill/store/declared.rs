@@ -1,5 +1,6 @@
-//! Stores that the configuration names: of any plugin that keeps a directory with a file for each address given out,
-//! named by the address, whose first word is the container's id and whose second, if it has one, the interface.
+//! Reads the stores that the agent's configuration names, of any plugin that keeps a directory with one file for each
+//! address in use. The file is named by the address. Its first word is the container's id, and its second (if any)
+//! the interface.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// `None` if the path does not say from the node's root on where it is.
+    /// `None` if the path is not absolute.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, network: Option<String>) -> Option<Self> {
         let dir = dir.into();
@@ -32,13 +33,13 @@ impl Declared {
     }
 
     #[must_use]
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether nothing is there, which is more than that it cannot be read.
+    /// Whether nothing is at the path. A store that exists but cannot be read is not absent.
     #[must_use]
-    pub fn is_absent(&self, root: &HostRoot) -> bool {
+    pub(crate) fn is_absent(&self, root: &HostRoot) -> bool {
         matches!(root.folder(&self.dir), Err(ReadError::Absent))
     }
 }

@@ -1,4 +1,4 @@
-//! A store that is a directory with one file for each address given out, named by it.
+//! Reads a store that is a directory with one file for each address in use, named by the address.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use crate::{
     source::host::{ENTRIES, Entries, Entry, Folder, ReadError},
 };
 
-/// An id and an interface's name are a tenth of it.
+/// Bytes read of a file. An id and an interface's name are a tenth of it.
 const RESERVATION: usize = 4096;
 
-/// Tells what `folder` holds, `parse` giving the holder that a file names. A folder that is not there holds nothing.
+/// Tells the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is empty.
 pub(super) fn tell(
     node: Node<'_>,
     list: &mut Listing<'_>,
@@ -47,7 +47,7 @@ fn one(
     parse: fn(&[u8]) -> Option<Holder>,
 ) -> Option<Reservation> {
     let name = &*entry.name;
-    // Beside the addresses: locks, files in the making, and where the search for a free address goes on.
+    // Files that are not addresses: locks, temporary files, and the position of the search for a free address.
     if name == "lock" || name.starts_with('.') || name.starts_with("last_reserved_ip") {
         return None;
     }
@@ -57,13 +57,13 @@ fn one(
         return None;
     };
     let read = folder.read_dated(name, RESERVATION);
-    // Given back since the folder was read.
+    // The address was released since the folder was read.
     if matches!(read, Err(ReadError::Absent)) {
         return None;
     }
     let since = read.as_ref().map_or(0, |(_, written)| *written);
     let holder = read.and_then(|(bytes, _)| parse(&bytes).ok_or(ReadError::Malformed));
-    // It is told of all the same: the address is given out, and to whom is not known.
+    // The address is told anyway: it is in use, and its holder is unknown.
     let holder = holder.map_err(|why| list.set_aside(path, why)).ok();
     Some(Reservation { address, holder, since: node.boot_time(since) })
 }

@@ -1,6 +1,7 @@
-//! host-local's store: one folder for each network, in it one file for each address given out, named by it.
+//! Reads host-local's store: one folder for each network, with one file for each address in use, named by the
+//! address.
 //!
-//! It survives a reboot, unless a network's `dataDir` is in memory.
+//! The store survives a reboot, unless a network's `dataDir` is in memory.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use crate::{
 pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
-    /// All that is in the usual place, then what networks keep elsewhere.
+    /// Tells the stores in the usual place, then those that networks keep elsewhere.
     fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>) {
         let at = list.now();
         let usual = node.root.folder(HOST_LOCAL).and_then(|folder| Ok((folder.entries()?, folder)));
@@ -60,7 +61,7 @@ fn store(data_dir: &Path, network: &str) -> Store {
     Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
 }
 
-/// `ID\r\nIFNAME`; files of older versions have no interface.
+/// Parses `ID\r\nIFNAME`. Files of older versions have no interface.
 fn parse(bytes: &[u8]) -> Option<Holder> {
     let text = str::from_utf8(bytes).ok()?;
     let mut lines = text.lines().map(str::trim);
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(found(b"c1\r\neth0").as_deref(), Some("c1 eth0"));
         assert_eq!(found(b"c1\neth0\n").as_deref(), Some("c1 eth0"));
         assert_eq!(found(b"c1").as_deref(), Some("c1 "));
-        // Made, but not yet written; or not written by host-local.
+        // The file was made but is not yet written, or host-local did not write it.
         assert_eq!(found(b""), None);
         assert_eq!(found(b"../../x\r\neth0"), None);
         assert_eq!(found(b"c1\r\nan_interface_of_16"), None);

@@ -1,4 +1,4 @@
-//! Tries a hook's mechanisms from the best downwards.
+//! Tries a hook's mechanisms, the best first.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::source::live::plan::{Hook, Program, Try};
 
 pub(super) struct Ladder<'a> {
     pub(super) ebpf: &'a mut Ebpf,
-    /// The kernel's, as aya reads it; `None` if it cannot.
+    /// The kernel's types as aya reads them; `None` if aya cannot.
     pub(super) btf: Option<&'a Btf>,
     pub(super) support: Support<'a>,
 }
@@ -40,7 +40,7 @@ impl Ladder<'_> {
                 }
                 Err(why) => {
                     report.missed.push((one.mechanism, why.text));
-                    // Of the best way that can be had: the others would not be used then.
+                    // Only the best mechanism that could be had counts: with it the others would not be used.
                     if report.lacks.is_empty() {
                         report.lacks = why.lacks;
                     }
@@ -50,7 +50,7 @@ impl Ladder<'_> {
         report
     }
 
-    /// All programs of a try, or none.
+    /// Attaches all programs of a mechanism, or none.
     fn attach(&mut self, one: &Try) -> Result<(), Why> {
         for (i, program) in one.programs.iter().enumerate() {
             if let Err(why) = self.attach_one(program) {
@@ -84,7 +84,7 @@ impl Ladder<'_> {
         attached.map_err(|error| self.support.refused(&error, is_perf_event))
     }
 
-    /// Detaches a program and gives its memory back.
+    /// Detaches a program and frees its memory.
     fn unload(&mut self, program: &Program) {
         let unloaded = match self.ebpf.program_mut(program.name) {
             Some(Loaded::RawTracePoint(own)) => own.unload(),

@@ -1,4 +1,4 @@
-//! Why a hook is not attached, in one short line: aya's own errors repeat the verifier's whole log.
+//! Why a hook is not attached, in one short line. aya's own errors repeat the verifier's whole log.
 
 use std::{collections::BTreeSet, error::Error, io};
 
@@ -6,10 +6,10 @@ use aya::programs::ProgramError;
 
 use crate::source::lack::Lack;
 
-/// Longest line taken from a verifier's log.
+/// The longest line that is taken from a verifier's log.
 const LINE: usize = 160;
 
-/// Why something does not work here, and what somebody could give so that it does.
+/// Why something does not work here, and which requirements somebody could meet.
 #[derive(Debug)]
 pub(super) struct Why {
     pub(super) text: String,
@@ -44,7 +44,7 @@ pub(super) fn reason(error: &ProgramError) -> String {
     }
 }
 
-/// `ENOTSUPP` (524) is the kernel's own number, which the C library has no words for.
+/// `ENOTSUPP` (524) is internal to the kernel; the C library has no text for it.
 fn errno(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(524) => "not supported by this kernel".to_owned(),
@@ -52,7 +52,7 @@ fn errno(error: &io::Error) -> String {
     }
 }
 
-/// The verifier's last word, before its statistics.
+/// The last line of the verifier's log before its statistics.
 fn verdict(log: &str) -> Option<&str> {
     let line = log.lines().map(str::trim).rfind(|line| {
         !line.is_empty()

@@ -1,6 +1,6 @@
-//! What the kernel counts of a program: how often it ran, how long that took, and how often it was passed over. A task
-//! can be preempted in the middle of a run (tracepoints since 7.0, fentry always); another task that comes by the same
-//! hook on that CPU meanwhile is skipped.
+//! The kernel's counters of a program: its runs, their time, and the runs that were skipped. A task can be preempted
+//! within a run (tracepoints since Linux 7.0, fentry always). If another task reaches the same hook on that CPU
+//! meanwhile, the kernel skips its run.
 
 use std::{
     io,
@@ -13,8 +13,8 @@ use crate::source::live::tally::Runs;
 /// `BPF_OBJ_GET_INFO_BY_FD` of linux/bpf.h.
 const GET_INFO: libc::c_int = 15;
 
-/// Up to and with `struct bpf_prog_info.recursion_misses` (Linux 5.12), which is the last of these words; before it are
-/// `run_time_ns` and `run_cnt` (5.1).
+/// The struct up to `bpf_prog_info.recursion_misses` (Linux 5.12), the last of these words. `run_time_ns` and
+/// `run_cnt` (5.1) are before it.
 const WORDS: usize = 27;
 
 /// `union bpf_attr.info`.
@@ -25,14 +25,14 @@ struct Attribute {
     info: u64,
 }
 
-/// What it counted since the program was loaded; 0 where it does not count.
+/// The counters since the program was loaded; 0 if the kernel does not count.
 pub(super) fn of(program: BorrowedFd<'_>) -> io::Result<Runs> {
     let mut info = [0_u64; WORDS];
     let len = u32::try_from(size_of_val(&info)).map_err(io::Error::other)?;
     let fd = u32::try_from(program.as_raw_fd()).map_err(io::Error::other)?;
     let mut attribute = Attribute { fd, len, info: info.as_mut_ptr().expose_provenance() as u64 };
-    // SAFETY: the attribute is as long as is said, and the kernel writes at most `len` bytes to `info`, which lives
-    // until after the call.
+    // SAFETY: the attribute has the given length, and the kernel writes at most `len` bytes to `info`, which outlives
+    // the call.
     let done = unsafe { libc::syscall(libc::SYS_bpf, GET_INFO, &raw mut attribute, size_of::<Attribute>()) };
     if done < 0 {
         return Err(io::Error::last_os_error());

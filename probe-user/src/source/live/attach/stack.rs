@@ -1,6 +1,6 @@
-//! The stack that the programs of the object need, added up as the verifier of Linux 5.10 to 6.12 does: over each chain of
-//! calls together, where newer kernels look at each function alone. A program that needs more loads on a new kernel and on
-//! no older one.
+//! Checks the stack use of the object's programs as the verifier of Linux 5.10 to 6.12 does: it adds up the frames of
+//! each chain of calls. Newer kernels check each function alone. So a program that uses more stack would load on a
+//! new kernel and on no older one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{HOOKS, OBJECT};
 /// `MAX_BPF_STACK` and `MAX_CALL_FRAMES`.
 const STACK: u32 = 512;
 const FRAMES: usize = 8;
-/// To how much a frame is rounded up.
+/// Each frame is rounded up to a multiple of this.
 const ROUND: u32 = 32;
 
 const INSTRUCTION: usize = 8;
@@ -21,22 +21,22 @@ const CALL: u8 = 0x85;
 const ADD_IMMEDIATE: u8 = 0x07;
 const MOVE_REGISTER: u8 = 0xbf;
 const LOAD_ADDRESS: u8 = 0x18;
-/// The source register of a call of a function of the object, and of the address of one.
+/// The source register of a call to a function of the object, and of a load of such a function's address.
 const PSEUDO_CALL: usize = 1;
 const PSEUDO_FUNCTION: usize = 4;
-/// Classes of instructions: their lowest three bits.
+/// Instruction classes: the lowest three bits.
 const LOAD: u8 = 1;
 const STORE_IMMEDIATE: u8 = 2;
 const STORE: u8 = 3;
 const CLASSES: u8 = 7;
 const FRAME_POINTER: usize = 10;
 
-/// Where a function begins.
+/// The section and offset at which a function begins.
 type Start = (usize, u64);
 
 struct Function {
     name: String,
-    /// Bytes of stack that it reaches below its frame pointer.
+    /// The bytes of stack below its frame pointer.
     stack: u32,
     calls: BTreeSet<Start>,
 }
@@ -76,7 +76,7 @@ fn function(
         section.relocations().map(|(at, relocation)| (at, relocation.target())).collect();
     let mut stack = 0;
     let mut calls = BTreeSet::new();
-    // What a register is relative to the frame pointer, if it is.
+    // The offset of each register from the frame pointer, if it is known.
     let mut relative = [None; 16];
     relative[FRAME_POINTER] = Some(0_i64);
     for (n, bytes) in code.chunks_exact(INSTRUCTION).enumerate() {
@@ -104,7 +104,7 @@ fn function(
                 return Err("it takes the address of a function, which is not followed here".to_owned());
             }
             code if matches!(code & CLASSES, STORE_IMMEDIATE | STORE) => {}
-            // All others change their target, if only a little; jumps have none.
+            // All other instructions change their target register; jumps have none.
             _ if one.target != FRAME_POINTER && !is_jump(one.code) => relative[one.target] = None,
             _ => {}
         }
@@ -135,8 +135,8 @@ impl Instruction {
     }
 }
 
-/// Which function a call is of. Its number counts instructions from behind the call, or, of a relocated one, from behind
-/// the symbol, which is a section's or a function's.
+/// The function that a call leads to. Its number counts instructions after the call, or, for a relocated call, after
+/// the symbol, which is a section or a function.
 fn callee(
     file: &File<'_>,
     relocated: Option<&RelocationTarget>,
@@ -159,7 +159,7 @@ fn callee(
         .ok_or_else(|| format!("it calls {start} bytes from {from}"))
 }
 
-/// The chain of calls from `start` that needs most stack, and how much that is; an error if some chain is refused.
+/// The chain of calls from `start` with the largest stack, and its size; an error if the kernel would refuse a chain.
 fn deepest(functions: &Functions, start: Start) -> Result<(u32, String), String> {
     let mut chain = Vec::new();
     let mut most = (0, String::new());
@@ -215,14 +215,14 @@ fn every_chain_of_calls_fits_the_stack_of_older_kernels() {
         called.extend(&function.calls);
     }
     assert!(n > 0, "there is a program");
-    // Who finds neither calls nor frames finds nothing wrong either.
+    // An analysis that finds neither calls nor frames would find no fault either.
     let called: BTreeSet<_> = called.iter().map(|start| functions[start].name.as_str()).collect();
     assert!(called.contains("container") && called.contains("cni_send"), "{called:?}");
     let of = |name| functions.values().find(|function| function.name == name).map(|function| function.stack);
     assert!(of("cni_send") > Some(ROUND), "{:?}", of("cni_send"));
 }
 
-/// Functions of so much stack each, of which each calls the next.
+/// Functions with these stack sizes, each of which calls the next.
 fn chain_of(stacks: &[u32]) -> Functions {
     let at = |n: usize| (1, n as u64);
     let function = |(n, stack): (usize, &u32)| {

@@ -1,4 +1,4 @@
-//! What this kernel and this process can do, asked before anything is loaded, so that a reason can be a sentence.
+//! Checks what this kernel and this process can do before anything is loaded, so that a reason can be given in words.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     model::fact::{Mechanism, Signal},
     source::{
-        lack::{Here, Lack},
+        lack::{Lack, Privileges},
         live::{
             btf::Btf,
             error::Error,
@@ -24,22 +24,22 @@ use crate::{
 pub(super) struct Support<'a> {
     btf: &'a Btf,
     offsets: &'a Offsets,
-    /// Of the work function that takes network namespaces down.
+    /// The symbol of the work function that tears network namespaces down.
     cleanup_net: &'a Symbol,
     refused: &'a [Mechanism],
-    here: Here,
+    here: Privileges,
     ftrace_off: bool,
     kprobes: bool,
     tracefs: bool,
-    /// As the node has it.
+    /// The node's setting.
     kptr_restrict: Option<String>,
     perf_event_paranoid: Option<String>,
 }
 
-/// What takes network namespaces down.
+/// The kernel's work function that tears network namespaces down.
 pub(super) const CLEANUP_NET: &str = "cleanup_net";
 
-/// Where tracefs is mounted, or was before 4.1.
+/// Where tracefs is mounted; before Linux 4.1, the second.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl<'a> Support<'a> {
@@ -58,7 +58,7 @@ impl<'a> Support<'a> {
             offsets,
             cleanup_net,
             refused,
-            here: Here::find(),
+            here: Privileges::find(),
             ftrace_off: sysctl("ftrace_enabled").as_deref() == Some("0"),
             kprobes: Path::new("/sys/bus/event_source/devices/kprobe").exists()
                 || in_tracefs("kprobe_events"),
@@ -68,7 +68,7 @@ impl<'a> Support<'a> {
         }
     }
 
-    /// Why a try cannot work, as far as that is known without trying.
+    /// Why a mechanism cannot work, as far as that is known without trying it.
     pub(super) fn check(&self, hook: &Hook, one: &Try) -> Result<(), Why> {
         let signal = hook.signal;
         if self.refused.contains(&one.mechanism) {
@@ -111,7 +111,7 @@ impl<'a> Support<'a> {
         }
     }
 
-    /// Without it both kinds attach and never fire, on 6.1 for instance.
+    /// Without ftrace both kinds attach and never fire, on Linux 6.1 for instance.
     fn ftrace_is_on(&self) -> Result<(), Why> {
         if self.ftrace_off {
             Err("kernel.ftrace_enabled is 0: it would attach and never fire (sysctl kernel.ftrace_enabled=1)"
@@ -122,13 +122,13 @@ impl<'a> Support<'a> {
         }
     }
 
-    /// Why a program was not attached.
+    /// Why the kernel refused to attach a program.
     pub(super) fn refused(&self, error: &ProgramError, is_perf_event: bool) -> Why {
         let paranoid = self.perf_event_paranoid.as_deref().and_then(|text| text.parse().ok());
         why(error, is_perf_event, paranoid)
     }
 
-    /// A member that only this hook's programs read, and that the kernel does not have.
+    /// A struct member that only this hook's programs read, and that this kernel does not have.
     fn lacks(&self, hook: &Hook) -> Option<&'static Member> {
         let is_absent = |member: &&Member| self.offsets.named(member.name) == Some(ABSENT);
         let mut members = Offsets::MEMBERS.iter().filter(|member| hook.members.contains(&member.name));
@@ -136,8 +136,8 @@ impl<'a> Support<'a> {
     }
 }
 
-/// Why a program was not attached; `paranoid` is `kernel.perf_event_paranoid`. A kprobe and a tracepoint that is not raw
-/// are perf events, each of which has a system call of its own to be made, and aya a name of its own for it.
+/// Why the kernel refused to attach a program; `paranoid` is `kernel.perf_event_paranoid`. A kprobe and a tracepoint
+/// that is not raw are perf events. Each is made by a system call of its own, for which aya has several names.
 fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why {
     let text = reason(error);
     let ProgramError::SyscallError(call) = error else { return text.into() };
@@ -145,9 +145,10 @@ fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why 
         return text.into();
     }
     let forbids = match (paranoid, call.io_error.raw_os_error()) {
-        // Beyond what the kernel of kernel.org knows: there CAP_PERFMON is enough.
+        // Levels above 2 exist on distribution kernels only; upstream, CAP_PERFMON is enough.
         (Some(level), _) if level > 2 => format!("kernel.perf_event_paranoid is {level}"),
-        // The kernel itself lets those do it that may load programs; profiles of runtimes refuse with EPERM.
+        // The kernel itself allows it to processes that may load programs. Runtimes' seccomp profiles refuse with
+        // EPERM.
         (_, Some(libc::EPERM)) => "the seccomp profile of the container forbids it".to_owned(),
         (_, _) => return text.into(),
     };
@@ -156,7 +157,7 @@ fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why 
 
 /// Whether this process may load programs that read kernel memory.
 pub(super) fn permitted() -> Result<(), Error> {
-    let here = Here::find();
+    let here = Privileges::find();
     if !here.may_load() {
         return Err(Error::NotPermitted { cure: here.refusal(Lack::Programs) });
     }
@@ -165,7 +166,7 @@ pub(super) fn permitted() -> Result<(), Error> {
     if lockdown.contains("[confidentiality]") { Err(Error::Lockdown) } else { Ok(()) }
 }
 
-/// The size of a memory page, of which the smallest ring is made.
+/// The size of a memory page, which is the smallest size of a ring.
 pub(super) fn page_size() -> u32 {
     // SAFETY: `sysconf` only returns a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -186,7 +187,7 @@ mod tests {
             ProgramError::SyscallError(SyscallError { call, io_error: io::Error::from_raw_os_error(number) })
         };
         let perf_events = BTreeSet::from([Lack::PerfEvents]);
-        // Debian's and Ubuntu's kernels, by whatever name aya calls the system call.
+        // Kernels of Debian and Ubuntu, by each of aya's names for the system call.
         for call in ["perf_event_open", "perf_event_open_trace_point", "perf_event_open_probe"] {
             for paranoid in [3, 4] {
                 let why = why(&refused(call, libc::EACCES), true, Some(paranoid));
@@ -203,7 +204,7 @@ mod tests {
             "{}",
             by_profile.text
         );
-        // Of these nobody knows that a capability would help.
+        // No capability is known to help with these.
         for (number, is_perf_event) in [(libc::EACCES, true), (libc::ENOENT, true), (libc::EPERM, false)] {
             assert!(why(&refused(call, number), is_perf_event, Some(2)).lacks.is_empty(), "{number}");
         }

@@ -1,21 +1,22 @@
-//! The address of a kernel function, and why it is not told.
+//! The address of a kernel function, or why it is hidden.
 //!
-//! `/proc/kallsyms` shows zeros to whoever may not know addresses (`kallsyms_show_value`): with `kernel.kptr_restrict`
-//! at 2 that is everybody, below it everybody without `CAP_SYSLOG`, unless profiling is open to all.
+//! `/proc/kallsyms` shows zeros to processes that may not know addresses (`kallsyms_show_value`). With
+//! `kernel.kptr_restrict` at 2 that is every process. Below 2 it is every process without `CAP_SYSLOG`, unless
+//! profiling is open to all.
 
 use std::{collections::BTreeSet, fs, io};
 
 use caps::Capability;
 
 use super::reason::Why;
-use crate::source::lack::{Here, Lack};
+use crate::source::lack::{Lack, Privileges};
 
 const SYMBOLS: &str = "/proc/kallsyms";
 
 #[derive(Debug)]
 pub(super) enum Symbol {
     At(u64),
-    /// Another address than 0 is in nobody's sight.
+    /// No symbol has an address other than 0.
     Hidden,
     Absent,
     Unreadable(io::Error),
@@ -37,7 +38,7 @@ impl Symbol {
         }
     }
 
-    /// 0 if it is not known.
+    /// 0 if the address is unknown.
     pub(super) fn address(&self) -> u64 {
         match self {
             Self::At(address) => *address,
@@ -45,8 +46,8 @@ impl Symbol {
         }
     }
 
-    /// Why its address is not known; `restrict` is `kernel.kptr_restrict`.
-    pub(super) fn why_not(&self, name: &str, here: Here, restrict: Option<&str>) -> Option<Why> {
+    /// Why the address is unknown; `restrict` is `kernel.kptr_restrict`.
+    pub(super) fn why_not(&self, name: &str, here: Privileges, restrict: Option<&str>) -> Option<Why> {
         let (text, lack) = match self {
             Self::At(_) => return None,
             Self::Hidden if restrict == Some("2") => (
@@ -68,7 +69,7 @@ impl Symbol {
     }
 }
 
-/// `ffffffff81e523c0 t cleanup_net`, perhaps with a module's name behind.
+/// Parses `ffffffff81e523c0 t cleanup_net`; the name of a module may follow.
 fn address_of(symbols: &[u8], name: &[u8]) -> Option<u64> {
     symbols.split(|byte| *byte == b'\n').find_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ' || *byte == b'\t');
@@ -82,7 +83,7 @@ fn address_of(symbols: &[u8], name: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Here, Lack, Symbol, address_of};
+    use super::{Lack, Privileges, Symbol, address_of};
 
     #[test]
     fn a_symbol_is_found_by_its_whole_name() {
@@ -96,10 +97,11 @@ mod tests {
     fn zeros_are_put_down_to_what_hides_the_address() {
         let hidden = Symbol::of(b"0000000000000000 t cleanup_net\n", "cleanup_net");
         let why = |held: &[caps::Capability], restrict| {
-            let why = hidden.why_not("cleanup_net", Here::with(held), Some(restrict)).expect("it is hidden");
+            let why =
+                hidden.why_not("cleanup_net", Privileges::with(held), Some(restrict)).expect("it is hidden");
             (why.text, why.lacks.into_iter().collect::<Vec<_>>())
         };
-        // Without the capability zeros are shown also where nothing is restricted.
+        // Without the capability zeros are shown even if nothing is restricted.
         let (text, lacks) = why(&[], "0");
         assert!(text.ends_with("CAP_SYSLOG is not held") && !text.contains("kptr_restrict"), "{text}");
         assert_eq!(lacks, [Lack::Symbols]);
@@ -109,8 +111,8 @@ mod tests {
         let (text, lacks) = why(&[caps::Capability::CAP_SYSLOG], "1");
         assert!(text.ends_with("kernel.kptr_restrict is 1") && lacks.is_empty(), "{text}");
         let there = Symbol::of(b"ffffffff81e523c0 t cleanup_net\n", "cleanup_net");
-        assert!(there.why_not("cleanup_net", Here::with(&[]), None).is_none());
-        let absent = Symbol::of(b"", "cleanup_net").why_not("cleanup_net", Here::with(&[]), None);
+        assert!(there.why_not("cleanup_net", Privileges::with(&[]), None).is_none());
+        let absent = Symbol::of(b"", "cleanup_net").why_not("cleanup_net", Privileges::with(&[]), None);
         assert!(absent.is_some_and(|why| why.lacks.is_empty()));
     }
 }

@@ -1,10 +1,10 @@
-//! Hand-made BTF, the running kernel's, and bytes that are neither.
+//! Tests with hand-made BTF, the running kernel's BTF, and invalid bytes.
 
 use proptest::prelude::*;
 
 use super::{Btf, BtfError};
 
-/// Puts a BTF file together, type by type; ids count from 1.
+/// Builds a BTF file type by type; ids count from 1.
 struct Maker {
     types: Vec<u8>,
     strings: Vec<u8>,
@@ -35,7 +35,7 @@ impl Maker {
         self
     }
 
-    /// Behind a struct, union, enum or prototype: its members.
+    /// Adds the members of a struct, union, enum or prototype.
     fn with(mut self, members: &[(&str, &[u32])]) -> Self {
         for (name, rest) in members {
             let name = self.name(name);
@@ -124,7 +124,7 @@ fn a_type_made_of_itself_ends() {
     assert_eq!(Btf::parse(nested).expect("well-formed").member("s", "a"), None);
 }
 
-/// Every question, so that every reader meets the bytes.
+/// Calls every reader on these bytes.
 fn ask_everything(btf: &Btf) {
     for name in ["outer", "inner", "ids", "mark", "s"] {
         let _ = btf.size(name);

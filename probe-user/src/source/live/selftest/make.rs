@@ -1,4 +1,4 @@
-//! What the self-test makes in the kernel, and leaves nothing of.
+//! Makes the self-test's namespace and cgroup, and removes both.
 
 use std::{
     fs, io,
@@ -10,12 +10,12 @@ use std::{
 use nix::sched::{CloneFlags, unshare};
 use tokio::sync::oneshot;
 
-/// Makes a network namespace and lets it end; gives its inode. By a thread that ends with it: the others of this
-/// process stay where they are.
+/// Makes a network namespace and lets it end; gives its inode. A thread of its own does it and ends with the
+/// namespace. The other threads of this process stay in theirs.
 pub(super) async fn netns() -> io::Result<u32> {
     let (sender, made) = oneshot::channel();
     thread::Builder::new().name("self-test".to_owned()).spawn(move || {
-        // Without a receiver the deadline has passed, and nobody asks any more.
+        // If the receiver is gone, the deadline has passed.
         sender.send(in_new_netns()).ok();
     })?;
     made.await.map_err(|_gone| io::Error::other("the thread that makes a network namespace panicked"))?
@@ -35,13 +35,13 @@ pub(super) fn cgroup(hierarchy: &Path) -> io::Result<u64> {
     Ok(id)
 }
 
-/// Removed however this ends.
+/// A directory that is removed in any case.
 struct Directory(PathBuf);
 
 impl Directory {
     fn make(path: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&path) {
-            // Left by one that had this pid and was killed.
+            // A directory that a killed process with this pid left behind.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_dir(&path)?;
                 fs::create_dir(&path)?;
@@ -58,7 +58,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Fails if it is removed already.
+        // This fails if the directory is removed already.
         fs::remove_dir(&self.0).ok();
     }
 }

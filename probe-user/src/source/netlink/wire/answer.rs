@@ -1,9 +1,9 @@
-//! What the kernel answers and notifies.
+//! Parses the kernel's replies and notifications.
 //!
-//! Read by hand rather than by a general parser: that one gives up on a whole message for one attribute which it
-//! takes for wrong, such as an interface's name that is no UTF-8, and a container names its interfaces as it likes.
+//! A general parser gives up on a whole message for one bad attribute, such as an interface's name that is not UTF-8,
+//! and a container names its interfaces as it likes. So the messages are parsed by hand.
 //!
-//! **Invariant:** bytes of whatever kind give messages or an error, never a panic.
+//! **Invariant:** any bytes give messages or an error, never a panic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::model::id::Subnet;
 
-/// One message, with the part of its header that matters.
+/// A message, with the needed part of its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Message {
     pub(in super::super) sequence: u32,
-    /// Part of a dump, which an end follows.
+    /// It is part of a dump, and an end follows.
     pub(in super::super) multi: bool,
-    /// A dump whose table changed under it: some rows may be missing or told twice.
+    /// The table changed during the dump: some rows may be missing or told twice.
     pub(in super::super) interrupted: bool,
     pub(in super::super) body: Body,
 }
@@ -36,19 +36,19 @@ pub(in super::super) enum Body {
     Link {
         name: String,
     },
-    /// The end of a dump, or of a request that asked to be told so; an errno if it failed, else 0.
+    /// The end of a dump, or of a request that wants an acknowledgement; an errno if it failed, else 0.
     End(i32),
     Other,
 }
 
-/// An address as an `ifaddrmsg` tells it.
+/// An address in an `ifaddrmsg`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Address {
     pub(in super::super) subnet: Subnet,
     pub(in super::super) index: u32,
     pub(in super::super) scope: u8,
     pub(in super::super) flags: u32,
-    /// IPv4 only: the interface's name, with a suffix behind `:` if the address was given one.
+    /// IPv4 only: the interface's name, with a suffix after `:` if the address was given one.
     pub(in super::super) label: Option<String>,
 }
 
@@ -70,7 +70,7 @@ const IFLA_IFNAME: u16 = 3;
 /// The bits of an attribute's type that are its number.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
-/// The messages of one datagram, up to the first whose end is not in it.
+/// The messages of a datagram, up to the first that is cut off.
 pub(in super::super) fn messages(
     datagram: &[u8],
 ) -> impl Iterator<Item = Result<Message, Malformed>> + use<'_> {
@@ -101,7 +101,7 @@ fn read(header: &Header, body: &[u8]) -> Result<Message, Malformed> {
     let cut = Malformed { kind: header.kind };
     let body = match header.kind {
         NLMSG_ERROR => Body::End(errno(body).ok_or(cut)?),
-        // Some dumps leave their result out when all went well.
+        // Some dumps leave their result out on success.
         NLMSG_DONE => Body::End(errno(body).unwrap_or(0)),
         RTM_NEWNSID => Body::NsidNamed(nsid(body).ok_or(cut)?),
         RTM_DELNSID => Body::NsidGone(nsid(body).ok_or(cut)?),
@@ -145,12 +145,12 @@ fn address(body: &[u8]) -> Option<Address> {
             IFA_LOCAL => local = ip(value),
             IFA_ADDRESS => other = ip(value),
             IFA_LABEL => label = Some(text(value)),
-            // The header has room for the first eight.
+            // The header has room for the first eight flags only.
             IFA_FLAGS => flags = u32::read_from_prefix(value).ok()?.0,
             _ => {}
         }
     }
-    // With a peer, `IFA_ADDRESS` is the peer's; without one IPv6 has nothing else.
+    // With a peer, `IFA_ADDRESS` is the peer's address. IPv6 without a peer has only `IFA_ADDRESS`.
     let subnet = Subnet { address: local.or(other)?, prefix: header.prefix };
     Some(Address { subnet, index: header.index, scope: header.scope, flags, label })
 }
@@ -164,7 +164,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(until_nul(value)).into_owned()
 }
 
-/// Attributes as (type, value), up to the first that is not whole.
+/// The attributes as (type, value), up to the first that is cut off.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     const HEADER: usize = 4;
     let mut rest = bytes;
@@ -252,7 +252,7 @@ mod tests {
         let mut datagram = message(88, 0, &[&[0; 4][..], &attribute(1, &5_i32.to_ne_bytes())].concat());
         datagram.truncate(datagram.len() - 1);
         assert_eq!(bodies(&datagram), [None]);
-        // A message that is whole but empty does not hide the next one.
+        // An empty message does not hide the next one.
         let datagram = [message(20, 0, &[]), message(3, 0, &[])].concat();
         assert_eq!(bodies(&datagram), [None, Some(Body::End(0))]);
     }
@@ -263,7 +263,7 @@ mod tests {
             prop_assert!(messages(&bytes).count() <= bytes.len());
         }
 
-        /// Of the right type and length, so that the reading goes beyond the header.
+        /// Bytes of a valid type and length, so that the parser goes beyond the header.
         #[test]
         fn no_body_panics(
             kind in prop::sample::select(vec![2_u16, 3, 16, 20, 21, 88, 89]),

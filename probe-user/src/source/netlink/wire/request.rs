@@ -6,7 +6,7 @@ use super::{
     AddressHeader, Header, LinkHeader, NETNSA_NSID, Nsid, RTM_GETADDR, RTM_GETLINK, RTM_GETNSID, RTM_NEWNSID,
 };
 
-/// A request, but for its number.
+/// A request without its sequence number.
 #[derive(Debug)]
 pub(in super::super) struct Request {
     kind: u16,
@@ -14,11 +14,11 @@ pub(in super::super) struct Request {
     body: Vec<u8>,
 }
 
-/// The families to ask for addresses one by one: some others answer a request for all without a look at the
-/// namespace that it names.
+/// Addresses are requested family by family: a request for all families is answered by some of them without regard to
+/// the namespace that it names.
 pub(in super::super) const FAMILIES: [u8; 2] = [AF_INET, AF_INET6];
 
-/// An attribute whose value is a number, as all are that are sent from here.
+/// An attribute whose value is a number, as in all requests here.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 struct Attribute {
@@ -27,7 +27,7 @@ struct Attribute {
     value: u32,
 }
 
-/// `rtgenmsg`: a family, 0 here, padded.
+/// `rtgenmsg`: a family, 0 here, with padding.
 const GENERAL: [u8; 4] = [0; 4];
 
 const NLM_F_REQUEST: u16 = 0x1;
@@ -38,41 +38,41 @@ const NETNSA_FD: u16 = 3;
 const IFA_TARGET_NETNSID: u16 = 10;
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_TARGET_NETNSID: u16 = 46;
-/// Leaves out the counters, most of an answer's bytes.
+/// Leaves out the counters, which are most of a reply's bytes.
 const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
 impl Request {
-    /// Is `nsid` in use? Answered by itself or by `ENOENT`.
+    /// Whether `nsid` is in use. The reply is the id or `ENOENT`.
     pub(in super::super) fn is_named(nsid: Nsid) -> Self {
         Self::new(RTM_GETNSID, 0, &GENERAL, &[Attribute::id(NETNSA_NSID, nsid)])
     }
 
-    /// Which id has the namespace behind the descriptor `fd`? Answered by the id or by `Nsid::NONE`.
+    /// The id of the namespace of the descriptor `fd`. The reply is the id or `Nsid::NONE`.
     pub(in super::super) fn nsid_of(fd: u32) -> Self {
         Self::new(RTM_GETNSID, 0, &GENERAL, &[Attribute::new(NETNSA_FD, fd)])
     }
 
-    /// Gives the namespace behind the descriptor `fd` an id; `EEXIST` if it has one.
+    /// Gives the namespace of the descriptor `fd` an id; `EEXIST` if it has one.
     pub(in super::super) fn name(fd: u32) -> Self {
         let attributes = [Attribute::new(NETNSA_FD, fd), Attribute::id(NETNSA_NSID, Nsid::NONE)];
         Self::new(RTM_NEWNSID, NLM_F_ACK, &GENERAL, &attributes)
     }
 
-    /// As `name`, of no namespace: refused with `EINVAL`, after the rights of who asks were looked at.
+    /// Like `name`, for no namespace: the kernel checks the caller's rights and then refuses with `EINVAL`.
     pub(in super::super) fn name_nothing() -> Self {
         Self::new(RTM_NEWNSID, NLM_F_ACK, &GENERAL, &[])
     }
 
-    /// Which ids are in use?
+    /// The ids in use.
     pub(in super::super) fn nsids() -> Self {
         Self::new(RTM_GETNSID, NLM_F_DUMP, &GENERAL, &[])
     }
 
-    /// The addresses of one of `FAMILIES` in another namespace. The kernel heeds the namespace on a socket with
-    /// strict checking only, and tells of our own otherwise.
+    /// The addresses of one of `FAMILIES` in another namespace. The kernel honours the namespace only on a socket
+    /// with strict checking, and lists our own addresses otherwise.
     pub(in super::super) fn addresses(family: u8, nsid: Nsid) -> Self {
         let header = AddressHeader { family, prefix: 0, flags: 0, scope: 0, index: 0 };
         let attributes = [Attribute::id(IFA_TARGET_NETNSID, nsid)];
@@ -86,10 +86,10 @@ impl Request {
         Self::new(RTM_GETLINK, 0, header.as_bytes(), &[Attribute::id(IFLA_TARGET_NETNSID, nsid), mask])
     }
 
-    /// What to send.
+    /// The bytes to send.
     pub(in super::super) fn numbered(&self, sequence: u32) -> Vec<u8> {
         let len = size_of::<Header>() + self.body.len();
-        // All of them are a few dozen bytes.
+        // All requests have a few dozen bytes.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let header = Header { len, kind: self.kind, flags: NLM_F_REQUEST | self.flags, sequence, port: 0 };
         [header.as_bytes(), &self.body].concat()

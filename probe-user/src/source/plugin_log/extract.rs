@@ -1,31 +1,32 @@
-//! The plugin's words in a line of a log, however often they were quoted on the way.
+//! Extracts the plugin's message from a log line, whatever the levels of quoting.
 //!
-//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before them; a delegating plugin does so for
-//! its delegate, so the last one is the one that failed. Each program that passes an error on may quote it once more.
+//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before it. A delegating plugin does so for its
+//! delegate, so the last prefix is that of the plugin that failed. Each program that passes an error on may quote it
+//! once more.
 
 use super::{TEXT, Wanted};
 
-/// How a line is known to be about the sandbox, the better later.
+/// How a line matches the sandbox; later variants are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
-    /// It names the pod, which may have had several.
+    /// The line names the pod, which may have had several sandboxes.
     Pod,
     Sandbox,
 }
 
 const PLUGIN: &str = "plugin type=";
 const FAILED: &str = " failed (add): ";
-/// What containerd and CRI-O put before them, each with a name in quotes: all there is of an older libcni's.
+/// The prefixes of containerd and CRI-O, each before a quoted name. With an older libcni they are the only ones.
 const SETUPS: [&str; 2] = ["failed to setup network for sandbox ", " to CNI network "];
-/// Quoting inside quoting beyond this is no log's.
+/// The most levels of quoting. No log has more.
 const DEPTH: usize = 5;
 
-/// Whether the line can be about a failed ADD at all. That is cheap, and enough for most lines.
+/// Whether the line can be about a failed ADD. This cheap test excludes most lines.
 pub(super) fn may_be(line: &str) -> bool {
     line.contains(FAILED) || SETUPS.iter().any(|setup| line.contains(setup))
 }
 
-/// What the line says of a failed ADD, if it is one wanted.
+/// The message in the line, if it is about the wanted sandbox.
 pub(super) fn message(line: &str, wanted: Wanted<'_>) -> Option<(Match, String)> {
     if !may_be(line) {
         return None;
@@ -40,24 +41,24 @@ fn quality(line: &str, wanted: Wanted<'_>) -> Option<Match> {
         return Some(Match::Sandbox);
     }
     let (namespace, name) = wanted.pod.filter(|(_, name)| !name.is_empty())?;
-    // ocicni's, and the kubelet's `NAME_NAMESPACE(UID)` and `NAMESPACE/NAME`.
+    // The forms of ocicni, and of the kubelet: `NAME_NAMESPACE(UID)` and `NAMESPACE/NAME`.
     let ways =
         [format!("{namespace}_{name} "), format!("{name}_{namespace}("), format!("{namespace}/{name}\"")];
     ways.iter().any(|way| has_word(line, way)).then_some(Match::Pod)
 }
 
-/// Whether a line has it, not as the end of a longer name.
+/// Whether a line has the word, and not as the end of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
     })
 }
 
-/// From the last `plugin type=` of a failed ADD to the end of the string in which it stands.
+/// The text from the last `plugin type=` of a failed ADD to the end of the string that holds it.
 fn failed(line: &str) -> Option<String> {
     let of_add = |at: &usize| {
         let rest = &line[at + PLUGIN.len()..];
-        // Between them stand its name in quotes and perhaps its network's, and no other plugin's.
+        // Only the plugin's quoted name and perhaps its network's may be in between, and no other plugin's.
         rest.find(FAILED).is_some_and(|end| !rest[..end].contains(PLUGIN) && !rest[..end].contains(": "))
     };
     let start = line.match_indices(PLUGIN).map(|(at, _)| at).filter(of_add).last()?;
@@ -66,7 +67,7 @@ fn failed(line: &str) -> Option<String> {
     Some(clean(text, quotes))
 }
 
-/// What follows the name in quotes.
+/// The text after the quoted name.
 fn setup(line: &str) -> Option<String> {
     let (_, rest) = SETUPS.iter().find_map(|setup| line.rsplit_once(setup))?;
     let quotes = rest.bytes().take_while(|byte| *byte == b'\\').count();
@@ -74,9 +75,9 @@ fn setup(line: &str) -> Option<String> {
     Some(clean(text, quotes))
 }
 
-/// The text up to a quote of a string around it, unquoted and short enough to tell.
+/// The text up to the closing quote of a string around it, unquoted and shortened.
 ///
-/// Its own quotes stand after `own` backslashes (none, 1, 3, 7 and so on), those around it after fewer.
+/// The text's own quotes follow `own` backslashes (none, 1, 3, 7 and so on), those of the string around it fewer.
 fn clean(text: &str, own: usize) -> String {
     let mut backslashes = 0;
     let mut end = text.len();
@@ -102,7 +103,7 @@ fn clean(text: &str, own: usize) -> String {
     tell(text.trim())
 }
 
-/// One level of quoting away, as `strconv.Quote` or JSON put it there.
+/// Removes one level of quoting by `strconv.Quote` or JSON.
 fn unquote(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -130,7 +131,7 @@ fn unquote(text: &str) -> String {
     out
 }
 
-/// As one line of plain text, not too long.
+/// One line of plain text, shortened.
 fn tell(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -148,7 +149,7 @@ fn tell(text: &str) -> String {
     out
 }
 
-/// Would change how the rest of the line is shown: directions of writing, separators of lines, joiners.
+/// Whether the character changes how the rest of the line is shown: directions of writing, line separators, joiners.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

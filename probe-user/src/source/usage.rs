@@ -9,15 +9,16 @@ use nix::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Of all its threads, in the kernel and outside; eBPF programs run at the cost of whoever meets them.
+    /// The CPU time of all its threads, in user and kernel mode. An eBPF program's time is counted for the task that
+    /// hits the hook.
     pub(crate) cpu: Duration,
-    /// Bytes.
+    /// Resident memory in bytes.
     pub(crate) resident: u64,
     pub(crate) virtual_size: u64,
     pub(crate) threads: u64,
     pub(crate) open_fds: u64,
     pub(crate) max_fds: u64,
-    /// The main thread's in effect, a bit for each by number.
+    /// The effective capabilities of the main thread, as bits.
     pub(crate) capabilities: u64,
 }
 
@@ -26,7 +27,7 @@ impl Usage {
         let used = getrusage(UsageWho::RUSAGE_SELF)?;
         let (max_fds, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         let status = fs::read_to_string("/proc/self/status")?;
-        // One of them is for reading the directory itself.
+        // One descriptor is that of this directory.
         let open = fs::read_dir("/proc/self/fd")?.count().saturating_sub(1);
         Ok(Self {
             cpu: span(used.user_time()) + span(used.system_time()),
@@ -42,7 +43,7 @@ fn span(time: TimeVal) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// `/proc/PID/status`, whose sizes are in units of 1,024 bytes.
+/// Parses `/proc/PID/status`, whose sizes are in units of 1,024 bytes.
 fn of_status(text: &str) -> Usage {
     let word = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -1,7 +1,7 @@
-//! The boots that a journal file has entries of: the values of one field, which the file lists without its entries.
+//! The boots of a journal file: the values of the field for the boot's id, which the file indexes.
 //!
-//! A hash table leads to the fields, a field to its values (data objects, each to the next), and a value to the first
-//! entry that has it.
+//! A hash table leads to the fields, a field to its values (data objects in a chain), and a value to the first entry
+//! that has it.
 
 use super::{
     data, entry,
@@ -13,17 +13,17 @@ use crate::source::host::ReadError;
 const FIELD: u8 = 2;
 const FIELD_TABLE: u8 = 5;
 const NAME: &[u8] = b"_BOOT_ID";
-/// Bytes of an object's header, and before a field's name.
+/// The bytes of an object's header, and of what is before a field's name.
 const HEAD: u64 = 16;
 const FIELD_HEAD: usize = 40;
-/// Bytes of the table; journald's own has 16 KiB.
+/// The most bytes of the table that are read. journald's own has 16 KiB.
 const TABLE: usize = 1 << 20;
-/// Fields and boots looked at.
+/// The most fields and boots that are read.
 const FIELDS: usize = 1 << 12;
 const BOOTS: usize = 1 << 12;
 
 impl Journal {
-    /// Each boot's id in hex digits, and when its first entry was written.
+    /// Each boot's id in hex digits, and the time of its first entry.
     pub(super) fn boots(&self) -> Result<Vec<(String, u64)>, ReadError> {
         let mut found = Vec::new();
         let mut at = self.boot_field()?.map_or(0, |field| long(&field.bytes, 32).unwrap_or_default());
@@ -32,7 +32,7 @@ impl Journal {
             at = long(&value.bytes, 32).ok_or(ReadError::Malformed)?;
             let first = long(&value.bytes, 40).ok_or(ReadError::Malformed)?;
             let id = data::boot_id(&value, self.is_compact)?;
-            // One that no entry has.
+            // A value without entries has zero here.
             if first != 0 {
                 found.push((id, entry::time(&self.small(first)?)?));
             }
@@ -41,7 +41,7 @@ impl Journal {
     }
 
     fn boot_field(&self) -> Result<Option<Object>, ReadError> {
-        // The header leads to the items of the table, behind its own.
+        // The header points to the items of the table, which follow the table's own header.
         let Some(at) = self.fields.checked_sub(HEAD) else { return Ok(None) };
         let table = self.object(at, TABLE)?;
         if table.kind != FIELD_TABLE {
@@ -65,7 +65,7 @@ impl Journal {
         Ok(None)
     }
 
-    /// The first entry of a boot, too, has few fields.
+    /// Reads a small object. The first entry of a boot has few fields, too.
     fn small(&self, at: u64) -> Result<Object, ReadError> {
         self.object(at, 64 << 10)
     }

@@ -1,4 +1,4 @@
-//! The systemd journal's files: which to read, and what they say within the time.
+//! Finds the systemd journal's files, and reads the entries of the window.
 
 mod boots;
 mod data;
@@ -12,19 +12,19 @@ use super::{Message, Search, Unreadable, Window, extract};
 use crate::source::host::{Folder, HostRoot, ReadError};
 use file::Journal;
 
-/// On disk, and where nothing is kept beyond a boot.
+/// The journal on disk, and the one in memory, which does not survive a boot.
 const PLACES: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
-/// Files of one machine read at most: a window of minutes meets one or two.
+/// The most files of one machine that are read. A window of minutes is in one or two.
 const FILES: usize = 8;
 
-/// And for what is in each of them but once.
+/// The most files that are read for what each file has only once.
 const ALL_FILES: usize = 128;
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// What is to be had of one file.
+/// Reads something from one file.
 type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
 
-/// Takes a message: when it was logged, what it is, and in which file it stands.
+/// Receives a message: its time, its text, and its file.
 type Tell<'a> = &'a mut dyn FnMut(u64, &str, &Path);
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
@@ -43,7 +43,7 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
     });
 }
 
-/// Every message of the window.
+/// Reads every message of the window.
 pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: Tell<'_>) {
     for place in PLACES {
         let folder = match root.folder(place) {
@@ -63,7 +63,7 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
         if left_out > 0 {
             not.skipped.add(place, ReadError::TooMany(crate::source::host::ENTRIES));
         }
-        // Others beside these are other machines' (`remote`) or other services' (`ID.NAMESPACE`).
+        // Other folders are those of other machines (`remote`) or other services (`ID.NAMESPACE`).
         for machine in machines.iter().filter(|entry| entry.directory && is_machine(&entry.name)) {
             match folder.folder(&machine.name) {
                 Ok(folder) => files(&folder, window, FILES, not, &mut |journal, path| {
@@ -75,15 +75,15 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
     }
 }
 
-/// The boots of this machine that began to log within the window, and when each did. Containers may have journals here
-/// too, with ids of boots that they made up, in folders of their own.
+/// The boots of this machine that began to log within the window, each with its time. Containers may have journals
+/// here too, with boot ids that they made up; those are in folders of their own.
 pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let id = root.read(MACHINE_ID).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
     let Some(id) = id.ok().filter(|id| is_machine(id)) else { return found };
     for place in PLACES {
         let Ok(folder) = root.folder(Path::new(place).join(&id)) else { continue };
-        // What cannot be read tells of no boot.
+        // Files that cannot be read are skipped.
         let mut not = Unreadable::default();
         files(&folder, window, ALL_FILES, &mut not, &mut |journal, _| {
             for (boot, at) in journal.boots()? {
@@ -101,13 +101,13 @@ fn is_machine(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Those of the window, so many at most.
+/// Reads the files of the window, up to `limit`.
 fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, look: Look<'_>) {
     let entries = match folder.entries() {
         Ok(found) => found.entries,
         Err(why) => return not.skipped.add(folder.path(), why),
     };
-    // `system.journal`, `system@….journal`; what journald found broken ends in `~`.
+    // `system.journal`, `system@….journal`; a name that ends in `~` is that of a file that journald found broken.
     let is_system = |name: &str| {
         name.starts_with("system") && (name.ends_with(".journal") || name.ends_with(".journal~"))
     };

@@ -1,17 +1,17 @@
-//! Questions whose answer is written down only some time after they are asked: a runtime logs why an ADD failed when
-//! it has taken back all that it had done, a DEL among it.
+//! Questions whose answer is logged only some time after they are asked. A runtime logs why an ADD failed after it
+//! has cleaned up, which includes a DEL.
 //!
-//! **Invariant:** no more than [`MOST`] wait, whatever is asked: each costs a look through the node's logs.
+//! **Invariant:** at most [`MOST`] questions wait, because each costs a search through the node's logs.
 
 use std::time::Duration;
 
 use crate::model::{id::ContainerId, time::Timestamp};
 
-/// How long after it was asked each look is taken; the last one's answer stands.
+/// How long after the question each search is made. The answer of the last search is final.
 const LOOKS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
 const MOST: usize = 64;
 
-/// What a plugin said when this sandbox's ADD failed.
+/// The question what a plugin said when this sandbox's ADD failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) container: ContainerId,
@@ -28,14 +28,14 @@ impl Wanted {
         LOOKS.get(self.looks).map_or(self.asked, |after| self.asked + *after)
     }
 
-    /// There is another look to come.
+    /// Whether another search follows.
     pub(super) fn is_early(&self) -> bool {
         self.looks + 1 < LOOKS.len()
     }
 }
 
 impl RetryQueue {
-    /// False if too many wait already.
+    /// Adds a question; false if too many wait already.
     pub(super) fn ask(&mut self, container: ContainerId, since: Timestamp, now: Timestamp) -> bool {
         let room = self.0.len() < MOST;
         if room {
@@ -44,22 +44,22 @@ impl RetryQueue {
         room
     }
 
-    /// One that found nothing is looked for again.
+    /// Searches again later for a question that found no answer.
     pub(super) fn again(&mut self, wanted: Wanted) {
         self.0.push(Wanted { looks: wanted.looks + 1, ..wanted });
     }
 
-    /// They could not be looked for.
+    /// Puts back questions that could not be searched for.
     pub(super) fn put_back(&mut self, wanted: Vec<Wanted>) {
         self.0.extend(wanted);
     }
 
-    /// How long until the next look.
+    /// How long until the next search.
     pub(super) fn wait(&self, now: Timestamp) -> Option<Duration> {
         self.0.iter().map(|wanted| wanted.due().since(now)).min()
     }
 
-    /// Those that it is time to look for.
+    /// The questions whose search is due.
     pub(super) fn due(&mut self, now: Timestamp) -> Vec<Wanted> {
         let (due, waiting) = std::mem::take(&mut self.0).into_iter().partition(|wanted| wanted.due() <= now);
         self.0 = waiting;

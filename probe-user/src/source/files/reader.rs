@@ -1,10 +1,10 @@
-//! The thread that reads. It is given one job after the other, and says what it finds.
+//! The thread that reads. It gets one job after the other, and reports what it finds.
 
 use std::{io, sync::Arc, thread};
 
 use tokio::sync::mpsc;
 
-use super::{Files, later::Wanted, queue::Asked};
+use super::{Files, queue::Asked, retry_queue::Wanted};
 use crate::{
     model::{
         change::Question,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What there is to read.
+/// A job for the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Job {
     Present,
@@ -33,27 +33,27 @@ pub(super) enum Job {
     Messages(Vec<Wanted>),
 }
 
-/// What was read.
+/// What the reader reports.
 #[derive(Debug)]
-pub(super) enum Said {
-    /// More follows.
+pub(super) enum Report {
+    /// Facts; more follow.
     Facts(Batch),
-    /// The job is done; and which messages are not there yet.
+    /// The job is done. `early` has the searches that found nothing yet.
     Done { facts: Batch, skipped: Skipped, early: Vec<Wanted> },
 }
 
-/// Reads the node for a thread.
+/// Does the jobs of a thread.
 pub(super) trait Read: Send + Sync + 'static {
-    /// Does one job after the other, until it is given no more or nobody listens.
-    fn work(&self, reader: &Arc<Reader>, jobs: &mut mpsc::Receiver<Job>, say: &mut dyn FnMut(Said) -> bool);
+    /// Does one job after the other, until there are no more jobs or nobody listens.
+    fn work(&self, reader: &Arc<Reader>, jobs: &mut mpsc::Receiver<Job>, say: &mut dyn FnMut(Report) -> bool);
 }
 
-/// A thread that reads; one that hangs is left to itself.
+/// A thread that reads. A thread that hangs is abandoned.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) reader: Arc<Reader>,
     jobs: mpsc::Sender<Job>,
-    pub(super) said: mpsc::Receiver<Said>,
+    pub(super) said: mpsc::Receiver<Report>,
     thread: thread::JoinHandle<()>,
 }
 
@@ -63,10 +63,10 @@ impl Worker {
         let (jobs, mut given) = mpsc::channel(1);
         let (says, said) = mpsc::channel(1);
         let (read, own) = (Arc::clone(read), Arc::clone(&reader));
-        // It has what the calling thread has: its privileges, and the lack of others.
+        // The thread inherits the capabilities and limits of this one.
         let thread = thread::Builder::new().name("reader".to_owned()).spawn(move || {
             read.work(&own, &mut given, &mut |word| {
-                // To wait for who listens is not to hang.
+                // Waiting for the receiver is not hanging at a file.
                 own.leave();
                 says.blocking_send(word).is_ok()
             });
@@ -74,20 +74,25 @@ impl Worker {
         Ok(Self { reader, jobs, said, thread })
     }
 
-    /// It has nothing to do, so there is room.
+    /// Gives the idle reader a job; so there is room.
     pub(super) fn give(&self, job: Job) {
         self.jobs.try_send(job).ok();
     }
 
-    /// Nothing that it says is heard any more, and it ends when it is back.
+    /// Abandons the reader: its reports are dropped, and it ends once it no longer hangs.
     pub(super) fn leave(self) -> thread::JoinHandle<()> {
         self.thread
     }
 }
 
 impl Read for Files {
-    fn work(&self, reader: &Arc<Reader>, jobs: &mut mpsc::Receiver<Job>, say: &mut dyn FnMut(Said) -> bool) {
-        // A handle that there is can be duplicated, unless the process has no room for one more.
+    fn work(
+        &self,
+        reader: &Arc<Reader>,
+        jobs: &mut mpsc::Receiver<Job>,
+        say: &mut dyn FnMut(Report) -> bool,
+    ) {
+        // Duplicating an open handle fails only if the process has no room for another one.
         let Ok(root) = self.root.watched(Arc::clone(reader)) else { return };
         let mut answerer = Answerer::new(&root);
         while let Some(job) = jobs.blocking_recv() {
@@ -109,8 +114,8 @@ type Pass =
     fn(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>) -> Result<Skipped, backfill::Closed>;
 
 impl Files {
-    /// Tells of one pass over the node, list by list; `None`: nobody listens.
-    fn pass(&self, root: &HostRoot, pass: Pass, say: &mut dyn FnMut(Said) -> bool) -> Option<Said> {
+    /// Sends the lists of one pass over the node; `None` if nobody listens.
+    fn pass(&self, root: &HostRoot, pass: Pass, say: &mut dyn FnMut(Report) -> bool) -> Option<Report> {
         let node = Node {
             root,
             hierarchy: &self.hierarchy,
@@ -118,12 +123,12 @@ impl Files {
             boot_wall_ns: clock::boot_wall_ns(),
             stores: &self.stores,
         };
-        let mut tell = |batch| if say(Said::Facts(batch)) { Ok(()) } else { Err(backfill::Closed) };
+        let mut tell = |batch| if say(Report::Facts(batch)) { Ok(()) } else { Err(backfill::Closed) };
         let skipped = pass(node, &mut tell).ok()?;
-        Some(Said::Done { facts: Batch::new(), skipped, early: Vec::new() })
+        Some(Report::Done { facts: Batch::new(), skipped, early: Vec::new() })
     }
 
-    fn answer(&self, root: &HostRoot, answerer: &mut Answerer<'_>, asked: Vec<Asked>) -> Said {
+    fn answer(&self, root: &HostRoot, answerer: &mut Answerer<'_>, asked: Vec<Asked>) -> Report {
         let mut facts = Batch::new();
         for Asked { question, .. } in asked {
             let at = clock::now();
@@ -136,7 +141,7 @@ impl Files {
                     let read = pressure::read(root, &self.layout, &path);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                 }
-                // Looked for later, a pass of its own, and another source's affair.
+                // In turn: searched for later; a pass of its own; answered by another source.
                 Question::Message { .. } | Question::Relist | Question::Records | Question::Watch { .. } => {
                     None
                 }
@@ -144,12 +149,12 @@ impl Files {
             facts.extend(fact.map(|fact| Observation { at, origin: Origin::Listed, fact }));
         }
         let skipped = std::mem::take(&mut answerer.skipped);
-        Said::Done { facts, skipped, early: Vec::new() }
+        Report::Done { facts, skipped, early: Vec::new() }
     }
 }
 
-/// The answers that there are by now, or will not be.
-fn messages(answerer: &Answerer<'_>, wanted: Vec<Wanted>) -> Said {
+/// The answers that are found by now, or that no later search will find.
+fn messages(answerer: &Answerer<'_>, wanted: Vec<Wanted>) -> Report {
     let (mut facts, mut early) = (Batch::new(), Vec::new());
     let at = clock::now();
     let failed: Vec<_> = wanted.iter().map(|it| (&it.container, it.since..at)).collect();
@@ -161,5 +166,5 @@ fn messages(answerer: &Answerer<'_>, wanted: Vec<Wanted>) -> Said {
             facts.push(Observation { at, origin: Origin::Listed, fact: Fact::MessageFound(message) });
         }
     }
-    Said::Done { facts, skipped: Skipped::default(), early }
+    Report::Done { facts, skipped: Skipped::default(), early }
 }

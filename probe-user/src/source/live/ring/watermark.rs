@@ -1,36 +1,36 @@
-//! Where the watermark is, and when it should be moved.
+//! Computes the watermark, and when to move it.
 
 use std::time::Duration;
 
 use crate::model::time::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct WatermarkTimer {
     slack: Duration,
-    /// Of the newest record yet.
+    /// The time of the newest record.
     newest: Timestamp,
-    /// What was told last, and when.
+    /// The watermark that was told last, and when.
     told: Timestamp,
     told_at: Timestamp,
 }
 
-/// How often it moves at most while records come without a pause: each time is a call into the engine.
+/// The shortest time between two watermarks while records come without a pause. Each one is a call into the engine.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// Behind the time at which it can be past the last record.
+/// How long after the earliest possible time to wait before moving it past the last record.
 const BEHIND: Duration = Duration::from_millis(1);
 
-impl Mark {
+impl WatermarkTimer {
     pub(super) fn new(slack: Duration) -> Self {
         Self { slack, newest: Timestamp::ZERO, told: Timestamp::ZERO, told_at: Timestamp::ZERO }
     }
 
-    /// A record of `at` was read at `now`. No record is of the future; one that says so must not be waited for.
+    /// A record with the time `at` was read at `now`. A time in the future is wrong and is not waited for.
     pub(super) fn saw(&mut self, at: Timestamp, now: Timestamp) {
         self.newest = self.newest.max(at.min(now));
     }
 
-    /// The rings were found empty in a turn that began at `now`: where the watermark is moved to, if it is.
+    /// The rings were empty in a poll that began at `now`. Gives the new watermark, if it moves.
     pub(super) fn advance(&mut self, now: Timestamp) -> Option<Timestamp> {
         if now.since(self.told_at) < PERIOD {
             return None;
@@ -39,7 +39,7 @@ impl Mark {
         Some(self.told)
     }
 
-    /// How long after `now` it should be moved even if no more records come; `None` if it is past them all.
+    /// How long after `now` to move it even if no more records come; `None` if it is past all records.
     pub(super) fn due(&self, now: Timestamp) -> Option<Duration> {
         (self.newest > self.told).then(|| (self.newest + self.slack + BEHIND).since(now).max(BEHIND))
     }
@@ -49,14 +49,14 @@ impl Mark {
 mod tests {
     use std::time::Duration;
 
-    use super::{Mark, Timestamp};
+    use super::{Timestamp, WatermarkTimer};
 
     const fn ms(ms: u64) -> Timestamp {
         Timestamp(ms * 1_000_000)
     }
 
-    fn mark() -> Mark {
-        Mark::new(Duration::from_millis(5))
+    fn mark() -> WatermarkTimer {
+        WatermarkTimer::new(Duration::from_millis(5))
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
     fn it_moves_seldom_while_records_come_but_never_leaves_one_behind() {
         let mut mark = mark();
         assert!(mark.advance(ms(100)).is_some());
-        // Long on its way: older than where the watermark could be by now, and yet not told to be passed.
+        // A record that was long on its way: it is older than the watermark could be now, and still has to be passed.
         mark.saw(ms(96), ms(101));
         assert_eq!(mark.advance(ms(101)), None);
         let due = mark.due(ms(101)).expect("a record is ahead of what was told");

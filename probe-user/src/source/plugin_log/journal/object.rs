@@ -1,6 +1,6 @@
 //! An object of a journal file: its kind, its flags, and its bytes.
 
-/// One object, with its 16 bytes of header.
+/// An object, with its 16 bytes of header.
 pub(super) struct Object {
     pub(super) kind: u8,
     pub(super) flags: u8,

@@ -1,12 +1,13 @@
-//! Why a plugin could not: what it said when an ADD failed, as the runtime or the kubelet logged it.
+//! Finds what a plugin said when an ADD failed, in the log of the runtime or the kubelet.
 //!
-//! A plugin answers on its standard output, to the runtime alone, so only the logs of those two still have it. They
-//! are in the journal on most nodes, else in a text file. The journal's files are read here and not by `journalctl`:
-//! that is not in our image, its version need not be the one that wrote the node's files, and a program would have to
-//! be started, waited for and bounded. The format is documented as stable (systemd's `JOURNAL_FILE_FORMAT`), and the
-//! few objects on the way to a message are simple; its compressions but xz are read too.
+//! A plugin writes its error to its standard output, which only the runtime reads. So only the logs of the runtime
+//! and the kubelet have it: the journal on most nodes, else a text file. The journal's files are read here without
+//! `journalctl`. Our image does not have it, its version may not fit the node's files, and it would have to be
+//! started, waited for and bounded. The format is documented as stable (systemd's `JOURNAL_FILE_FORMAT`), and the few
+//! objects that lead to a message are simple. All compressions but xz are read.
 //!
-//! **Invariant:** of logs however large only so much is read; what was not found is said with where it was looked for.
+//! **Invariant:** a bounded part of the logs is read, whatever their size; an answer of "not found" says where was
+//! searched.
 
 mod extract;
 mod journal;
@@ -18,45 +19,45 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use super::host::{HostRoot, skipped::Skipped};
 use extract::Match;
 
-/// Whose failed ADD.
+/// The failed ADD whose message is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     /// The runtime's id of the sandbox.
     pub(crate) sandbox: &'a str,
-    /// Namespace and name, for logs that do not give the id (CRI-O's own).
+    /// The pod's namespace and name, for logs without the id (CRI-O's own).
     pub(crate) pod: Option<(&'a str, &'a str)>,
     pub(crate) window: Window,
 }
 
-/// From when to when it was logged, by the node's clock, in microseconds since 1970, both included.
+/// The time window of the log entries, in microseconds since 1970 by the node's clock, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) from: u64,
     pub(crate) until: u64,
 }
 
-/// What the plugin said.
+/// A plugin's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     /// One line of at most [`TEXT`] bytes.
     pub(crate) text: String,
-    /// The file in which it stood.
+    /// The file that has it.
     pub(crate) source: PathBuf,
 }
 
-/// It was nowhere to be read.
+/// The message was not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unreadable {
-    /// Where there was something to read.
+    /// The places that were searched.
     pub(crate) looked: Vec<PathBuf>,
-    /// What could not be read, or not to its end.
+    /// The files that could not be read, or not completely.
     pub(crate) skipped: Skipped,
 }
 
-/// Longest message told, bytes.
+/// The longest message, bytes.
 pub(crate) const TEXT: usize = 512;
 
-/// The best match first: one that names the sandbox, and the later of two.
+/// The best match comes first: one that names the sandbox; of two, the later.
 #[derive(Debug, Default)]
 struct Best(Option<(Match, u64, Message)>);
 
@@ -78,7 +79,8 @@ impl Best {
     }
 }
 
-/// Looks in the journal, then in the text files that there are: once for all of them. The answers are in their order.
+/// Searches the journal, then the text files that exist, once for all wanted messages. The answers are in their
+/// order.
 pub(crate) fn find(root: &HostRoot, wanted: &[Wanted<'_>]) -> Vec<Result<Message, Unreadable>> {
     let mut batch: Vec<Search<'_>> =
         wanted.iter().map(|wanted| Search { wanted: *wanted, best: Best::default() }).collect();
@@ -91,28 +93,28 @@ pub(crate) fn find(root: &HostRoot, wanted: &[Wanted<'_>]) -> Vec<Result<Message
     answers.map(|found| found.ok_or_else(|| not.clone())).collect()
 }
 
-/// One of those that are looked for together, and the best that was found for it.
+/// A wanted message, and the best match so far.
 #[derive(Debug)]
 struct Search<'a> {
     wanted: Wanted<'a>,
     best: Best,
 }
 
-/// Whether nothing better can be found for any of them.
+/// Whether no better match is possible for any of them.
 fn are_exact(batch: &[Search<'_>]) -> bool {
     batch.iter().all(|it| it.best.is_exact())
 }
 
-/// Every message of that time that a process of root's wrote to the journal: when, in microseconds since 1970, and what;
-/// of each file the newest first.
+/// Every message in the window that a process of root's wrote to the journal: its time in microseconds since 1970,
+/// and its text; from each file the newest first.
 pub(crate) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) -> Unreadable {
     let mut not = Unreadable::default();
     journal::each(root, window, &mut not, &mut |at, text, _| tell(at, text));
     not
 }
 
-/// The boots that began to log to this machine's journal in that time: the id of each, in hex digits alone, and when it
-/// did, in microseconds since 1970.
+/// The boots that began to log to this machine's journal within the window: the id of each in hex digits, and when it
+/// began, in microseconds since 1970.
 #[must_use]
 pub(crate) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     journal::boots(root, window)

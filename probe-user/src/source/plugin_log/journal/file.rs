@@ -1,7 +1,7 @@
-//! One journal file, from its header by the list of all its entries to their messages.
+//! Reads one journal file: from its header through the arrays of entries to the messages.
 //!
-//! Numbers are little-endian, and objects begin at multiples of 8. The entries' offsets stand in arrays, each of
-//! which leads to the next; the last one has room for entries to come. A COMPACT file has half as wide offsets.
+//! Numbers are little-endian, and objects begin at multiples of 8. The entries' offsets are in arrays, each of which
+//! links to the next. The last array has room for further entries. The offsets in a COMPACT file are half as wide.
 
 use std::{cell::Cell, collections::BTreeMap, fs::File, os::unix::fs::FileExt as _};
 
@@ -10,10 +10,10 @@ use super::{
     entry,
     object::{Object, long},
 };
-use crate::source::{host::ReadError, message::Window};
+use crate::source::{host::ReadError, plugin_log::Window};
 
 const SIGNATURE: &[u8] = b"LPKSHHRH";
-/// Up to and with `tail_entry_monotonic`, which every version has.
+/// The header up to `tail_entry_monotonic`, which every version has.
 const HEADER: usize = 208;
 
 const COMPRESSED_XZ: u32 = 1;
@@ -24,18 +24,18 @@ const COMPACT: u32 = 16;
 const KNOWN: u32 = COMPRESSED_XZ | COMPRESSED_LZ4 | KEYED_HASH | COMPRESSED_ZSTD | COMPACT;
 
 const ENTRY_ARRAY: u8 = 6;
-/// Each array is twice as long as the one before.
+/// The most arrays that are read. Each array is twice as long as the one before.
 const ARRAYS: usize = 64;
-/// Entries looked at of one file: the newest. journald's files end at 128 MB, some 200,000 entries.
+/// The most entries of a file that are read, the newest first. journald's files end at 128 MB, some 200,000 entries.
 const ENTRIES: usize = 1 << 19;
-/// After so many in a row that are older than what is looked for, none is not. A clock that was set puts few out of
-/// order: journald begins another file when it goes back.
+/// The search ends after this many entries in a row that are older than the window. A clock that was set back leaves
+/// few entries out of order, because journald then begins another file.
 const OLDER: u32 = 256;
-/// Objects read of one file.
+/// The most objects that are read of one file.
 const OBJECTS: u32 = 1 << 20;
-/// What is read of an object at once; few are larger.
+/// The bytes of an object that are read first. Few objects are larger.
 const PIECE: usize = 1024;
-/// Bytes of the largest object read.
+/// The largest object that is read, bytes.
 const OBJECT: usize = 64 << 10;
 
 pub(super) struct Journal {
@@ -43,7 +43,7 @@ pub(super) struct Journal {
     pub(super) is_compact: bool,
     header_size: u64,
     entries: u64,
-    /// Where the table of fields has its items.
+    /// The offset of the items in the table of fields.
     pub(super) fields: u64,
     arrays: u64,
     head: u64,
@@ -74,14 +74,14 @@ impl Journal {
         })
     }
 
-    /// Whether its time and the window meet.
+    /// Whether the file's time range overlaps the window.
     pub(super) fn may_have(&self, window: Window) -> bool {
         self.entries > 0 && self.head <= window.until && window.from <= self.tail
     }
 
-    /// Gives each message of the window that a process of root's logged, with its time, newest entries first.
+    /// Gives each message of the window that a process of root's logged, with its time, the newest first.
     pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(u64, &str)) -> Result<(), ReadError> {
-        // Most fields of an entry are shared with others.
+        // Entries share most of their fields.
         let mut known = BTreeMap::new();
         let mut skipped = Ok(());
         let mut older = 0;
@@ -90,7 +90,7 @@ impl Journal {
                 break;
             }
             let read = self.object(at, OBJECT).and_then(|entry| entry::read(&entry, self.is_compact, window));
-            // One that is broken hides no other.
+            // A broken entry does not hide the others.
             let (time, fields) = match read {
                 Ok((time, Some(fields))) => (time, fields),
                 Ok((time, None)) => {
@@ -119,7 +119,7 @@ impl Journal {
         skipped
     }
 
-    /// Where the entries are, in the order of writing.
+    /// The offsets of the entries, in the order of writing.
     fn entries(&self) -> Result<Vec<u64>, ReadError> {
         let mut found = Vec::new();
         let mut left = usize::try_from(self.entries).unwrap_or(usize::MAX);
@@ -142,7 +142,7 @@ impl Journal {
         Ok(found)
     }
 
-    /// Bytes of an offset in an array.
+    /// The bytes of an offset in an array.
     fn width(&self) -> usize {
         if self.is_compact { 4 } else { 8 }
     }
@@ -153,7 +153,7 @@ impl Journal {
         }
         let datum = match self.object(at, OBJECT) {
             Ok(object) => data::read(&object, self.is_compact)?,
-            // A core dump perhaps; no plugin's words.
+            // Perhaps a core dump; never a plugin's message.
             Err(ReadError::TooLarge(_)) => Datum::Other,
             Err(why) => return Err(why),
         };
@@ -163,7 +163,7 @@ impl Journal {
         Ok(datum)
     }
 
-    /// The object at an offset, if it has at most `limit` bytes.
+    /// Reads the object at an offset, if it has at most `limit` bytes.
     pub(super) fn object(&self, at: u64, limit: usize) -> Result<Object, ReadError> {
         let left = self.left.get().checked_sub(1).ok_or(ReadError::TooMany(ENTRIES))?;
         self.left.set(left);
@@ -174,13 +174,13 @@ impl Journal {
         let read = self.file.read_at(&mut piece, at)?;
         let size = long(&piece[..read], 8).and_then(|size| usize::try_from(size).ok());
         let size = size.filter(|size| *size >= 16).ok_or(ReadError::Malformed)?;
-        // The largest array of all: offsets of as many entries as are looked at.
+        // The largest array that is needed.
         if size > limit.min(16 * ENTRIES) {
             return Err(ReadError::TooLarge(limit.min(16 * ENTRIES)));
         }
         let mut bytes = piece[..read.min(size)].to_vec();
         if bytes.len() < size {
-            // What is claimed must be there before there is room made for it.
+            // The claimed bytes must exist before memory is allocated for them.
             let end = at.checked_add(u64::try_from(size).unwrap_or(u64::MAX)).ok_or(ReadError::Malformed)?;
             if self.file.metadata()?.len() < end {
                 return Err(ReadError::Malformed);

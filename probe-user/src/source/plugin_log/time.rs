@@ -1,13 +1,13 @@
-//! The time in a line of a log.
+//! Parses the time in a log line.
 
 use jiff::Timestamp;
 
-/// Where the `T` or the blank between date and time is.
+/// The position of the `T` or blank between date and time.
 const DATE: usize = "2026-11-21".len();
 const OFFSET: usize = "+01:00".len();
 
-/// Microseconds since 1970 of `2026-11-21T08:15:03.98Z`, as logrus and syslog's RFC 5424 write it, CRI-O with a blank
-/// for the `T`. What follows the time in the line does not matter.
+/// The microseconds since 1970 of `2026-11-21T08:15:03.98Z`, as logrus and syslog's RFC 5424 write it; CRI-O writes a
+/// blank for the `T`. The text after the time is ignored.
 pub(super) fn parse(line: &str) -> Option<u64> {
     let zone = DATE + line.get(DATE..)?.find(['Z', '+', '-'])?;
     let end = zone + if line.get(zone..)?.starts_with('Z') { 1 } else { OFFSET };

@@ -1,4 +1,4 @@
-//! Questions to the kernel about ids, addresses and interfaces, each with its answer.
+//! Requests to the kernel about ids, addresses and interfaces, each with its reply.
 
 use std::{
     collections::BTreeMap,
@@ -19,24 +19,24 @@ use super::{
 use crate::model::id::Subnet;
 
 #[derive(Debug)]
-pub(super) struct Asker {
-    socket: socket::Asker,
+pub(super) struct KernelClient {
+    socket: socket::RequestSocket,
     sequence: u32,
 }
 
-/// How often a dump is asked for again that changed while it was told.
+/// How often a dump is repeated if the table changed during it.
 const TRIES: usize = 3;
 
 /// A container can add addresses without end.
 const MOST_ADDRESSES: usize = 4096;
 
-impl Asker {
-    pub(super) fn new(socket: socket::Asker) -> Self {
+impl KernelClient {
+    pub(super) fn new(socket: socket::RequestSocket) -> Self {
         Self { socket, sequence: 0 }
     }
 
-    /// An error if the kernel gives no ids to this process (`CAP_NET_ADMIN`). It looks at that first, and refuses a
-    /// request that names no namespace only then.
+    /// Fails if the kernel does not let this process give ids (`CAP_NET_ADMIN`). The kernel checks that first, and
+    /// only then refuses a request that names no namespace.
     pub(super) fn may_name(&mut self) -> io::Result<()> {
         match self.converse(&Request::name_nothing(), |_| ()) {
             Err(error) if is(&error, Errno::EPERM) => Err(error),
@@ -44,20 +44,20 @@ impl Asker {
         }
     }
 
-    /// The id of the namespace behind `fd`, which gets one if it has none. As long as it is held open, it keeps it.
+    /// The id of the namespace of `fd`. A namespace without an id gets one. It keeps the id while it is held open.
     pub(super) fn name(&mut self, fd: BorrowedFd<'_>) -> io::Result<Nsid> {
         if let Some(nsid) = self.nsid(fd)? {
             return Ok(nsid);
         }
         match self.converse(&Request::name(fd.as_raw_fd().cast_unsigned()), |_| ()) {
-            // A veth pair came first.
+            // A veth pair gave it an id meanwhile.
             Err(error) if is(&error, Errno::EEXIST) => {}
             other => other?,
         }
         self.nsid(fd)?.ok_or_else(|| io::Error::other("the kernel gave a namespace no id"))
     }
 
-    /// The id of the namespace behind `fd`, if it has one.
+    /// The id of the namespace of `fd`, if it has one.
     pub(super) fn nsid(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<Nsid>> {
         let mut found = None;
         self.converse(&Request::nsid_of(fd.as_raw_fd().cast_unsigned()), |body| {
@@ -68,7 +68,7 @@ impl Asker {
         Ok(found)
     }
 
-    /// Does any namespace have this id?
+    /// Whether any namespace has this id.
     pub(super) fn is_named(&mut self, nsid: Nsid) -> io::Result<bool> {
         match self.converse(&Request::is_named(nsid), |_| ()) {
             Ok(()) => Ok(true),
@@ -88,7 +88,7 @@ impl Asker {
         Ok(found)
     }
 
-    /// The addresses in a namespace, IPv4 and IPv6, by interface; `MOST_ADDRESSES` at most.
+    /// The addresses in a namespace, IPv4 and IPv6, by interface; at most `MOST_ADDRESSES`.
     pub(super) fn addresses(&mut self, nsid: Nsid) -> io::Result<BTreeMap<(u32, Subnet), Address>> {
         let mut found = BTreeMap::new();
         for family in FAMILIES {
@@ -100,7 +100,7 @@ impl Asker {
                 }
             });
             match told {
-                // A kernel without IPv6.
+                // The kernel has no IPv6.
                 Err(error) if is(&error, Errno::EOPNOTSUPP) => {}
                 other => other?,
             }
@@ -122,7 +122,7 @@ impl Asker {
         }
     }
 
-    /// Sends `request` and hands each part of the answer to `take`, until it has ended.
+    /// Sends `request` and gives each part of the reply to `take`.
     fn converse(&mut self, request: &Request, mut take: impl FnMut(Body)) -> io::Result<()> {
         for _ in 0..TRIES {
             self.sequence = self.sequence.wrapping_add(1);
@@ -131,11 +131,11 @@ impl Asker {
                 return Ok(());
             }
         }
-        // It was told whole each time, with what came and went meanwhile told perhaps twice or not.
+        // Each dump was complete, except that changes during it may be told twice or not at all.
         Ok(())
     }
 
-    /// Reads the answer; false if a dump's table changed meanwhile.
+    /// Reads the reply; false if the table changed during a dump.
     fn answer(&mut self, take: &mut impl FnMut(Body)) -> io::Result<bool> {
         let mut steady = true;
         loop {
@@ -144,7 +144,7 @@ impl Asker {
             for message in messages(datagram) {
                 let message = message.map_err(io::Error::other)?;
                 if message.sequence != sequence {
-                    // Of a question that was given up with an error.
+                    // The reply to a request that was given up after an error.
                     continue;
                 }
                 steady &= !message.interrupted;

@@ -1,6 +1,6 @@
-//! Knows the self-test's own namespace and cgroup again among what the hooks tell.
+//! Recognizes the self-test's own namespace and cgroup in the hooks' records.
 //!
-//! **Invariant:** nothing of anybody else is taken for the self-test's, though the inode may soon be another's.
+//! **Invariant:** no other namespace is taken for the self-test's, although its inode may soon be reused.
 
 use crate::model::{
     fact::{Fact, Observation, Signal},
@@ -18,30 +18,30 @@ pub(in super::super) struct SelfTestFilter {
 struct Netns {
     inode: u32,
     since: Timestamp,
-    /// As the hooks know it, once they have told of its creation.
+    /// The key in the hooks' records, once its creation was reported.
     key: Option<NetnsKey>,
     dropped: bool,
-    /// Its inode is free again, or somebody else's already.
+    /// Its inode is free again, or another namespace's.
     over: bool,
 }
 
 impl SelfTestFilter {
-    /// The namespace with `inode` was made after `since`.
+    /// The self-test made the namespace with `inode` after `since`.
     pub(in super::super) fn add_netns(&mut self, inode: u32, since: Timestamp) {
         self.netns = Some(Netns { inode, since, key: None, dropped: false, over: false });
     }
 
-    /// The cgroup directory with this inode, which is its id; ids are not used again.
+    /// The self-test made a cgroup. Its inode is its id; ids are not reused.
     pub(in super::super) fn add_cgroup(&mut self, id: u64) {
         self.cgroup = Some(id);
     }
 
-    /// Whether it is about the self-test's own.
+    /// Whether the observation is about the self-test's own namespace or cgroup.
     pub(in super::super) fn is(&mut self, seen: &Observation) -> bool {
         self.signal(seen).is_some()
     }
 
-    /// The signal by which it is known, if it is about the self-test's own.
+    /// The signal that an observation proves, if it is about the self-test's own namespace or cgroup.
     pub(in super::super) fn signal(&mut self, seen: &Observation) -> Option<Signal> {
         let of_cgroup = |id: u64, signal| (self.cgroup == Some(id)).then_some(signal);
         match &seen.fact {
@@ -62,7 +62,7 @@ impl Netns {
         if netns.inode != self.inode || at < self.since {
             return None;
         }
-        // The second with this number is somebody else's.
+        // The second creation with this inode is another namespace's.
         self.over = self.over || self.key.is_some();
         if self.over {
             return None;
@@ -87,7 +87,7 @@ impl Netns {
         Some(Signal::NetnsFreed)
     }
 
-    /// Some hooks are told no cookie.
+    /// Some hooks do not know the cookie.
     fn is(&self, netns: NetnsKey) -> bool {
         let cookie = self.key.map_or(0, |key| key.cookie);
         netns.inode == self.inode && (netns.cookie == cookie || netns.cookie == 0 || cookie == 0)

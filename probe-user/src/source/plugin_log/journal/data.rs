@@ -1,4 +1,4 @@
-//! One field of entries: `NAME=value`, as it is or compressed.
+//! A field of an entry: `NAME=value`, plain or compressed.
 
 use std::io::Read as _;
 
@@ -11,20 +11,20 @@ const DATA: u8 = 1;
 const XZ: u8 = 1;
 const LZ4: u8 = 2;
 const ZSTD: u8 = 4;
-/// Bytes before the value: a header, a hash, five offsets and counts; two more in a COMPACT file.
+/// The bytes before the value: a header, a hash, five offsets and counts; eight more in a COMPACT file.
 const HEAD: usize = 64;
 const COMPACT_HEAD: usize = 72;
-/// Bytes looked at of a compressed field. journald splits a service's lines at 48 KiB.
+/// The most bytes of a compressed field that are read. journald splits a service's lines at 48 KiB.
 const FIELD: u64 = 128 << 10;
-/// zstd's window at the level that journald uses.
+/// The zstd window at journald's compression level.
 const WINDOW: u64 = 8 << 20;
 
 const MESSAGE: &[u8] = b"MESSAGE=";
-/// journald asks the kernel who it was.
+/// journald gets the user of the sender from the kernel.
 const ROOT: &[u8] = b"_UID=0";
 const BOOT_ID: &[u8] = b"_BOOT_ID=";
 
-/// What of an entry matters here.
+/// The fields of an entry that are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datum {
     Message(String),
@@ -46,7 +46,7 @@ pub(super) fn read(object: &Object, is_compact: bool) -> Result<Datum, ReadError
     }
 }
 
-/// The boot's id, of a value of that field; it is too short to be compressed.
+/// The boot's id in a value of that field. The value is too short to be compressed.
 pub(super) fn boot_id(object: &Object, is_compact: bool) -> Result<String, ReadError> {
     if object.kind != DATA {
         return Err(ReadError::Malformed);
@@ -70,12 +70,12 @@ fn zstd(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
     let decoder = StreamingDecoder::new_with_max_window_size(stored, WINDOW);
     let decoder = decoder.map_err(|_not_zstd| ReadError::Malformed)?;
     let mut field = Vec::new();
-    // Beyond the bound there is nothing that is looked for.
+    // Nothing that is searched for is beyond the bound.
     decoder.take(FIELD).read_to_end(&mut field).map_err(|_not_zstd| ReadError::Malformed)?;
     Ok(field)
 }
 
-/// A block after the size that it will have.
+/// Decompresses a block that follows its decompressed size.
 fn lz4(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
     let (size, block) = stored.split_first_chunk().ok_or(ReadError::Malformed)?;
     let size = Some(u64::from_le_bytes(*size)).filter(|size| *size <= FIELD);
@@ -106,13 +106,13 @@ mod tests {
         assert_eq!(field(0, b"MESSAGE=no address"), message("no address"));
         assert_eq!(field(0, b"MESSAGE_ID=1"), Ok(Datum::Other));
         assert_eq!((field(0, b"_UID=0"), field(0, b"_UID=01")), (Ok(Datum::Root), Ok(Datum::Other)));
-        // Ten literals, four bytes from two before, and five literals as the end.
+        // Ten literals, a copy of four bytes from two bytes before, and five literals at the end.
         let mut lz4 = 19_u64.to_le_bytes().to_vec();
         lz4.extend_from_slice(b"\xa0MESSAGE=ab\x02\x00\x50abcde");
         assert_eq!(field(2, &lz4), message("ababababcde"));
         lz4[0..8].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(field(2, &lz4), Err(ReadError::Malformed));
-        // xz, two at once, and what is none of what it says.
+        // xz, two compressions at once, and data that is not of the given compression.
         for flags in [1, 3, 6, 4, 2] {
             assert_eq!(field(flags, b"MESSAGE=x"), Err(ReadError::Malformed), "{flags}");
         }

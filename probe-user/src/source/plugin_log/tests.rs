@@ -1,4 +1,4 @@
-//! Lines as they were really logged, and journals that a real journald (252) wrote of such lines.
+//! Tests with real log lines, and with journals that journald 252 wrote of such lines.
 
 use std::{
     fs,
@@ -14,15 +14,15 @@ use crate::source::host::{HostRoot, ReadError};
 const CONTAINERD_1_6: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#;
 const CONTAINERD_1_7: &str = r#"time="2026-11-21T08:16:05.578149814Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-1,Uid:00000000-0142-4000-8000-000000000002,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"7d2508103574fcdee6bfc02f9e63017703f2008862901b475364b31686fc3d37\": plugin type=\"no-such-plugin\" failed (add): failed to find plugin \"no-such-plugin\" in path [/usr/lib/cni]""#;
 const CONTAINERD_2_1: &str = r#"time="2026-11-21T08:19:24.405636689Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-2,Uid:00000000-0142-4000-8000-000000000003,Namespace:default,Attempt:0,} failed, error" error="rpc error: code = Unknown desc = failed to setup network for sandbox \"1f583adf6ada10538077a17a9b6657410449b003c2d7320a1f2e51c4632bf926\": plugin type=\"bridge\" failed (add): failed to set bridge addr: could not set bridge's mac: invalid argument""#;
-/// The same, with `format = "json"` in its configuration.
+/// The same line of a containerd with `format = "json"`.
 const JSON: &str = r#"{"error":"failed to setup network for sandbox \"aa11\": plugin type=\"bridge\" failed (add): no \u003caddress\u003e","level":"error","msg":"RunPodSandbox for \u0026PodSandboxMetadata{Name:web-0,Uid:u,Namespace:default,Attempt:0,} failed, error","time":"2026-11-21T08:15:03.992378979Z"}"#;
 const KUBELET: &str = r#"E0913 09:29:07.123456    1234 remote_runtime.go:193] "RunPodSandbox from runtime service failed" err="rpc error: code = Unknown desc = failed to setup network for sandbox \"aa11\": plugin type=\"calico\" failed (add): stat /var/lib/calico/nodename: no such file or directory: check that the calico/node container is running and has mounted /var/lib/calico/""#;
 const KUBELET_SYNC: &str = r#"E0913 09:29:07.123456    1234 pod_workers.go:1294] "Error syncing pod, skipping" err="failed to \"CreatePodSandbox\" for \"web-0_default(11111111-2222-3333-4444-555555555555)\" with CreatePodSandboxError: \"Failed to create sandbox for pod \\\"web-0_default(11111111-2222-3333-4444-555555555555)\\\": rpc error: code = Unknown desc = failed to setup network for sandbox \\\"aa11\\\": plugin type=\\\"bridge\\\" failed (add): failed to find plugin \\\"host-nowhere\\\" in path [/opt/cni/bin]\"" pod="default/web-0" podUID=11111111-2222-3333-4444-555555555555"#;
 const CRIO: &str = r#"time="2026-11-21 09:15:03.988990154+01:00" level=error msg="Error adding pod default_web-0 to CNI network \"crio\": plugin type=\"bridge\" failed (add): failed to allocate for range 0: no IP addresses available in range set: 10.85.0.1-10.85.255.254""#;
 const CRIO_KUBELET: &str = r#"E0913 09:29:07.123456    1234 remote_runtime.go:193] "RunPodSandbox from runtime service failed" err="rpc error: code = Unknown desc = failed to create pod network sandbox k8s_web-0_default_11111111-2222-3333-4444-555555555555_0(aa11): error adding pod default_web-0 to CNI network \"crio\": plugin type=\"bridge\" failed (add): no address""#;
-/// Through an older libcni, which did not say which plugin it was.
+/// From an older libcni, which does not name the plugin.
 const CRIO_OLD: &str = r#"level=error msg="Error adding network: failed to create pod network sandbox k8s_web-0_default_u_0(aa11): error adding pod default_web-0 to CNI network \"k8s-pod-network\": pods \"web-0\" not found""#;
-/// The kubelet breaks what has line breaks of its own.
+/// The kubelet splits messages that have line breaks of their own.
 const MULTUS: &str = r#"  rpc error: code = Unknown desc = failed to setup network for sandbox "aa11": plugin type="multus" name="multus-cni-network" failed (add): [default/web-0/u:kindnet]: error adding container to network "kindnet": plugin type="ptp" failed (add): no route"#;
 
 fn wanted(sandbox: &str) -> Wanted<'_> {
@@ -64,13 +64,13 @@ fn the_plugins_words_are_found_in_every_log() {
 
 #[test]
 fn what_is_of_another_is_not_taken() {
-    // Another pod's whose name ends or begins alike.
+    // Other pods whose names begin or end alike.
     for other in ["web-00", "my-web-0", "web-0-1"] {
         assert_eq!(said(&CRIO.replace("_web-0 ", &format!("_{other} ")), "aa11"), None, "{other}");
         assert_eq!(said(&KUBELET_SYNC.replace("web-0", other), "bb22"), None, "{other}");
     }
     assert_eq!(said(&CRIO.replace("default_", "my-default_"), "aa11"), None);
-    // A failed DEL, and a line that only speaks of the sandbox.
+    // A failed DEL, and a line that only mentions the sandbox.
     assert_eq!(said(&KUBELET.replace("(add)", "(delete)").replace("setup", "tear down"), "aa11"), None);
     assert_eq!(said("RunPodSandbox aa11 returns", "aa11"), None);
     assert_eq!(said(KUBELET, ""), None, "no id is no id of any line");
@@ -88,7 +88,7 @@ fn what_is_told_is_one_short_line() {
     );
     let long = text(said(&line(&"é".repeat(1000)), "aa11"));
     assert!(long.len() <= TEXT && long.len() > TEXT - 2, "{}", long.len());
-    // Quoted once by the log: its own line break does not make two lines.
+    // The log quoted it once, so the plugin's line break does not split the line.
     let quoted = CONTAINERD_1_6.replace("in path", r"\n\nin path");
     assert!(text(said(&quoted, "9ffacbee")).contains("\\n\\nin path"));
 }
@@ -122,7 +122,8 @@ fn real_journals_are_read() {
         let root = node();
         fs::copy(data(name), journal(&root)).expect("a copy");
         let source = PathBuf::from("/var/log/journal/5d1cb95b000040008000000000000001/system.journal");
-        // Longer than 512 bytes: journald compressed it. What nobody forged of this sandbox later is not taken.
+        // Longer than 512 bytes, so journald compressed it. A later message of a process that is not root's is
+        // ignored.
         let text = "plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]";
         let id = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
         let found = look(&root, wanted(id));
@@ -133,7 +134,7 @@ fn real_journals_are_read() {
         ] {
             look(&root, wanted(id)).expect("a message");
         }
-        // Neither of another sandbox, nor from another hour.
+        // A message of another sandbox or of another hour does not match.
         let not = look(&root, wanted("bb22")).expect_err("no message");
         assert_eq!(
             not.to_string(),
@@ -176,13 +177,13 @@ fn log_files_serve_where_there_is_no_journal() {
     fs::write(at("syslog"), format!("{syslog}Nov 21 09:15:03 node crio[8]: {CRIO}\n")).expect("a file");
     let found = look(&root, wanted("9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c"));
     assert_eq!(found.map(|found| found.source), Ok("/var/log/syslog".into()));
-    // By its pod alone: only in the window.
+    // A line with only the pod's name matches within the window.
     let at_crio = 1_795_248_903_988_990;
     let in_window = |from, until| look(&root, Wanted { window: Window { from, until }, ..wanted("aa11") });
     assert!(in_window(at_crio, at_crio).expect("a message").text.contains("10.85.255.254"));
     let not = in_window(at_crio + 1, u64::MAX).expect_err("another's");
     assert_eq!(not.to_string(), "it is not in /var/log/syslog");
-    // What is there and cannot be read is said, and hides nothing else.
+    // A file that cannot be read is reported, and does not hide the others.
     symlink("syslog", at("messages")).expect("a link");
     fs::create_dir(at("kubelet.log")).expect("a directory");
     fs::write(journal(&root), "no journal, but long enough to have a header: ".repeat(9)).expect("a file");
@@ -203,11 +204,11 @@ fn a_journal_that_claims_much_is_not_read_for_it() {
     let mut arrays = [0; 8];
     file.read_exact_at(&mut arrays, 176).expect("a header");
     let arrays = u64::from_le_bytes(arrays);
-    // The first array leads to itself, and there are more entries than there is room for.
+    // The first array links to itself, and there are more entries than its room.
     file.write_all_at(&arrays.to_le_bytes(), arrays + 16).expect("written");
     file.write_all_at(&u64::MAX.to_le_bytes(), 152).expect("written");
     assert!(look(&root, wanted("bb22")).is_err());
-    // An array of 8 EB, in a file that is long but empty.
+    // An array of 8 EB, in a file of that length that is sparse.
     file.write_all_at(&(1_u64 << 63).to_le_bytes(), arrays + 8).expect("written");
     file.set_len(1 << 40).expect("a length");
     let not = look(&root, wanted("bb22")).expect_err("nothing");
@@ -226,7 +227,7 @@ proptest! {
         let name = if compact { "compact.journal" } else { "regular.journal" };
         let mut file = fs::read(data(name)).expect("a journal");
         for (at, byte) in bytes {
-            // Beyond the hash tables, which are not read.
+            // The offset is behind the hash tables, which are not read.
             let at = 38_000 + at.index(file.len() - 38_000);
             file[at] = byte;
         }
@@ -257,7 +258,7 @@ proptest! {
     }
 }
 
-/// Started by a unit with `StandardOutput=append:`, or by hand.
+/// The daemon was started by a unit with `StandardOutput=append:`, or by hand.
 #[test]
 fn the_file_to_which_a_daemon_writes_its_output_is_read() {
     let root = tempfile::tempdir().expect("a directory");

@@ -1,28 +1,28 @@
-//! The addresses and interface names already told of one namespace.
+//! The addresses and interface names of one namespace that were told already.
 //!
-//! The kernel notifies of an address again when its lifetime or its state changes, and a dump lists what a
-//! notification tells too; of each one thing is to be said.
+//! The kernel notifies again when an address's lifetime or state changes, and a dump repeats what a notification
+//! told. Each address is told once.
 //!
-//! **Invariant:** bounded, for a container can add addresses and interfaces without end.
+//! **Invariant:** the table is bounded, because a container can add addresses and interfaces without end.
 
 use std::{collections::HashMap, time::Duration};
 
 use crate::model::{id::Subnet, time::Timestamp};
 
-/// Addresses remembered for one namespace; beyond that each notification counts as news.
+/// The most addresses of a namespace that are remembered. Beyond that each notification is told.
 const MOST: usize = 1024;
 
-/// How long an interface's name is believed before it is asked for again: renaming is not notified.
+/// How long an interface's name is cached, because a rename is not notified.
 const BELIEVED: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    /// By interface index.
+pub(super) struct ReportedAddresses {
+    /// The name of the interface, by its index and the address.
     addresses: HashMap<(u32, Subnet), String>,
     names: HashMap<u32, (Timestamp, String)>,
 }
 
-impl Known {
+impl ReportedAddresses {
     pub(super) fn has(&self, index: u32, subnet: Subnet) -> bool {
         self.addresses.contains_key(&(index, subnet))
     }
@@ -33,17 +33,17 @@ impl Known {
         }
     }
 
-    /// The name of the interface from which it is gone, if the address was known.
+    /// Forgets an address. Gives the name of its interface if the address was known.
     pub(super) fn remove(&mut self, index: u32, subnet: Subnet) -> Option<String> {
         self.addresses.remove(&(index, subnet))
     }
 
-    /// Keeps those that `still` holds for.
+    /// Keeps the addresses for which `still` is true.
     pub(super) fn retain(&mut self, still: impl Fn(u32, Subnet) -> bool) {
         self.addresses.retain(|(index, subnet), _| still(*index, *subnet));
     }
 
-    /// The interface's name, if it was asked for a moment ago.
+    /// The interface's name, if it was read a moment ago.
     pub(super) fn name(&self, index: u32, now: Timestamp) -> Option<&str> {
         let (asked, name) = self.names.get(&index)?;
         (now.since(*asked) < BELIEVED).then_some(name.as_str())
@@ -61,7 +61,7 @@ impl Known {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{Known, MOST, Subnet, Timestamp};
+    use super::{MOST, ReportedAddresses, Subnet, Timestamp};
 
     fn subnet(n: usize) -> Subnet {
         let n = u32::try_from(n).expect("few");
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_address_is_known_until_removed_and_on_its_interface_only() {
-        let mut known = Known::default();
+        let mut known = ReportedAddresses::default();
         known.add(2, subnet(1), "eth0".to_owned());
         assert!(known.has(2, subnet(1)) && !known.has(3, subnet(1)));
         assert_eq!(known.remove(2, subnet(1)), Some("eth0".to_owned()));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_name_is_asked_for_again_after_a_second() {
-        let mut known = Known::default();
+        let mut known = ReportedAddresses::default();
         known.set_name(2, Timestamp(0), "eth0");
         assert_eq!(known.name(2, Timestamp(999_999_999)), Some("eth0"));
         assert_eq!(known.name(2, Timestamp(1_000_000_000)), None);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn no_number_of_addresses_and_interfaces_takes_more_room() {
-        let mut known = Known::default();
+        let mut known = ReportedAddresses::default();
         for n in 0..2 * MOST {
             known.add(2, subnet(n), String::new());
             known.set_name(u32::try_from(n).expect("few"), Timestamp(0), "");

@@ -1,5 +1,5 @@
-//! What of the node could not be read, from one pass to the next: told when it begins and when it is over, since passes
-//! come every few seconds and a file that a power cut has torn stays torn.
+//! Logs which files of the node could not be read. Passes come every few seconds, and a broken file stays broken, so
+//! only changes are logged.
 
 use std::{
     collections::BTreeMap,
@@ -15,35 +15,35 @@ use tracing::warn;
 
 use crate::source::host::{ReadError, skipped::Skipped};
 
-/// As the last pass over one part of the node left it.
+/// The unreadable files of the last pass over one part of the node.
 #[derive(Debug)]
-pub(super) struct Unread {
+pub(super) struct UnreadableFiles {
     named: BTreeMap<PathBuf, ReadError>,
     count: u64,
-    /// Of all parts together. One thread reads them, one after the other.
+    /// The sum over all parts. One thread reads them, one after the other.
     total: Arc<AtomicU64>,
 }
 
-/// What is not as it was.
+/// The changes since the pass before.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Turn {
-    /// Unreadable now, or for another reason than before.
+struct Changes {
+    /// Files that are unreadable now, or for another reason than before.
     begun: Vec<(PathBuf, ReadError)>,
-    /// Readable again, or gone.
+    /// Files that can be read again, or are gone.
     over: Vec<PathBuf>,
 }
 
-impl Unread {
+impl UnreadableFiles {
     pub(super) fn new(total: Arc<AtomicU64>) -> Self {
         Self { named: BTreeMap::new(), count: 0, total }
     }
 
-    /// After a pass: tells what has changed.
+    /// Logs the changes after a pass.
     pub(super) fn tell(&mut self, skipped: Skipped) {
-        let Turn { begun, over } = self.turn(skipped);
+        let Changes { begun, over } = self.changes(skipped);
         let all = self.count;
         if let Some((path, why)) = begun.first() {
-            // A name may be a container's own: quoted, it does nothing to a terminal.
+            // A container may choose the name. It is quoted, so that it cannot control the terminal.
             warn!(count = begun.len(), all, ?path, %why, "files of the node could not be read");
         }
         if let Some(path) = over.first() {
@@ -51,14 +51,14 @@ impl Unread {
         }
     }
 
-    fn turn(&mut self, skipped: Skipped) -> Turn {
+    fn changes(&mut self, skipped: Skipped) -> Changes {
         let Skipped { count, named, .. } = skipped;
         let others = self.total.load(Ordering::Relaxed).saturating_sub(self.count);
         self.total.store(others.saturating_add(count), Ordering::Relaxed);
         self.count = count;
         let before = mem::replace(&mut self.named, named);
         let is_new = |(path, why): &(&PathBuf, &ReadError)| before.get(*path) != Some(*why);
-        Turn {
+        Changes {
             begun: self.named.iter().filter(is_new).map(|(path, why)| (path.clone(), *why)).collect(),
             over: before.into_keys().filter(|path| !self.named.contains_key(path)).collect(),
         }
@@ -69,7 +69,7 @@ impl Unread {
 mod tests {
     use std::sync::Arc;
 
-    use super::{AtomicU64, Ordering, ReadError, Skipped, Turn, Unread};
+    use super::{AtomicU64, Changes, Ordering, ReadError, Skipped, UnreadableFiles};
 
     fn skipped(all: &[(&str, ReadError)]) -> Skipped {
         let mut skipped = Skipped::default();
@@ -80,24 +80,25 @@ mod tests {
     #[test]
     fn a_torn_file_is_told_of_once_and_when_it_is_over() {
         let total = Arc::new(AtomicU64::new(0));
-        let (mut unread, mut other) = (Unread::new(Arc::clone(&total)), Unread::new(Arc::clone(&total)));
+        let (mut unread, mut other) =
+            (UnreadableFiles::new(Arc::clone(&total)), UnreadableFiles::new(Arc::clone(&total)));
         let torn = [("/a", ReadError::Malformed), ("/b", ReadError::Malformed)];
         let begun = torn.map(|(path, why)| (path.into(), why)).to_vec();
-        assert_eq!(unread.turn(skipped(&torn)), Turn { begun, over: Vec::new() });
-        other.turn(skipped(&[("/c", ReadError::NotPlain)]));
+        assert_eq!(unread.changes(skipped(&torn)), Changes { begun, over: Vec::new() });
+        other.changes(skipped(&[("/c", ReadError::NotPlain)]));
         for _ in 0..3 {
-            assert_eq!(unread.turn(skipped(&torn)), Turn::default());
+            assert_eq!(unread.changes(skipped(&torn)), Changes::default());
         }
         assert_eq!(total.load(Ordering::Relaxed), 3);
-        // Another reason is news, and so is one that is read again.
-        let turn = unread.turn(skipped(&[("/b", ReadError::TooLarge(9))]));
+        // Another reason is a change, and so is a file that can be read again.
+        let changes = unread.changes(skipped(&[("/b", ReadError::TooLarge(9))]));
         assert_eq!(
-            turn,
-            Turn { begun: vec![("/b".into(), ReadError::TooLarge(9))], over: vec!["/a".into()] }
+            changes,
+            Changes { begun: vec![("/b".into(), ReadError::TooLarge(9))], over: vec!["/a".into()] }
         );
         assert_eq!(total.load(Ordering::Relaxed), 2);
-        let turn = unread.turn(Skipped::default());
-        assert_eq!(turn, Turn { begun: Vec::new(), over: vec!["/b".into()] });
+        let changes = unread.changes(Skipped::default());
+        assert_eq!(changes, Changes { begun: Vec::new(), over: vec!["/b".into()] });
         assert_eq!(total.load(Ordering::Relaxed), 1);
     }
 }

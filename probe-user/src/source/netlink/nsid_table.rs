@@ -1,51 +1,52 @@
-//! Which namespace an id stands for at the moment. Pure bookkeeping over the notifications, in their order.
+//! Tracks which namespace an id stands for, from the sequence of notifications.
 //!
-//! Ids are reused at once, lowest first, so an id alone may name a namespace of yesterday. The kernel keeps its
-//! table under a lock but notifies after letting go of it: when an id passes from one namespace to the next, "named"
-//! of the second may come before "gone" of the first, and taking that "gone" for the second one's end would be wrong.
-//! What is right is the count: the namespace that got an id as the fifth to have it is gone with the fifth "gone". Only
-//! one from before the count began can be taken for it: who is gone by the count and yet has its id is kept.
+//! Ids are reused at once, the lowest first, so an id may be of a namespace that is gone. The kernel changes its
+//! table under a lock, but notifies after it has released the lock. When an id passes from one namespace to the next,
+//! the second one's "named" may come before the first one's "gone", and that "gone" must not be taken for the second
+//! one's end. So the notifications are counted: the fifth namespace that got an id is gone with the fifth "gone". A
+//! namespace from before the counting began can break the count: one that is gone by the count but still has its id
+//! is kept.
 //!
 //! **Invariant:** an entry exists only while its id is in use or a notification about it is outstanding.
 
 use std::collections::HashMap;
 
-use super::{known::Known, wire::Nsid};
+use super::{reported::ReportedAddresses, wire::Nsid};
 use crate::model::{fact::Task, id::NetnsKey};
 
 /// Every id in use in our namespace, watched or not.
 #[derive(Debug, Default)]
-pub(super) struct Lives {
+pub(super) struct NsidTable {
     ids: HashMap<Nsid, Id>,
 }
 
 /// A namespace that is watched.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct WatchedNetns {
     pub(super) netns: NetnsKey,
-    /// Who was in it when it was first seen: where to find it again.
+    /// A task that was in it when it was first seen. The namespace is searched for there first.
     pub(super) by: Task,
-    pub(super) known: Known,
-    /// It was the n-th to have its id.
+    pub(super) reported: ReportedAddresses,
+    /// It was the n-th namespace with its id.
     turn: u64,
 }
 
-/// What became of a request to watch.
+/// The outcome of a request to watch.
 #[derive(Debug)]
 pub(super) enum Watched {
     Begun,
     /// It is watched already.
     Again,
-    /// This one had the id before, and is gone: its end is not notified yet.
-    After(Life),
+    /// Another namespace had the id before and is gone; its end is not notified yet.
+    After(WatchedNetns),
 }
 
-/// What "gone" means for the namespace that is watched by that id.
+/// Which namespace a "gone" is about.
 #[derive(Debug)]
 pub(super) enum Gone {
-    /// It was this one.
-    Watched(Life),
-    /// It was an earlier one, by the count.
+    /// The watched one.
+    Watched(WatchedNetns),
+    /// An earlier one, by the count.
     Earlier,
     NotWatched,
 }
@@ -54,16 +55,17 @@ pub(super) enum Gone {
 struct Id {
     named: u64,
     gone: u64,
-    life: Option<Life>,
+    life: Option<WatchedNetns>,
 }
 
-impl Lives {
-    /// Forgets what was counted and begins anew from the ids that are in use now. Returns the watched namespaces whose
-    /// id is not among them; of the others it is taken that they have theirs still.
-    pub(super) fn reset(&mut self, in_use: &[Nsid]) -> Vec<Life> {
+impl NsidTable {
+    /// Restarts the count from the ids that are in use now. Returns the watched namespaces whose id is not in use;
+    /// the others are assumed to have kept theirs.
+    pub(super) fn reset(&mut self, in_use: &[Nsid]) -> Vec<WatchedNetns> {
         let mut before = std::mem::take(&mut self.ids);
         for nsid in in_use {
-            let life = before.remove(nsid).and_then(|id| id.life).map(|life| Life { turn: 1, ..life });
+            let life =
+                before.remove(nsid).and_then(|id| id.life).map(|life| WatchedNetns { turn: 1, ..life });
             self.ids.insert(*nsid, Id { named: 1, gone: 0, life });
         }
         before.into_values().filter_map(|id| id.life).collect()
@@ -75,11 +77,11 @@ impl Lives {
         id.named = id.named.saturating_add(1);
     }
 
-    /// A namespace that had `nsid` is gone.
+    /// The namespace that had `nsid` is gone.
     pub(super) fn end(&mut self, nsid: Nsid) -> Gone {
         let id = self.ids.entry(nsid).or_default();
         id.gone = id.gone.saturating_add(1);
-        // It was named before we began to count.
+        // It got its id before the count began.
         id.named = id.named.max(id.gone);
         let gone = match id.life.take_if(|life| life.turn <= id.gone) {
             Some(life) => Gone::Watched(life),
@@ -90,45 +92,45 @@ impl Lives {
         gone
     }
 
-    /// `nsid` is not in use, whatever was counted.
-    pub(super) fn clear(&mut self, nsid: Nsid) -> Option<Life> {
+    /// The id is not in use, whatever the count says.
+    pub(super) fn clear(&mut self, nsid: Nsid) -> Option<WatchedNetns> {
         self.ids.remove(&nsid).and_then(|id| id.life)
     }
 
-    /// The namespace `netns` has `nsid` now, and all that was notified before this was known has been counted.
+    /// The namespace `netns` has `nsid` now. All notifications from before that was read have been counted.
     pub(super) fn watch(&mut self, nsid: Nsid, netns: NetnsKey, by: Task) -> Watched {
         let id = self.ids.entry(nsid).or_default();
-        // It has the id, so it was named, though that may not be notified yet.
+        // It has the id, so it was named, even if that is not notified yet.
         let turn = id.named.max(id.gone + 1);
         if id.life.as_ref().is_some_and(|life| life.netns == netns && life.turn == turn) {
             return Watched::Again;
         }
-        match id.life.replace(Life { netns, by, known: Known::default(), turn }) {
+        match id.life.replace(WatchedNetns { netns, by, reported: ReportedAddresses::default(), turn }) {
             Some(before) => Watched::After(before),
             None => Watched::Begun,
         }
     }
 
-    /// A namespace that was taken for gone has `nsid` still.
-    pub(super) fn keep(&mut self, nsid: Nsid, life: Life) {
+    /// A namespace that seemed gone still has `nsid`.
+    pub(super) fn keep(&mut self, nsid: Nsid, life: WatchedNetns) {
         let id = self.ids.entry(nsid).or_default();
         let turn = id.named.max(id.gone + 1);
-        id.life = Some(Life { turn, ..life });
+        id.life = Some(WatchedNetns { turn, ..life });
     }
 
-    /// The watched namespace that has `nsid`, unless the id has passed on.
-    pub(super) fn get_mut(&mut self, nsid: Nsid) -> Option<&mut Life> {
+    /// The watched namespace with `nsid`, unless the id has passed on.
+    pub(super) fn get_mut(&mut self, nsid: Nsid) -> Option<&mut WatchedNetns> {
         let id = self.ids.get_mut(&nsid)?;
         id.life.as_mut().filter(|life| life.turn >= id.named)
     }
 
-    /// The same, to look at.
-    pub(super) fn get(&self, nsid: Nsid) -> Option<&Life> {
+    /// Like `get_mut`, for reading.
+    pub(super) fn get(&self, nsid: Nsid) -> Option<&WatchedNetns> {
         let id = self.ids.get(&nsid)?;
         id.life.as_ref().filter(|life| life.turn >= id.named)
     }
 
-    /// Of the watched namespaces.
+    /// The ids of the watched namespaces.
     pub(super) fn nsids(&self) -> Vec<Nsid> {
         let watched = self.ids.iter().filter(|(_, id)| id.life.is_some());
         watched.map(|(nsid, _)| *nsid).collect()
@@ -145,7 +147,7 @@ impl Lives {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Gone, Lives, Nsid, Watched};
+    use super::{Gone, Nsid, NsidTable, Watched};
     use crate::model::{fact::Task, id::NetnsKey};
 
     const ID: Nsid = Nsid(0);
@@ -163,10 +165,10 @@ mod tests {
 
     #[test]
     fn the_next_holder_of_an_id_outlives_the_late_end_of_the_first() {
-        let mut lives = Lives::default();
+        let mut lives = NsidTable::default();
         lives.name(ID);
         assert!(matches!(lives.watch(ID, key(1), Task::default()), Watched::Begun));
-        // The id passes on; the second "named" overtakes the first "gone".
+        // The id passes on; the second "named" comes before the first "gone".
         lives.name(ID);
         assert!(lives.get_mut(ID).is_none(), "what is told of the id now is not about the first");
         let Watched::After(first) = lives.watch(ID, key(2), Task::default()) else {
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_same_inode_may_come_back_with_the_same_id() {
-        let mut lives = Lives::default();
+        let mut lives = NsidTable::default();
         lives.name(ID);
         lives.watch(ID, key(1), Task::default());
         assert!(matches!(lives.watch(ID, key(1), Task::default()), Watched::Again));
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_id_may_be_learned_of_before_its_notification() {
-        let mut lives = Lives::default();
+        let mut lives = NsidTable::default();
         lives.watch(ID, key(1), Task::default());
         lives.name(ID);
         assert!(lives.get_mut(ID).is_some());
@@ -200,10 +202,11 @@ mod tests {
         assert!(lives.ids.is_empty());
     }
 
-    /// The id passed on just before the count began anew, and the end of who had it before comes after that.
+    /// The id passed on just before the count restarted, and the "gone" of the namespace that had it before comes
+    /// afterwards.
     #[test]
     fn a_late_end_of_before_the_count_does_not_count() {
-        let mut lives = Lives::default();
+        let mut lives = NsidTable::default();
         assert!(lives.reset(&[]).is_empty());
         lives.name(ID);
         lives.watch(ID, key(1), Task::default());
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_reset_ends_what_has_no_id_and_keeps_the_rest() {
-        let mut lives = Lives::default();
+        let mut lives = NsidTable::default();
         for (nsid, inode) in [(0, 1), (1, 2)] {
             lives.name(Nsid(nsid));
             lives.watch(Nsid(nsid), key(inode), Task::default());
@@ -232,11 +235,11 @@ mod tests {
     }
 
     proptest! {
-        /// Namespaces take turns with one id. Each is watched while it has it; its "gone" may be overtaken by the
-        /// next one's "named". Each ends once, never before its own end, and nothing is left at last.
+        /// Namespaces take turns with one id. Each is watched while it has the id, and its "gone" may come after the
+        /// next one's "named". Each ends once and never early, and no entry is left.
         #[test]
         fn each_holder_ends_once(overtaken in prop::collection::vec(any::<bool>(), 1..40)) {
-            let mut lives = Lives::default();
+            let mut lives = NsidTable::default();
             let mut ends = Vec::new();
             let holders = u32::try_from(overtaken.len()).expect("few");
             let mut late = false;

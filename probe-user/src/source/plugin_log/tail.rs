@@ -1,4 +1,4 @@
-//! The end of a text file to which a runtime or a kubelet logs, through syslog or itself.
+//! Searches the end of a text file to which a runtime or a kubelet logs, by itself or through syslog.
 
 use std::{
     fs::File,
@@ -14,11 +14,11 @@ use crate::source::{
     host::{HostRoot, ReadError, lines},
 };
 
-/// Where syslog writes what it has from everybody, on Debian and Ubuntu, and on Red Hat and SUSE.
+/// The files of syslog: on Debian and Ubuntu, and on Red Hat and SUSE.
 const SYSLOG: [&str; 2] = ["/var/log/syslog", "/var/log/messages"];
-/// Bytes read of each file's end.
+/// Bytes that are read of each file's end.
 const END: u64 = 4 << 20;
-/// So many files beside those are read to which daemons write their output.
+/// The most other log files of daemons that are read.
 const MORE: usize = 8;
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
@@ -27,7 +27,7 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
             return;
         }
     }
-    // Only then: to find these, each process is looked at.
+    // Only if it is needed, because it has to look at every process.
     let others = outputs(root).into_iter().filter(|path| files().all(|it| path != Path::new(it)));
     for path in others.take(MORE) {
         if look(root, &path, batch, not) {
@@ -41,7 +41,7 @@ fn files() -> impl Iterator<Item = &'static str> {
     logs.copied().chain(SYSLOG)
 }
 
-/// Looks in one; whether all that is wanted has been found by then.
+/// Searches one file; true once every wanted message is found.
 fn look(root: &HostRoot, path: &Path, batch: &mut [Search<'_>], not: &mut Unreadable) -> bool {
     let end = match root.plain(path).and_then(|file| end(file, END)) {
         Ok(end) => end,
@@ -64,7 +64,7 @@ fn look(root: &HostRoot, path: &Path, batch: &mut [Search<'_>], not: &mut Unread
     is_over
 }
 
-/// Without a time of its own a line counts only by the sandbox's id.
+/// A line without a time counts only if it names the sandbox's id.
 fn read(line: &str, wanted: Wanted<'_>) -> Option<(Match, u64, String)> {
     let (quality, text) = extract::message(line, wanted)?;
     let at = line.split_once("time=\"").map_or(line, |(_, rest)| rest);
@@ -102,7 +102,7 @@ mod tests {
         let end = |limit| end(file.try_clone().expect("the file"), limit).expect("read");
         assert_eq!(end(100), b"first\nsecond\nthird");
         assert_eq!(end(13), b"second\nthird");
-        // Nothing tells that the first line is whole.
+        // It is unknown whether the first line is whole.
         assert_eq!(end(12), b"third");
         assert_eq!(end(3), b"");
     }

@@ -1,15 +1,15 @@
-//! An entry: when it was written, and where its fields are.
+//! An entry: its time, and the offsets of its fields.
 
 use super::object::{Object, long};
-use crate::source::{host::ReadError, message::Window};
+use crate::source::{host::ReadError, plugin_log::Window};
 
 const ENTRY: u8 = 3;
-/// The header, sequence number, both times, the boot and a hash.
+/// The bytes of the header, sequence number, both times, the boot id and a hash.
 const ITEMS: usize = 64;
-/// Fields of an entry looked at: journald adds some thirty to what a program gave.
+/// The most fields of an entry that are read. journald adds some thirty to those of the program.
 const FIELDS: usize = 256;
 
-/// The time of an entry, and its fields if it is of the window.
+/// The time of an entry, and its fields if the time is in the window.
 pub(super) fn read(
     object: &Object,
     is_compact: bool,
@@ -23,17 +23,17 @@ pub(super) fn read(
         return Ok((time, None));
     }
     let items = object.bytes.get(ITEMS..).ok_or(ReadError::Malformed)?;
-    // A COMPACT entry leaves the hash out that stands behind each offset.
+    // A COMPACT entry has no hash after each offset.
     let width = if is_compact { 4 } else { 16 };
     Ok((time, Some(offsets(items, width).take(FIELDS).collect())))
 }
 
-/// The time alone.
+/// Only the time of an entry.
 pub(super) fn time(object: &Object) -> Result<u64, ReadError> {
     long(&object.bytes, 24).filter(|_| object.kind == ENTRY).ok_or(ReadError::Malformed)
 }
 
-/// The offsets that begin every so many bytes.
+/// The offsets at every `width` bytes.
 pub(super) fn offsets(items: &[u8], width: usize) -> impl Iterator<Item = u64> {
     items.chunks_exact(width).map(|item| match item.first_chunk() {
         Some(wide) => u64::from_le_bytes(*wide),

@@ -1,4 +1,4 @@
-//! Readers that hang, as at a process that is stuck in the kernel with its memory map held.
+//! Readers that hang, as at a process that is stuck in the kernel while it holds its memory map.
 
 use std::{
     collections::BTreeSet,
@@ -12,14 +12,14 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Desk, Job, Limits, Question, Read, Reading, Said, clock};
+use super::{Job, Limits, Question, Read, ReadProgress, Report, Supervisor, clock};
 use crate::{
     model::{
         fact::{Fact, List, Observation, Origin},
         id::ContainerId,
     },
     source::{
-        channel::{self, Asker, Batch, CancellationSource},
+        channel::{self, Batch, CancellationSource, QuestionSender},
         files::queue::MOST,
         host::{skipped::Skipped, watch::Reader},
     },
@@ -48,7 +48,7 @@ impl Paths {
     }
 }
 
-/// The list of processes reads all of those paths, and that of what runtimes have on record the last one.
+/// The list of processes reads all of those paths, and the list of the runtimes' records reads the last one.
 struct Node {
     all: Vec<&'static str>,
     hanging: Paths,
@@ -77,7 +77,12 @@ fn found(fact: Fact) -> Observation {
 }
 
 impl Read for Node {
-    fn work(&self, reader: &Arc<Reader>, jobs: &mut mpsc::Receiver<Job>, say: &mut dyn FnMut(Said) -> bool) {
+    fn work(
+        &self,
+        reader: &Arc<Reader>,
+        jobs: &mut mpsc::Receiver<Job>,
+        say: &mut dyn FnMut(Report) -> bool,
+    ) {
         while let Some(job) = jobs.blocking_recv() {
             let facts = match job {
                 Job::Present => self.list(reader, List::Processes, &self.all),
@@ -91,34 +96,34 @@ impl Read for Node {
                 }
                 Job::Messages(_) => Batch::new(),
             };
-            if !say(Said::Done { facts, skipped: Skipped::default(), early: Vec::new() }) {
+            if !say(Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }) {
                 return;
             }
         }
     }
 }
 
-/// A desk at work.
+/// A supervisor at work.
 struct Work {
     batches: mpsc::Receiver<Batch>,
     facts: Vec<Fact>,
-    asker: Asker,
+    asker: QuestionSender,
     stopper: CancellationSource,
-    shown: Arc<Reading>,
+    shown: Arc<ReadProgress>,
 }
 
 impl Work {
     fn start(node: Node) -> Self {
         let (feed, batches) = channel::feed();
-        let (asker, asks) = channel::asks();
+        let (asker, questions) = channel::questions();
         let (stopper, stop) = channel::stop();
-        let shown = Arc::new(Reading::default());
-        let desk = Desk::new(node, LIMITS, &Arc::default(), Arc::clone(&shown));
-        tokio::spawn(async move { desk.run(&feed, asks, stop).await });
+        let shown = Arc::new(ReadProgress::default());
+        let supervisor = Supervisor::new(node, LIMITS, &Arc::default(), Arc::clone(&shown));
+        tokio::spawn(async move { supervisor.run(&feed, questions, stop).await });
         Self { batches, facts: Vec::new(), asker, stopper, shown }
     }
 
-    /// Until a fact comes that is one.
+    /// Waits for a fact for which `is_one` is true.
     async fn until(&mut self, is_one: impl Fn(&Fact) -> bool) {
         let wait = async {
             loop {
@@ -133,7 +138,7 @@ impl Work {
         timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("it did not come"));
     }
 
-    /// Until so many files are said to hang.
+    /// Waits until this many files are shown to hang.
     async fn shows(&self, count: u64) {
         let wait = async {
             while self.shown.hanging() != count {
@@ -189,7 +194,7 @@ fn a_file_that_hangs_is_told_of_and_the_rest_goes_on_without_it() {
     });
 }
 
-/// Whatever hangs: so many threads, so many questions, and an end that waits for none of them.
+/// The number of threads and of questions is bounded, and stopping waits for no reader that hangs.
 #[test]
 fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
     const ALL: [&str; 3] = ["/var/a", "/var/b", "/var/c"];
@@ -199,7 +204,7 @@ fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
         for path in ALL {
             work.until(hangs(path, true)).await;
         }
-        // The third can not be spared: it is waited for.
+        // The third reader cannot be abandoned, so it is waited for.
         for n in 0..MOST + 100 {
             let id = ContainerId::parse(&format!("c{n}")).expect("an id");
             work.asker.ask(Question::Container { id });

@@ -1,15 +1,15 @@
-//! One turn at the rings: a bounded part of what is in them, the first ring before the second.
+//! Polls the rings once: reads a bounded number of records, the lifecycle ring before the bulk ring.
 
 use std::ops::Deref;
 
 use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 
-use super::copy::RecordBuffer;
+use super::record_buffer::RecordBuffer;
 
-/// What gives out records one at a time, oldest first.
+/// Gives records one at a time, the oldest first.
 pub(super) trait Records {
-    /// `None`: there is none, or the oldest is still being written, for which a wakeup follows.
+    /// `None` if there is no record, or if the oldest is still being written; a wakeup follows then.
     fn next(&mut self) -> Option<impl Deref<Target = [u8]>>;
 }
 
@@ -19,14 +19,14 @@ impl Records for RingBuf<MapData> {
     }
 }
 
-/// Records of the lifecycle ring in one turn: more than come in the time of a turn.
+/// The most records of the lifecycle ring in one poll: more than arrive during a poll.
 const LIFECYCLE: usize = 2048;
 
-/// Records of the bulk ring before the lifecycle ring is looked at again.
+/// The most records of the bulk ring before the lifecycle ring is read again.
 const BULK: usize = 256;
 
-/// Takes one turn's records; true if both rings were found empty, the second after the first.
-pub(super) fn turn(
+/// Reads the records of one poll; true if both rings were empty, the second after the first.
+pub(super) fn poll_batch(
     lifecycle: &mut impl Records,
     bulk: &mut impl Records,
     copies: &mut RecordBuffer,
@@ -51,7 +51,7 @@ fn take(ring: &mut impl Records, most: usize, copies: &mut RecordBuffer, out: &m
 mod tests {
     use std::{collections::VecDeque, ops::Deref};
 
-    use super::{BULK, LIFECYCLE, RecordBuffer, Records, turn};
+    use super::{BULK, LIFECYCLE, RecordBuffer, Records, poll_batch};
 
     impl Records for VecDeque<Vec<u8>> {
         fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
@@ -67,11 +67,11 @@ mod tests {
     fn the_lifecycle_ring_waits_for_a_part_of_the_bulk_ring_at_most() {
         let (mut lifecycle, mut bulk) = (ring(2, 1), ring(3 * BULK, 2));
         let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
-        assert!(!turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
         assert_eq!(out.len(), 2 + BULK);
         lifecycle.push_back(vec![3]);
         out.clear();
-        assert!(!turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
         assert_eq!(out[0], [3][..]);
     }
 
@@ -79,9 +79,9 @@ mod tests {
     fn a_turn_is_bounded_and_says_when_there_is_nothing_left() {
         let (mut lifecycle, mut bulk) = (ring(LIFECYCLE + 1, 1), ring(0, 2));
         let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
-        assert!(!turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
         assert_eq!(out.len(), LIFECYCLE);
-        assert!(turn(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
         assert_eq!(out.len(), LIFECYCLE + 1);
     }
 }

@@ -1,7 +1,7 @@
-//! Hands out what there is to read, and watches over who reads. A reader that stands at one file for too long is left to
-//! itself, and another goes on without that file: names, records and confirmations do not wait for it.
+//! Gives out files to read, and supervises the reader. A reader that hangs at a file is abandoned, and another one
+//! goes on without that file. So names, records and confirmations do not wait for it.
 //!
-//! **Invariant:** no more than [`Limits::spare`] readers are left to themselves, whatever hangs.
+//! **Invariant:** at most [`Limits::spare`] readers are abandoned, whatever hangs.
 
 use std::{
     future,
@@ -18,10 +18,10 @@ use tokio::time;
 use tracing::warn;
 
 use super::{
-    later::RetryQueue,
     queue::{self, Queue},
-    unread::Unread,
-    work::{Job, Read, Said, Worker},
+    reader::{Job, Read, Report, Worker},
+    retry_queue::RetryQueue,
+    unreadable::UnreadableFiles,
 };
 use crate::{
     model::{
@@ -31,16 +31,16 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{Asks, Batch, BatchSender, CancellationToken, Closed},
+        channel::{Batch, BatchSender, CancellationToken, Closed, QuestionReceiver},
         clock,
         host::{skipped::Skipped, watch::Avoided},
     },
 };
 
-/// When a reader hangs, and how many may.
+/// When a reader counts as hanging, and how many may hang.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// So long at one file. The slowest disk answers sooner, or as good as never.
+    /// How long a reader may be at one file. Even the slowest disk answers sooner, if it answers at all.
     pub(super) hung: Duration,
     pub(super) spare: usize,
 }
@@ -51,20 +51,20 @@ impl Default for Limits {
     }
 }
 
-/// How soon it is tried again where the process has no room for a thread or a file more.
+/// How long to wait for another try if the process cannot have another thread or file.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How the reading goes on, for whoever looks on.
+/// The progress of reading, for metrics and health checks.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
-    /// Since when the oldest question waits, boot time in ns; 0: none does.
+pub(crate) struct ReadProgress {
+    /// Since when the oldest question waits, boot time in ns; 0 if none waits.
     oldest: AtomicU64,
     waiting: AtomicU64,
     dropped: AtomicU64,
     hanging: AtomicU64,
 }
 
-impl Reading {
+impl ReadProgress {
     /// How long the oldest question has waited.
     #[must_use]
     pub(crate) fn oldest(&self, now: Timestamp) -> Duration {
@@ -74,7 +74,7 @@ impl Reading {
         }
     }
 
-    /// Questions that wait, of [`Self::CAPACITY`].
+    /// Questions that wait, of at most [`Self::CAPACITY`].
     #[must_use]
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
@@ -95,7 +95,7 @@ impl Reading {
     pub(crate) const CAPACITY: usize = queue::MOST;
 }
 
-/// A reader that was left to itself.
+/// A reader that was abandoned.
 #[derive(Debug)]
 struct Left {
     path: PathBuf,
@@ -104,32 +104,37 @@ struct Left {
 }
 
 #[derive(Debug)]
-pub(super) struct Desk<R> {
+pub(super) struct Supervisor<R> {
     read: Arc<R>,
     limits: Limits,
     avoided: Arc<Avoided>,
     worker: Option<Worker>,
-    /// What it is at, and since when that has waited.
+    /// The current job, and since when it has waited.
     job: Option<(Job, Timestamp)>,
     left: Vec<Left>,
-    /// The one at work hangs too, and none can be spared for it.
+    /// The file at which the current reader hangs, if no more readers can be abandoned.
     stands: Option<(PathBuf, Timestamp)>,
     queue: Queue,
     later: RetryQueue,
-    /// A pass goes before questions: the first ones, and after each batch of questions.
+    /// Whether a pass goes before questions: true for the first pass and after each batch of questions.
     passes_first: bool,
-    present: Unread,
-    records: Unread,
+    present: UnreadableFiles,
+    records: UnreadableFiles,
     answered: Skipped,
-    shown: Arc<Reading>,
+    shown: Arc<ReadProgress>,
 }
 
-impl<R: Read> Desk<R> {
-    /// One that lists the node first.
-    pub(super) fn new(read: R, limits: Limits, unreadable: &Arc<AtomicU64>, shown: Arc<Reading>) -> Self {
+impl<R: Read> Supervisor<R> {
+    /// A supervisor whose first job is to list the node.
+    pub(super) fn new(
+        read: R,
+        limits: Limits,
+        unreadable: &Arc<AtomicU64>,
+        shown: Arc<ReadProgress>,
+    ) -> Self {
         let mut queue = Queue::default();
         queue.ask(Question::Relist, clock::now());
-        let [present, records] = [(); 2].map(|()| Unread::new(Arc::clone(unreadable)));
+        let [present, records] = [(); 2].map(|()| UnreadableFiles::new(Arc::clone(unreadable)));
         Self {
             read: Arc::new(read),
             limits,
@@ -148,11 +153,11 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    /// Until it is told to end, or there will be no question. Who hangs then is not waited for.
+    /// Runs until it is told to stop or no more questions can come. It does not wait for readers that hang.
     pub(super) async fn run(
         mut self,
         feed: &BatchSender,
-        mut asks: Asks,
+        mut questions: QuestionReceiver,
         mut stop: CancellationToken,
     ) -> Result<(), Closed> {
         loop {
@@ -163,12 +168,12 @@ impl<R: Read> Desk<R> {
                 biased;
                 () = stop.requested() => break,
                 said = said(&mut self.worker) => self.hear(said, feed).await?,
-                question = asks.next() => {
+                question = questions.next() => {
                     let Some(question) = question else { break };
-                    let waiting = std::iter::from_fn(|| asks.try_next());
+                    let waiting = std::iter::from_fn(|| questions.try_next());
                     let refused = std::iter::once(question).chain(waiting).filter_map(|it| self.ask(it));
                     let refused = refused.collect();
-                    self.missed(asks.refused());
+                    self.missed(questions.refused());
                     feed.send(refused).await?;
                 }
                 () = time::sleep(wait) => {}
@@ -176,14 +181,14 @@ impl<R: Read> Desk<R> {
             let seen = self.look();
             feed.send(seen).await?;
         }
-        Unread::new(Arc::default()).tell(self.answered);
+        UnreadableFiles::new(Arc::default()).tell(self.answered);
         Ok(())
     }
 
     fn ask(&mut self, question: Question) -> Option<Observation> {
         let at = clock::now();
         match question {
-            // Another source's affair.
+            // Another source answers this.
             Question::Watch { .. } => None,
             Question::Message { container, since } => {
                 let taken = self.later.ask(container.clone(), since, at);
@@ -196,7 +201,7 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    /// So many questions found no room on their way here: a look at the whole node answers most of them.
+    /// `count` questions found no room on their way here. Listing the whole node answers most of them.
     fn missed(&mut self, count: u64) {
         if count > 0 {
             warn!(count, "too many questions about the node's files at once: listing the node again instead");
@@ -205,7 +210,7 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    /// Gives whoever reads the next job, if it has none.
+    /// Gives the reader its next job, if it has none.
     fn assign(&mut self) {
         if self.job.is_some() {
             return;
@@ -230,7 +235,7 @@ impl<R: Read> Desk<R> {
     fn next(&mut self) -> Option<(Job, Timestamp)> {
         let passes_first = std::mem::take(&mut self.passes_first);
         if let Some(pass) = passes_first.then(|| self.next_pass()).flatten() {
-            // All of the first look goes before the first answer.
+            // The whole first pass goes before the first answer.
             self.passes_first = self.queue.reread.is_some();
             return Some(pass);
         }
@@ -248,7 +253,7 @@ impl<R: Read> Desk<R> {
 
     fn next_pass(&mut self) -> Option<(Job, Timestamp)> {
         if let Some(at) = self.queue.relist.take() {
-            // Records are read after what is there, also where that hangs.
+            // Records are read after the lists of what exists, even if that pass hangs.
             self.queue.reread.get_or_insert(at);
             return Some((Job::Present, at));
         }
@@ -264,10 +269,10 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    async fn hear(&mut self, said: Option<Said>, feed: &BatchSender) -> Result<(), Closed> {
+    async fn hear(&mut self, said: Option<Report>, feed: &BatchSender) -> Result<(), Closed> {
         match said {
-            Some(Said::Facts(facts)) => feed.send(facts).await,
-            Some(Said::Done { facts, skipped, early }) => {
+            Some(Report::Facts(facts)) => feed.send(facts).await,
+            Some(Report::Done { facts, skipped, early }) => {
                 match self.job.take() {
                     Some((Job::Present, _)) => self.present.tell(skipped),
                     Some((Job::Records, _)) => self.records.tell(skipped),
@@ -277,7 +282,7 @@ impl<R: Read> Desk<R> {
                 feed.send(facts).await
             }
             None => {
-                // It has ended by itself, which it does only where the process has no room left.
+                // A reader ends by itself only if the process has no room left.
                 self.worker = None;
                 if let Some((job, at)) = self.job.take() {
                     self.put_back(job, at);
@@ -288,7 +293,7 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    /// Who hangs now, and who no longer does.
+    /// Checks which readers hang now, and which ones no longer do.
     fn look(&mut self) -> Batch {
         let mut seen = Batch::new();
         let mut tell = |path: &PathBuf, since, hangs| {
@@ -302,7 +307,7 @@ impl<R: Read> Desk<R> {
             warn!(?path, "a file of the node that hung can be read again");
             self.avoided.remove(&path);
             tell(&path, since, false);
-            // What was read without it is read again with it.
+            // List again what was listed without this file.
             self.queue.ask(Question::Relist, clock::now());
         }
         let at = self.worker.as_ref().and_then(|worker| worker.reader.at());
@@ -333,7 +338,7 @@ impl<R: Read> Desk<R> {
         seen
     }
 
-    /// Leaves who is at work to itself: another goes on, without what it hangs at.
+    /// Abandons the current reader. Another one goes on without the file at which it hangs.
     fn leave(&mut self, path: PathBuf, since: Timestamp) {
         if let Some(worker) = self.worker.take() {
             self.avoided.add(path.clone());
@@ -345,10 +350,10 @@ impl<R: Read> Desk<R> {
         }
     }
 
-    /// Until there is something to do, or to look at.
+    /// How long until there is something to do or to check.
     fn wait(&self) -> Duration {
         let longest = if self.job.is_none() && self.queue.oldest().is_some() {
-            // There is something to read and nobody could be started for it.
+            // There is something to read, and no reader could be started.
             AGAIN
         } else if self.job.is_some() || !self.left.is_empty() {
             self.limits.hung / 10
@@ -360,7 +365,7 @@ impl<R: Read> Desk<R> {
     }
 
     fn show(&self) {
-        let Reading { oldest, waiting, dropped, hanging } = &*self.shown;
+        let ReadProgress { oldest, waiting, dropped, hanging } = &*self.shown;
         let since = self.job.as_ref().map(|(_, at)| *at).into_iter().chain(self.queue.oldest()).min();
         oldest.store(since.map_or(0, |at| at.0), Ordering::Relaxed);
         waiting.store(u64::try_from(self.queue.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -370,8 +375,8 @@ impl<R: Read> Desk<R> {
     }
 }
 
-/// What is said next; never, where nobody reads.
-async fn said(worker: &mut Option<Worker>) -> Option<Said> {
+/// The next event from the reader; never, if there is no reader.
+async fn said(worker: &mut Option<Worker>) -> Option<Report> {
     match worker {
         Some(worker) => worker.said.recv().await,
         None => future::pending().await,

@@ -1,8 +1,8 @@
-//! Copies of records, so that a ring's room is free again before anything is made of what was in it.
+//! A buffer for records, so that a ring's room is free again before its records are decoded.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// Copies into one allocation, which is used again once all that was copied into it has been dropped.
+/// Copies records into one allocation, which is reused once all records in it were dropped.
 #[derive(Debug, Default)]
 pub(super) struct RecordBuffer {
     buffer: BytesMut,
@@ -11,7 +11,7 @@ pub(super) struct RecordBuffer {
 /// Room for some hundred records.
 const CHUNK: usize = 64 << 10;
 
-/// Records begin at multiples of this in a ring, and are read in place.
+/// Records are aligned to this in a ring, and are read in place.
 const ALIGN: usize = 8;
 
 impl RecordBuffer {
