@@ -7,7 +7,7 @@ use super::{
     findings::{Findings, says},
     judge::{Judge, Situation, Want},
     leaked_address::many,
-    pool,
+    pool::{PoolCount, Pools},
 };
 use crate::{
     engine::{
@@ -106,8 +106,8 @@ impl FindingTracker {
         (told, wanted)
     }
 
-    /// In what a full look, right after one at what changed, differs from what is tracked: in nothing, or a rule leans on
-    /// something that does not mark its subject.
+    /// In what a full look, right after one at what changed, differs from what is tracked. There is no difference, unless a
+    /// rule or a count depends on something whose change does not mark its subject.
     pub(in crate::engine) fn differences(
         &self,
         world: &World,
@@ -115,7 +115,7 @@ impl FindingTracker {
         now: Timestamp,
     ) -> Vec<String> {
         let it = Situation { told: Some(&self.findings), ..Situation::of(world, limits, now) };
-        let (_, found) = Judge::anew(it);
+        let (judge, found) = Judge::anew(it);
         let mut anew: BTreeMap<Key, Detection> = BTreeMap::new();
         for detection in found.into_iter().flat_map(|(_, all)| all) {
             anew.entry(detection.key.clone()).or_insert(detection);
@@ -131,6 +131,9 @@ impl FindingTracker {
         }
         let gone = self.findings.open().filter(|known| !anew.contains_key(&known.key));
         differences.extend(gone.map(|known| format!("not found anew: {known:?}")));
+        if self.judge.pools != judge.pools {
+            differences.push(format!("pools tracked: {:?}\nanew: {:?}", self.judge.pools, judge.pools));
+        }
         differences
     }
 
@@ -152,7 +155,7 @@ impl FindingTracker {
 
     /// The pools of the node's networks, by the leaks that the last look found.
     pub(in crate::engine) fn pools(&self, world: &World) -> Vec<PoolView> {
-        pool::count(world, &self.judge.leaks).into_iter().map(|it| it.view).collect()
+        Pools::count(world, &self.judge.leaks).iter().map(PoolCount::view).collect()
     }
 
     /// The leaks that findings of many stand for.

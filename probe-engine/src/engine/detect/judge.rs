@@ -21,6 +21,7 @@ use super::{
     leaked_address::{self, LeakedAddress},
     orphan_netns::OrphanNetns,
     orphan_sandbox::OrphanSandbox,
+    pool::Pools,
     pool_exhaustion,
     rule::{Judged, Rule, Scope},
     stuck_cgroup::StuckCgroup,
@@ -42,6 +43,7 @@ pub(super) struct Judge {
     pub(super) index: Index,
     node: Option<(Node, Mends)>,
     pub(super) leaks: Judged<LeakedAddress>,
+    pub(super) pools: Pools,
     duplicates: Judged<DuplicateSandbox>,
     teardowns: Judged<TeardownOutOfOrder>,
     failing: Judged<CniFailing>,
@@ -168,10 +170,11 @@ impl Judge {
         tell(FindingKind::StuckNetnsTeardown, true, &|all| stuck_netns_teardown::detect(&ctx, all));
         let is_changed = self.cgroups.look(&ctx, &scope);
         tell(FindingKind::StuckCgroup, is_changed, &|all| each(&self.cgroups, all));
-        // They are counted only when an address may have changed hands.
+        self.pools.update(&ctx, &scope, &self.leaks, is_leak_changed);
+        // A pool is judged only when an address may have changed hands.
         let is_counted = is_leak_changed || scope.found || !scope.marks.addresses.is_empty();
         tell(FindingKind::PoolExhaustion, is_counted, &|all| {
-            pool_exhaustion::detect(&ctx, &self.leaks, all);
+            pool_exhaustion::detect(&ctx, &self.pools, all);
         });
         tell(FindingKind::UnverifiedRelease, true, &|all| unverified_release::detect(&ctx, all));
         tell(FindingKind::BlindSpot, true, &|all| blind_spot::detect(&ctx, all));

@@ -1,12 +1,21 @@
 //! Who has the addresses of the pools that the node gives pods addresses from.
 //!
-//! **Invariant:** an address is counted once, for the best reason that it is in use.
+//! The counts are kept from one look to the next. A look counts anew only the addresses that something changed about; it
+//! counts all of them when something changed that the use of any address may depend on.
+//!
+//! **Invariant:** an address is counted once, for the best reason that it is in use. Counting everything anew gives the
+//! counts that are kept ([`FindingTracker::differences`](super::FindingTracker::differences)).
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    mem,
+    net::IpAddr,
+};
 
 use super::{
+    DetectContext,
     leaked_address::{Leak, LeakedAddress},
-    rule::Judged,
+    rule::{Judged, Scope},
 };
 use crate::{
     engine::{
@@ -19,24 +28,52 @@ use crate::{
     },
     model::{
         fact::{List, Network, Pool},
+        finding::Cause,
         time::Timestamp,
     },
 };
 
-/// A pool, and what became of its addresses.
-pub(super) struct Count<'a> {
-    pub(super) view: PoolView,
-    pub(super) first: IpAddr,
-    pub(super) last: IpAddr,
-    /// The leaks in it.
-    pub(super) leaks: Vec<&'a Leak>,
-    /// When the latest of its addresses was given out.
-    pub(super) taken_at: Timestamp,
-    /// How many of those in use may have been given back among lost records.
-    pub(super) unsure: u64,
+/// The pools of all networks, in the order of the networks' configuration.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Pools {
+    networks: Vec<NetworkPools>,
 }
 
-/// Why an address is not free; the first of several.
+#[derive(Debug, PartialEq)]
+struct NetworkPools {
+    network: String,
+    pools: Vec<PoolCount>,
+    /// The addresses that are not free.
+    taken: BTreeMap<IpAddr, Taken>,
+    /// The addresses that leaked, or may have.
+    leaked: BTreeMap<IpAddr, Use>,
+    /// The addresses that a store has as given out, without naming a sandbox; and since when.
+    nameless: BTreeMap<IpAddr, Timestamp>,
+}
+
+/// A pool, and what became of its addresses.
+#[derive(Debug, PartialEq)]
+pub(super) struct PoolCount {
+    pub(super) network: String,
+    pub(super) pool: Pool,
+    /// How many addresses are not free, by the reason.
+    taken: BTreeMap<Use, u64>,
+    /// How many of them were given out at each time.
+    given_at: BTreeMap<Timestamp, u64>,
+    /// How many of them may have been given back among lost records.
+    pub(super) unsure: u64,
+    pub(super) leaks: Vec<PoolLeak>,
+}
+
+/// A leak in a pool.
+#[derive(Debug, PartialEq)]
+pub(super) struct PoolLeak {
+    pub(super) since: Timestamp,
+    pub(super) cause: Cause,
+    pub(super) is_confirmed: bool,
+}
+
+/// Why an address is not free. Of several reasons the first one here counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     Live,
@@ -45,106 +82,244 @@ enum Use {
     Leaked,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Taken {
     by: Use,
     at: Timestamp,
-    sure: bool,
+    is_sure: bool,
 }
 
-pub(super) fn count<'a>(world: &World, judged: &'a Judged<LeakedAddress>) -> Vec<Count<'a>> {
-    let leaks: Vec<&Leak> = judged.parts().collect();
-    let networks = world.records.networks().iter();
-    let one = |network: &Network| {
-        let taken = taken(world, network, &leaks);
-        network.pools.iter().map(|pool| count_one(network, pool, &taken, &leaks)).collect::<Vec<_>>()
-    };
-    networks.filter(|network| !network.pools.is_empty()).flat_map(one).collect()
+impl Pools {
+    /// Counts all addresses.
+    pub(super) fn count(world: &World, leaks: &Judged<LeakedAddress>) -> Self {
+        let with_pools = world.records.networks().iter().filter(|network| !network.pools.is_empty());
+        Self { networks: with_pools.map(|network| NetworkPools::count(world, network, leaks)).collect() }
+    }
+
+    /// Counts anew the addresses that something changed about. `is_leak_changed`: a leak may be another one than before.
+    pub(super) fn update(
+        &mut self,
+        ctx: &DetectContext<'_>,
+        scope: &Scope,
+        leaks: &Judged<LeakedAddress>,
+        is_leak_changed: bool,
+    ) {
+        if scope.everything || scope.found && !self.are_of(ctx.world.records.networks()) {
+            *self = Self::count(ctx.world, leaks);
+            return;
+        }
+        for network in &mut self.networks {
+            let mut addresses = scope.marks.addresses.clone();
+            if is_leak_changed {
+                addresses.extend(network.note_leaks(leaks));
+            }
+            if scope.found {
+                addresses.extend(network.note_nameless(ctx.world));
+            }
+            for address in addresses {
+                network.set(address, network.taken_now(ctx, address));
+            }
+        }
+    }
+
+    /// Whether these are the pools of the networks' configuration.
+    fn are_of(&self, networks: &[Network]) -> bool {
+        let known = |network: &NetworkPools, it: &Network| {
+            network.network == it.name && network.pools.iter().map(|it| &it.pool).eq(&it.pools)
+        };
+        let mut configured = networks.iter().filter(|network| !network.pools.is_empty());
+        self.networks.iter().all(|network| configured.next().is_some_and(|it| known(network, it)))
+            && configured.next().is_none()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PoolCount> + Clone {
+        self.networks.iter().flat_map(|network| &network.pools)
+    }
 }
 
-fn count_one<'a>(
-    network: &Network,
-    pool: &Pool,
-    taken: &BTreeMap<IpAddr, Taken>,
-    leaks: &[&'a Leak],
-) -> Count<'a> {
-    // One that ends before it begins has no address; a map has no such range.
-    let range = || (pool.first <= pool.last).then(|| taken.range(pool.first..=pool.last));
-    let within = || range().into_iter().flatten().map(|(_, taken)| taken);
-    let number = |by: Use| amount(within().filter(|taken| taken.by == by));
-    let used = amount(within());
-    let of_pool = leaks.iter().filter(|leak| {
-        lost(leak, network).is_some_and(|address| pool.first <= address && address <= pool.last)
-    });
-    Count {
-        view: PoolView {
+impl NetworkPools {
+    fn count(world: &World, network: &Network, leaks: &Judged<LeakedAddress>) -> Self {
+        let empty = |pool: &Pool| PoolCount {
             network: network.name.clone(),
-            subnet: pool.subnet,
-            size: pool.size,
+            pool: *pool,
+            taken: BTreeMap::new(),
+            given_at: BTreeMap::new(),
+            unsure: 0,
+            leaks: Vec::new(),
+        };
+        let mut counted = Self {
+            network: network.name.clone(),
+            pools: network.pools.iter().map(empty).collect(),
+            taken: BTreeMap::new(),
+            leaked: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+        };
+        counted.note_leaks(leaks);
+        counted.note_nameless(world);
+        let mut all: BTreeMap<IpAddr, Taken> = BTreeMap::new();
+        let by_sandboxes = world.attachments.values().flat_map(|row| {
+            row.leases.iter().filter_map(|lease| Some((lease.address, counted.taken_by(world, row, lease)?)))
+        });
+        let by_nobody = counted.nameless.iter().map(|(address, since)| (*address, Taken::by_nobody(*since)));
+        for (address, taken) in by_sandboxes.chain(by_nobody) {
+            all.entry(address).and_modify(|known| *known = known.and(taken)).or_insert(taken);
+        }
+        for (address, taken) in all {
+            counted.set(address, Some(taken));
+        }
+        counted
+    }
+
+    /// Takes in the leaks of this network. Gives the addresses whose use that may change.
+    fn note_leaks(&mut self, leaks: &Judged<LeakedAddress>) -> BTreeSet<IpAddr> {
+        let own: Vec<&Leak> =
+            leaks.parts().filter(|leak| leak.network() == Some(self.network.as_str())).collect();
+        for pool in &mut self.pools {
+            let within = own.iter().filter(|leak| pool.has(leak.address()));
+            pool.leaks = within.map(|leak| PoolLeak::of(leak)).collect();
+        }
+        let by = |leak: &Leak| if leak.is_confirmed() { Use::Leaked } else { Use::Candidate };
+        let leaked = own.iter().map(|leak| (leak.address(), by(leak))).collect();
+        let before = mem::replace(&mut self.leaked, leaked);
+        differing(&before, &self.leaked)
+    }
+
+    /// Takes in what the stores give out to nobody by name. Gives the addresses whose use that may change.
+    fn note_nameless(&mut self, world: &World) -> BTreeSet<IpAddr> {
+        let before = mem::take(&mut self.nameless);
+        let stores = world.records.stores.values().map(|(_, read)| read);
+        let own = stores.filter(|read| read.store.network.as_ref() == Some(&self.network));
+        for it in own.flat_map(|read| &read.reservations).filter(|it| it.holder.is_none()) {
+            let since = self.nameless.entry(it.address).or_insert(it.since);
+            *since = it.since.max(*since);
+        }
+        differing(&before, &self.nameless)
+    }
+
+    /// Why an address is not free; none: it is.
+    fn taken_now(&self, ctx: &DetectContext<'_>, address: IpAddr) -> Option<Taken> {
+        let rows = ctx.index.addresses.by(&address).filter_map(|key| ctx.world.attachments.get(key));
+        let leases = rows.flat_map(|row| row.leases.iter().map(move |lease| (row, lease)));
+        let by_sandboxes = leases
+            .filter(|(_, lease)| lease.address == address)
+            .filter_map(|(row, lease)| self.taken_by(ctx.world, row, lease));
+        let by_nobody = self.nameless.get(&address).map(|since| Taken::by_nobody(*since));
+        by_sandboxes.chain(by_nobody).reduce(Taken::and)
+    }
+
+    /// Whether a sandbox has the address of this lease, and for what reason.
+    fn taken_by(&self, world: &World, row: &Attachment, lease: &Lease) -> Option<Taken> {
+        // Where the store can be read it says what is given out; libcni's cache may be old.
+        let is_taken = lease.kernel.is_some()
+            || !lease.stores.is_empty()
+            || lease.cached && !world.is_store_read(row, lease);
+        if row.network.as_ref() != Some(&self.network) || !is_taken {
+            return None;
+        }
+        let by = match world.sandboxes.get(&row.container) {
+            Some(sandbox) if !sandbox.is_stopped() => Use::Live,
+            _ if lease.kernel.is_some() => Use::Live,
+            _ if world.records.kept(&row.container) == Kept::Yes => Use::Pending,
+            // Who has it is not known: nothing says that it is leaked.
+            _ => self.leaked.get(&lease.address).copied().unwrap_or(Use::Live),
+        };
+        let is_sure = !world.is_gapped(List::Netns) || !lease.stores.is_empty();
+        Some(Taken { by, at: lease.since, is_sure })
+    }
+
+    fn set(&mut self, address: IpAddr, taken: Option<Taken>) {
+        let before = match taken {
+            Some(taken) => self.taken.insert(address, taken),
+            None => self.taken.remove(&address),
+        };
+        if before == taken {
+            return;
+        }
+        for pool in self.pools.iter_mut().filter(|pool| pool.has(address)) {
+            if let Some(before) = before {
+                pool.free(before);
+            }
+            if let Some(taken) = taken {
+                pool.take(taken);
+            }
+        }
+    }
+}
+
+impl PoolCount {
+    /// A pool that ends before it begins has no address.
+    fn has(&self, address: IpAddr) -> bool {
+        self.pool.first <= address && address <= self.pool.last
+    }
+
+    fn take(&mut self, taken: Taken) {
+        *self.taken.entry(taken.by).or_default() += 1;
+        *self.given_at.entry(taken.at).or_default() += 1;
+        self.unsure += u64::from(!taken.is_sure);
+    }
+
+    fn free(&mut self, taken: Taken) {
+        count_down(&mut self.taken, taken.by);
+        count_down(&mut self.given_at, taken.at);
+        self.unsure = self.unsure.saturating_sub(u64::from(!taken.is_sure));
+    }
+
+    /// When the latest of the addresses that are not free was given out.
+    pub(super) fn taken_at(&self) -> Timestamp {
+        self.given_at.last_key_value().map_or(Timestamp::ZERO, |(at, _)| *at)
+    }
+
+    pub(super) fn view(&self) -> PoolView {
+        let number = |by: Use| self.taken.get(&by).copied().unwrap_or(0);
+        PoolView {
+            network: self.network.clone(),
+            subnet: self.pool.subnet,
+            size: self.pool.size,
             in_use: number(Use::Live),
             pending_cleanup: number(Use::Pending),
             leak_candidate: number(Use::Candidate),
             leaked: number(Use::Leaked),
-            free: pool.size.saturating_sub(used),
-        },
-        first: pool.first,
-        last: pool.last,
-        leaks: of_pool.copied().collect(),
-        taken_at: within().map(|taken| taken.at).max().unwrap_or(Timestamp::ZERO),
-        unsure: amount(within().filter(|taken| !taken.sure)),
+            free: self.free_addresses(),
+        }
+    }
+
+    pub(super) fn free_addresses(&self) -> u64 {
+        self.pool.size.saturating_sub(self.taken.values().sum())
     }
 }
 
-fn amount<'a>(all: impl Iterator<Item = &'a Taken>) -> u64 {
-    u64::try_from(all.count()).unwrap_or(u64::MAX)
+impl PoolLeak {
+    fn of(leak: &Leak) -> Self {
+        Self { since: leak.since, cause: leak.cause, is_confirmed: leak.is_confirmed() }
+    }
 }
 
-/// The addresses of a network that are given out, and to whom.
-fn taken(world: &World, network: &Network, leaks: &[&Leak]) -> BTreeMap<IpAddr, Taken> {
-    let mut all: BTreeMap<IpAddr, Taken> = BTreeMap::new();
-    let mut take = |address: IpAddr, taken: Taken| {
-        let known = all.entry(address).or_insert(taken);
-        *known =
-            Taken { by: known.by.min(taken.by), at: known.at.max(taken.at), sure: known.sure || taken.sure };
+impl Taken {
+    /// A store gives the address out, and does not say to whom.
+    fn by_nobody(since: Timestamp) -> Self {
+        Self { by: Use::Live, at: since, is_sure: true }
+    }
+
+    /// The same address has two reasons not to be free.
+    fn and(self, other: Self) -> Self {
+        Self { by: self.by.min(other.by), at: self.at.max(other.at), is_sure: self.is_sure || other.is_sure }
+    }
+}
+
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+/// The addresses that only one of the two has, or that have another value in the other.
+fn differing<V: PartialEq>(one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>) -> BTreeSet<IpAddr> {
+    let not_in = |one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>| -> Vec<IpAddr> {
+        let differs = |(address, value): &(&IpAddr, &V)| other.get(address) != Some(value);
+        one.iter().filter(differs).map(|(address, _)| *address).collect()
     };
-    let leaked: BTreeMap<IpAddr, Use> = leaks
-        .iter()
-        .filter_map(|leak| {
-            let by = if leak.is_confirmed() { Use::Leaked } else { Use::Candidate };
-            Some((lost(leak, network)?, by))
-        })
-        .collect();
-    let may_be_gone = world.is_gapped(List::Netns);
-    for row in world.attachments.values().filter(|row| row.network.as_ref() == Some(&network.name)) {
-        for lease in row.leases.iter().filter(|lease| is_taken(world, row, lease)) {
-            let by = match world.sandboxes.get(&row.container) {
-                Some(sandbox) if !sandbox.is_stopped() => Use::Live,
-                _ if lease.kernel.is_some() => Use::Live,
-                _ if world.records.kept(&row.container) == Kept::Yes => Use::Pending,
-                // Who has it is not known: nothing says that it is leaked.
-                _ => leaked.get(&lease.address).copied().unwrap_or(Use::Live),
-            };
-            let sure = !may_be_gone || !lease.stores.is_empty();
-            take(lease.address, Taken { by, at: lease.since, sure });
-        }
-    }
-    for (_, read) in world.records.stores.values() {
-        if read.store.network.as_ref() == Some(&network.name) {
-            for it in read.reservations.iter().filter(|it| it.holder.is_none()) {
-                take(it.address, Taken { by: Use::Live, at: it.since, sure: true });
-            }
-        }
-    }
-    all
-}
-
-/// Where the store can be read it says what is given out; libcni's cache may be old.
-fn is_taken(world: &World, row: &Attachment, lease: &Lease) -> bool {
-    let has_store = || world.is_store_read(row, lease);
-    lease.kernel.is_some() || !lease.stores.is_empty() || lease.cached && !has_store()
-}
-
-/// The address that a leak of this network is about.
-fn lost(leak: &Leak, network: &Network) -> Option<IpAddr> {
-    (leak.network() == Some(network.name.as_str())).then(|| leak.address())
+    not_in(one, other).into_iter().chain(not_in(other, one)).collect()
 }
