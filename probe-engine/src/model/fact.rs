@@ -1,9 +1,11 @@
-//! The left arrow: what sources say.
+//! What sources say of the node.
 //!
 //! **Invariant:** a fact is in the past tense and complete in itself: the engine never looks anything up.
 //! A listed fact says "was so when I read it", never "happened then": the two are different variants, so that
 //! nothing can confuse them.
 
+mod attached;
+mod happened;
 mod ledger;
 mod listening;
 mod pressure;
@@ -13,14 +15,17 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
-use strum::IntoStaticStr;
 
 use crate::model::{
-    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+    id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     recovery::BootRead,
     time::{Nanoseconds, Timestamp, on_the_clock},
 };
 
+pub use attached::{Attached, Loss, Mechanism, Signal};
+pub use happened::{
+    Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
+};
 pub use ledger::{
     Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeKind, RuntimeRead,
     RuntimeSandbox, Store, StoreKind, StoreRead,
@@ -188,104 +193,6 @@ pub enum Fact {
     },
 }
 
-/// A process as a hook saw it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
-    pub key: TaskKey,
-    pub tid: u32,
-    pub parent: TaskKey,
-    pub comm: String,
-    pub cgroup: CgroupKey,
-    /// Inode of its network namespace; 0 = given up.
-    pub netns: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Executed {
-    pub task: Task,
-    pub filename: String,
-    pub argv: Vec<String>,
-    /// Bytes of argv in all; more than are in `argv` if it was cut.
-    pub argv_total: u32,
-    /// Bits of `probe_common::event::class`.
-    pub class: u32,
-    pub ns_pid: u32,
-    pub pid_ns: u32,
-    pub mnt_ns: u32,
-}
-
-/// A CNI plugin began to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CniCalled {
-    pub task: Task,
-    pub filename: String,
-    pub caller: Option<Caller>,
-    /// Made by the node's own runtime, which no container can pass for.
-    pub host: bool,
-    pub variables: CniVariables,
-    pub env_truncated: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caller {
-    pub key: TaskKey,
-    pub comm: String,
-}
-
-/// The `CNI_*` variables; `None` = not set, which an empty text is not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CniVariables {
-    pub command: String,
-    pub container_id: Option<String>,
-    pub netns: Option<String>,
-    pub ifname: Option<String>,
-    pub args: Option<String>,
-    pub path: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exited {
-    pub task: Task,
-    /// As `wait(2)` gives it.
-    pub status: u32,
-    pub class: u32,
-}
-
-/// The signal that nobody can catch.
-pub const SIGKILL: u32 = 9;
-
-/// A fatal signal was sent, or the OOM killer chose its victim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signaled {
-    pub target: Task,
-    pub signal: u32,
-    pub code: i32,
-    pub sender: Task,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Address {
-    pub netns: NetnsKey,
-    pub address: Subnet,
-    pub ifname: String,
-    pub ifindex: u32,
-    /// `IFA_F_*`.
-    pub flags: u32,
-    /// `RT_SCOPE_*`.
-    pub scope: u8,
-    pub by: Task,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cgroup {
-    pub key: CgroupKey,
-    /// From the hierarchy's root.
-    pub path: String,
-    pub level: u32,
-    /// Below a container's own cgroup.
-    pub nested: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum List {
@@ -393,88 +300,4 @@ pub struct CacheFound {
     pub netns: Option<String>,
     /// `cniArgs`, as in `CNI_ARGS`.
     pub args: Vec<(String, String)>,
-}
-
-/// How a signal is seen, and why not better.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attached {
-    pub signal: Signal,
-    /// `None`: it is not seen at all.
-    pub mechanism: Option<Mechanism>,
-    /// What is less precise than with the best mechanism; empty if nothing.
-    pub note: String,
-    /// The better mechanisms, and why each failed.
-    pub missed: Vec<(Mechanism, String)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(const_into_str)]
-pub enum Signal {
-    #[strum(serialize = "exec")]
-    Exec,
-    #[strum(serialize = "exit")]
-    Exit,
-    #[strum(serialize = "fatal signal")]
-    FatalSignal,
-    #[strum(serialize = "oom kill")]
-    OomKill,
-    #[strum(serialize = "netns created")]
-    NetnsCreated,
-    #[strum(serialize = "netns dropped")]
-    NetnsDropped,
-    #[strum(serialize = "netns freed")]
-    NetnsFreed,
-    #[strum(serialize = "address ipv4")]
-    AddressV4,
-    #[strum(serialize = "address ipv6")]
-    AddressV6,
-    #[strum(serialize = "cgroup created")]
-    CgroupCreated,
-    #[strum(serialize = "cgroup removed")]
-    CgroupRemoved,
-    #[strum(serialize = "cgroup released")]
-    CgroupReleased,
-    #[strum(serialize = "cgroup entered")]
-    CgroupEntered,
-    #[strum(serialize = "cgroup emptied")]
-    CgroupEmptied,
-    #[strum(serialize = "listening")]
-    Listening,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(const_into_str)]
-pub enum Mechanism {
-    #[strum(serialize = "fentry")]
-    Fentry,
-    #[strum(serialize = "fexit")]
-    Fexit,
-    #[strum(serialize = "kprobe")]
-    Kprobe,
-    #[strum(serialize = "kretprobe")]
-    Kretprobe,
-    #[strum(serialize = "raw tracepoint")]
-    RawTracepoint,
-    #[strum(serialize = "tracepoint")]
-    Tracepoint,
-    #[strum(serialize = "netlink")]
-    Netlink,
-}
-
-closed_set! {
-    /// Where something was lost.
-    pub enum Loss {
-        LifecycleRing,
-        BulkRing,
-        /// A netlink socket's buffer was full.
-        NetlinkSocket,
-        /// A record that could not be read.
-        Record,
-        /// The channel between a source and the engine was full.
-        Channel,
-        /// Runs of hooks that the kernel skipped; not each would have told something.
-        SkippedRun,
-    }
 }
