@@ -96,7 +96,7 @@ impl Index {
 
     fn process(&mut self, world: &World, key: TaskKey, marks: &mut Marks) {
         let row = world.processes.get(key).filter(|row| row.state == State::Running);
-        marks.sandboxes.extend(self.monitors.set(&key, row.and_then(|row| row.about.clone())));
+        marks.sandboxes.extend(self.monitors.set(&key, row.and_then(|row| row.program.about.clone())));
         for inode in self.residents.set(&key, row.map(|row| row.netns)) {
             marks.netns.extend(world.netns.lives(inode).map(|row| row.life));
         }

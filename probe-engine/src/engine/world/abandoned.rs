@@ -19,12 +19,12 @@ use crate::{
     model::{fact::List, id::ContainerId, time::Timestamp},
 };
 
-/// A runtime that has just started needs so long until it answers on its socket, where alone it tells of a sandbox that
-/// has no folder yet.
+/// How long a runtime that has just started needs until it answers on its socket. Only there it tells of a sandbox that has
+/// no folder yet.
 pub(in crate::engine) const ANSWERS: Duration = Duration::from_secs(10);
 
 impl World {
-    /// After a whole reading of the runtimes' records.
+    /// Finds out which sandboxes are abandoned, after a whole reading of the runtimes' records.
     pub(super) fn judge_abandoned(&mut self, ctx: EventContext) {
         // A process that was not seen may be found.
         if self.is_gapped(List::Processes) {
@@ -35,21 +35,21 @@ impl World {
             Kept::No { at } => at >= runtimes + ANSWERS,
             Kept::Yes | Kept::Unknown => false,
         };
-        let over = self.unfinished(runtimes).map(|row| &row.id).filter(|id| is_read(id));
+        let unfinished = self.sandboxes.values().filter(|row| self.is_unfinished(row, runtimes));
+        let over = unfinished.map(|row| &row.id).filter(|id| is_read(id));
         for id in over.cloned().collect::<Vec<_>>() {
             self.sandbox_abandoned(ctx, &id);
         }
     }
 
-    /// Whether a sandbox may be abandoned, as far as is known: it does not count as one that lives.
+    /// Whether a sandbox may be abandoned, as far as is known. Such a sandbox does not count as one that lives.
     pub(in crate::engine) fn may_be_abandoned(&self, id: &ContainerId) -> bool {
         let Some((since, row)) = self.runtimes_since().zip(self.sandboxes.get(id)) else { return false };
         self.is_unfinished(row, since) && self.records.kept(id) != Kept::Yes
     }
 
-    /// When the records are to be read for what may be abandoned: once when the runtimes can answer, and from time to time
-    /// while they cannot be read whole.
-    /// `making`: the sandboxes that have no process yet.
+    /// When the records are to be read because a sandbox may be abandoned: when the runtimes can answer. `making`: the
+    /// sandboxes that have no process yet.
     pub(super) fn abandoned_due(&self, making: &BTreeSet<ContainerId>) -> Option<Timestamp> {
         let since = self.runtimes_since()?;
         let may_be = |id: &ContainerId| {
@@ -59,11 +59,7 @@ impl World {
         making.iter().any(may_be).then_some(since + ANSWERS)
     }
 
-    /// Sandboxes that were in the making when a runtime ended.
-    fn unfinished(&self, runtimes: Timestamp) -> impl Iterator<Item = &Sandbox> {
-        self.sandboxes.values().filter(move |row| self.is_unfinished(row, runtimes))
-    }
-
+    /// Whether a sandbox was in the making when the runtimes began that run now.
     fn is_unfinished(&self, row: &Sandbox, runtimes: Timestamp) -> bool {
         row.state == State::Created
             && row.up_since.is_none()

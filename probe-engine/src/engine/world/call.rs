@@ -60,11 +60,12 @@ impl World {
         if it.host {
             self.learn_host_netns(&it.task, class::CNI);
         }
-        let program = Program { filename: &it.filename, class: class::CNI, ns_pid: key.pid, about: None };
+        let program =
+            Program { filename: it.filename.clone(), class: class::CNI, ns_pid: key.pid, about: None };
         self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);
         let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
-        let is_foreign = !it.host && !self.host_call_open(container.as_ref());
+        let is_foreign = !it.host && self.host_calls(container.as_ref()).next().is_none();
         match kind {
             Kind::Plugin if is_foreign => self.counts.cni_foreign += 1,
             Kind::Plugin => {
@@ -239,11 +240,6 @@ impl World {
         let parent = |key: &TaskKey| self.processes.get(*key).filter(|row| row.quiet).map(|row| row.parent);
         let mut line = std::iter::successors(Some(key), parent).take(HELPERS);
         line.find_map(|key| self.calls.get(&key))
-    }
-
-    /// Whether the node's own runtime has an operation open for this container.
-    fn host_call_open(&self, container: Option<&ContainerId>) -> bool {
-        self.host_calls(container).next().is_some()
     }
 
     /// Whether an ADD for this container was found running, and runs still. Its attachment does not count it: no hook tells

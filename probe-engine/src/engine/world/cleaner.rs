@@ -53,7 +53,7 @@ impl World {
     /// sandboxes are on record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
         let ran = |row: &Process| {
-            row.comm == CRIO.daemon && is_trusted(row.class) && !self.in_container(row.cgroup)
+            row.comm == CRIO.daemon && is_trusted(row.program.class) && !self.in_container(row.cgroup)
         };
         self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
             || self.processes.daemons().any(ran)
@@ -109,7 +109,7 @@ impl World {
                 && if self.in_container(row.cgroup) {
                     self.is_contained_kubelet(row)
                 } else {
-                    is_trusted(row.class)
+                    is_trusted(row.program.class)
                 }
         };
         self.processes.daemons().filter(is_one)
@@ -120,16 +120,16 @@ impl World {
     pub(super) fn is_contained_kubelet(&self, row: &Process) -> bool {
         let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
         is_kubelet(&row.comm)
-            && is_trusted(row.class)
+            && is_trusted(row.program.class)
             && self.cgroups.get(&row.cgroup).is_some_and(of_node)
-            && row.ns_pid == row.key.pid
+            && row.program.ns_pid == row.key.pid
             && row.netns == self.node.host_netns
     }
 
     /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.
     pub(in crate::engine) fn monitored(&self) -> BTreeSet<&ContainerId> {
         let running = self.processes.values().filter(|row| row.state == State::Running);
-        running.filter_map(|row| row.about.as_ref()).collect()
+        running.filter_map(|row| row.program.about.as_ref()).collect()
     }
 
     /// The executables that had a part in a finding: the plugins of its sandboxes, runtime and kubelet.
@@ -137,7 +137,7 @@ impl World {
         let all = finding.sandboxes.iter().flat_map(|id| self.attachments_of(id));
         let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
         let plugins = plugins.map(|plugin| plugin.path.as_str());
-        let daemons = self.runtimes().chain(self.kubelets()).map(|row| row.filename.as_str());
+        let daemons = self.runtimes().chain(self.kubelets()).map(|row| row.program.filename.as_str());
         plugins.chain(daemons).filter(|path| path.starts_with('/')).collect()
     }
 

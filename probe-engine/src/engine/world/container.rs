@@ -41,25 +41,36 @@ pub struct Container {
     /// The first evidence of it.
     pub first_at: Timestamp,
     pub origin: Origin,
-    /// How often its role was asked for, and whether a question is still open.
+    pub question: RoleQuestion,
+    pub run: Run,
+    pub state: State,
+}
+
+/// What is done to learn a container's role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleQuestion {
+    /// How often the role was asked for.
     pub asked: u32,
-    pub open: bool,
-    /// A `sandbox.created` waits in the outbox for its role.
-    pub tentative: bool,
-    /// Its program, when it ran, and the exit code that was seen of it.
+    /// An answer may still come.
+    pub is_open: bool,
+    /// A `sandbox.created` waits in the outbox for the role.
+    pub is_awaited: bool,
+}
+
+/// What was seen of a container's own program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
     pub began: Option<Began>,
+    /// When it began by a date that the runtime left. That counts for a container that was found running.
+    pub dated: Option<Timestamp>,
     /// The first of its sockets that listened.
     pub listening: Option<Listening>,
-    /// The first program that was executed into it right after its own began.
-    #[serde(default)]
+    /// The first program that was executed into the container right after its own began.
     pub hook: Option<Hook>,
-    pub code: Option<u32>,
-    /// When its runtime first told its program to end, with a fatal signal, if that was before the end.
-    #[serde(default)]
+    /// When the runtime first told it to end, with a fatal signal, if that was before the end.
     pub stopped_at: Option<Timestamp>,
-    /// When it ran, by a date that the runtime left: of one that was found running.
-    pub dated: Option<Timestamp>,
-    pub state: State,
+    /// Its exit code, if its end was seen.
+    pub code: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,15 +171,8 @@ impl World {
             cgroup: None,
             first_at: ctx.at,
             origin: ctx.origin,
-            asked: 0,
-            open: false,
-            tentative: false,
-            began: None,
-            listening: None,
-            hook: None,
-            code: None,
-            stopped_at: None,
-            dated: None,
+            question: RoleQuestion::default(),
+            run: Run::default(),
             state: State::Created,
         });
         row.pod = row.pod.or(pod);
@@ -186,7 +190,7 @@ impl World {
         if is_new && self.containers.get(id).is_some_and(|row| row.role.is_none()) {
             // Whether it is a sandbox is known a moment later; its place in the stream is here.
             if let Some(row) = self.containers.rows.get_mut(id) {
-                row.tentative = true;
+                row.question.is_awaited = true;
             }
             let subject = Subject { container: Some(id.clone()), ..Subject::default() };
             self.tell(ctx, subject, Wait::Role(Role::Sandbox), ChangeKind::SandboxCreated);
@@ -211,7 +215,7 @@ impl World {
             return;
         };
         row.state = running;
-        row.began = Some(Began { at: ctx.at, listed: false });
+        row.run.began = Some(Began { at: ctx.at, listed: false });
         self.started(ctx, id, process_of(task), bits);
     }
 
@@ -220,20 +224,20 @@ impl World {
         let Some(row) = self.containers.rows.get_mut(id) else { return };
         if let State::Running { process: main, since, listed: false } = row.state
             && main != process
-            && row.hook.is_none()
+            && row.run.hook.is_none()
             && ctx.at <= since + HOOKED
         {
             let hook = Hook { process, ended_at: None };
-            row.hook = Some(hook);
+            row.run.hook = Some(hook);
             self.run_hooked(id, hook);
         }
     }
 
     fn hook_exited(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
         let Some(row) = self.containers.rows.get_mut(id) else { return };
-        if let Some(hook) = row.hook.filter(|hook| hook.process == process && hook.ended_at.is_none()) {
+        if let Some(hook) = row.run.hook.filter(|hook| hook.process == process && hook.ended_at.is_none()) {
             let hook = Hook { ended_at: Some(ctx.at), ..hook };
-            row.hook = Some(hook);
+            row.run.hook = Some(hook);
             self.run_hooked(id, hook);
         }
     }
@@ -256,7 +260,7 @@ impl World {
             return;
         };
         row.state = running;
-        row.began = Some(Began { at: ctx.at, listed: true });
+        row.run.began = Some(Began { at: ctx.at, listed: true });
         self.started(ctx, id, process_of(task), bits);
     }
 
@@ -294,8 +298,8 @@ impl World {
         let State::Running { process: top, since, listed } = row.state else { return };
         let Some(ended) = row.state.step(Step::End, ctx.at).filter(|_| top == process.key) else { return };
         row.state = ended;
-        row.code = Some(end.code);
-        row.stopped_at = stopped_at;
+        row.run.code = Some(end.code);
+        row.run.stopped_at = stopped_at;
         let (role, pod) = (row.role, row.pod);
         self.schedule_reap(ctx.at);
         if role == Some(Role::Sandbox) {

@@ -3,7 +3,7 @@
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{World, cgroup::Cgroup, container::Container},
+        world::{World, container::Container},
     },
     model::{
         change::{CgroupRef, ContainerRef, Context, PodRef},
@@ -16,7 +16,8 @@ impl World {
     /// The context of a subject, and whether there is nothing more to wait for.
     pub(super) fn context(&self, subject: &Subject) -> (Context, bool) {
         let cgroup = subject.cgroup.and_then(|key| self.cgroups.get(&key));
-        let container = self.container_in(subject, cgroup);
+        let container = subject.container.as_ref().or_else(|| cgroup.and_then(|row| row.container.as_ref()));
+        let container = container.and_then(|id| self.containers.get(id));
         let netns = subject.netns.and_then(|life| self.netns.get(life));
         let sandbox =
             self.sandbox_in(subject, container).or_else(|| netns.and_then(|row| row.sandbox.as_ref()));
@@ -52,7 +53,7 @@ impl World {
             Some(pod) => pod.name.is_some(),
             // No pod is meant: the container was asked about and has none, or a call of no pod's.
             None => match container {
-                Some(row) => row.role.is_some() || !row.open,
+                Some(row) => row.role.is_some() || !row.question.is_open,
                 None => netns.is_none() || sandbox.is_some(),
             },
         };
@@ -87,11 +88,6 @@ impl World {
     pub(super) fn may_be_named(&self, uid: &PodUid) -> bool {
         let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.get(&pod));
         self.records.kubelet_expected && pod.is_some_and(|pod| pod.named.name.is_none() && pod.is_present())
-    }
-
-    fn container_in(&self, subject: &Subject, cgroup: Option<&Cgroup>) -> Option<&Container> {
-        let id = subject.container.as_ref().or_else(|| cgroup.and_then(|row| row.container.as_ref()))?;
-        self.containers.get(id)
     }
 
     fn sandbox_in<'a>(

@@ -162,8 +162,8 @@ impl World {
     /// container: no list has those.
     fn is_listable(&self, row: &process::Process) -> bool {
         row.found_at > row.executed_at
-            || row.class & class::CONTAINER_TOP != 0
-            || row.class & (class::CALLER | class::RUNTIME | class::PAUSE) != 0
+            || row.program.class & class::CONTAINER_TOP != 0
+            || row.program.class & (class::CALLER | class::RUNTIME | class::PAUSE) != 0
             || self.calls.get(&row.key).is_some_and(|call| !call.call.delegated)
     }
 

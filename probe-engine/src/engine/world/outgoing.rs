@@ -77,7 +77,7 @@ impl World {
                     Some(role) if role != wanted => Turn::Drop,
                     Some(_) if settled || is_over => Turn::Tell,
                     Some(_) => Turn::Hold,
-                    None if !is_over && row.is_some_and(|row| row.open) => Turn::Hold,
+                    None if !is_over && row.is_some_and(|row| row.question.is_open) => Turn::Hold,
                     // Most of what has a container's cgroup is a container.
                     None if wanted == Role::Container => Turn::Tell,
                     None => Turn::Drop,

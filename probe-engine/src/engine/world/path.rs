@@ -58,7 +58,7 @@ impl Place {
         if self.container.is_some() {
             self.below = true;
         } else {
-            self.container = container_id(part);
+            self.container = container_of(part).and_then(ContainerId::parse);
             self.below = self.container.is_none() && self.pod.is_some();
         }
     }
@@ -89,10 +89,6 @@ fn pod_uid(part: &str) -> Option<PodUid> {
     let name = part.strip_suffix(".slice").unwrap_or(part);
     let (before, uid) = name.rsplit_once("pod")?;
     if before.is_empty() || before.ends_with('-') { PodUid::parse(uid) } else { None }
-}
-
-fn container_id(part: &str) -> Option<ContainerId> {
-    ContainerId::parse(container_of(part)?)
 }
 
 #[cfg(test)]

@@ -28,16 +28,11 @@ pub struct Process {
     pub key: TaskKey,
     pub parent: TaskKey,
     pub comm: String,
-    pub filename: String,
-    /// Bits of `probe_common::event::class`, of the latest exec.
-    pub class: u32,
     pub cgroup: CgroupKey,
     /// Inode of its network namespace; 0 = not known.
     pub netns: u32,
-    pub ns_pid: u32,
-    /// The container that it is at work for, if it is a runtime's, shim's or monitor's program.
-    pub about: Option<ContainerId>,
-    /// Of the latest exec that was seen.
+    pub program: Program,
+    /// When the latest exec was that was seen.
     pub executed_at: Option<Timestamp>,
     pub found_at: Option<Timestamp>,
     /// A program that a CNI plugin runs for itself (iptables): its end is not told.
@@ -55,13 +50,16 @@ pub enum State {
     },
 }
 
-/// What a process runs from now on.
-#[derive(Debug)]
-pub(super) struct Program<'a> {
-    pub(super) filename: &'a str,
-    pub(super) class: u32,
-    pub(super) ns_pid: u32,
-    pub(super) about: Option<ContainerId>,
+/// What a process runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    pub filename: String,
+    /// Bits of `probe_common::event::class`.
+    pub class: u32,
+    /// The process's pid in its own pid namespace.
+    pub ns_pid: u32,
+    /// The container that it is at work for, if it is a runtime's, shim's or monitor's program.
+    pub about: Option<ContainerId>,
 }
 
 /// A fatal signal on its way, or the OOM killer's choice. Kept apart from the process, which may not be known.
@@ -111,9 +109,13 @@ impl World {
         let about = argv::about(&it.argv).filter(|_| of_node);
         // A runtime's init is not told for what; its parent was.
         let parent = self.processes.get(it.task.parent).filter(|_| init);
-        let about = about.or_else(|| parent?.about.clone());
-        let program =
-            Program { filename: &it.filename, class: it.class, ns_pid: it.ns_pid, about: about.clone() };
+        let about = about.or_else(|| parent?.program.about.clone());
+        let program = Program {
+            filename: it.filename.clone(),
+            class: it.class,
+            ns_pid: it.ns_pid,
+            about: about.clone(),
+        };
         self.began(ctx, &it.task, program);
         self.started_at(&it.task, it.class, TimedSource { at: ctx.at, source: Source::Hook });
         let made = argv::read(&it.argv).filter(|_| about.is_some());
@@ -145,7 +147,7 @@ impl World {
     }
 
     /// Puts a process into the table, or gives it its new program.
-    pub(super) fn began(&mut self, ctx: EventContext, task: &Task, program: Program<'_>) {
+    pub(super) fn began(&mut self, ctx: EventContext, task: &Task, program: Program) {
         self.supersede(ctx, task.key);
         let known = self.processes.get(task.key);
         if known.is_some_and(|known| known.executed_at > Some(ctx.at)) {
@@ -155,12 +157,9 @@ impl World {
             key: task.key,
             parent: task.parent,
             comm: task.comm.clone(),
-            filename: program.filename.to_owned(),
-            class: program.class,
             cgroup: task.cgroup,
             netns: task.netns,
-            ns_pid: program.ns_pid,
-            about: program.about,
+            program,
             executed_at: Some(ctx.at),
             found_at: known.and_then(|known| known.found_at),
             quiet: false,
@@ -181,7 +180,7 @@ impl World {
             && !argv::is_init(&it.task.comm, &[]);
         let quiet = known.map_or(!matters, |known| known.quiet);
         let cgroup = known.map_or(it.task.cgroup, |known| known.cgroup);
-        let about = known.and_then(|known| known.about.clone());
+        let about = known.and_then(|known| known.program.about.clone());
         let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
         row.state = ended;
         self.processes.insert(row);
@@ -305,7 +304,7 @@ impl World {
             return;
         }
         let class = match known {
-            Some(known) => known.class,
+            Some(known) => known.program.class,
             None if it.forged => 0,
             None => class_of(&it.task.comm),
         };
@@ -314,7 +313,7 @@ impl World {
         row.found_at = Some(ctx.at);
         if row.executed_at.is_none() {
             let about = argv::about(&it.argv);
-            row = Process { class, filename: it.filename.clone(), ns_pid: it.ns_pid, about, ..row };
+            row.program = Program { filename: it.filename.clone(), class, ns_pid: it.ns_pid, about };
         }
         self.supersede(ctx, key);
         self.processes.insert(row);

@@ -293,7 +293,7 @@ impl World {
         match row.state {
             State::Running { process, listed: true, .. } => {
                 let forked = TimedSource { at: Timestamp(process.start), source: Source::ProcStart };
-                let dated = row.dated.filter(|at| *at >= forked.at);
+                let dated = row.run.dated.filter(|at| *at >= forked.at);
                 Some(dated.map_or(forked, |at| TimedSource { at, source: Source::FileTime }))
             }
             State::Running { listed: false, .. } => Some(hooked),
@@ -356,7 +356,7 @@ impl World {
             let mut containers = self.containers.values().filter(|it| it.pod == Some(row.id));
             // Of one that an agent before this one saw the container is not known to listen any more.
             let mut back = self.boot.recovery.pods.iter();
-            pod.listens = containers.any(|it| it.listening.is_some())
+            pod.listens = containers.any(|it| it.run.listening.is_some())
                 || back.any(|it| it.pod.listens && it.pod.is(&pod));
             if pods.iter().any(|known| known.is(&pod)) {
                 continue;

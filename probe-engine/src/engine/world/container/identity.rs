@@ -30,11 +30,11 @@ impl World {
     pub(super) fn ask_role(&mut self, id: &ContainerId) {
         if let Some(row) = self.containers.rows.get_mut(id)
             && row.role.is_none()
-            && !row.open
-            && row.asked < ASKS
+            && !row.question.is_open
+            && row.question.asked < ASKS
         {
-            row.asked += 1;
-            row.open = true;
+            row.question.asked += 1;
+            row.question.is_open = true;
             self.ask(Question::Container { id: id.clone() });
         }
     }
@@ -42,7 +42,7 @@ impl World {
     /// The outbox gave up waiting for a role.
     pub(in crate::engine::world) fn tentative_over(&mut self, id: &ContainerId) {
         if let Some(row) = self.containers.rows.get_mut(id) {
-            row.tentative = false;
+            row.question.is_awaited = false;
         }
     }
 
@@ -59,7 +59,7 @@ impl World {
 
     pub(in crate::engine::world) fn container_found(&mut self, ctx: EventContext, it: ContainerFound) {
         if let Some(row) = self.containers.rows.get_mut(&it.id) {
-            row.open = false;
+            row.question.is_open = false;
         }
         let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
         let role = Some(role);
@@ -68,7 +68,7 @@ impl World {
 
     pub(in crate::engine::world) fn container_unknown(&mut self, id: &ContainerId) {
         if let Some(row) = self.containers.rows.get_mut(id) {
-            row.open = false;
+            row.question.is_open = false;
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
         if let Some(row) = self.containers.rows.get_mut(&hint.id) {
             row.pod = pod.or(row.pod);
             row.name = hint.name.clone().or_else(|| row.name.take());
-            row.dated = hint.started.or(row.dated);
+            row.run.dated = hint.started.or(row.run.dated);
             row.sandbox =
                 hint.sandbox.clone().filter(|sandbox| *sandbox != hint.id).or_else(|| row.sandbox.take());
         }
@@ -115,7 +115,7 @@ impl World {
             return;
         }
         row.role = Some(role);
-        let (first, pod, running, code) = (ctx.back_at(row.first_at), row.pod, row.state, row.code);
+        let (first, pod, running, code) = (ctx.back_at(row.first_at), row.pod, row.state, row.run.code);
         let origin = row.origin;
         match role {
             Role::Sandbox => self.sandbox_seen(EventContext { origin, ..first }, id, pod),

@@ -24,11 +24,11 @@ impl World {
         let Some(row) = self.containers.rows.get_mut(&id) else { return };
         let State::Running { since, listed: false, .. } = row.state else { return };
         let in_time = ctx.at >= since && ctx.at.since(since) <= WITHIN;
-        if row.listening.is_some() || row.role == Some(Role::Sandbox) || !in_time {
+        if row.run.listening.is_some() || row.role == Some(Role::Sandbox) || !in_time {
             return;
         }
         let listening = Listening { at: ctx.at, socket: it.socket };
-        row.listening = Some(listening);
+        row.run.listening = Some(listening);
         let wait = if row.role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
         let what = ChangeKind::ContainerListening {
             process: process_of(&it.task),

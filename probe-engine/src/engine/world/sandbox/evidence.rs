@@ -45,14 +45,6 @@ fn is_evidence(what: &ChangeKind) -> bool {
     }
 }
 
-/// Only events of a cgroup keep its path. Elsewhere it would stand in each of them.
-fn is_about_cgroup(what: &ChangeKind) -> bool {
-    matches!(
-        what,
-        ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. }
-    )
-}
-
 impl World {
     /// Keeps a change that is about to be told as evidence of its sandbox.
     pub(in crate::engine) fn keep(&mut self, change: &Change) {
@@ -72,7 +64,12 @@ impl World {
         }
         let Change { at, origin, what, context, .. } = change.clone();
         let Context { container, netns, cgroup, .. } = context;
-        let cgroup = cgroup.filter(|_| is_about_cgroup(&what));
+        // Only events of a cgroup keep its path. Elsewhere it would stand in each of them.
+        let is_about_cgroup = matches!(
+            what,
+            ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. }
+        );
+        let cgroup = cgroup.filter(|_| is_about_cgroup);
         if told.evidence.len() == told.evidence.capacity() {
             // A vector doubles by itself, and half of the memory of all sandboxes would be room for more.
             told.evidence.reserve_exact(ROOM);

@@ -31,7 +31,7 @@ impl World {
             return;
         }
         let container = self.containers.get(id);
-        let tentative = container.is_some_and(|row| row.tentative);
+        let tentative = container.is_some_and(|row| row.question.is_awaited);
         let first = container
             .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
         let cgroup = container.is_some_and(|row| row.cgroup.is_some());

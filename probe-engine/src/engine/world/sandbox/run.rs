@@ -94,7 +94,7 @@ impl Work {
 impl World {
     /// A container started; its sandbox may be known only later.
     pub(in crate::engine::world) fn container_ran(&mut self, id: &ContainerId) {
-        let Some(began) = self.containers.get(id).and_then(|row| row.began) else { return };
+        let Some(began) = self.containers.get(id).and_then(|row| row.run.began) else { return };
         self.pod_may_be_back(began.at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
         let Some(container) = self.containers.get(id) else { return };
@@ -106,8 +106,8 @@ impl World {
             cgroup_at: cgroup.and_then(|row| row.created_at).filter(|at| *at <= began.at),
             started_at: began.at,
             listed: began.listed,
-            listening: container.listening,
-            hook: container.hook,
+            listening: container.run.listening,
+            hook: container.run.hook,
             ended: None,
         };
         let expected =
@@ -153,7 +153,7 @@ impl World {
     pub(in crate::engine::world) fn run_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
         self.pod_may_be_back(at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
-        let stopped_at = self.containers.get(id).and_then(|row| row.stopped_at);
+        let stopped_at = self.containers.get(id).and_then(|row| row.run.stopped_at);
         if let Some(row) = self.sandboxes.recall_mut(&sandbox)
             && let Some(ran) = row.work.run_of(id)
             && ran.ended.is_none()
