@@ -5,7 +5,7 @@ use std::time::Duration;
 use probe_user::{
     engine::{Call, Engine, Settings},
     model::{
-        change::{ChangeKind, Finding, Output, Question},
+        change::{Change, ChangeKind, Finding, Output, Question},
         fact::{Fact, Observation, Origin},
         finding::Stage,
         time::Timestamp,
@@ -23,6 +23,8 @@ pub(crate) struct Drive {
     pub(crate) told: Vec<Finding>,
     /// How often the records were asked for.
     pub(crate) asked_records: u32,
+    /// Receives every change that the engine tells.
+    pub(crate) each_change: fn(&Change),
     /// What becomes of a record of the kernel on its way.
     pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
 }
@@ -36,6 +38,7 @@ impl Drive {
             calls: Vec::new(),
             told: Vec::new(),
             asked_records: 0,
+            each_change: |_| {},
             way: Box::new(|facts| facts),
         }
     }
@@ -135,6 +138,7 @@ impl Drive {
                     questions.push(question);
                 }
                 Output::Change(change) => {
+                    (self.each_change)(&change);
                     if let ChangeKind::FindingOpened(it)
                     | ChangeKind::FindingConfirmed(it)
                     | ChangeKind::FindingClosed(it) = change.what

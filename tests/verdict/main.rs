@@ -7,6 +7,7 @@ mod many;
 mod model;
 mod outage;
 mod page;
+mod schema;
 mod script;
 mod sim;
 mod start;

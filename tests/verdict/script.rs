@@ -46,12 +46,15 @@ use probe_user::model::{
 
 use crate::{
     drive::Drive,
+    schema,
     sim::{Add, Death, Del, Sim},
 };
 
-/// Plays a story; an error is the difference between what was to be found and what was.
+/// Plays a story, and holds each of its events to the schema. An error is the difference between the expected findings
+/// and the actual ones.
 pub(crate) fn play(text: &str) -> Result<(), String> {
     let mut drive = Drive::new(Sim::new());
+    drive.each_change = schema::check;
     let mut expected = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
