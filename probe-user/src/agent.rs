@@ -1,12 +1,13 @@
-//! The agent's loop: it gives the sources' observations to the engine, and the engine's changes to the sinks, until it is
-//! told to end.
+//! The agent's loop: it gives the sources' observations to the engine, and the engine's changes to the sinks, until
+//! it is told to end.
 //!
-//! The end goes from left to right. The sources stop, send the rest of their observations and close the channel. The engine
-//! takes them, and then the time, so that it holds nothing back. The outlets write the rest. Each step has a deadline.
+//! The end goes from the sources to the sinks. The sources stop, send the rest of their observations and close the
+//! channel. The engine takes these and then the current time, so that it holds nothing back. The writers finish. Each
+//! step has a deadline.
 
-pub(crate) mod figure;
 pub(crate) mod record;
 pub(crate) mod served;
+pub(crate) mod stats;
 
 use std::{future, io, mem, time::Duration};
 
@@ -36,7 +37,7 @@ use crate::{
     },
 };
 
-/// How long the sources may take to end, and then the outlets.
+/// How long the sources may take to end, and then the writers.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How often the wall clock is read, while anything happens.

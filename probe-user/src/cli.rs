@@ -1,13 +1,11 @@
-//! What was typed, and the one place that speaks to whoever typed it.
+//! The command line: parses the arguments, runs the command, and reports errors.
 //!
-//! **Invariant:** an error is one line on standard error; the exit code says which kind it is.
+//! **Invariant:** an error is one line on standard error; the exit code gives its kind.
 
-mod account;
 mod args;
 mod boot;
 #[cfg(unix)]
 mod client;
-mod complaint;
 mod finding;
 mod manual;
 #[cfg(feature = "live")]
@@ -16,7 +14,9 @@ mod output;
 mod picture;
 mod pods;
 mod replay;
+mod snapshot;
 mod start;
+mod stderr;
 mod table;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
@@ -24,7 +24,7 @@ use std::{ffi::OsString, io::Write, process::ExitCode};
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
 
-use self::complaint::Complaint;
+use self::stderr::Stderr;
 use crate::sink::escape::escaped;
 
 /// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of this
@@ -35,7 +35,7 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Say more about what sandprobe itself does, on standard error; twice for all
+    /// Log more of what sandprobe itself does, on standard error; twice for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -45,24 +45,24 @@ enum Command {
     #[cfg(feature = "live")]
     #[command(flatten)]
     OnNode(on_node::Command),
-    /// Say again what happened when a recording was made; needs no root and no kernel
+    /// Replay a recording: print the same events again; needs no root and no kernel
     Replay(replay::Replay),
-    /// List what is wrong on this node, as the running agent has found it
+    /// List what is wrong on this node, as found by the running agent
     Findings(finding::Findings),
-    /// Explain one finding: the evidence in order, the cause, how to repair it; or one pod's start
+    /// Explain one finding: the evidence in order, the cause, how to repair it; or the start of one pod
     Explain(finding::Explain),
-    /// List the pods of this node from its files, and how they started as the running agent has seen it
+    /// List the pods of this node from its files, and how they started as seen by the running agent
     Pods(pods::Pods),
-    /// Say what each restart of this node cost, from the order to the last pod that was back
+    /// Show what each restart of this node cost, from the reboot order until the last pod was back
     Boot(boot::Boot),
-    /// Print what completes commands and flags in a shell
+    /// Print the script that completes commands and flags in a shell
     Completions(manual::Completions),
     /// Print a page of the manual, or write all of it into a directory
     Man(manual::Man),
 }
 
 impl Command {
-    /// The level of the log that the command's own flags ask for.
+    /// The log level that the command's own flags ask for.
     fn verbose(&self) -> u8 {
         match self {
             #[cfg(feature = "live")]
@@ -84,9 +84,9 @@ Exit codes:
 enum ExitStatus {
     /// Exit code 0.
     Ok,
-    /// Exit code 1: something is missing, and a message has said what.
+    /// Exit code 1: something is missing, and a message has named it.
     Incomplete,
-    /// Exit code 2: a message has said why.
+    /// Exit code 2: a message has given the reason.
     #[cfg(feature = "live")]
     CannotRun,
 }
@@ -122,12 +122,12 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Help and version as they are; an error in one line.
+/// Prints help and version as they are, and an error in one line.
 fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Who closes the pipe has read enough.
+            // A closed pipe is no error: its reader has read enough.
             error.print().ok();
             return ExitCode::SUCCESS;
         }
@@ -139,29 +139,29 @@ fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(CANNOT)
 }
 
-/// The first paragraph of clap's message, which tells what is wrong; what follows is how to get help.
+/// The first paragraph of clap's message, which names the error; the rest is about help.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// One line on standard error. It may quote what a file or a client's words have in them.
+/// Prints one line on standard error, with text from files and clients escaped.
 fn say(text: &str) {
     let text = text.replace('\n', " ");
     let text = escaped(&text);
-    // There is nowhere to complain about standard error.
-    Complaint.write_all(format!("sandprobe: {text}\n").as_bytes()).ok();
+    // An error of standard error itself cannot be reported.
+    Stderr.write_all(format!("sandprobe: {text}\n").as_bytes()).ok();
 }
 
-/// Warnings only, unless more is asked for: the stream is what matters.
+/// Logs warnings only, unless more is asked for.
 fn log(verbose: u8) {
     let level = match verbose {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(|| Complaint).with_target(false).init();
+    tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr).with_target(false).init();
 }
 
 #[cfg(test)]

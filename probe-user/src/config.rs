@@ -1,7 +1,7 @@
-//! What the user configures: read once from a TOML file, in which nothing may stand that is not understood.
+//! The configuration file (TOML), which is read once. An unknown key is an error.
 //!
-//! Each thing here has a default, and a flag where one serves; a flag goes before the environment, that before the
-//! file, and the file before the default.
+//! Each setting has a default, and some have a flag. A flag wins over the environment, the environment over the file,
+//! and the file over the default.
 
 use std::{
     fs::File,
@@ -20,57 +20,57 @@ use crate::{
     source::backfill::store::Declared,
 };
 
-/// So many boots are kept, unless told otherwise.
+/// How many boots the history keeps by default.
 const BOOTS: usize = 50;
-/// Longest file taken, bytes.
+/// The longest file that is read, bytes.
 const LONGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Directories in which an IPAM plugin keeps a file for each address given out, named by it, with the
-    /// container's id in it: `[[ipam_store]]` with `dir` and, if it is of one network, `network`.
+    /// Directories in which an IPAM plugin keeps a file for each address in use, named by the address and with the
+    /// container's id in it: `[[ipam_store]]` with `dir` and, if it belongs to one network, `network`.
     #[serde(rename = "ipam_store")]
     pub(crate) ipam_stores: Vec<IpamStore>,
-    /// How long an address must have been nobody's, with runtime and kubelet up, before it is leaked.
+    /// How long an address must have had no sandbox, with runtime and kubelet up, before it counts as leaked.
     #[serde(deserialize_with = "span")]
     pub(crate) leak_grace: Option<Duration>,
-    /// How long a teardown may take before it is stuck.
+    /// How long a teardown may take before it counts as stuck.
     #[serde(deserialize_with = "span")]
     pub(crate) stuck_after: Option<Duration>,
-    /// How long a CNI call may take before it is slow.
+    /// How long a CNI call may take before it counts as slow.
     #[serde(deserialize_with = "span")]
     pub(crate) cni_slow: Option<Duration>,
-    /// So many CNI plugins at once are a queue.
+    /// How many CNI plugins that run at once count as a queue.
     pub(crate) cni_queue: Option<u32>,
-    /// Without another pod for so long, the last one was the last to come back after a restart.
+    /// The recovery after a restart is complete if no other pod comes for this long.
     #[serde(deserialize_with = "span")]
     pub(crate) boot_quiet: Option<Duration>,
     /// When a pod counts as back after a restart: `started` or `listening`.
     #[serde(deserialize_with = "rule")]
     pub(crate) boot_recovered: Option<Recovered>,
-    /// Namespaces none of whose pods is a service pod.
+    /// Namespaces whose pods are not service pods.
     pub(crate) boot_system: Option<Vec<String>>,
-    /// So many boots are kept.
+    /// How many boots the history keeps.
     pub(crate) boot_keep: Option<u32>,
-    /// Where metrics, the API and the page are served over HTTP.
+    /// The address of metrics, the API and the page.
     pub(crate) listen: Option<Listen>,
-    /// Where the same is served to other commands; `none` for nowhere.
+    /// The Unix socket for other commands; `none` for no socket.
     pub(crate) socket: Option<PathBuf>,
-    /// With what to serve by TLS: PEM files.
+    /// The certificate and key for TLS: PEM files.
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
-    /// Who has a certificate of this authority needs no token.
+    /// A client with a certificate of this authority needs no token.
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// What clients must give.
+    /// The file with the token that clients must send.
     pub(crate) token_file: Option<PathBuf>,
-    /// Whether to serve beyond this machine without all that.
+    /// Whether to serve beyond this machine without TLS or authentication.
     pub(crate) insecure_listen: Option<bool>,
     /// Labels of pods that metrics have: `namespace`, `pod`, `workload`.
     pub(crate) metric_labels: Vec<String>,
 }
 
-/// An address to listen on, or none.
+/// An address to listen on, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Listen {
@@ -120,7 +120,7 @@ pub(crate) enum ConfigError {
 }
 
 impl Config {
-    /// The file's; without one, all defaults.
+    /// Reads the file; without one, all settings have their defaults.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let mut bytes = Vec::new();
@@ -133,7 +133,7 @@ impl Config {
         Self::parse(&bytes).map_err(|(at, why)| ConfigError::Wrong { path: path.to_owned(), at, why })
     }
 
-    /// The stores in the form in which they are read.
+    /// The address stores, checked.
     pub(crate) fn stores(&self) -> Result<Vec<Declared>, ConfigError> {
         let declared = |IpamStore { dir, network }: &IpamStore| {
             Declared::new(dir, network.clone()).ok_or_else(|| ConfigError::Relative { dir: dir.clone() })
@@ -141,7 +141,7 @@ impl Config {
         self.ipam_stores.iter().map(declared).collect()
     }
 
-    /// The engine's limits, where they are given.
+    /// The limits of the engine's rules, where they are given.
     #[must_use]
     pub(crate) fn limits(&self) -> Limits {
         let default = Limits::default();
@@ -153,7 +153,7 @@ impl Config {
         }
     }
 
-    /// What the recovery after a restart is told by.
+    /// The rules for the recovery after a restart.
     #[must_use]
     pub(crate) fn boot(&self) -> Rules {
         let default = Rules::default();
@@ -164,13 +164,13 @@ impl Config {
         }
     }
 
-    /// How many boots are kept.
+    /// How many boots the history keeps.
     #[must_use]
     pub(crate) fn boots(&self) -> usize {
         self.boot_keep.map_or(BOOTS, |keep| usize::try_from(keep).unwrap_or(usize::MAX).max(1))
     }
 
-    /// An error is where, and what.
+    /// An error is the place and the reason.
     fn parse(bytes: &[u8]) -> Result<Self, (String, String)> {
         let text = str::from_utf8(bytes).map_err(|error| (String::new(), error.to_string()))?;
         toml::from_str(text).map_err(|error| {
@@ -195,9 +195,9 @@ impl IpamStore {
     }
 }
 
-/// `250ms`, `2s`, `2m` or `1h`.
+/// Parses `250ms`, `2s`, `2m` or `1h`.
 ///
-/// Not by a library: the general parsers also take `1 hour ago`, and their errors do not name the four units.
+/// No library is used: the general parsers also accept `1 hour ago`, and their errors do not name the four units.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];

@@ -1,14 +1,15 @@
-//! What the agent gives up once its hooks are attached: attaching needs nearly all of root's power, reading what the
-//! hooks tell needs nearly none of it.
+//! Drops the rights that the agent does not need once its hooks are attached: attaching needs nearly all of root's
+//! rights, reading records needs almost none.
 //!
-//! Each thread keeps what its work needs (`Role`) and loses the rest, for good: capabilities(7),
-//! `PR_SET_NO_NEW_PRIVS`, landlock(7) and seccomp(2) are all of the calling thread and pass to the threads that it
-//! starts. So a thread is started from another that has taken on its role, and what starts the threads, the main one,
-//! takes on a role last. docs/security.md has the tables.
+//! Each thread keeps the rights of its `Role` and drops the others for good. capabilities(7), `PR_SET_NO_NEW_PRIVS`,
+//! landlock(7) and seccomp(2) apply to the calling thread, and pass to the threads that it starts. So each thread is
+//! started by a thread that has entered the role already. The main thread, which starts them, enters its own role
+//! last. docs/security.md has the tables.
 //!
-//! **Invariant:** what the kernel has not is told as missing, never passed over; what it has and refuses ends the run.
+//! **Invariant:** a measure that the kernel does not have is reported, never skipped silently; one that the kernel
+//! has and refuses ends the run.
 //!
-//! **Invariant:** it knows nothing of what the threads do.
+//! **Invariant:** this module does not know what the threads do.
 
 mod capability;
 mod landlock;
@@ -23,19 +24,19 @@ use clap::ValueEnum;
 
 use self::role::Role;
 
-/// Whether to give anything up.
+/// Whether to drop rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// All that this kernel lets a thread give up
+    /// Drop everything that this kernel lets a thread drop
     Full,
-    /// Nothing: for a node on which something is refused that is needed
+    /// Drop nothing: for a node on which a needed right is refused
     Off,
 }
 
-/// One way to give something up.
+/// A way to drop rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// capabilities(7), and no new ones by what is executed.
+    /// capabilities(7); executed programs get no new ones.
     Capabilities,
     /// landlock(7).
     Files,
@@ -43,25 +44,25 @@ pub enum Measure {
     Calls,
 }
 
-/// How much of a measure is in force.
+/// How far a measure is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Full,
-    /// With what is missing.
+    /// With the part that is missing.
     Part(String),
     /// With the reason.
     Absent(String),
 }
 
-/// What was given up, and what could not be.
+/// The measures that are in force, and those that could not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confined {
     pub mode: Mode,
-    /// Empty if it is off.
+    /// Empty if confinement is off.
     pub measures: Vec<(Measure, State)>,
 }
 
-/// Something that the kernel has was refused.
+/// The kernel has a measure, and refused it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot give up what is no longer needed: cannot {what}: {why}; --confine off keeps all of it")]
 pub struct ConfineError {
@@ -69,32 +70,34 @@ pub struct ConfineError {
     why: String,
 }
 
-/// What the roles need of this node.
+/// The parts of this node that the roles need.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// Where findings and history are kept; made if it is not there, for only what is there can be allowed.
+    /// The directory for findings and history. It is made if it does not exist, because only an existing one can be
+    /// allowed.
     pub state_dir: Option<PathBuf>,
-    /// Where the server listens in the file system: its file is removed at the end.
+    /// The path of the server's socket, which is removed at the end.
     pub socket: Option<PathBuf>,
-    /// rtnetlink is asked about other network namespaces.
+    /// Whether rtnetlink is asked about other network namespaces.
     pub netlink: bool,
 }
 
-/// The process as it is confined.
+/// A confined process.
 #[derive(Debug)]
 pub struct Confinement {
     needs: Needs,
-    /// Capabilities that this kernel asks for where most do not.
+    /// Additional capabilities that this kernel requires.
     more: Vec<(Role, Capability)>,
-    /// The kernel has seccomp(2).
+    /// Whether the kernel has seccomp(2).
     calls: bool,
     confined: Confined,
 }
 
 impl Confinement {
-    /// Gives up what no thread needs. `reads` reads the hooks' counters, to see what that takes here.
+    /// Drops the rights that no thread needs. `reads` reads the hooks' counters, to find which capability that needs
+    /// on this kernel.
     ///
-    /// To be called before any thread is started that is to be confined.
+    /// Must be called before any thread is started that is to be confined.
     pub fn begin(mode: Mode, needs: Needs, reads: impl Fn() -> bool) -> Result<Self, ConfineError> {
         let confined = Confined { mode, measures: Vec::new() };
         let mut it = Self { needs, more: Vec::new(), calls: false, confined };
@@ -102,10 +105,10 @@ impl Confinement {
             return Ok(it);
         }
         if let Some(dir) = &it.needs.state_dir {
-            // If that fails, who keeps something there says why.
+            // If that fails, the writer of the directory reports it.
             DirBuilder::new().recursive(true).mode(0o700).create(dir).ok();
         }
-        // Before Linux 5.19 nobody may call bpf(2) without it where kernel.unprivileged_bpf_disabled is set.
+        // Before Linux 5.19, bpf(2) requires a capability if kernel.unprivileged_bpf_disabled is set.
         if !capability::without_any(reads)? {
             it.more.push((Role::Agent, Capability::CAP_BPF));
         }
@@ -117,28 +120,28 @@ impl Confinement {
         refusal::begin().map_err(|why| ConfineError::new("hear of refused system calls", why))?;
         let calls = seccomp::begin()?;
         it.calls = calls == State::Full;
-        let files = apart("probe", || landlock::enter(Role::Writer, &it.needs))??;
+        let files = on_scoped_thread("probe", || landlock::enter(Role::Writer, &it.needs))??;
         it.confined.measures =
             vec![(Measure::Capabilities, capabilities), (Measure::Files, files), (Measure::Calls, calls)];
         Ok(it)
     }
 
-    /// Runs `start` on a thread that has this role, so that every thread that it starts has it too.
+    /// Runs `start` on a thread in this role, so that every thread that it starts has the role too.
     pub fn start<T: Send>(&self, role: Role, start: impl FnOnce() -> T + Send) -> Result<T, ConfineError> {
-        apart("nursery", || {
+        on_scoped_thread("nursery", || {
             self.enter(role)?;
             Ok(start())
         })?
     }
 
-    /// The calling thread has this role from here on.
+    /// The calling thread enters this role.
     pub(crate) fn enter(&self, role: Role) -> Result<(), ConfineError> {
         if self.confined.mode == Mode::Off {
             return Ok(());
         }
         capability::enter(&self.capabilities(role).collect())?;
         landlock::enter(role, &self.needs)?;
-        // The last, for it forbids the others.
+        // seccomp is last, because it forbids the other calls.
         let removes = self.needs.socket.is_some() && self.removes(role);
         if self.calls { seccomp::enter(role, removes) } else { Ok(()) }
     }
@@ -148,7 +151,7 @@ impl Confinement {
         &self.confined
     }
 
-    /// Whether the role can remove the socket: only where Landlock sees to it that it removes no other file.
+    /// Whether the role can remove the socket: only if Landlock ensures that it can remove no other file.
     #[must_use]
     pub(crate) fn removes(&self, role: Role) -> bool {
         let lacks = |(measure, state): &(Measure, State)| {
@@ -163,14 +166,14 @@ impl Confinement {
     }
 }
 
-/// What could be given up here: tried on a thread that ends with it.
+/// Tries which rights can be dropped here, on a thread that ends afterwards.
 pub fn survey() -> Result<Confined, ConfineError> {
-    let begun = apart("survey", || Confinement::begin(Mode::Full, Needs::default(), || true))?;
+    let begun = on_scoped_thread("survey", || Confinement::begin(Mode::Full, Needs::default(), || true))?;
     Ok(begun?.confined)
 }
 
-/// On a thread of its own, which ends with it.
-fn apart<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, ConfineError> {
+/// Runs `work` on a thread of its own and waits for it.
+fn on_scoped_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, ConfineError> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
         let thread = thread.map_err(|why| ConfineError::new("start a thread", why))?;
@@ -195,7 +198,7 @@ impl Measure {
     }
 }
 
-/// In one line.
+/// One line.
 impl fmt::Display for Confined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mode == Mode::Off {

@@ -1,11 +1,10 @@
-//! sandprobe: sources say facts; the engine believes, remembers and judges; sinks tell.
+//! sandprobe: sources bring facts in, the engine judges them, sinks write the results.
 //!
-//! The modules in the order in which a thing goes through them. A kernel record becomes an
-//! [`model::fact::Observation`], enters the [`engine::Engine`] once, and leaves as an
-//! [`model::change::Output`]; nothing calls back. What the engine wants to know it asks with a question,
-//! which is an output; the answer is a fact.
+//! The modules are listed in the order of the data flow. A kernel record becomes an [`model::fact::Observation`],
+//! enters the [`engine::Engine`] once, and leaves as an [`model::change::Output`]. Nothing calls back. If the engine
+//! needs to know more, it asks a question, which is an output too; the answer is a fact.
 
-// Without hooks there is no agent, and what only it calls has no caller.
+// Without the feature `live` there is no agent, so some functions have no caller.
 #![cfg_attr(not(feature = "live"), allow(dead_code, unused_imports))]
 
 pub use probe_engine::{engine, model, recording};
@@ -21,7 +20,7 @@ pub mod sink;
 mod agent;
 #[cfg(feature = "live")]
 mod config;
-/// Beside that way: what each thread gives up of root's power before it begins.
+/// Apart from the data flow: drops each thread's rights before it begins.
 #[cfg(feature = "live")]
 pub mod confine;
 #[cfg(test)]

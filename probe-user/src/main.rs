@@ -1,4 +1,4 @@
-//! The program: what was typed, to what it does, to an exit code.
+//! The program `sandprobe`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Replays a recording: the calls into the engine as they were made, as fast as possible or at the pace of then.
+//! Replays a recording: makes the same calls into the engine, as fast as possible or at the original pace.
 
 use std::{
     convert::Infallible,
@@ -13,7 +13,7 @@ use crate::{
     recording::{Header, ReadError, Reader},
 };
 
-/// Calls `make` with each call of the recording, in order, until it says that it has enough.
+/// Calls `make` with each call of the recording, in order, until it asks to stop.
 pub(crate) fn replay<E>(
     reader: &mut Reader<impl BufRead>,
     pace: Pace,
@@ -35,18 +35,18 @@ pub(crate) enum Pace {
     Then,
 }
 
-/// What ended a replay before the recording's end.
+/// Why a replay ended before the recording's end.
 #[derive(Debug)]
 pub(crate) enum ReplayError<E> {
     Read(ReadError),
     Make(E),
 }
 
-/// An engine that has taken a whole recording, or what is whole of one.
+/// An engine after a whole recording, or after the complete part of one.
 pub(crate) struct Replayed {
     pub(crate) header: Header,
     pub(crate) engine: Engine,
-    /// The boot's wall time as the recording last tells it.
+    /// The latest wall time of the boot in the recording.
     pub(crate) boot_wall_ns: i64,
     /// When the last observation was made.
     pub(crate) observed_until: Timestamp,
@@ -57,7 +57,7 @@ pub(crate) struct Replayed {
     pub(crate) cut_off: Option<ReadError>,
 }
 
-/// Replays a recording to its end, for what the engine then knows. What it tells on the way is dropped.
+/// Replays a recording to its end, for the engine's final state. Events on the way are dropped.
 pub(crate) fn to_end(reader: &mut Reader<impl BufRead>) -> Result<Replayed, ReadError> {
     let header = reader.header().clone();
     let mut engine = Engine::new(header.settings.clone());
@@ -84,17 +84,17 @@ pub(crate) fn to_end(reader: &mut Reader<impl BufRead>) -> Result<Replayed, Read
     Ok(Replayed { header, engine, boot_wall_ns, observed_until, until, cut_off })
 }
 
-/// Where the replay is in its own time and in the recording's.
+/// The position of the replay in its own time and in the recording's.
 #[derive(Debug, Default)]
 struct Metronome {
     start: Option<(Timestamp, Instant)>,
 }
 
 impl Metronome {
-    /// How long the call made at `at` must wait. Calls are not in the order of their times: what is due already,
-    /// waits not at all.
+    /// How long to wait before the call made at `at`. Calls are not sorted by time: one that is overdue does not
+    /// wait.
     fn wait(&mut self, at: Timestamp, now: Instant) -> Duration {
-        // Until the first call that has a time.
+        // No call with a time has come yet.
         if at == Timestamp::ZERO {
             return Duration::ZERO;
         }

@@ -1,5 +1,5 @@
-//! One engine and its sinks. Every call, live or replayed, goes through a session, so that the same calls give the same
-//! bytes.
+//! One engine and its sinks. Every call, live or replayed, goes through a session, so that the same calls give the
+//! same bytes.
 //!
 //! **Invariant:** a session does no I/O and reads no clock. The caller writes the bytes.
 
@@ -18,7 +18,7 @@ use crate::{
     sink::{Format, Label, Sink, filter::Filter, lines::Lines, summary::Summary},
 };
 
-/// How many starts of pods that are gone other commands are given.
+/// How many starts of removed pods are kept for other commands.
 const STARTS: usize = 64;
 
 pub struct Session {
@@ -26,9 +26,9 @@ pub struct Session {
     label: Label,
     lines: Lines,
     summary: Summary,
-    /// The sinks that this run has beside those two.
+    /// Further sinks of this run.
     sinks: Vec<Box<dyn Sink>>,
-    /// The lists of the node that have been read to their end.
+    /// The lists of the node that are complete.
     listed: BTreeSet<List>,
     recording: Option<Writer>,
     questions: Vec<Question>,
@@ -59,13 +59,13 @@ impl Session {
         self.sinks.push(sink);
     }
 
-    /// Writes down every call from here on; to be asked before the first.
+    /// Records every call from now on; must be called before the first call.
     pub fn record(&mut self, header: &Header) -> Result<(), WriteError> {
         self.recording = Some(Writer::start(header)?);
         Ok(())
     }
 
-    /// Makes a call. An error is one of the recording, which then has ended; the engine has taken the call.
+    /// Makes a call. An error ends the recording only; the engine has taken the call.
     pub fn call(&mut self, call: Call) -> Result<(), WriteError> {
         let recorded = match &mut self.recording {
             Some(recording) => recording.write(&call),
@@ -94,7 +94,7 @@ impl Session {
         recorded
     }
 
-    /// When the engine wants to be told the time.
+    /// When the engine wants to be called with the time.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.engine.deadline()
@@ -106,7 +106,7 @@ impl Session {
         self.engine.settings().hold
     }
 
-    /// The boot's wall time as it was last told.
+    /// The latest wall time of the boot.
     #[must_use]
     pub fn boot_wall_ns(&self) -> i64 {
         self.label.boot_wall_ns
@@ -117,32 +117,32 @@ impl Session {
         self.lines.bytes()
     }
 
-    /// A line that says how many changes the stream lacks before the next one.
+    /// The line that says how many changes are missing in the stream before the next one.
     pub(crate) fn missed(&mut self, count: u64) -> Vec<u8> {
         self.lines.missed(count, &self.label)
     }
 
-    /// Bytes for the recording's file, if there is one; the caller empties it.
+    /// Bytes for the recording's file, if there is one. The caller empties it.
     pub fn recorded(&mut self) -> Option<&mut Vec<u8>> {
         self.recording.as_mut().map(Writer::bytes)
     }
 
-    /// Records nothing from here on.
+    /// Stops the recording.
     pub(crate) fn stop_recording(&mut self) {
         self.recording = None;
     }
 
-    /// The recording's last bytes: no call may follow.
+    /// The recording's last bytes; no call may follow.
     pub fn end_recording(&mut self) -> Result<Vec<u8>, WriteError> {
         self.recording.take().map_or_else(|| Ok(Vec::new()), Writer::end)
     }
 
-    /// What the engine wants to know. A replay has no use for them: the answers are in the recording.
+    /// The engine's questions. A replay ignores them, because the recording has the answers.
     pub(crate) fn questions(&mut self) -> impl Iterator<Item = Question> + '_ {
         self.questions.drain(..)
     }
 
-    /// What is wrong on the node, and what was; and how its pods started.
+    /// The findings, open and closed, and how the pods started.
     #[must_use]
     pub fn known(&self) -> Snapshot<'_> {
         Snapshot {
@@ -152,15 +152,15 @@ impl Session {
         }
     }
 
-    /// Numbers that are other ones when any of that is.
+    /// Changes whenever any of that does.
     #[must_use]
     pub(crate) fn revision(&self) -> Revision {
         let findings = self.engine.findings_revision();
-        // Both count upwards.
+        // Both only increase.
         Revision { meaning: findings.meaning.wrapping_add(self.engine.starts_revision()), ..findings }
     }
 
-    /// For whoever only looks.
+    /// Read access to the engine.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -171,19 +171,19 @@ impl Session {
         &self.label
     }
 
-    /// All that was on the node at the start has been looked at.
+    /// Whether everything that was on the node at the start was read.
     #[must_use]
     pub(crate) fn has_listed(&self) -> bool {
         List::ALL.iter().all(|list| self.listed.contains(list))
     }
 
-    /// What is known of the node's recovery.
+    /// The node's recovery.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         self.engine.recovery()
     }
 
-    /// The pods of which something runs now.
+    /// The pods that have running processes.
     #[must_use]
     pub(crate) fn standing(&self) -> StandingPods {
         self.engine.standing()

@@ -23,8 +23,6 @@ pub(crate) mod lines;
 pub(crate) mod meaning;
 #[cfg(feature = "live")]
 pub mod metrics;
-#[cfg(feature = "live")]
-pub(crate) mod outlet;
 pub mod page;
 pub mod perfetto;
 pub(crate) mod phase;
@@ -43,6 +41,8 @@ pub mod text;
 pub(crate) mod verdict;
 pub(crate) mod wall;
 pub(crate) mod word;
+#[cfg(feature = "live")]
+pub(crate) mod write_queue;
 
 use crate::model::{change::Change, time::Timestamp};
 

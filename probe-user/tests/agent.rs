@@ -86,7 +86,7 @@ fn that_nothing_was_found_says_little_where_not_all_is_seen() {
     let output = run(&["findings", "--socket", path(&socket)]);
     let told = (output.status.code(), text(&output.stdout), text(&output.stderr));
     let said = "sandprobe: not all can be seen: exec is not seen\n";
-    assert_eq!(told, (Some(0), "no findings, as far as can be seen\n", said));
+    assert_eq!(told, (Some(0), "no findings, as far as sandprobe can see\n", said));
     assert_eq!(then.join().expect("no panic"), "GET /v1/doctor HTTP/1.0");
 }
 
@@ -98,7 +98,7 @@ fn without_an_agent_there_is_what_was_kept() {
     let output = run(&["findings", "--socket", path(&absent), "--state-dir", path(dir.path())]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),
-        (Some(0), "no findings, as far as can be seen\n")
+        (Some(0), "no findings, as far as sandprobe can see\n")
     );
     let said = text(&output.stderr);
     assert!(said.lines().next().is_some_and(|line| line.contains("no agent answers there")), "{said}");
@@ -127,13 +127,13 @@ fn the_environment_says_where_the_agent_is() {
     // Without the agent there is what it kept, in the folder of the environment.
     let output = run_there(&["findings"]);
     let said = text(&output.stderr);
-    assert!(said.contains(&format!("nothing is kept in {}", path(&kept))), "{said}");
+    assert!(said.contains(&format!("no findings are stored in {}", path(&kept))), "{said}");
     // What is typed goes before the environment: no agent is asked then.
     let other = dir.path().join("other");
     std::fs::create_dir(&other).expect("a folder");
     let output = run_there(&["findings", "--state-dir", path(&other)]);
     let said = text(&output.stderr);
-    assert!(said.starts_with(&format!("sandprobe: nothing is kept in {}", path(&other))), "{said}");
+    assert!(said.starts_with(&format!("sandprobe: no findings are stored in {}", path(&other))), "{said}");
     // A recording can be read in the pod too; asking for both is a mistake there as elsewhere.
     let absent = path(&other).to_owned() + "/absent.jsonl";
     let output = run_there(&["findings", "--recording", &absent]);
@@ -151,7 +151,7 @@ fn an_agent_that_cannot_answer_is_told_of() {
     let output = run(&["findings", "--socket", path(&socket), "--state-dir", path(dir.path())]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),
-        (Some(0), "no findings, as far as can be seen\n")
+        (Some(0), "no findings, as far as sandprobe can see\n")
     );
     let said = text(&output.stderr);
     assert!(said.contains("it answers 503: {\"error\":\"late\"}"), "{said}");
@@ -167,6 +167,6 @@ fn where_nothing_can_be_told_one_line_says_why() {
         let output = run(&[arguments, &given].concat());
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("no agent answers there; nothing is kept in"), "{said}");
+        assert!(said.contains("no agent answers there; no findings are stored in"), "{said}");
     }
 }

@@ -181,7 +181,7 @@ fn what_an_agent_keeps_is_read_and_whether_it_lives_is_said() {
     let file = File::options().write(true).open(dir.path().join("findings.json")).expect("a file");
     file.set_modified(old).expect("a time");
     let output = run(&["findings", "--state-dir", &kept]);
-    assert!(text(&output.stderr).contains("nothing for 10m"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("not updated its file for 10m"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod scrape;
 
 use std::{fs, path::Path};
 
-use probe_user::sink::metrics::{label::PodLabel, own::AgentStats, page};
+use probe_user::sink::metrics::{agent_stats::AgentStats, label::PodLabel, page};
 use tests::golden;
 
 /// Where the page's own words end.

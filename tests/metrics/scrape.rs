@@ -10,7 +10,7 @@ use probe_user::{
     sink::{
         filter::Filter,
         jsonl::Jsonl,
-        metrics::{Metrics, label::PodLabel, own::AgentStats},
+        metrics::{Metrics, agent_stats::AgentStats, label::PodLabel},
     },
 };
 

@@ -17,9 +17,9 @@ use std::{
 use probe_user::{
     model::fact::{Mechanism, Signal},
     sink::metrics::{
+        agent_stats::{AgentStats, ProbeStats, Process, Program, Queue, Ring, StateWrite},
         family::{ALL, Family, Kind},
         label::PodLabel,
-        own::{AgentStats, ProbeStats, Process, Program, Queue, Ring, StateWrite},
     },
 };
 use promtool::promtool;

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds it and leaves it as `target/dist/sandprobe`.
+/// Builds the agent and puts it at `target/dist/sandprobe`.
 pub(crate) fn agent(args: &Args) -> Result<PathBuf> {
     let target = args.target.clone().unwrap_or_else(workspace::static_target);
     let mut cargo = workspace::cargo();

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: pods of a private containerd under live hooks, one of which leaks its address; or the same from a
-//! recording.
+//! `cargo xtask demo`: runs pods of a private containerd under live hooks, one of which leaks its address; or replays
+//! a recording of that.
 
 use crate::setup::{self, Level};
 use crate::{program, root, workspace};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Err(command.exec()).with_context(|| format!("cannot start {}", workspace::line(&command)))
 }
 
-/// The stream, and unless something of it was asked for, what it comes to.
+/// Prints the stream, and the findings unless arguments choose something else.
 fn replay(args: &[OsString]) -> Result<()> {
     workspace::run(sandprobe().args(["replay", RECORDING]).args(args))?;
     if !args.is_empty() {
@@ -41,7 +41,7 @@ fn replay(args: &[OsString]) -> Result<()> {
     workspace::run(sandprobe().args(["explain", "leaked_address", "--recording", RECORDING]))
 }
 
-/// The agent without its hooks, so that the eBPF toolchain is not needed either.
+/// The agent without hooks, so that the eBPF toolchain is not needed.
 fn sandprobe() -> Command {
     let mut cargo = workspace::cargo();
     cargo.args(["run", "--quiet", "--package", "probe-user", "--no-default-features", "--bin", "sandprobe"]);

@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: what is given to others, for each machine: the static agent with its papers, an image, an SBOM.
+//! `cargo xtask dist`: makes a release for each architecture: the static agent with its documents, an image, an SBOM.
 //!
-//! Invariant: the same commit gives the same bytes: no time but the commit's (`SOURCE_DATE_EPOCH`), no path of this
-//! machine, no order but that of names.
+//! Invariant: the same commit gives the same bytes. The only time is the commit's (`SOURCE_DATE_EPOCH`), no path of
+//! this machine is in them, and files are sorted by name.
 
 mod archive;
 mod binary;
@@ -58,7 +58,7 @@ impl Arch {
     }
 }
 
-/// What is told of a release in its papers.
+/// The facts about a release for its documents.
 pub(crate) struct Release {
     pub(crate) version: &'static str,
     /// Seconds since the epoch.
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The image of a program that is there already, for a test.
+/// An image of an existing program, for a test.
 pub(crate) fn image_of(binary: &Path, to: &Path) -> Result<()> {
     let ours = Arch::value_variants().iter().copied().find(|arch| arch.is_ours());
     let arch = ours.context("no image is made for this kind of machine")?;
@@ -144,7 +144,7 @@ fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// As `sha256sum --check` reads it.
+/// The format of `sha256sum --check`.
 fn sums(dir: &Path) -> Result<String> {
     let mut files: Vec<PathBuf> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();
@@ -175,7 +175,7 @@ fn date(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The files below a folder by their paths in it, links to files as what they lead to, in the order of names.
+/// The files below a folder with their paths in it, sorted by name. Links to files count as the files.
 fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = iter::once(folder.to_owned()).collect();

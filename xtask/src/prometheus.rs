@@ -1,5 +1,5 @@
-//! What Debian's package prometheus has: promtool, by which alerts and metrics are judged, and Prometheus itself, which
-//! scrapes the agent in a test. Installed, the package would start a server.
+//! Debian's package prometheus: promtool, which checks alerts and metrics, and Prometheus itself, which scrapes the
+//! agent in a test. The package is unpacked, not installed, because that would start a server.
 
 use crate::package;
 use crate::{vm, workspace};
@@ -39,7 +39,7 @@ impl Program {
     }
 }
 
-/// Both.
+/// The paths of both programs.
 pub(crate) fn ensure() -> Result<()> {
     let mut missing = Vec::new();
     for program in [Program::Promtool, Program::Prometheus] {
@@ -80,7 +80,7 @@ pub(crate) fn ensure() -> Result<()> {
     missing.into_iter().try_for_each(|program| put(&programs.join(program.name()), &program.place()?))
 }
 
-/// It is there when it is there whole.
+/// It exists only if it is complete.
 fn put(program: &Path, place: &Path) -> Result<()> {
     let part = place.with_extension("part");
     fs::copy(program, &part)

@@ -9,7 +9,7 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Makes sure that this can become root, asking for the password now rather than in the middle of something.
+/// Checks that this can become root, and asks for the password now rather than later.
 pub(crate) fn authorize() -> Result<()> {
     if is_root() {
         return Ok(());
@@ -21,7 +21,7 @@ pub(crate) fn authorize() -> Result<()> {
     workspace::run(Command::new("sudo").arg("--validate"))
 }
 
-/// A command that will run as root: as it is when this already is root, through `sudo` otherwise.
+/// A command that runs as root: directly if this process is root, through `sudo` otherwise.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     if is_root() {
         return Command::new(program);

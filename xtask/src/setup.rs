@@ -1,6 +1,6 @@
-//! `cargo xtask setup`: what building, testing and the VMs need, installed if it is missing.
+//! `cargo xtask setup`: installs what is missing for the build, the tests and the VMs.
 //!
-//! Invariant: when everything is there it only looks, and that takes well under a second.
+//! Invariant: if nothing is missing it only checks, in well under a second.
 
 use crate::package::{self, Need};
 use crate::{perfetto, prometheus, vm, workspace};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{env, iter};
 
 const BPF_LINKER: &str = "0.13.0";
-/// The LLVM that reads the bitcode of the pinned rustc.
+/// The LLVM version that reads the bitcode of the pinned rustc.
 const LLVM: &str = "22";
 
 const COMPILER: &[Need] = &[
@@ -93,7 +93,7 @@ fn rust_src(sysroot: &Path) -> Result<()> {
     })
 }
 
-/// The standard library for a machine.
+/// The standard library for an architecture.
 pub(crate) fn target(triple: &str) -> Result<()> {
     let sysroot = PathBuf::from(workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?);
     if sysroot.join("lib/rustlib").join(triple).join("lib").is_dir() {
@@ -129,7 +129,7 @@ fn bpf_linker() -> Result<()> {
     )
 }
 
-/// The prefix of an LLVM with its headers: the user's own, or Debian's.
+/// The prefix of an LLVM with headers: the user's own, or Debian's.
 fn llvm() -> Result<PathBuf> {
     if let Some(prefix) = env::var_os("LLVM_PREFIX").map(PathBuf::from) {
         let version = workspace::output(Command::new(prefix.join("bin/llvm-config")).arg("--version"))?;

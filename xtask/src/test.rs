@@ -1,6 +1,6 @@
-//! `cargo xtask test`: every test there is, in tiers, and one line that says what they came to.
+//! `cargo xtask test`: runs all tests, in tiers, and prints one line with the result.
 //!
-//! Invariant: a tier runs or fails; none is skipped in silence, and a failed one keeps no other from running.
+//! Invariant: a tier runs or fails. None is skipped silently, and a failed one does not stop the others.
 
 mod browser;
 mod fast;
@@ -17,7 +17,7 @@ use report::Report;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Asks the tests for their long runs, by being set.
+/// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
 const SOAK_LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
 

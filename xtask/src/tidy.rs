@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what this project promises about its own source, and no compiler checks.
+//! `cargo xtask tidy`: checks rules about the source that no compiler checks.
 
 mod arrow;
 mod text;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One text file of the repository, by its path from the root.
+/// A text file of the repository, by its path from the root.
 struct Source {
     path: String,
     text: String,
@@ -53,7 +53,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What is Git's own, a folder or, in a linked work tree, a file; and what is built.
+/// Git's own data (a folder or, in a linked work tree, a file), and build results.
 fn is_skipped(name: &std::ffi::OsStr) -> bool {
     name == ".git" || name == "target"
 }

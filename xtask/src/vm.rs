@@ -1,7 +1,7 @@
-//! `cargo xtask vm`: a command in a virtual machine of a chosen kernel, container runtime and init.
+//! `cargo xtask vm`: runs a command in a virtual machine with a chosen kernel, container runtime and init.
 //!
-//! All of it is Debian's: fetched, made into a disk and an initramfs, and kept below `target/vm`. Needs no network
-//! and no root but for the first making.
+//! Everything comes from Debian: packages are fetched, made into a disk and an initramfs, and stored below
+//! `target/vm`. Only the first run needs the network and root.
 
 mod accel;
 mod apt;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What making and running VMs takes.
+/// The packages for making and running VMs.
 pub(crate) const NEEDS: &[Need] = &[
     Need::any(&["qemu-system-x86_64"], "qemu-system-x86"),
     Need::any(&["mmdebstrap"], "mmdebstrap"),
@@ -47,7 +47,7 @@ pub(crate) const NEEDS: &[Need] = &[
 
 /// The exit status of `timeout`, for the same reason.
 const TIMED_OUT: u8 = 124;
-/// For a VM that ended without a status.
+/// The exit status if a VM ended without one.
 const DIED: u8 = 125;
 
 #[derive(clap::Args)]
@@ -88,7 +88,7 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// One command in one VM.
+/// A command in a VM.
 struct Request {
     kernel: Kernel,
     runtime: Runtime,
@@ -167,14 +167,14 @@ struct Outcome {
     by: &'static str,
 }
 
-/// The folder that every VM has first in PATH.
+/// The folder that every VM has first in its PATH.
 pub(crate) fn bin() -> Result<PathBuf> {
     let bin = store::root().join("bin");
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     Ok(bin)
 }
 
-/// Puts a static program there, for VMs that run now too: whole, or as it was.
+/// Puts a static program there atomically, because VMs may be running.
 pub(crate) fn add(name: &str, program: &Path) -> Result<()> {
     let to = bin()?.join(name);
     let part = to.with_extension("part");
@@ -234,7 +234,7 @@ fn one(kernel: Kernel, args: &Args) -> Result<u8> {
     Ok(outcome.status)
 }
 
-/// As ssh has it, but that words stay words: only a command of one word is a line of shell.
+/// As with ssh, but arguments stay separate: only a single argument is a line of shell.
 fn script(command: &[String]) -> String {
     match command {
         [line] => line.clone(),
@@ -242,12 +242,12 @@ fn script(command: &[String]) -> String {
     }
 }
 
-/// One word for a shell.
+/// Quotes one argument for a shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// To the person who waits; what the guest says has standard output for itself.
+/// Messages for the user. The guest's output has standard output for itself.
 fn say(words: fmt::Arguments<'_>) {
     eprintln!("vm: {words}");
 }

@@ -1,4 +1,4 @@
-//! Runs a command with its lines shown as they come, and ends it, whole, when its time is up.
+//! Runs a command, shows its lines as they come, and ends it with all its children when its time is up.
 
 use crate::{root, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use std::{fs, process, thread};
 
-/// How long a command may take to end after it was told to.
+/// How long a command may take to end after the request.
 const GRACE: Duration = Duration::from_secs(10);
 
 const MARK: &str = "XTASK_WATCHED";
@@ -25,7 +25,7 @@ enum Event {
     Ended(std::io::Result<ExitStatus>),
 }
 
-/// What of a command's output is taken; the rest, and its input, stay ours.
+/// Which output of a command is captured; the rest, and its input, are this process's.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
     Standard,
@@ -33,7 +33,7 @@ pub(crate) enum Output {
     Both,
 }
 
-/// Runs it to its end: the command's own and that of all that writes to its output, which goes to `show` by lines.
+/// Runs the command until it has ended and all writers of its output too. The output goes to `show` line by line.
 pub(crate) fn run(
     command: &mut Command,
     limit: Duration,
@@ -88,7 +88,7 @@ fn follow(mut child: Child, output: PipeReader) -> Receiver<Event> {
     events
 }
 
-/// Asks everything that the command started to end, then makes it.
+/// Asks all processes that the command started to end, then kills them.
 fn end_all(child: Option<u32>, mark: &str, events: &Receiver<Event>) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         for pid in family(child, mark) {
@@ -108,7 +108,7 @@ fn end(pid: u32, signal: Signal) {
     }
 }
 
-/// The command, all that has its mark, and their descendants, of whatever process group or session.
+/// The command, all processes with its mark, and their descendants, in any process group or session.
 fn family(child: Option<u32>, mark: &str) -> Vec<u32> {
     let mut found: Vec<u32> = child.into_iter().collect();
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -132,7 +132,7 @@ fn family(child: Option<u32>, mark: &str) -> Vec<u32> {
     found
 }
 
-/// From a line of `/proc/PID/stat`: after the name, which may hold anything, come the state and the parent.
+/// From a line of `/proc/PID/stat`: the state and the parent follow the name, which may hold any characters.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Where things are in this repository, and how its tools are called.
+//! Paths in this repository, and how its tools are run.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -12,19 +12,19 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Everything made here goes below this folder.
+/// All build results are below this folder.
 pub(crate) fn target_dir() -> PathBuf {
     root().join("target")
 }
 
-/// The cargo that runs us, in the repository's root.
+/// The cargo that runs this program, in the repository's root.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root()).env("PATH", path());
     cargo
 }
 
-/// PATH with the folder where `cargo install` puts programs, which a fresh machine's may lack.
+/// PATH with the folder where `cargo install` puts programs, which may be missing on a fresh machine.
 pub(crate) fn path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -34,13 +34,13 @@ pub(crate) fn path() -> OsString {
     env::join_paths(env::split_paths(&path).chain([home.join("bin")])).unwrap_or(path)
 }
 
-/// One program that cargo built.
+/// A program that cargo built.
 pub(crate) struct Executable {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
 }
 
-/// Runs a `cargo build` or `cargo test --no-run`; what it built comes from cargo's own messages, wherever it lies.
+/// Runs a `cargo build` or `cargo test --no-run`; the paths of the programs come from cargo's own messages.
 pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<Executable>> {
     cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let out = cargo.output().context("cannot run cargo")?;
@@ -56,7 +56,7 @@ pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<Executable>> {
     Ok(built)
 }
 
-/// This machine's own architecture with musl: what the static agent is built for.
+/// This machine's architecture with musl, for the static agent.
 pub(crate) fn static_target() -> String {
     format!("{}-unknown-linux-musl", env::consts::ARCH)
 }
@@ -70,7 +70,7 @@ pub(crate) fn which(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Runs it to its end, with its output where ours goes; a failure names the command.
+/// Runs a command with its output shown; a failure names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status =
         command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
@@ -78,7 +78,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What it prints, without the newline at the end.
+/// The command's output, without the newline at the end.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     ensure!(
@@ -91,7 +91,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
 }
 
-/// As one would type it.
+/// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let words = iter::once(program.file_name().unwrap_or(program.as_os_str())).chain(command.get_args());

@@ -1,4 +1,4 @@
-//! Writes the recording to its file. A recording may have no hole: it ends where it cannot go on.
+//! Writes the recording to its file. A recording never has a gap: it ends where it cannot continue.
 
 use std::{io, time::Duration};
 
@@ -6,14 +6,14 @@ use tokio::time;
 use tracing::warn;
 
 use super::AgentError;
-use crate::{session::Session, sink::outlet::Outlet};
+use crate::{session::Session, sink::write_queue::WriteQueue};
 
-/// Bytes that may wait for a slow disk. The list of a full node takes a tenth of it.
+/// The most bytes that wait for a slow disk. The list of a full node takes a tenth of it.
 pub(crate) const ROOM: usize = 32 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Record {
-    outlet: Outlet,
+    outlet: WriteQueue,
     /// Whether the run ends when the recording does.
     is_purpose: bool,
     /// Why it has ended.
@@ -22,7 +22,7 @@ pub(crate) struct Record {
 
 impl Record {
     #[must_use]
-    pub(crate) fn new(outlet: Outlet, is_purpose: bool) -> Self {
+    pub(crate) fn new(outlet: WriteQueue, is_purpose: bool) -> Self {
         Self { outlet, is_purpose, ended: None }
     }
 

@@ -1,7 +1,7 @@
 //! The HTTP server as the agent's loop sees it: it answers the server's questions about the engine.
 
 use crate::{
-    agent::figure::Figures,
+    agent::stats::StatsCollector,
     model::time::Timestamp,
     session::Session,
     sink::{
@@ -21,13 +21,13 @@ pub(crate) struct Served(Option<Running>);
 struct Running {
     server: Server,
     requests: Queue,
-    figures: Figures,
+    figures: StatsCollector,
     metrics: Metrics,
 }
 
 impl Served {
     #[must_use]
-    pub(crate) fn by(server: Server, requests: Queue, figures: Figures, metrics: Metrics) -> Self {
+    pub(crate) fn by(server: Server, requests: Queue, figures: StatsCollector, metrics: Metrics) -> Self {
         Self(Some(Running { server, requests, figures, metrics }))
     }
 

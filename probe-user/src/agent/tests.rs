@@ -1,4 +1,4 @@
-//! A run with a source that tells a story, and the same run replayed from its recording.
+//! Tests with a scripted source, and with a replay of the recording of the same run.
 
 use std::{
     fs::File,
@@ -31,9 +31,9 @@ use crate::{
         filter::Filter,
         history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
-        outlet::Outlet,
         state_writes::StateWrites,
         stream::Stream,
+        write_queue::WriteQueue,
     },
     source::{
         channel::{Batch, feed, stop},
@@ -52,7 +52,7 @@ fn header() -> Header {
     }
 }
 
-/// One that records.
+/// A session with a recording.
 fn session() -> Session {
     session_of(header())
 }
@@ -63,7 +63,7 @@ fn session_of(header: Header) -> Session {
     session
 }
 
-/// Two namespaces and a cgroup come and go, something is lost, the wall clock is set.
+/// Two namespaces and a cgroup are made and removed, records are lost, and the wall clock is set.
 fn story(start: Timestamp) -> Vec<Batch> {
     let by = Task { key: TaskKey::new(10, 1), comm: "ip".to_owned(), netns: 1, ..Task::default() };
     let netns = |inode| NetnsKey::new(inode, u64::from(inode));
@@ -98,11 +98,11 @@ fn story(start: Timestamp) -> Vec<Batch> {
 }
 
 fn stream_to(to: impl io::Write + Send + 'static) -> Stream {
-    Stream::new(Outlet::spawn("stream", to).expect("a thread"))
+    Stream::new(WriteQueue::spawn("stream", to).expect("a thread"))
 }
 
 fn record_in(to: impl io::Write + Send + 'static, is_purpose: bool) -> Record {
-    Record::new(Outlet::spawn("recording", to).expect("a thread"), is_purpose)
+    Record::new(WriteQueue::spawn("recording", to).expect("a thread"), is_purpose)
 }
 
 fn file() -> File {
@@ -116,7 +116,7 @@ fn contents(mut file: File) -> Vec<u8> {
     bytes
 }
 
-/// Runs the story; gives what was streamed and recorded.
+/// Runs the script; gives the stream and the recording.
 fn live() -> (Vec<u8>, Vec<u8>) {
     let (stream, recording) = (file(), file());
     let copy = |file: &File| file.try_clone().expect("a second handle");
@@ -143,7 +143,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
                 feed.send(batch).await.expect("the agent is there");
             }
             told.send(()).expect("the agent is there");
-            // What a source still has when it is stopped counts too.
+            // The last batch of a source that is stopped counts too.
             stop.requested().await;
             feed.send(last).await.expect("the agent waits for the last");
         });
@@ -167,7 +167,7 @@ fn a_replay_says_the_same_byte_for_byte() {
     assert_eq!(String::from_utf8_lossy(again.output()), lines);
 }
 
-/// The node goes down under the agent: what it saw last is there after the boot.
+/// The node goes down under the agent: after the boot its last state is on disk.
 #[test]
 fn the_history_has_the_order_that_ended_the_run() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -204,7 +204,7 @@ fn the_history_has_the_order_that_ended_the_run() {
         let facts = [Fact::BootRead(Box::new(boot)), Fact::Executed(order), Fact::Watermark];
         let batch = facts.map(|fact| Observation { at: now, origin: Origin::Kernel, fact });
         feed.send(batch.into()).await.expect("the agent is there");
-        // The last source has ended, and so does the run.
+        // The last source has ended, so the run ends.
         drop(feed);
         agent.run(std::future::pending()).await.1.expect("a run without fault");
     });
@@ -215,7 +215,7 @@ fn the_history_has_the_order_that_ended_the_run() {
     assert_eq!(before.ordered.map(|ordered| ordered.by).as_deref(), Some("reboot"));
 }
 
-/// A place with no room left.
+/// A writer with no room left.
 struct Full;
 
 impl io::Write for Full {
@@ -261,7 +261,7 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
         let (feed, batches) = feed();
         let (stopper, mut stop) = stop();
         tokio::spawn(async move {
-            // A source that goes on until it is stopped or nobody listens.
+            // A source that sends until it is stopped or the channel is closed.
             loop {
                 for batch in story(clock::now()) {
                     tokio::select! {
@@ -303,11 +303,12 @@ fn a_closed_pipe_ends_the_run() {
     }
 }
 
-/// Runs until `count` namespaces have come and gone, and then ends in order. Gives how many events it told.
+/// Runs until `count` namespaces were made and removed, then ends in order. Gives the number of events that were
+/// told.
 fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64, Result<(), AgentError>) {
     let told = Arc::new(AtomicU64::new(0));
     let mut session = session();
-    session.add_sink(Box::new(Told(Arc::clone(&told))));
+    session.add_sink(Box::new(EventCounter(Arc::clone(&told))));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (feed, batches) = feed();
@@ -341,27 +342,27 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
 }
 
 /// Counts the events.
-struct Told(Arc<AtomicU64>);
+struct EventCounter(Arc<AtomicU64>);
 
-impl Sink for Told {
+impl Sink for EventCounter {
     fn on_change(&mut self, _: &Change, _: &Label) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Standard output is a pipe that somebody holds open and does not read.
+/// Standard output is a pipe that nobody reads, although it is open.
 #[test]
 fn who_does_not_read_holds_up_nothing_and_misses_what_is_counted() {
     let (unread, writer) = io::pipe().expect("a pipe");
-    let outlet = Outlet::with_room(100_000, "stream", writer).expect("a thread");
+    let outlet = WriteQueue::with_room(100_000, "stream", writer).expect("a thread");
     let stream = Stream::new(outlet);
     let dropped = stream.dropped();
     let (told, result) = run_through(2_000, stream, None);
     match result {
-        // What has gone into the pipe is all that was written.
+        // Only what went into the pipe was written.
         Err(AgentError::Unread(count)) => assert!((told / 2..told).contains(&count), "{count} of {told}"),
         other => panic!("{other:?}"),
     }
@@ -369,7 +370,7 @@ fn who_does_not_read_holds_up_nothing_and_misses_what_is_counted() {
     drop(unread);
 }
 
-/// A recording has no holes: it ends, and what the run is for goes on.
+/// A recording has no gaps: it ends, and the run continues.
 #[test]
 fn a_recording_that_cannot_go_on_does_not_end_the_agent() {
     let (_, result) = run_through(200, stream_to(io::sink()), Some(record_in(Full, false)));
@@ -378,13 +379,13 @@ fn a_recording_that_cannot_go_on_does_not_end_the_agent() {
         other => panic!("{other:?}"),
     }
     let (unread, writer) = io::pipe().expect("a pipe");
-    let outlet = Outlet::with_room(100_000, "recording", writer).expect("a thread");
+    let outlet = WriteQueue::with_room(100_000, "recording", writer).expect("a thread");
     let (_, result) = run_through(2_000, stream_to(io::sink()), Some(Record::new(outlet, false)));
     match result {
         Err(AgentError::Recording(error)) => assert_eq!(error.kind(), io::ErrorKind::TimedOut),
         other => panic!("{other:?}"),
     }
-    // What was written until then is whole lines, and says itself that it was cut off.
+    // The written part has whole lines only, and is recognized as cut off.
     let mut written = Vec::new();
     let mut unread = unread;
     unread.read_to_end(&mut written).expect("readable");

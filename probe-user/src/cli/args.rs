@@ -1,4 +1,4 @@
-//! Flags that several commands have.
+//! Flags that several commands share.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use strum::VariantNames;
 
 use crate::{model::change::ChangeKind, sink::filter::Filter};
 
-/// The form of what is written to standard output.
+/// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Form {
     /// Aligned columns for people, in color on a terminal
@@ -19,26 +19,26 @@ pub(super) enum Form {
     Json,
 }
 
-/// What is told, and how.
+/// What is printed, and in which format.
 #[derive(Debug, Args)]
 pub(super) struct Shown {
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub(super) output: Form,
 
-    /// Tell only of pods in this namespace; may be repeated
+    /// Print only events of pods in this namespace; may be repeated
     #[arg(long, value_name = "NAME")]
     namespace: Vec<String>,
 
-    /// Tell only of pods of this name; may be repeated
+    /// Print only events of pods with this name; may be repeated
     #[arg(long, value_name = "NAME")]
     pod: Vec<String>,
 
-    /// Tell only of containers of this name; may be repeated
+    /// Print only events of containers with this name; may be repeated
     #[arg(long, value_name = "NAME")]
     container: Vec<String>,
 
-    /// Tell only events of this kind; may be repeated
+    /// Print only events of this kind; may be repeated
     #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(ChangeKind::VARIANTS))]
     event: Vec<String>,
 }
@@ -54,32 +54,32 @@ impl Shown {
     }
 }
 
-/// Where an agent keeps what others ask it for, unless it is told otherwise.
+/// The default state directory.
 pub(super) const STATE_DIR: &str = "/var/lib/sandprobe";
 
-/// Where an agent answers other commands, unless it is told otherwise.
+/// The default socket of the agent.
 pub(super) const SOCKET: &str = "/run/sandprobe/sandprobe.sock";
 
-/// Where an agent and who asks it for its findings meet.
+/// The state directory, which the agent writes and other commands read.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
-    /// The directory in which "run" keeps what it finds out for "findings", "explain", "pods" and "boot"; "none" for nowhere
+    /// The directory in which "run" saves what "findings", "explain", "pods" and "boot" read; "none" for no directory
     /// [default: /var/lib/sandprobe]
     #[arg(long, value_name = "DIR", env = STATE_VARIABLE, value_parser = state_dir)]
     state_dir: Option<StateDir>,
 }
 
-/// Both are in the environment of the agent's pod, so that commands run there find the agent wherever it was put.
+/// The agent's pod sets both variables, so that commands in the pod find the agent.
 const STATE_VARIABLE: &str = "SANDPROBE_STATE_DIR";
 pub(super) const SOCKET_VARIABLE: &str = "SANDPROBE_SOCKET";
 
-/// Whether this value was typed and does not come from the variable: clap does not tell the two apart.
+/// Whether the value was typed, not taken from the variable: clap does not tell the two apart.
 pub(super) fn is_typed(value: Option<&Path>, variable: &str) -> bool {
     value
         .is_some_and(|value| env::var_os(variable).is_none_or(|of_variable| value.as_os_str() != of_variable))
 }
 
-/// A directory, or with none no state at all.
+/// A directory, or no state at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StateDir(Option<PathBuf>);
 
@@ -96,7 +96,7 @@ impl StateArgs {
         }
     }
 
-    /// Whether somebody asked for just this one.
+    /// Whether the directory was typed.
     pub(super) fn is_typed(&self) -> bool {
         match &self.state_dir {
             None => false,

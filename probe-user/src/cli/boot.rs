@@ -31,11 +31,11 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct Boot {
-    /// Tell of the boots that these recordings are of, in this order; needs no root and no history
+    /// Show the boots of these recordings, in this order; needs no root and no history
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "state_dir")]
     replay: Vec<PathBuf>,
 
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
@@ -49,14 +49,14 @@ pub(super) struct Boot {
     here: this::HereArgs,
 }
 
-/// The rules that were asked for.
+/// The rules that were given as flags.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     quiet: Option<Duration>,
     recovered: Option<Recovered>,
 }
 
-/// One row.
+/// A row of the table.
 struct Row {
     node: String,
     recovery: Recovery,
@@ -65,7 +65,7 @@ struct Row {
 }
 
 impl Row {
-    /// `now`: until when it is known that nothing else happened.
+    /// `now`: until then it is known that nothing else happened.
     fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
         let study = RecoveryReport::of(&recovery, now.max(recovery.seen_until));
         Self { node, recovery, study, now }
@@ -75,7 +75,7 @@ impl Row {
         jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.study }
     }
 
-    /// The same by other rules than the agent's, where they are given.
+    /// The same boot by these rules instead of the agent's, if any were given.
     fn by(self, rules: Asked) -> Self {
         let Asked { quiet, recovered } = rules;
         let (quiet, recovered) =
@@ -109,7 +109,7 @@ impl Boot {
         Ok(done)
     }
 
-    /// Those of the history, and this one.
+    /// The boots of the history, and this one.
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
         let past = self.here.told(&self.state).unwrap_or_else(|| dir.map(history::read).unwrap_or_default());

@@ -1,6 +1,6 @@
-//! QuestionReceiver the agent of this node, over its socket.
+//! Sends requests to the agent of this node over its socket.
 //!
-//! By HTTP/1.0 (RFC 1945): the answer is whole when the connection ends, and nothing of it is in pieces.
+//! It uses HTTP/1.0 (RFC 1945): the response is complete when the connection ends, and is not chunked.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,9 +16,9 @@ use clap::Args;
 
 use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 
-/// For a whole question: longer than the agent gives its loop (`docs/api.md`).
+/// The deadline of a request: longer than the server waits for the agent's loop (`docs/api.md`).
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer taken, bytes.
+/// The longest response that is read, bytes.
 const LONGEST: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(in crate::cli) struct AgentArgs {
 }
 
 impl AgentArgs {
-    /// Whether somebody asked for just this one.
+    /// Whether the socket was typed.
     pub(in crate::cli) fn is_typed(&self) -> bool {
         is_typed(self.socket.as_deref(), SOCKET_VARIABLE)
     }
@@ -40,8 +40,8 @@ impl AgentArgs {
         Some(given).filter(|path| path.as_os_str() != "none")
     }
 
-    /// What the agent answers; else why not, where one was asked for and none is there, and where there is one that
-    /// cannot be asked: to be said, since then there is only what lies in the files.
+    /// The agent's response. The error has a reason if it is to be reported: a given socket has no agent, or the
+    /// agent cannot be asked. The caller then reads files instead.
     pub(in crate::cli) fn ask_or_why(&self, path: &str) -> Result<Vec<u8>, Option<String>> {
         match self.ask(path) {
             Ok(Some(answer)) => Ok(answer),
@@ -53,7 +53,8 @@ impl AgentArgs {
         }
     }
 
-    /// What the agent answers at `path`; `None`: none is there. An error is one that is there and cannot be asked.
+    /// The agent's response at `path`; `None` if no agent listens. An error means that one listens but cannot be
+    /// asked.
     pub(in crate::cli) fn ask(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(socket) = self.socket() else { return Ok(None) };
         let whom = socket.display();
@@ -73,7 +74,8 @@ impl AgentArgs {
     }
 }
 
-/// The whole answer. Each step may wait for an agent that is stopped, `connect` too: they have the time together.
+/// The whole response. Each step, `connect` too, may wait for an agent that is stopped; together they have this much
+/// time.
 fn within(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let (told, answer) = mpsc::channel();
     let (socket, path) = (socket.to_owned(), path.to_owned());
@@ -83,7 +85,7 @@ fn within(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> 
     answer.recv_timeout(patience).unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// No socket is there, or nobody listens to it any more.
+/// The socket does not exist, or no process listens to it.
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -95,7 +97,7 @@ fn talk(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What is behind the head of an answer that is one.
+/// The body of a successful response.
 fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
     const END: &[u8] = b"\r\n\r\n";
     let end = answer.windows(END.len()).position(|window| window == END);
@@ -131,7 +133,7 @@ mod tests {
 
     use super::{body, within};
 
-    /// Whether it takes nothing at all, or sends a byte now and then.
+    /// The server reads nothing at all, or sends a byte now and then.
     #[test]
     fn who_does_not_answer_in_time_is_given_up_for_all_that_it_sends() {
         let dir = tempfile::tempdir().expect("a folder");

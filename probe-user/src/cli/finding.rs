@@ -1,4 +1,4 @@
-//! `sandprobe findings` and `explain`: what is wrong on the node, as a running agent keeps it or a recording shows it.
+//! `sandprobe findings` and `sandprobe explain`: what is wrong on the node, from the running agent or a recording.
 
 mod explain;
 mod list;

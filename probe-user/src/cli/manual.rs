@@ -1,6 +1,6 @@
-//! The program's own description of itself, for shells and for man(1).
+//! Shell completions and manual pages.
 //!
-//! **Invariant:** all of it is made from the same definitions as `--help`, and says nothing of the machine or the day.
+//! **Invariant:** both are made from the definitions of `--help`, and do not depend on the machine or the date.
 
 #[cfg(test)]
 mod reference;
@@ -17,14 +17,14 @@ const NAME: &str = "sandprobe";
 
 #[derive(Debug, Args)]
 pub(super) struct Completions {
-    /// For which shell
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Man {
-    /// The page of this command; without it that of sandprobe itself
+    /// The page of this command; without it, the page of sandprobe itself
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 
@@ -63,9 +63,9 @@ impl Man {
     }
 }
 
-/// One page of section 1.
+/// A page of section 1.
 struct Page {
-    /// As man(1) is asked for it.
+    /// Its name for man(1).
     name: String,
     command: Command,
 }
@@ -78,10 +78,10 @@ impl Page {
     }
 }
 
-/// Of the program and of each of its commands.
+/// The pages of the program and of each command.
 fn pages() -> Vec<Page> {
     let mut whole = Cli::command();
-    // Gives each command the flags that all have, and its name as man(1) is asked for it.
+    // Adds the global flags to each command, and its name for man(1).
     whole.build();
     let of =
         |command: &Command| Page { name: format!("{NAME}-{}", command.get_name()), command: command.clone() };

@@ -1,4 +1,4 @@
-//! The commands that look at a node: they read its files, or hook its kernel.
+//! The commands that need a node: they read its files or hook its kernel.
 
 mod doctor;
 mod leaks;
@@ -11,15 +11,15 @@ use super::ExitStatus;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Say which hook sees what and how well, then what happens, then a summary
+    /// Print which hook sees what and how well, then the events, then a summary
     Run(Box<live::Run>),
-    /// Say what happens
+    /// Print the events of the node as they happen
     Watch(live::Watch),
-    /// Say what happens, and record it so that it can be replayed
+    /// Print the events, and record everything so that it can be replayed
     Record(live::Record),
-    /// Look once for addresses that no sandbox has, on a node where sandprobe never ran; needs no hooks
+    /// Check once for addresses without a sandbox, on a node where sandprobe never ran; needs no hooks
     Leaks(leaks::Leaks),
-    /// Say what sandprobe can see on this node, how, and what to change to see more
+    /// Show what sandprobe can see on this node, how, and what to change to see more
     Doctor(doctor::Doctor),
 }
 
@@ -34,7 +34,7 @@ impl Command {
         }
     }
 
-    /// The level of the log that the command's own flags ask for.
+    /// The log level that the command's own flags ask for.
     pub(super) fn verbose(&self) -> u8 {
         match self {
             Self::Run(run) => run.probe.verbose(),

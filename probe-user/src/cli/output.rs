@@ -1,4 +1,4 @@
-//! Standard output: its format, and what it means that its reader has gone. Also files that are written in its place.
+//! Standard output: its format, and its end when the reader is gone. Also files that replace it.
 
 use std::{
     env,
@@ -37,11 +37,11 @@ fn style() -> Style {
     Style { color: !no_color && !dumb, width }
 }
 
-/// Whether more is wanted.
+/// Whether the reader wants more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     There,
-    /// The pipe is closed: who reads has seen enough, which is no error.
+    /// The pipe is closed: the reader has seen enough, which is no error.
     Gone,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn write(bytes: &mut Vec<u8>) -> anyhow::Result<Reader> {
     reader(written)
 }
 
-/// What the result of writing to standard output says.
+/// Interprets the result of a write to standard output.
 pub(super) fn reader(written: io::Result<()>) -> anyhow::Result<Reader> {
     match written {
         Ok(()) => Ok(Reader::There),
@@ -62,16 +62,16 @@ pub(super) fn reader(written: io::Result<()>) -> anyhow::Result<Reader> {
     }
 }
 
-/// Puts `bytes` where `file` is, or is to be: who reads it meanwhile has the old ones or the new ones, all of them.
+/// Replaces `file` with `bytes`. A reader finds either the old content or the new one, complete.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put(file, bytes).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    // What a link leads to is replaced, not the link.
+    // The target of a link is replaced, not the link.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let old = fs::metadata(&file).ok();
-    // A device, a pipe: nothing may take its place.
+    // A device or a pipe is written to, not replaced.
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return File::options().write(true).open(&file)?.write_all(bytes);
     }
@@ -80,7 +80,7 @@ fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
     hidden.push(name);
     hidden.push(format!(".{}", process::id()));
     let new = file.with_file_name(hidden);
-    // Whatever lies there by that name is somebody else's.
+    // Another file with this name is left alone.
     let mut made = File::options().write(true).create_new(true).open(&new)?;
     let done = old
         .map_or(Ok(()), |old| made.set_permissions(old.permissions()))
@@ -88,7 +88,7 @@ fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|()| made.sync_all())
         .and_then(|()| fs::rename(&new, &file));
     if done.is_err() {
-        // It is this one's own, and of no use.
+        // This temporary file is ours and is not needed.
         fs::remove_file(&new).ok();
     }
     done

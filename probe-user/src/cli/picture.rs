@@ -1,4 +1,4 @@
-//! Where pictures go.
+//! The flags of pictures, and the files they are written to.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use crate::sink::{chart::Chart, page, perfetto};
 
 #[derive(Debug, Args)]
 pub(super) struct Pictures {
-    /// Instead draw a page for a browser, all in this one file, which is replaced; "-" is standard output
+    /// Draw a page for a browser into this file instead, which is replaced; "-" is standard output
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     html: Option<PathBuf>,
 
-    /// Instead write a trace (Chrome's JSON) for ui.perfetto.dev into this file; "-" is standard output
+    /// Write a trace (Chrome's JSON) for ui.perfetto.dev into this file instead; "-" is standard output
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     perfetto: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
-//! `sandprobe pods`: the pods of this node and how they started: from its files, once, and from what a running agent has
-//! seen; or all of it from a recording.
+//! `sandprobe pods`: the pods of this node and how they started. The pods come from the node's files and the starts
+//! from the running agent; or all of it comes from a recording.
 
 #[cfg_attr(not(feature = "live"), path = "pods/recording_only.rs")]
-mod look;
+mod from_files;
 mod share;
 mod table;
 
@@ -13,11 +13,11 @@ use clap::{Args, ValueEnum};
 
 use super::{
     ExitStatus,
-    account::{AgentSnapshot, SnapshotArgs},
     args::Form,
     output,
     picture::Pictures,
     say,
+    snapshot::{AgentSnapshot, SnapshotArgs},
 };
 use crate::{
     engine::view::PodView,
@@ -31,7 +31,7 @@ pub(super) struct Pods {
     #[arg(long, value_name = "BY", default_value = "name")]
     sort: Sort,
 
-    /// List only pods whose start took more than 5 s, which 99 in a hundred are not to, image pulls aside
+    /// List only pods whose start took more than 5 s without image pulls (the Kubernetes objective for 99 % of pods)
     #[arg(long)]
     slow: bool,
 
@@ -39,7 +39,7 @@ pub(super) struct Pods {
     #[arg(long, conflicts_with_all = ["sort", "slow", "html", "perfetto"])]
     phases: bool,
 
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
@@ -50,28 +50,28 @@ pub(super) struct Pods {
     from: SnapshotArgs,
 
     #[command(flatten)]
-    node: look::NodeArgs,
+    node: from_files::NodeArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sort {
     /// By namespace and name
     Name,
-    /// The slowest start first; those of which none was seen last
+    /// The slowest start first; pods without a known start last
     Start,
 }
 
 /// `pod_startup_latency` of the scalability SLOs of Kubernetes (kubernetes/community, sig-scalability/slos).
 const SLOW: Duration = Duration::from_secs(5);
 
-/// How old pods are, as far as the node's files say.
+/// The ages of pods, as far as the node's files show them.
 type Ages = BTreeMap<PodUid, Duration>;
 
-/// What is to be listed.
+/// The content of the list.
 struct Seen {
     pods: Vec<PodView>,
     ages: Ages,
-    /// What an agent or a recording tells; of files alone, nothing.
+    /// The starts from an agent or a recording; `None` if there are only files.
     told: Option<AgentSnapshot>,
     now: Timestamp,
     done: ExitStatus,
@@ -80,8 +80,8 @@ struct Seen {
 impl Pods {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
         if self.phases {
-            let account = self.account()?;
-            return self.write(share::write(&account.shares, self.output), ExitStatus::Ok);
+            let snapshot = self.snapshot()?;
+            return self.write(share::write(&snapshot.shares, self.output), ExitStatus::Ok);
         }
         let Seen { mut pods, ages, told, now, done } = self.see()?;
         if self.pictures.are_wanted() {
@@ -93,7 +93,7 @@ impl Pods {
             pods.retain(|pod| pod.start.as_ref().is_some_and(|start| start.total() > SLOW));
         }
         if self.sort == Sort::Start {
-            // The sort is stable: those that took as long stay in the order of their names.
+            // The sort is stable: pods with equal times stay sorted by name.
             pods.sort_by_key(|pod| Reverse(pod.start.as_ref().map(Start::total)));
         }
         let bytes = match self.output {
@@ -103,7 +103,7 @@ impl Pods {
         self.write(bytes, done)
     }
 
-    /// Starts of pods that are gone are drawn too.
+    /// Starts of removed pods are drawn too.
     fn chart(&self, told: AgentSnapshot, pods: &[PodView]) -> Chart {
         let AgentSnapshot { label, mut starts, shares, caveats, .. } = told;
         if self.slow {
@@ -124,20 +124,20 @@ impl Pods {
         Ok(done)
     }
 
-    fn account(&self) -> anyhow::Result<AgentSnapshot> {
-        let account = self.from.read()?;
-        for caveat in &account.caveats {
+    fn snapshot(&self) -> anyhow::Result<AgentSnapshot> {
+        let snapshot = self.from.read()?;
+        for caveat in &snapshot.caveats {
             say(caveat);
         }
-        Ok(account)
+        Ok(snapshot)
     }
 
     fn see(&self) -> anyhow::Result<Seen> {
         if self.from.is_recording() {
-            let mut account = self.account()?;
-            let (pods, now) = (std::mem::take(&mut account.pods), account.now);
-            return Ok(Seen { pods, ages: Ages::new(), told: Some(account), now, done: ExitStatus::Ok });
+            let mut snapshot = self.snapshot()?;
+            let (pods, now) = (std::mem::take(&mut snapshot.pods), snapshot.now);
+            return Ok(Seen { pods, ages: Ages::new(), told: Some(snapshot), now, done: ExitStatus::Ok });
         }
-        look::look(self)
+        from_files::list(self)
     }
 }

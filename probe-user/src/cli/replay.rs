@@ -1,4 +1,4 @@
-//! `sandprobe replay`: the same bytes again.
+//! `sandprobe replay`: prints the events of a recording again, byte for byte.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ pub(super) struct Replay {
     /// The recording; "-" is standard input
     file: PathBuf,
 
-    /// As fast as it happened then, not as fast as possible
+    /// Replay at the original pace, not as fast as possible
     #[arg(long)]
     pace: bool,
 
@@ -34,10 +34,10 @@ pub(super) struct Replay {
     shown: Shown,
 }
 
-/// Bytes of output that are collected before they are written, when nobody waits for them.
+/// Bytes of output that are collected before they are written, unless somebody waits for them.
 const CHUNK: usize = 64 << 10;
 
-/// Why no further call is made.
+/// Why the replay stops.
 enum Stopped {
     AudienceGone,
     Failed(anyhow::Error),
@@ -59,7 +59,7 @@ impl Replay {
             Err(ReplayError::Make(Stopped::Failed(error))) => return Err(error),
             Err(ReplayError::Read(error)) => Some(error),
         };
-        // What was whole is told before what was wrong.
+        // Complete events are printed before the error.
         match write(session.output()) {
             Ok(()) => {}
             Err(Stopped::AudienceGone) => return Ok(ExitStatus::Ok),

@@ -1,4 +1,4 @@
-//! `sandprobe explain pod`: where the time of one pod's start went.
+//! `sandprobe explain pod`: shows where the time of one pod's start went.
 
 mod waterfall;
 
@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::{
     ExitStatus,
-    account::{AgentSnapshot, SnapshotArgs},
     args::Form,
     output, say,
+    snapshot::{AgentSnapshot, SnapshotArgs},
 };
 use crate::{
     model::phase::Start,
@@ -22,7 +22,7 @@ pub(super) struct PodStart {
     #[arg(value_name = "[NAMESPACE/]NAME")]
     pod: String,
 
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
@@ -32,20 +32,20 @@ pub(super) struct PodStart {
 
 impl PodStart {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
-        let account = self.from.read()?;
-        for caveat in &account.caveats {
+        let snapshot = self.from.read()?;
+        for caveat in &snapshot.caveats {
             say(caveat);
         }
-        let starts = matching(&account, &self.pod)?;
+        let starts = matching(&snapshot, &self.pod)?;
         let mut bytes = match self.output {
             Form::Text => {
                 let all: Vec<String> =
-                    starts.iter().map(|start| waterfall::text(start, &account.label)).collect();
+                    starts.iter().map(|start| waterfall::text(start, &snapshot.label)).collect();
                 all.join("\n").into_bytes()
             }
             Form::Json => {
                 let mut bytes = Vec::new();
-                starts.iter().for_each(|start| jsonl::started(start, &account.label, &mut bytes));
+                starts.iter().for_each(|start| jsonl::started(start, &snapshot.label, &mut bytes));
                 bytes
             }
         };
@@ -54,9 +54,9 @@ impl PodStart {
     }
 }
 
-/// The starts of the one pod that is meant: one in each sandbox that it ran in.
-fn matching<'a>(account: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
-    let starts: Vec<&Start> = account.starts.iter().filter(|it| is_meant(it, asked)).collect();
+/// The starts of the pod that is meant: one for each of its sandboxes.
+fn matching<'a>(snapshot: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
+    let starts: Vec<&Start> = snapshot.starts.iter().filter(|it| is_meant(it, asked)).collect();
     let Some(first) = starts.first() else {
         return Err(anyhow!(
             "no start of a pod {asked:?} was seen: the agent must run before the pod does; see sandprobe pods"

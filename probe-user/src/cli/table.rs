@@ -1,6 +1,6 @@
-//! Aligned columns under headings, for lists that are made at once.
+//! Prints aligned columns with headings.
 
-/// Each row has as many cells as there are headings; no cell is padded at a line's end.
+/// Each row has as many cells as there are headings. The last cell is not padded.
 pub(super) fn aligned<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = headings.map(|heading| heading.len());
     for row in rows {

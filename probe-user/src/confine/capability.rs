@@ -1,11 +1,11 @@
-//! Capabilities of the calling thread, and that it gets no new ones.
+//! Drops capabilities of the calling thread, and prevents new ones.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
 
 use super::{ConfineError, State};
 
-/// Whether `works` gives true on a thread that has none in effect; afterwards it has what it had.
+/// Whether `works` is true on a thread without effective capabilities. The thread then gets its capabilities back.
 pub(super) fn without_any(works: impl Fn() -> bool) -> Result<bool, ConfineError> {
     let had = read(CapSet::Effective)?;
     set(CapSet::Effective, &CapsHashSet::new())?;
@@ -14,9 +14,9 @@ pub(super) fn without_any(works: impl Fn() -> bool) -> Result<bool, ConfineError
     Ok(works)
 }
 
-/// The calling thread keeps those of `needed` that it has, and no program that it could execute gets any.
+/// The calling thread keeps the capabilities in `needed`, and programs that it executes get none.
 pub(super) fn begin(needed: &CapsHashSet) -> Result<State, ConfineError> {
-    // A kernel refuses this only to who asks wrongly.
+    // The kernel refuses this only if the arguments are wrong.
     prctl::set_no_new_privs().map_err(|why| ConfineError::new("rule out new privileges", why))?;
     caps::clear(None, CapSet::Ambient).map_err(|why| ConfineError::new("clear ambient capabilities", why))?;
     let bounding = bound();
@@ -33,7 +33,7 @@ pub(super) fn begin(needed: &CapsHashSet) -> Result<State, ConfineError> {
     })
 }
 
-/// Empties the bounding set, which limits what a program could have that is executed: none is.
+/// Empties the bounding set, which limits the capabilities of executed programs.
 fn bound() -> Result<(), String> {
     let held = caps::read(None, CapSet::Bounding).map_err(|why| why.to_string())?;
     if !held.is_empty() && !read(CapSet::Effective).is_ok_and(|it| it.contains(&Capability::CAP_SETPCAP)) {
@@ -42,7 +42,7 @@ fn bound() -> Result<(), String> {
     held.into_iter().try_for_each(|it| caps::drop(None, CapSet::Bounding, it)).map_err(|why| why.to_string())
 }
 
-/// The calling thread keeps those of `needed` that it has.
+/// The calling thread keeps the capabilities in `needed`.
 pub(super) fn enter(needed: &CapsHashSet) -> Result<(), ConfineError> {
     let kept = read(CapSet::Permitted)?.intersection(needed).copied().collect();
     set(CapSet::Effective, &kept)?;

@@ -1,8 +1,8 @@
-//! Which files the calling thread can open, by landlock(7).
+//! Limits the files that the calling thread can open, by landlock(7).
 //!
-//! Not for the threads that read the node: a thread that Landlock confines may look at no process outside of its own
-//! domain (`hook_ptrace_access_check`), whatever its capabilities and rules, so `exe`, `ns` and `environ` in `/proc`
-//! would be closed to it. What they must not do with files, seccomp(2) and missing capabilities forbid.
+//! It is not used for the threads that read the node. A thread in a Landlock domain cannot inspect processes outside
+//! of it (`hook_ptrace_access_check`), whatever its capabilities, so `exe`, `ns` and `environ` in `/proc` would be
+//! closed to it. seccomp(2) and missing capabilities limit those threads.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use landlock::{
 
 use super::{ConfineError, Needs, State, role::Role};
 
-/// All that there is to forbid; the kernel forbids what it knows of it.
+/// The newest set of rights. The kernel applies those that it knows.
 const NEWEST: ABI = ABI::V9;
-/// Where the number of CPUs is looked up when counters are read.
+/// The number of CPUs is read from here with the counters.
 const CPUS: &str = "/sys/devices/system/cpu";
-/// What the process itself uses.
+/// The process's own files in `/proc`.
 const SELF: &str = "/proc/self";
 
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 const KEEP: BitFlags<AccessFs> =
     make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | Truncate | MakeReg | RemoveFile});
 
-/// The calling thread opens from here on what its role opens.
+/// From now on the calling thread can open only the files of its role.
 pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let state_dir = needs.state_dir.as_deref().into_iter();
     let own = [CPUS, SELF].map(Path::new).into_iter();
@@ -49,7 +49,7 @@ fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<RestrictionStatus, 
         .scope(Scope::from_all(NEWEST))?
         .create()?;
     for (path, access) in rules {
-        // What is not there cannot be opened either.
+        // A file that does not exist needs no rule.
         if let Ok(fd) = PathFd::new(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(fd, *access))?;
         }

@@ -1,10 +1,11 @@
-//! What the filters refuse is a fault, of their lists or of an intruder's making, and does not pass unseen.
+//! Reports system calls that the filters refuse: either a list is wrong or an intruder made the call.
 //!
-//! The kernel raises `SIGSYS` in the thread that made the call, which has not begun (`SECCOMP_RET_TRAP`, seccomp(2)).
-//! The handler notes it and lets the call fail with `EPERM`, so that whoever made it goes on as where it is forbidden.
+//! The kernel raises `SIGSYS` in the thread that made the call, before the call begins (`SECCOMP_RET_TRAP`,
+//! seccomp(2)). The handler notes the call and makes it fail with `EPERM`, so that the caller continues as with any
+//! forbidden call.
 //!
-//! **Invariant:** the handler does what is safe in one (signal-safety(7)): it asks for the thread's id, stores numbers,
-//! and changes the registers with which the thread goes on.
+//! **Invariant:** the handler does only what is signal-safe (signal-safety(7)): it reads the thread's id, stores
+//! numbers, and changes the saved registers.
 
 use std::{
     ffi::{c_int, c_void},
@@ -14,19 +15,19 @@ use std::{
 
 use tracing::error;
 
-/// Beyond the numbers of all calls there are (asm/unistd.h has some 470); what is beyond it nevertheless is the last.
+/// More than the numbers of all calls (asm/unistd.h has some 470). Larger numbers share the last place.
 const KNOWN: usize = 512;
-/// In the place of the thread, once the refusal was told.
+/// The value in place of the thread, once the refusal was reported.
 const TOLD: u32 = u32::MAX;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 /// For each call, by its number, the first thread to which it was refused.
 static THREADS: [AtomicU32; KNOWN] = [const { AtomicU32::new(0) }; KNOWN];
 
-/// The signal: whoever waits for it knows when there is something to tell.
+/// The signal that announces a refusal.
 pub const SIGNAL: c_int = libc::SIGSYS;
 
-/// `SYS_SECCOMP` of asm-generic/siginfo.h, which libc lacks: the signal is a filter's and not somebody's kill(2).
+/// `SYS_SECCOMP` of asm-generic/siginfo.h, which libc lacks: a filter sent the signal, not kill(2).
 const OF_A_FILTER: c_int = 1;
 
 /// How many calls were refused.
@@ -35,7 +36,7 @@ pub fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Tells of each call that was refused and not told of before.
+/// Logs each refused call that was not logged before.
 pub(crate) fn tell() {
     for (call, thread) in untold() {
         let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
@@ -53,14 +54,14 @@ pub fn untold() -> Vec<(usize, u32)> {
     THREADS.iter().enumerate().filter_map(|(call, thread)| Some((call, told(thread)?))).collect()
 }
 
-/// From here on a refused call is noted.
+/// From now on refused calls are noted.
 pub(super) fn begin() -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = refuse;
-    // SAFETY: all zero it is an action without flags and with an empty mask.
+    // SAFETY: all zeros is a valid action without flags and with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the action is whole, and its handler is one that takes three arguments.
+    // SAFETY: the action is initialized, and its handler takes three arguments.
     if unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) } == 0 {
         Ok(())
     } else {
@@ -68,10 +69,11 @@ pub(super) fn begin() -> io::Result<()> {
     }
 }
 
-/// From here on a panic ends the process by `SIGABRT`, once it is told, in whatever thread it comes.
+/// From now on a panic in any thread is reported and ends the process by `SIGABRT`.
 ///
-/// musl's abort(3) sends the signal by tkill(2), which is refused: it may hit a thread of any process, and a filter sees
-/// a thread's number and not whose it is. It blocks `SIGSYS` for that too, and so the refusal ends the process.
+/// musl's abort(3) sends the signal with tkill(2), which is refused: it may address a thread of any process, and a
+/// filter cannot see whose thread a number is. musl also blocks `SIGSYS` then, so the refusal would end the process
+/// by another signal.
 pub fn abort_by_panic() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -82,14 +84,14 @@ pub fn abort_by_panic() {
 
 fn abort() -> ! {
     let own = nix::unistd::gettid().as_raw();
-    // SAFETY: it takes numbers alone.
+    // SAFETY: all arguments are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, process::id(), own, libc::SIGABRT) };
-    // Somebody blocks or hears the signal.
+    // The signal is blocked or handled.
     process::abort()
 }
 
 extern "C" fn refuse(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives both, to us alone, for as long as this runs (`SA_SIGINFO`).
+    // SAFETY: the kernel passes both, for this thread alone, while this function runs (`SA_SIGINFO`).
     let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     if info.si_code != OF_A_FILTER {
         return;
@@ -103,7 +105,8 @@ extern "C" fn refuse(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Has the call return this. Gives its number, which the kernel has put back where it found it (`syscall_rollback`).
+/// Makes the call return this value. Gives the number of the call, which the kernel has restored
+/// (`syscall_rollback`).
 #[cfg(target_arch = "x86_64")]
 fn answer(context: &mut libc::ucontext_t, with: i64) -> i64 {
     // `REG_RAX` of sys/ucontext.h.

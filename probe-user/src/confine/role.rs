@@ -1,4 +1,4 @@
-//! What a thread is for, and what it keeps for that.
+//! The roles of threads, and the rights that each keeps.
 
 use caps::Capability;
 
@@ -9,13 +9,13 @@ pub enum Role {
     Netlink,
     /// Reads the node's files, other processes' `/proc` among them, and asks runtimes over their sockets.
     Files,
-    /// Keeps findings and the history of boots in the state directory.
+    /// Writes findings and the history of boots to the state directory.
     Store,
-    /// Writes to what is open: the stream, the recording.
+    /// Writes to open files: the stream, the recording.
     Writer,
-    /// The main thread: reads the rings and counters, and thinks.
+    /// The main thread: reads the rings and counters, and runs the engine.
     Agent,
-    /// Answers clients on sockets that are open.
+    /// Answers clients on open sockets.
     Server,
 }
 

@@ -1,9 +1,10 @@
-//! Which system calls the calling thread can make, by seccomp(2).
+//! Limits the system calls of the calling thread, by seccomp(2).
 //!
-//! Three filters, of which the strictest answer counts. What the agent never does and an intruder would do ends the
-//! process. What a role has no use for fails, and that is told ([`super::refusal`]): to end for it would blind a node for
-//! what may be a library's new way to do an old thing. Calls that have an older way beside them are not there (`ENOSYS`),
-//! as on an older kernel: their flags are in memory, where a filter cannot look.
+//! There are three filters, and the strictest result counts. A call that the agent never makes and an intruder would
+//! make ends the process. A call that a role does not need fails and is reported ([`super::refusal`]); it does not
+//! end the process, because it may only be a library's new way to do something old. A call that has an older
+//! equivalent fails with `ENOSYS`, as on an older kernel, because its flags are in memory, where a filter cannot
+//! look.
 
 mod call;
 mod list;
@@ -20,9 +21,9 @@ const ARCH: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const ARCH: TargetArch = TargetArch::aarch64;
 
-/// No thread makes a call from here on that none is to make.
+/// From now on no thread can make the calls that no role needs.
 pub(super) fn begin() -> Result<State, ConfineError> {
-    match install(&[&list::NEVER], SeccompAction::KillProcess, SeccompAction::Allow) {
+    match install(&[&list::KILL], SeccompAction::KillProcess, SeccompAction::Allow) {
         Ok(()) => Ok(State::Full),
         Err(seccompiler::Error::Seccomp(why)) if is_missing(&why) => {
             Ok(State::Absent("this kernel has no seccomp filters".to_owned()))
@@ -31,14 +32,14 @@ pub(super) fn begin() -> Result<State, ConfineError> {
     }
 }
 
-/// The calling thread makes from here on the calls of its role.
+/// From now on the calling thread can make only the calls of its role.
 pub(super) fn enter(role: Role, removes: bool) -> Result<(), ConfineError> {
     let hidden = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let mut groups = list::of(role).to_vec();
-    // Of two filters a trap goes before an error, so the second lets through what the first hides.
-    groups.push(&list::HIDDEN);
+    // Of two filters a trap wins over an error, so the second filter allows what the first hides.
+    groups.push(&list::ENOSYS);
     groups.extend(removes.then_some(&list::REMOVE));
-    install(&[&list::HIDDEN], hidden, SeccompAction::Allow)
+    install(&[&list::ENOSYS], hidden, SeccompAction::Allow)
         .and_then(|()| install(&groups, SeccompAction::Allow, SeccompAction::Trap))
         .map_err(|why| error(&why))
 }
@@ -50,7 +51,7 @@ fn install(
 ) -> Result<(), seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for call in groups.iter().flat_map(|group| group.calls.iter().copied().flatten()) {
-        // Without a rule it matches whatever is given.
+        // A call without rules matches with any arguments.
         rules.insert(call.number, call.rules()?);
     }
     let program: BpfProgram = SeccompFilter::new(rules, other, matched, ARCH)?.try_into()?;

@@ -1,4 +1,4 @@
-//! What is said of what was given up, and that nothing is where it is off.
+//! The report of the measures, and that nothing is dropped if confinement is off.
 
 use std::{error::Error, fs};
 

@@ -5,13 +5,13 @@
 //!
 //! **Invariant:** no family has more series than its cap, whatever the node does.
 
+pub mod agent_stats;
 mod bucket;
 mod counters;
 pub mod family;
 mod gauges;
 mod groups;
 pub mod label;
-pub mod own;
 mod owner;
 pub mod page;
 mod series;
@@ -26,11 +26,11 @@ use probe_common::event;
 use prometheus::{Registry, TextEncoder};
 
 use self::{
+    agent_stats::AgentStats,
     counters::Counters,
     family::FOLDED,
     gauges::Gauges,
     label::PodLabel,
-    own::AgentStats,
     series::{Registrar, Vector as _},
 };
 use super::{Label, Sink};

@@ -49,8 +49,8 @@ use self::{
 
 /// The most connections at one time over the network and over the socket. The two limits are separate, so that
 /// neither can use up the other's.
-const NETWORK: seats::Limits = seats::Limits { most: 256, kept: 32, each: 64 };
-const SOCKET: seats::Limits = seats::Limits { most: 64, kept: 0, each: 64 };
+const NETWORK: seats::Limits = seats::Limits { total: 256, reserved: 32, per_address: 64 };
+const SOCKET: seats::Limits = seats::Limits { total: 64, reserved: 0, per_address: 64 };
 /// How long to wait if the process cannot accept another connection.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long a TLS handshake may take.

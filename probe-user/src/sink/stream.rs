@@ -15,14 +15,14 @@ use std::{
 use tokio::time;
 use tracing::warn;
 
-use super::outlet::{Outlet, lines};
+use super::write_queue::{WriteQueue, lines};
 
 /// The error of a write to a terminal that was closed (`asm-generic/errno-base.h`).
 const EIO: i32 = 5;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    outlet: Outlet,
+    outlet: WriteQueue,
     /// How many events were dropped since the last one that was written.
     missed: u64,
     dropped: Arc<AtomicU64>,
@@ -44,7 +44,7 @@ pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
     #[must_use]
-    pub(crate) fn new(outlet: Outlet) -> Self {
+    pub(crate) fn new(outlet: WriteQueue) -> Self {
         Self { outlet, missed: 0, dropped: Arc::default(), terminal: Terminal::None }
     }
 
@@ -136,7 +136,7 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{Outlet, Stream, Unwritten};
+    use super::{Stream, Unwritten, WriteQueue};
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(future)
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_dropped_and_told_of_once_it_flows_again() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::new(Outlet::with_room(10_000, "test", writer).expect("a thread"));
+        let mut stream = Stream::new(WriteQueue::with_room(10_000, "test", writer).expect("a thread"));
         let mut sent = 0_u64;
         let dropped = stream.dropped();
         let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_terminal_that_is_gone_ends_nothing() {
-        let outlet = || Outlet::spawn("test", Closed).expect("a thread");
+        let outlet = || WriteQueue::spawn("test", Closed).expect("a thread");
         let fails = |stream: &mut Stream| {
             let begun = std::time::Instant::now();
             loop {
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn the_end_does_not_wait_for_who_does_not_read() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::new(Outlet::spawn("test", writer).expect("a thread"));
+        let mut stream = Stream::new(WriteQueue::spawn("test", writer).expect("a thread"));
         stream.offer(&mut b"x\n".repeat(100_000), say).expect("it is not closed");
         let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
         assert_eq!(unwritten, Unwritten(100_000));

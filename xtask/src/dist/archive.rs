@@ -1,4 +1,4 @@
-//! Tar files whose bytes follow from their content alone.
+//! Makes tar files whose bytes depend only on their content.
 
 use super::{Release, files};
 use crate::workspace;
@@ -8,14 +8,14 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// One file of an archive.
+/// A file of an archive.
 pub(super) struct Entry<'a> {
     pub(super) path: String,
     pub(super) mode: u32,
     pub(super) bytes: &'a [u8],
 }
 
-/// Root's, and as old as the commit. Folders are made by who unpacks it.
+/// The owner is root, and the time is the commit's. Folders are made when the archive is unpacked.
 pub(super) fn tar(entries: &[Entry<'_>], made: u64) -> io::Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
     for Entry { path, mode, bytes } in entries {
@@ -31,14 +31,14 @@ pub(super) fn tar(entries: &[Entry<'_>], made: u64) -> io::Result<Vec<u8>> {
     tar.into_inner()
 }
 
-/// Without a name or a time in its head.
+/// The gzip header has no name and no time.
 pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut gz = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gz.write_all(bytes)?;
     gz.finish()
 }
 
-/// The program with its papers, and what of the repository belongs to an installation without a cluster.
+/// The program with its documents, and the files for an installation without a cluster.
 pub(super) fn of_program(
     base: &str,
     program: &[u8],
@@ -68,7 +68,7 @@ pub(super) fn of_program(
     Ok(gzip(&tar(&entries, release.made)?)?)
 }
 
-/// All of a folder, below `base`.
+/// All files of a folder, below `base`.
 pub(super) fn of_folder(base: &str, folder: &Path, release: &Release) -> Result<Vec<u8>> {
     let files = files(folder)?;
     let entries: Vec<_> = files

@@ -1,4 +1,4 @@
-//! The static agent for a machine of either kind, built on one of either kind, and seen to run.
+//! Builds the static agent for both architectures, from either, and runs it.
 
 use super::Arch;
 use crate::package::{self, Need};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A compiler of C for the other kind of machine, which links too, and an emulator to see its programs run.
+/// A C cross compiler, which also links, and an emulator to run the result.
 const FOREIGN: [(Arch, &str, &[Need]); 2] = [
     (
         Arch::X86_64,
@@ -32,7 +32,7 @@ const FOREIGN: [(Arch, &str, &[Need]); 2] = [
     ),
 ];
 
-/// Of a folder of its own: its flags are not those of other builds, which would be thrown away each time.
+/// In a target folder of its own, because other flags would discard the results of other builds.
 pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     setup::ensure(Level::Build)?;
     setup::target(&arch.target())?;
@@ -57,7 +57,7 @@ pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     Ok(built.path)
 }
 
-/// Where this machine keeps sources is nobody's business, and would make other bytes of the same sources.
+/// Paths of this machine are removed, so that the same sources give the same bytes.
 fn remapped() -> Result<Vec<String>> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).context("no home folder")?;
@@ -66,7 +66,7 @@ fn remapped() -> Result<Vec<String>> {
     Ok(places.map(|(from, to)| format!("--remap-path-prefix={}=/{to}", from.display())).to_vec())
 }
 
-/// The program, such that this machine runs it.
+/// The command that runs the program on this machine.
 pub(super) fn command(arch: Arch, binary: &Path) -> Command {
     if arch.is_ours() {
         return Command::new(binary);
@@ -76,7 +76,7 @@ pub(super) fn command(arch: Arch, binary: &Path) -> Command {
     command
 }
 
-/// It knows its version, and tells a recording as it is expected to be told.
+/// It prints its version, and replays a recording with the expected output.
 fn check(arch: Arch, binary: &Path) -> Result<()> {
     let version = workspace::output(command(arch, binary).arg("--version"))?;
     ensure!(

@@ -1,6 +1,7 @@
-//! Container images without a tool that makes images: an OCI image layout in a tar file, the program and nothing else.
+//! Makes container images without other tools: an OCI image layout in a tar file, with only the program in it.
 //!
-//! Formats: OCI image specification 1.1 (image-layout.md, image-index.md, manifest.md, config.md).
+//! The formats are those of the OCI image specification 1.1 (image-layout.md, image-index.md, manifest.md,
+//! config.md).
 
 use super::archive::{Entry, gzip, tar};
 use super::{Arch, Release, date, digest};
@@ -8,7 +9,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// As the chart names it. There is no registry of this name: such an image is imported, and never pulled from anybody.
+/// The name in the chart. No registry has this name: the image is imported, never pulled.
 const REPOSITORY: &str = "localhost/sandprobe";
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -16,7 +17,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// An image for one kind of machine.
+/// An image for one architecture.
 pub(super) struct Image {
     arch: Arch,
     manifest: Blob,
@@ -100,7 +101,7 @@ fn labels(release: &Release) -> Value {
     labels
 }
 
-/// One image, or one for several kinds of machine under one name.
+/// An image, or several for different architectures under one name.
 pub(super) fn archive(images: &[&Image], release: &Release) -> Result<Vec<u8>> {
     let platforms = json!({
         "schemaVersion": 2,

@@ -1,11 +1,11 @@
-//! What comes with the program: its manual and completions, by its own word.
+//! Makes the manual and completions, by running the program.
 
 use super::{Arch, binary, files};
 use crate::workspace;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 
-/// By their paths in the archive.
+/// The files by their paths in the archive.
 pub(super) fn of(arch: Arch, program: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
     workspace::run(binary::command(arch, program).args(["man", "--dir"]).arg(dir.path()))?;

@@ -1,9 +1,10 @@
-//! The software bill of materials: what is in the program, as cargo resolves it for that program and that machine.
+//! Makes the software bill of materials: the crates of the program, as cargo resolves them for that program and
+//! architecture.
 //!
-//! Not by cargo-cyclonedx: it writes one list a crate, so that the eBPF object's would have to be merged in, knows neither
-//! musl nor the standard library, and costs a fresh machine minutes.
+//! cargo-cyclonedx is not used. It writes a list for each crate, so that the eBPF object's list would have to be
+//! merged, it does not know musl and the standard library, and it takes minutes to build.
 //!
-//! Format: CycloneDX 1.5, JSON. Crates that only run while building (macros, build scripts) are not in it.
+//! The format is CycloneDX 1.5, JSON. Crates that only run during the build (macros, build scripts) are left out.
 
 use super::{Arch, Release, date};
 use crate::workspace;
@@ -13,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-/// The programs whose code is in the binary: the agent, and the eBPF object inside.
+/// The programs in the binary: the agent, and the eBPF object in it.
 const ROOTS: [(&str, Option<&str>); 2] = [("probe-user", None), ("probe-ebpf", Some("bpfel-unknown-none"))];
 
-/// A crate by name and version, and what it needs.
+/// A crate by name and version, and its dependencies.
 #[derive(Default)]
 struct Crates {
     licences: BTreeMap<Id, String>,
@@ -67,7 +68,7 @@ impl Crates {
     }
 }
 
-/// The SHA-256 of each crate as the registry has it, from Cargo.lock.
+/// The SHA-256 of each crate, from Cargo.lock.
 fn sums(lock: &str) -> BTreeMap<Id, String> {
     let field = |block: &str, name: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")))?;

@@ -1,4 +1,4 @@
-//! What is counted over items.
+//! Counts items.
 
 use super::Module;
 use syn::{
@@ -9,8 +9,8 @@ use syn::{
 /// A type with more fields does more than one thing.
 const MAX_FIELDS: usize = 12;
 
-/// Items that are `pub` without a limit: types, traits, functions, methods, constants, modules and macros' likes; not
-/// fields, which go with their type, nor `use`, which names an item again.
+/// Items that are `pub` without a limit: types, traits, functions, methods, constants and modules. Fields do not
+/// count, because they belong to their type, and neither does `use`, which repeats a name.
 pub(super) fn public(module: &Module) -> usize {
     let mut public = Public(0);
     module.items.iter().for_each(|item| public.visit_item(item));

@@ -1,7 +1,7 @@
-//! Import cycles: modules side by side that need one another.
+//! Finds import cycles: sibling modules that use each other.
 //!
-//! The modules in one module are compared, each with all that is in it. A module and the modules in it always know one
-//! another and do not count.
+//! The children of a module are compared, each with everything in it. A module and its children always use each other
+//! and do not count.
 
 use super::{Module, resolve::Names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(super) struct Cycle {
     pub(super) files: usize,
 }
 
-/// Which of the modules in one module use which.
+/// Which children of a module use which.
 type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 pub(super) fn find(modules: &[Module]) -> Vec<Cycle> {
@@ -59,7 +59,7 @@ fn cycles_in(parent: &Module, used: &[(&Module, BTreeSet<Vec<String>>)]) -> Vec<
     cycles
 }
 
-/// What can be reached from there in one step or more.
+/// Everything that can be reached from there in one or more steps.
 fn reachable<'a>(graph: &Graph<'a>, start: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![start];

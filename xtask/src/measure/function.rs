@@ -1,7 +1,7 @@
-//! Private functions, and which of them are used once.
+//! Finds private functions, and those that are used once.
 //!
-//! A use is a call, a method call, a path that ends in the name, the bare name as an argument of a call, or the value of
-//! an attribute's key (`default = "name"`). It counts if it stands where the function can be seen: in its module and the
+//! A use is a call, a method call, a path that ends in the name, the bare name as an argument of a call, or the value
+//! of an attribute's key (`default = "name"`). It counts if the function is visible there: in its module and the
 //! modules in that.
 
 use super::Module;
@@ -37,7 +37,7 @@ pub(super) fn private(modules: &[Module]) -> Vec<Private> {
     found
 }
 
-/// Names of private functions and methods, with how many have it.
+/// The names of private functions and methods, with the number of functions of each name.
 #[derive(Default)]
 struct Defined(BTreeMap<String, usize>);
 

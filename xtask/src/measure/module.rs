@@ -11,7 +11,7 @@ use syn::{
     visit_mut::{VisitMut, visit_file_mut, visit_item_impl_mut},
 };
 
-/// One module's own items, without those of the modules in it.
+/// A module's own items, without those of the modules in it.
 pub(super) struct Module {
     /// From the crate's root, which is empty.
     pub(super) path: Vec<String>,
@@ -27,7 +27,7 @@ impl Module {
 
 type Read<'a> = &'a dyn Fn(&Path) -> Result<String>;
 
-/// All modules below these files. A library and a program in one folder count as one crate.
+/// All modules below these files. A library and a program in the same folder count as one crate.
 pub(super) fn load<'a>(roots: impl IntoIterator<Item = &'a str>, read: Read<'_>) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     for root in roots {
@@ -36,7 +36,7 @@ pub(super) fn load<'a>(roots: impl IntoIterator<Item = &'a str>, read: Read<'_>)
     Ok(modules)
 }
 
-/// `folder` is where the files of the module's own modules lie.
+/// `folder` has the files of the module's children.
 fn load_file(
     file: &Path,
     folder: &Path,
@@ -72,7 +72,7 @@ fn add(
     Ok(())
 }
 
-/// Removes what is compiled for tests alone.
+/// Removes items that are compiled only for tests.
 struct WithoutTests;
 
 impl VisitMut for WithoutTests {

@@ -1,4 +1,4 @@
-//! Which module a path leads to.
+//! Resolves a path to a module.
 
 use super::{Module, token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use syn::{
     visit::{Visit, visit_item_use},
 };
 
-/// The crate's modules and what each imports, by paths from the root.
+/// The crate's modules and their imports, by paths from the root.
 pub(super) struct Names {
     imports: BTreeMap<Vec<String>, BTreeMap<String, Vec<String>>>,
 }
@@ -78,7 +78,7 @@ fn absolute(module: &[String], path: &[String], modules: &BTreeSet<&[String]>) -
     Some(base)
 }
 
-/// What `use` brings in: the name it has here, and its path.
+/// The imports of a `use`: the local name, and its path.
 fn uses(module: &Module) -> Vec<(String, Vec<String>)> {
     let mut uses = Uses(Vec::new());
     module.items.iter().for_each(|item| uses.visit_item(item));

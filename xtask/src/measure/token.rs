@@ -1,4 +1,4 @@
-//! What is counted over tokens, so that the insides of macros count too.
+//! Counts over tokens, so that the contents of macros count too.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ fn is_documentation(token: &TokenTree) -> bool {
     group.delimiter() == Delimiter::Bracket && matches!(first, Some(TokenTree::Ident(name)) if name == "doc")
 }
 
-/// How many `cfg`, `cfg!` and `cfg_attr` ask for a feature.
+/// How many `cfg`, `cfg!` and `cfg_attr` name a feature.
 pub(super) fn features(tokens: TokenStream) -> usize {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut count = 0;
@@ -60,7 +60,7 @@ fn has_ident(tokens: TokenStream, name: &str) -> bool {
     })
 }
 
-/// Paths of at least two names, `a::b::C`, wherever they stand.
+/// Paths of at least two names, `a::b::C`, anywhere.
 pub(super) fn paths(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
     let mut path: Vec<String> = Vec::new();
     let mut colons = 0;

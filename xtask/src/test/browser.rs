@@ -1,11 +1,11 @@
-//! What is made for a browser, in a real one; nothing here needs root.
+//! Tests of the pages in a real browser; they need no root.
 
 use super::report::Tier;
 use crate::workspace;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(10 * 60);
-/// One at a time: how long a page keeps its user waiting is measured.
+/// One at a time, because response times are measured.
 const LINE: &str = "test --package tests --features browser --test browser -- --test-threads=1";
 
 pub(super) fn tier(tier: &mut Tier) {

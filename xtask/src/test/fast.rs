@@ -1,4 +1,4 @@
-//! What needs neither root nor a VM: style, lints, the pure core apart, and every plain test.
+//! Tests that need neither root nor a VM: style, lints, the pure core alone, and every plain test.
 
 use super::report::Tier;
 use crate::{bench, helm, workspace};

@@ -1,4 +1,4 @@
-//! The privileged tests in virtual machines, a kernel each.
+//! The privileged tests in virtual machines, with one kernel each.
 
 use super::report::Tier;
 use super::step::Step;
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fmt, thread};
 
-/// Which kernels run pods, and of which containerd.
+/// The kernels that run pods, and their containerd.
 #[derive(Clone, Copy)]
 pub(super) enum Pods {
     None,
@@ -18,7 +18,7 @@ pub(super) enum Pods {
     Matrix,
 }
 
-/// A kernel and what runs on it; the init decides on the cgroup driver too.
+/// A kernel and its runtime. The init also decides on the cgroup driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Machine {
     kernel: Kernel,
@@ -26,7 +26,7 @@ struct Machine {
     init: Init,
 }
 
-/// How a VM comes up, and what it runs then.
+/// How a VM starts, and what it runs then.
 #[derive(Clone, Copy)]
 enum Boots {
     /// From one that was saved with its containerd running.
@@ -35,7 +35,7 @@ enum Boots {
     Fresh(&'static [Boot]),
 }
 
-/// Programs in one VM.
+/// The programs of one VM.
 #[derive(Clone, Copy)]
 struct Run {
     machine: Machine,
@@ -48,45 +48,45 @@ struct Run {
     is_timed: bool,
 }
 
-/// Each kernel with a containerd of its own time, and one of them with systemd. The one that takes longest comes first,
-/// so that the last lane to be done is done soon after the others.
+/// Each kernel with a containerd of its time, and one of them with systemd. The longest comes first, so that the
+/// lanes end at about the same time.
 const PAIRS: [Machine; 4] = [
     Machine::new(Kernel::V7, Runtime::Containerd2_1, Init::Quick),
     Machine::new(Kernel::V6_12, Runtime::Containerd2_1, Init::Quick),
     Machine::new(Kernel::V6_1, Runtime::Containerd1_7, Init::Systemd),
     Machine::new(Kernel::V5_10, Runtime::Containerd1_6, Init::Quick),
 ];
-/// What runs in each VM.
+/// The programs of each VM.
 const KERNEL: &[&str] = &["kernel"];
-/// The same, with pods. A storm of programs belongs on this machine's own kernel: under emulation one costs a hundred
-/// times as much.
+/// The same with pods, without the storm of programs: under emulation it costs a hundred times as much as on this
+/// machine's own kernel, where it runs.
 const PODS: &[&str] = &[
     "kernel",
     "pod --skip deployed:: --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: \
      --skip unit:: --skip page:: --skip listening::",
 ];
-/// The agent as it is deployed: where the least is as it is today, and where all is.
+/// The deployed agent, on the kernels with the fewest and with the most features.
 const DEPLOYED: &[&str] = &["pod deployed::"];
 const DEPLOYED_ON: [Machine; 2] = [PAIRS[1], PAIRS[3]];
-/// Of the oldest kernel and of the newest; in the matrix of all. From a saved state of its own.
+/// On the oldest and the newest kernel; in the full matrix on all. They start from a saved state of their own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
-/// What is of one kernel and one runtime as of any other runs on this one, and the reboots.
+/// Tests for which one kernel and one runtime are enough, and the reboots.
 const ONCE: Machine = PAIRS[1];
 const LOSSES: &[&str] = &["pod verdict::healthy verdict::losses listening::"];
-/// Where systemd is the init.
+/// Tests that need systemd as the init.
 const UNIT: &[&str] = &["pod unit::"];
 const PHASES: &[&str] = &["pod phase::phases_are"];
-/// Every story by itself: they are the harness's own affair, and run on this machine as well.
+/// Every story alone. These tests check the harness, and run on this machine too.
 const STORIES: &[&str] = &["pod story::"];
-/// Of pods that run while the node goes down: what runs in each boot.
+/// Pods that run while the node shuts down: the programs of each boot.
 const REBOOTS: &[Boot] = &[
     Boot::new(&["pod reboot::pods_with_keyed_addresses"]),
     Boot::new(&["pod reboot::an_early_agent", "pod reboot::pods_with_keyed_addresses"]),
     Boot::new(&["pod reboot::a_late_agent", "pod reboot::pods_with_addresses_of_host_local"]),
     Boot::new(&["pod reboot::no_agent"]),
 ];
-/// Of a node that comes up by itself, on the machine whose services do that.
+/// A node whose services start by themselves.
 const RECOVERY: (Machine, &[Boot]) = (
     PAIRS[2],
     &[
@@ -104,17 +104,17 @@ const RECOVERY: (Machine, &[Boot]) = (
         Boot::new(&["pod recovery::a_boot_in_between"]),
     ],
 );
-/// Fetching a release, making a disk of it, and saving a VM that has started its containerd, under emulation.
+/// The time to fetch a release, make a disk of it, and save a VM with a started containerd, under emulation.
 const MAKING: Duration = Duration::from_secs(12 * 60);
-/// For the VM itself, which tells more of its end than we can.
+/// The limit within the VM, which reports more about a timeout than we can.
 const LIMIT: Duration = Duration::from_secs(12 * 60);
-/// Of eight boots, of which five start all pods of a node.
+/// The time of eight boots, five of which start all pods of a node.
 const LIMIT_OF_RECOVERY: Duration = Duration::from_secs(25 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
 /// Each has a disk and 1.5 GiB of memory.
 const MOST_LANES: usize = 4;
 
-/// What runs in one boot of several, and how that ends if it is not the last.
+/// The programs of one boot of several, and how it ends if it is not the last.
 #[derive(Clone, Copy)]
 struct Boot {
     programs: &'static [&'static str],
@@ -197,12 +197,12 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 
-/// How many VMs at a time: each takes a core, and is to have it for itself.
+/// How many VMs run at a time: each needs a core of its own.
 fn lanes() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(MOST_LANES)
 }
 
-/// What runs on one machine.
+/// The programs of one machine.
 fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
     let saved = |programs| {
         let boots = Boots::Saved(programs);
@@ -242,8 +242,8 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
     runs
 }
 
-/// A script for each boot, and its end after each but the last. What failed in one is known by the closing lines of
-/// its programs.
+/// A script for each boot, which ends all boots but the last. The closing lines of the programs show the failures of
+/// a boot.
 fn script_of_boots(boots: &[Boot]) -> String {
     let cases = boots.iter().zip(1..).map(|(Boot { programs, end }, boot)| {
         let script = script(programs);
@@ -253,13 +253,13 @@ fn script_of_boots(boots: &[Boot]) -> String {
     format!("case $BOOT in {}esac", cases.collect::<String>())
 }
 
-/// Each of the programs runs, whatever became of the one before.
+/// Each program runs, even if the one before failed.
 fn script(programs: &[&str]) -> String {
     let run = |program: &&str| format!("{program} --test-threads=1 || failed=1; ");
     format!("{}exit ${{failed:-0}}", programs.iter().map(run).collect::<String>())
 }
 
-/// Our own verb: what hangs in there is ended like any other command.
+/// Our own verb: a command that hangs in it is ended like any other.
 fn vm(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: &str) -> Command {
     let Machine { kernel, runtime, init } = machine;
     let mut command = Command::new(xtask);

@@ -1,5 +1,4 @@
-//! The privileged tests on this machine's own kernel: all but those that reboot it or are
-//! of systemd as the init.
+//! The privileged tests on this machine's own kernel, except those that reboot it or need systemd as the init.
 
 use super::report::Tier;
 use crate::{program, root};

@@ -1,4 +1,4 @@
-//! What is made for Prometheus and Grafana, as they read it; nothing here needs root.
+//! Tests of the files for Prometheus and Grafana; they need no root.
 
 use super::report::Tier;
 use crate::workspace;

@@ -1,4 +1,4 @@
-//! What the tiers came to: test cases counted from the runners' own closing lines, and failures of everything else.
+//! The results of the tiers: test cases from the closing lines of the test programs, and failures of all other steps.
 
 use super::step::{self, Came, Said, Step};
 use crate::watch::Output;
@@ -7,14 +7,14 @@ use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// All tiers so far.
+/// The results so far.
 pub(super) struct Report {
     tiers: Vec<Tier>,
     /// When all of it must be over.
     deadline: Option<Instant>,
 }
 
-/// One tier. A step that fails is counted and does not keep the next one from running.
+/// A tier. A failed step is counted and does not stop the next one.
 pub(super) struct Tier {
     name: &'static str,
     begun: Instant,

@@ -1,7 +1,8 @@
-//! One step of a tier: a command, its result, and several steps side by side.
+//! A step of a tier: a command, its result, and several steps in parallel.
 //!
-//! Not by cargo-nextest: it runs the tests of one cargo build. Most steps here are something else: a build, a lint, a VM, a
-//! test program as root. It starts a process for each test, too, and tests that share a fixture would set it up again.
+//! cargo-nextest is not used: it runs the tests of one cargo build, and most steps here are something else: a build,
+//! a lint, a VM, a test program as root. It also starts a process for each test, so that tests with a shared fixture
+//! would set it up again.
 
 use super::report::Tally;
 use crate::watch::{self, Output};
@@ -11,7 +12,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A command with a name, a limit, and how many test programs must close in it.
+/// A command with a name, a time limit, and the number of test programs in it.
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) command: Command,
@@ -19,7 +20,7 @@ pub(super) struct Step {
     pub(super) runners: usize,
 }
 
-/// What a step came to.
+/// The result of a step.
 pub(super) struct Came {
     /// From the closing lines.
     pub(super) tally: Tally,
@@ -35,7 +36,7 @@ impl Came {
     }
 }
 
-/// What several steps at a time say: each one's output comes at its end, whole.
+/// Prints the output of each parallel step as a whole, at its end.
 pub(super) enum Said {
     Begun(String),
     Ended { at: usize, name: String, lines: Vec<String>, came: Came },
@@ -77,7 +78,7 @@ impl Step {
     }
 }
 
-/// Runs all of them, so many at a time, in their order.
+/// Runs all steps in order, several at a time.
 pub(super) fn side_by_side(
     steps: Vec<Step>,
     lanes: usize,
@@ -105,7 +106,7 @@ pub(super) fn side_by_side(
     });
 }
 
-/// What libtest says of failed cases, from its word for them to the closing line.
+/// libtest's report about failed cases, from its heading to the closing line.
 #[derive(Default)]
 struct Failures {
     lines: Vec<String>,
@@ -128,8 +129,8 @@ impl Failures {
     }
 }
 
-/// Reads libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test did not run, though it was
-/// meant to: it counts as failed.
+/// Parses libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test counts as failed, because it
+/// should have run.
 fn closing_line(line: &str) -> Option<Tally> {
     let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
     let mut tally = Tally::default();

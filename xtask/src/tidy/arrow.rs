@@ -1,8 +1,8 @@
-//! Who may use whom: the arrow from sources to sinks, checked over the agent's modules.
+//! Checks which modules of the agent use which: the arrow from sources to sinks.
 
 use super::Source;
 
-/// Each module of the agent with the modules it may name. Every one may name itself.
+/// Each module of the agent with the modules that it may use. Every module may use itself.
 const ARROW: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("engine", &["model"]),
@@ -32,14 +32,14 @@ const ARROW: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// What model and engine may use besides the standard library: the kernel's records, and the derives of its types, from which
-/// recordings and state files have their form.
+/// The crates that model and engine may use besides the standard library: the kernel's records, and the derives from
+/// which recordings and state files get their form.
 const PURE: [&str; 6] = ["probe_common", "schemars", "serde", "serde_with", "strum", "thiserror"];
-/// The modules that nothing but those crates may reach.
+/// The modules that may use only these crates.
 const PURE_MODULES: [&str; 2] = ["model", "engine"];
-/// The crates that these modules stand in.
+/// The crates that have these modules.
 const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/src/"];
-/// Roots of the crate: they name everything.
+/// The roots of the crate, which may use everything.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
 pub(super) fn problems(sources: &[Source]) -> Vec<String> {
@@ -84,7 +84,7 @@ fn edges(source: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
     found
 }
 
-/// The first names of what follows `crate::`: one, or in braces several, each with braces of its own.
+/// The first names after `crate::`: one, or several in braces.
 fn named(path: &str) -> Vec<&str> {
     let Some(list) = path.strip_prefix('{') else { return vec![first_name(path)] };
     let (mut names, mut depth, mut begin) = (Vec::new(), 0, 0);
@@ -111,7 +111,7 @@ fn first_name(path: &str) -> &str {
     &path[..path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len())]
 }
 
-/// Model and engine use the standard library and [`PURE`], nothing else.
+/// Model and engine use only the standard library and [`PURE`].
 fn foreign(source: &Source, banned: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (line, at) in code(&source.text).zip(1..) {
@@ -122,7 +122,7 @@ fn foreign(source: &Source, banned: &[String]) -> Vec<String> {
     found
 }
 
-/// Whether the line has `name::` as a path's first word.
+/// Whether the line has `name::` as the first part of a path.
 fn names(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -131,7 +131,7 @@ fn names(line: &str, name: &str) -> bool {
     })
 }
 
-/// The dependencies of a manifest as crate names, but for [`PURE`].
+/// The dependencies of a manifest as crate names, without [`PURE`].
 fn dependencies(manifest: &str) -> Vec<String> {
     let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with('['));
@@ -139,7 +139,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
     names.map(|(name, _)| name.replace('-', "_")).filter(|name| !PURE.contains(&name.as_str())).collect()
 }
 
-/// The lines up to the unit tests, comments emptied.
+/// The lines before the unit tests, with comments removed.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
     lines.map(|line| if line.trim_start().starts_with("//") { "" } else { line })

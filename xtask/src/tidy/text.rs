@@ -1,15 +1,15 @@
-//! What one file must be like, whatever it says.
+//! Rules for each file, whatever its content.
 
 use super::Source;
 
 const MAX_LINES: usize = 600;
-/// The agent's code. What measures the engine counts its allocations, which takes an unsafe trait.
+/// The agent's code. Measuring programs are exempt, because counting allocations needs an unsafe trait.
 const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/"];
-/// Where the agent may be unsafe: where it talks to the kernel, and in the handler of a signal.
+/// The files in which the agent may use `unsafe`: calls of the kernel, and a signal handler.
 const UNSAFE: [&str; 2] = ["probe-user/src/source/", "probe-user/src/confine/refusal.rs"];
 
-/// Words that have no place here, each in two halves so that this file has none of them: folders of one machine, hosts
-/// that apt and cargo are told of by their own configuration, and work that is put off.
+/// Forbidden words, each in two halves so that this file does not contain them: folders of one machine, hosts that
+/// belong into the configuration of apt and cargo, and marks of unfinished work.
 const WORDS: [(&str, &str); 10] = [
     ("/wo", "rk/"),
     ("/fa", "rm/"),
@@ -67,7 +67,7 @@ fn rust(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Whether the word stands there and is not the end of a longer one.
+/// Whether the word is there, and not as the end of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '-'))
 }

@@ -1,5 +1,5 @@
-//! Whether KVM works here. That /dev/kvm can be opened says little: under some hypervisors a guest's kernel then
-//! faults or crawls. So a real kernel must come up in it, once per host kernel and QEMU.
+//! Whether KVM works here. An open /dev/kvm is not enough: under some hypervisors a guest's kernel then faults or is
+//! very slow. So a real kernel is booted with it, once for each host kernel and QEMU.
 
 use super::qemu::{self, Boot};
 use super::store::{self, Key};
@@ -11,12 +11,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A working KVM needs about one; emulation needs four.
+/// The seconds that a boot may take: a working KVM needs about one, emulation four.
 const ENOUGH: Duration = Duration::from_secs(8);
-/// What the initramfs prints.
+/// The text that the initramfs prints.
 const RUNS: &str = "vm: the kernel runs";
 
-/// Who executes the guest's instructions.
+/// What executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accel {
     Kvm,
@@ -32,7 +32,7 @@ impl Accel {
     }
 }
 
-/// The better one of those that work here; `boot` is for trying.
+/// The best of those that work here; `boot` tries one.
 pub(super) fn get(boot: &Boot<'_>) -> Result<Accel> {
     if File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accel::Emulation);

@@ -1,7 +1,8 @@
-//! Packages of any Debian release, without a change to this machine's own apt.
+//! Packages of any Debian release, without changes to this machine's own apt.
 //!
-//! One private apt per release, below `target/vm/apt`: its own sources, lists and cache. Mirror, proxy and keys are
-//! this machine's. Nothing is pinned: what a release has today is taken, and what it lacks is named.
+//! Each release has a private apt below `target/vm/apt`, with its own sources, lists and cache. Mirror, proxy and
+//! keys are this machine's. Nothing is pinned: the current packages of the release are used, and missing ones are
+//! named.
 
 use super::store;
 use crate::mirrors::{self, Mirrors};
@@ -11,10 +12,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Settings of the machine's apt that say how to reach a mirror at all.
+/// The settings of this machine's apt that are needed to reach a mirror.
 const CARRIED: [&str; 4] = ["Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::ForceIP"];
 
-/// One Debian release with a fresh index. Nobody else uses its folder while this lives.
+/// A Debian release with a fresh index. Its folder is locked while this lives.
 pub(super) struct Release {
     name: &'static str,
     dir: PathBuf,
@@ -180,7 +181,7 @@ fn carried() -> Result<String> {
     Ok(kept.map(|line| format!("{line}\n")).collect())
 }
 
-/// The line that says what is wrong, of all that apt prints.
+/// The line of apt's output that names the error.
 fn complaint(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let error = text.lines().find_map(|line| line.strip_prefix("E: "));

@@ -1,11 +1,11 @@
-//! Debian's static busybox: the first program of the VM, and all that the test containers have.
+//! Debian's static busybox: the first program of the VM, and the content of the test containers.
 
 use super::apt::Release;
 use super::store::{self, Key};
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
-/// The program, as a file of this machine.
+/// The program, as a file on this machine.
 pub(super) fn get() -> Result<PathBuf> {
     let key = Key::new().with("busybox 1");
     let dir = store::entry("busybox", "trixie", &key, |dir| {

@@ -1,11 +1,11 @@
-//! What one can choose of a VM: its kernel, container runtime, init and cgroup layout.
+//! The choices for a VM: its kernel, container runtime, init and cgroup layout.
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use std::fmt;
 use std::str::FromStr;
 
-/// A kernel series, each from the Debian release that has it.
+/// A kernel series, and the Debian release that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     V5_10,
@@ -123,7 +123,7 @@ impl fmt::Display for Runtime {
     }
 }
 
-/// What runs as PID 1.
+/// The init: the program that runs as PID 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Init {
     /// A shell script: all mounted, nothing else started.

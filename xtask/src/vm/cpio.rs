@@ -1,4 +1,4 @@
-//! Writes the one archive format that a kernel unpacks as its initramfs: cpio's "newc".
+//! Writes cpio's "newc" format, the only one that a kernel unpacks as its initramfs.
 
 use std::fmt::Write as _;
 

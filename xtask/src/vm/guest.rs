@@ -1,4 +1,4 @@
-//! One QEMU from its start to its end: feeds and reads the guest's port, and keeps to the deadline.
+//! A QEMU process from start to end: feeds and reads the guest's port, and enforces the deadline.
 
 use super::port::{Port, Word};
 use anyhow::{Context as _, Result};
@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What ends a wait for the guest.
+/// Why waiting for the guest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Word(Word),
@@ -17,7 +17,7 @@ pub(super) enum Heard {
     TimedOut,
 }
 
-/// A running QEMU. Dropped, it is gone.
+/// A running QEMU, which is killed when this is dropped.
 pub(super) struct Guest {
     child: Child,
     port: Option<ChildStdin>,

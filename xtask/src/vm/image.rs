@@ -1,4 +1,4 @@
-//! The two container images, in one archive as `docker save` writes it: no registry is ever asked.
+//! The two container images, in one archive in the format of `docker save`. No registry is used.
 
 use super::store::{self, Key};
 use super::{busybox, say};
@@ -14,13 +14,13 @@ use std::process::Command;
 const PAUSE_SOURCE: &str = include_str!("../../vm/pause.rs");
 const PAUSE: &str = "docker.io/local/pause:1";
 const BUSYBOX: &str = "docker.io/local/busybox:1";
-/// What busybox is called by in its image.
+/// The names of busybox in its image.
 const APPLETS: &[&str] = &[
     "cat", "echo", "env", "false", "hostname", "httpd", "id", "ip", "kill", "ls", "mkdir", "nc", "ps", "rm",
     "sh", "sleep", "test", "touch", "true", "wget",
 ];
 
-/// The archive, as a file of this machine.
+/// The archive, as a file on this machine.
 pub(super) fn get() -> Result<PathBuf> {
     let key =
         APPLETS.iter().fold(Key::new().with("image 1").with(PAUSE_SOURCE), |key, applet| key.with(applet));
@@ -147,7 +147,7 @@ fn append(tar: &mut tar::Builder<impl Write>, path: &str, mode: u32, bytes: &[u8
     tar.append_data(&mut header(tar::EntryType::Regular, mode, bytes.len()), path, bytes)
 }
 
-/// The same at every build: no time, no owner.
+/// The same at every build: without time and owner.
 fn header(kind: tar::EntryType, mode: u32, size: usize) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);

@@ -1,4 +1,4 @@
-//! The initramfs: what reaches the disk and the host's folders, and every script and setting of ours.
+//! The initramfs: the modules for the disk and the host's folders, and all scripts and settings of the VM.
 
 use super::choice::Kernel;
 use super::cpio::Archive;
@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const INIT: &str = include_str!("../../vm/initramfs.sh");
-/// What busybox is called by in that script.
+/// The names of busybox in that script.
 const APPLETS: &[&str] =
     &["cp", "insmod", "ln", "mkdir", "mount", "poweroff", "rm", "sh", "sleep", "switch_root"];
-/// For the disk, its file system, the host's folders and the port. Debian builds some of them into some kernels.
+/// The modules for the disk, its file system, the host's folders and the port. Some kernels have some of them built
+/// in.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "9p", "9pnet_virtio", "virtio_console"];
-/// What ext4 loads by name, where the kernel has it as a module of its own.
+/// The module that ext4 loads by name, if it is not built in.
 const OPTIONAL_MODULES: &[&str] = &["crc32c_generic"];
-/// Put on the disk at each boot: path, mode, content.
+/// Files that are written to the disk at each boot: path, mode, content.
 const FILES: &[(&str, u32, &str)] = &[
     ("usr/local/lib/vm/quick-init", 0o755, include_str!("../../vm/quick-init.sh")),
     ("usr/local/lib/vm/session", 0o755, include_str!("../../vm/session.sh")),
@@ -37,7 +38,7 @@ const FILES: &[(&str, u32, &str)] = &[
     ("etc/hostname", 0o644, "vm\n"),
 ];
 
-/// The archive for this kernel, as a file of this machine.
+/// The archive for this kernel, as a file on this machine.
 pub(super) fn get(kernel: Kernel, files: &Files) -> Result<PathBuf> {
     let busybox = busybox::get()?;
     let mut key = Key::new().with("initramfs 1").with(INIT).with_entry(&busybox);
@@ -86,7 +87,7 @@ fn archive(files: &Files, busybox: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// A module's bytes as busybox's insmod takes them: it cannot decompress.
+/// The uncompressed bytes of a module, because busybox's insmod cannot decompress.
 fn module(path: &Path) -> Result<Vec<u8>> {
     let tool = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
@@ -101,7 +102,7 @@ fn module(path: &Path) -> Result<Vec<u8>> {
     Ok(out.stdout)
 }
 
-/// Paths of the modules to load, each after what it needs.
+/// The paths of the modules to load, each after its dependencies.
 fn load_order(dep: &str, builtin: &str) -> Result<Vec<String>> {
     let needs: BTreeMap<&str, Vec<&str>> = dep
         .lines()
@@ -129,7 +130,7 @@ fn load_order(dep: &str, builtin: &str) -> Result<Vec<String>> {
     Ok(order)
 }
 
-/// The kernel's own name of a module file: no folder, no ending, underscores.
+/// The kernel's name of a module file: without folder and ending, with underscores.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")

@@ -1,4 +1,4 @@
-//! A Debian kernel and those of its modules that a container node or its VM needs.
+//! A Debian kernel and the modules that a container node or its VM needs.
 
 use super::apt::Release;
 use super::choice::Kernel;
@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders and files of a module tree that are kept; the rest is drivers of hardware that no VM has.
-/// A change here makes every kernel anew.
+/// The folders and files of a module tree that are kept. The rest are drivers of hardware that no VM has. A change
+/// here makes every kernel anew.
 const KEPT: &[&str] = &[
     "modules.builtin",
     "modules.order",
@@ -44,7 +44,7 @@ const KEPT: &[&str] = &[
     "kernel/net/",
 ];
 
-/// One kernel, unpacked.
+/// An unpacked kernel.
 pub(super) struct Files {
     pub(super) dir: PathBuf,
     pub(super) image: PathBuf,
@@ -86,7 +86,7 @@ fn make(kernel: Kernel, dir: &Path) -> Result<()> {
     fs::write(dir.join("release"), release).context("cannot write the kernel's release")
 }
 
-/// The package that the release's metapackage stands for.
+/// The package to which the release's metapackage leads.
 fn current(debian: &Release, kernel: Kernel) -> Result<String> {
     let depends = debian.field("linux-image-amd64", "Depends")?.unwrap_or_default();
     let image = image_of(&depends)
@@ -99,12 +99,12 @@ fn current(debian: &Release, kernel: Kernel) -> Result<String> {
     Ok(image.to_owned())
 }
 
-/// The image among a metapackage's dependencies.
+/// The image among the dependencies of a metapackage.
 fn image_of(depends: &str) -> Option<&str> {
     names(depends).find(|name| name.starts_with("linux-image-"))
 }
 
-/// The packages that the image's files are in: itself, and since 7.x the three that it depends on.
+/// The packages that have the image's files: itself, and since 7.x three of its dependencies.
 fn parts(image: &str, depends: &str) -> Vec<String> {
     let release = image.trim_start_matches("linux-image-");
     let apart = ["linux-base-", "linux-binary-", "linux-modules-"].map(|prefix| format!("{prefix}{release}"));
@@ -112,12 +112,12 @@ fn parts(image: &str, depends: &str) -> Vec<String> {
     std::iter::once(image.to_owned()).chain(apart).collect()
 }
 
-/// The first choice of each dependency, without its version.
+/// The first alternative of each dependency, without its version.
 fn names(depends: &str) -> impl Iterator<Item = &str> {
     depends.split(',').filter_map(|one| one.split_whitespace().next())
 }
 
-/// Where a file of a kernel package goes. Some releases have `lib`, some `usr/lib`, and 7.x has no `boot`.
+/// The place of a file of a kernel package. Some releases have `lib`, some `usr/lib`, and 7.x has no `boot`.
 fn wanted(path: &str) -> Option<PathBuf> {
     if path.starts_with("boot/vmlinuz-") {
         return Some("vmlinuz".into());

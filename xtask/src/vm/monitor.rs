@@ -1,4 +1,4 @@
-//! QEMU's machine protocol (QMP), as far as saving and restoring a VM needs it: a line of JSON each way.
+//! QEMU's machine protocol (QMP), as far as saving and restoring a VM needs it: one line of JSON in each direction.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often to look whether QEMU has made its socket.
+/// How often to check whether QEMU has made its socket.
 const STEP: Duration = Duration::from_millis(10);
 
-/// A connection that QEMU has greeted.
+/// A connection after QEMU's greeting.
 pub(super) struct Monitor {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
@@ -74,7 +74,7 @@ impl Monitor {
     }
 }
 
-/// The new state, where the message tells of one.
+/// The new state, if the message has one.
 fn migration(message: &Value) -> Option<&str> {
     (message["event"] == "MIGRATION").then(|| message["data"]["status"].as_str())?
 }

@@ -1,9 +1,8 @@
-//! What comes out of the guest's port: the command's output, and between it the guest's own words to us.
+//! The guest's port: the command's output, mixed with messages from the guest's scripts.
 //!
-//! A word is a line of its own: the run's token, then what there is to say. Output cannot pass for one by chance,
-//! since the token is this run's alone.
+//! A message is a line that begins with this run's token, so output cannot be mistaken for one by chance.
 
-/// What the guest says about the boot it is in.
+/// A message about the current boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// Warm, and waiting to be saved.
@@ -16,7 +15,7 @@ pub(super) enum Word {
     Status(u8),
 }
 
-/// Splits the port's bytes, however they are cut.
+/// Splits the port's bytes, whatever the sizes of the reads.
 pub(super) struct Port {
     mark: Vec<u8>,
     /// What may yet turn out to be a word.

@@ -1,4 +1,5 @@
-//! How QEMU is started: the same machine for every VM, so that a saved one fits the one it is restored into.
+//! How QEMU is started. The machine is the same for every VM, so that a saved VM fits the one that it is restored
+//! into.
 
 use super::accel::Accel;
 use anyhow::{Context as _, Result};
@@ -7,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
-/// Enough for containerd and tens of pods; a saved VM is as large as what of it was used.
+/// Memory for containerd and tens of pods. A saved VM is as large as the used part of it.
 const MEMORY: &str = "1536";
 const CPUS: &str = "2";
 
-/// What the kernel and its first program are given.
+/// The kernel, its initramfs and its command line.
 pub(super) struct Boot<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
@@ -19,14 +20,14 @@ pub(super) struct Boot<'a> {
     pub(super) choices: &'a str,
 }
 
-/// A disk, and what becomes of what the guest writes.
+/// A disk, and what happens to the guest's writes.
 #[derive(Clone, Copy)]
 pub(super) enum Disk<'a> {
     Kept(&'a Path),
     ThrownAway(&'a Path),
 }
 
-/// Folders that the guest sees, by 9p.
+/// Folders of the host that the guest sees over 9p.
 pub(super) struct Shares<'a> {
     pub(super) modules: &'a Path,
     pub(super) bin: &'a Path,
@@ -35,7 +36,7 @@ pub(super) struct Shares<'a> {
     pub(super) run: &'a Path,
 }
 
-/// One start of QEMU.
+/// The arguments of one start of QEMU.
 pub(super) struct Machine<'a> {
     pub(super) accel: Accel,
     pub(super) boot: Boot<'a>,
@@ -88,14 +89,14 @@ impl Machine<'_> {
     }
 }
 
-/// QEMU, to end when the thread that starts it does, however that ends.
+/// QEMU, which ends when the thread that starts it does, in any case.
 pub(super) fn command() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", PROGRAM]);
     command
 }
 
-/// The machine without its devices: all that a kernel needs to say that it runs.
+/// The machine without devices: enough for a kernel to report that it runs.
 pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
     for arg in ["-nodefaults", "-no-user-config", "-no-reboot"] {
@@ -127,7 +128,7 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     args
 }
 
-/// What QEMU calls its version, with the distribution's build.
+/// QEMU's version, with the distribution's build.
 pub(super) fn version() -> Result<String> {
     let out =
         Command::new(PROGRAM).arg("--version").output().with_context(|| format!("cannot run {PROGRAM}"))?;
@@ -139,12 +140,12 @@ fn push(args: &mut Vec<OsString>, name: &str, value: impl Into<OsString>) {
     args.push(value.into());
 }
 
-/// In QEMU's option lists a comma ends a value; doubled it is one.
+/// A comma ends a value in QEMU's option lists; a doubled comma is a literal one.
 fn with_path(before: &str, path: &Path) -> String {
     before.to_owned() + &path.to_string_lossy().replace(',', ",,")
 }
 
-/// The socket's path must be short (108 bytes at most): told apart from QEMU's own words for it.
+/// The socket's path must be short (108 bytes at most), so it is checked here for a clear error.
 pub(super) fn check_socket(path: PathBuf) -> Result<PathBuf> {
     anyhow::ensure!(
         path.as_os_str().len() < 108,

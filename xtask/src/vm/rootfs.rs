@@ -1,7 +1,7 @@
 //! The disk of the VM: a small Debian with every container runtime side by side below /opt.
 //!
-//! Nothing of ours is in it but the images: scripts and settings come with the initramfs, so that a change of one
-//! costs no new disk.
+//! Apart from the images, the disk has nothing of this repository: scripts and settings come with the initramfs, so
+//! that a change of one needs no new disk.
 
 use super::apt::Release;
 use super::choice::Runtime;
@@ -14,16 +14,17 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 const SUITE: &str = "trixie";
-/// What a node has that its runtime or our tests call, and busybox for the scripts. A change here makes a new disk.
+/// The packages of tools that the node's runtime or our tests call, and busybox for the scripts. A change here makes
+/// a new disk.
 const PACKAGES: &str = "busybox-static,iproute2,iptables,kmod,libseccomp2,mount,procps,systemd,util-linux";
-/// Read by nobody in a VM; more than half of what the packages hold.
+/// Files that a VM does not need; more than half of the packages' content.
 const LEFT_OUT: [&str; 3] = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"];
-/// Of each runtime; all three go together, from one release.
+/// The packages of each runtime; all three are from one release.
 const RUNTIME_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
-/// Sparse: 2 GiB of which a third is used.
+/// A sparse file: 2 GiB, of which a third is used.
 const SIZE: u64 = 2 << 30;
 
-/// The disk image, as a file of this machine. Used as it is by no VM: each writes to a layer of its own.
+/// The disk image, as a file on this machine. Each VM writes to a layer of its own.
 pub(super) fn get() -> Result<PathBuf> {
     let images = image::get()?;
     let key = LEFT_OUT
@@ -86,14 +87,14 @@ fn unpack(runtime: Runtime, into: &Path) -> Result<()> {
     debian.unpack(&RUNTIME_PACKAGES, into, wanted)
 }
 
-/// Programs alone: units and settings of the VM are our own.
+/// Programs only: units and settings are the VM's own.
 fn wanted(path: &str) -> Option<PathBuf> {
     let folders = ["usr/bin/", "usr/sbin/", "usr/lib/cni/"];
     let unused = ["usr/bin/containerd-stress", "usr/sbin/recvtty"];
     (folders.iter().any(|folder| path.starts_with(folder)) && !unused.contains(&path)).then(|| path.into())
 }
 
-/// All of it root's: in the archive, whoever owns the files here.
+/// Root owns all files in the archive, whoever owns them here.
 fn pack(tree: &Path, archive: &Path) -> std::io::Result<()> {
     let mut tar = tar::Builder::new(File::create(archive)?);
     tar.mode(tar::HeaderMode::Deterministic);
@@ -130,7 +131,7 @@ fn remove_as_root(tree: &Path) -> Result<()> {
     workspace::run(root::command("rm").args(["-rf", "--one-file-system"]).arg(tree))
 }
 
-/// For a hook, which a shell splits into words.
+/// A text for a hook, which a shell splits into words.
 fn quote(path: &Path) -> String {
     super::quote(&path.to_string_lossy())
 }

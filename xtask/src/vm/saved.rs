@@ -1,4 +1,5 @@
-//! A VM saved when it is warm: booted, containerd up and once used. Each run goes on from there, in seconds.
+//! A VM that is saved after a warm-up: booted, with containerd started and used once. Each run continues from there
+//! within seconds.
 
 use super::guest::Heard;
 use super::monitor::Monitor;
@@ -12,9 +13,9 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// To boot, start containerd and run a pod; ten times what emulation took on an idle machine.
+/// The time to boot, start containerd and run a pod; ten times the time of emulation on an idle machine.
 const TO_WARM: Duration = Duration::from_secs(400);
-/// What a saved VM has gone through before. The first pod costs most: its code is translated and its files are read.
+/// The warm-up before saving. The first pod costs most: its code is translated and its files are read.
 const WARM: &str = "\
 start-containerd $driver
 if [ -x /vm/bin/cri ]; then
@@ -53,7 +54,7 @@ fn restore(folder: &Folder, saved: &Path, deadline: Instant) -> Result<()> {
     monitor.execute("cont", &json!({})).map(drop)
 }
 
-/// The folder of the saved VM, saved now if it is not yet there.
+/// The folder of the saved VM, which is made if it does not exist.
 pub(super) fn get(request: &Request, parts: &Parts) -> Result<PathBuf> {
     let name =
         format!("{}-{}-{}-{}", request.kernel, request.runtime, request.init.name(), request.cgroup.name());
@@ -105,7 +106,7 @@ fn monitor(folder: &Folder, deadline: Instant) -> Result<Monitor> {
     Ok(monitor)
 }
 
-/// QEMU before 8.2 reads and writes no file by itself.
+/// QEMU before 8.2 cannot read and write such files itself.
 fn from(state: &Path) -> String {
     format!("exec:cat {}", super::quote(&state.to_string_lossy()))
 }
@@ -114,7 +115,7 @@ fn to(state: &Path) -> String {
     format!("exec:cat > {}", super::quote(&state.to_string_lossy()))
 }
 
-/// The guest's clock stood still while it was saved: it is told what time it is.
+/// The guest's clock stopped while it was saved, so it is set.
 fn now() -> Result<String> {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! A VM from nothing: boots it, lets it run the command, and says how that ended.
+//! A VM run: boots it, lets it run the command, and returns how that ended.
 
 use super::choice::Kernel;
 use super::guest::{Guest, Heard};
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-/// What every VM of a kernel is made of; made now, if it is not yet there.
+/// The parts of every VM of a kernel, which are made if they do not exist.
 pub(super) struct Parts {
     pub(super) kernel: kernel::Files,
     pub(super) initramfs: PathBuf,
@@ -46,7 +46,7 @@ pub(super) enum End {
     Rebooted,
 }
 
-/// A run's own folder, removed with it.
+/// A folder for one run, removed with it.
 pub(super) struct Folder {
     path: PathBuf,
     /// Between the guest and us: told in the file `environment`.
@@ -111,7 +111,7 @@ impl Drop for Folder {
     }
 }
 
-/// Everything of a start but what a fresh VM and a saved one have apart.
+/// The parts of a start that a fresh VM and a saved one share.
 pub(super) fn guest(
     request: &Request,
     parts: &Parts,
@@ -141,7 +141,7 @@ pub(super) fn guest(
     Guest::start(machine.command(Stdio::from(log)), &folder.token, deadline)
 }
 
-/// The words of the kernel command line that the guest's scripts go by.
+/// The options on the kernel command line that the guest's scripts read.
 pub(super) fn choices(request: &Request) -> String {
     let mut words = format!(
         "vm_init={} vm_runtime={} vm_cgroup={}",
@@ -166,7 +166,7 @@ pub(super) fn choices(request: &Request) -> String {
     words
 }
 
-/// What the guest is told beside the command; `boot` counts from 1.
+/// What the guest is told besides the command; `boot` counts from 1.
 pub(super) fn environment(folder: &Folder, boot: u32, kept: bool) -> String {
     format!("token={}\nboot={boot}\nkept={}\n", folder.token, if kept { "1" } else { "" })
 }
@@ -214,7 +214,7 @@ pub(super) fn run(
     Ok(End::Died)
 }
 
-/// A disk of one's own; holes stay holes.
+/// A disk of its own; holes in the file stay holes.
 pub(super) fn copy_disk(from: &Path, to: &Path) -> Result<()> {
     let part = to.with_extension("part");
     crate::workspace::run(
@@ -223,7 +223,7 @@ pub(super) fn copy_disk(from: &Path, to: &Path) -> Result<()> {
     fs::rename(&part, to).with_context(|| format!("cannot make {}", to.display()))
 }
 
-/// The disk is made without one, since no other is ever repaired.
+/// Adds a journal. The shared disk has none, because only a VM's own disk is ever repaired.
 fn add_journal(disk: &Path) -> Result<()> {
     crate::workspace::run(
         Command::new(rootfs::tool("tune2fs"))
@@ -233,7 +233,7 @@ fn add_journal(disk: &Path) -> Result<()> {
     )
 }
 
-/// The folders of processes that are no more.
+/// The folders of processes that have ended.
 fn remove_dead(all: &Path) {
     let Ok(found) = fs::read_dir(all) else { return };
     for folder in found.flatten() {

@@ -1,7 +1,8 @@
-//! What is made once and kept below `target/vm`: each thing in a folder named for a hash of what it was made from.
+//! Results that are made once and stored below `target/vm`, each in a folder named for a hash of its inputs.
 //!
-//! Invariant: a folder with its final name is whole: it is made under another name and renamed.
-//! Invariant: two processes that want the same thing make it once: the second waits for the first.
+//! Invariant: a folder with its final name is complete: it is made under another name and renamed.
+//!
+//! Invariant: if two processes need the same result, it is made once: the second waits for the first.
 
 use crate::{root as superuser, workspace};
 use anyhow::{Context as _, Result};
@@ -9,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Hash of everything that a thing is made from.
+/// A hash of all inputs of a result.
 #[derive(Clone)]
 pub(super) struct Key(Sha256);
 
@@ -42,8 +43,8 @@ pub(super) fn root() -> PathBuf {
     workspace::target_dir().join("vm")
 }
 
-/// The folder `name-KEY` of this kind: as it is, or made now by `make` in a folder of its own.
-/// Folders of the same name that other inputs made are removed.
+/// The folder `name-KEY` of this kind: the existing one, or a new one that `make` fills. Folders of the same name
+/// from other inputs are removed.
 pub(super) fn entry(
     kind: &str,
     name: &str,

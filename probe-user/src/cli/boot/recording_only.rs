@@ -1,4 +1,4 @@
-//! Without the readers of a node's files, boots are told of from recordings and a history alone.
+//! Without the feature `live`, boots come from recordings and from a history only.
 
 use clap::Args;
 

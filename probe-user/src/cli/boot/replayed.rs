@@ -1,4 +1,4 @@
-//! Boots from recordings: the same rows on any machine.
+//! Boots from recordings, on any machine.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::{
     replay::Replayed,
 };
 
-/// A row for each file; false: one of them was cut off.
+/// A row for each file; false if a recording was cut off.
 pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
     let mut rows: Vec<Row> = Vec::new();
     let (mut is_whole, mut last) = (true, None);
@@ -30,7 +30,7 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
             boot_wall_ns: header.boot_wall_ns,
             before: PreviousBoot::default(),
         });
-        // What was kept on the node goes before what the recording before it tells.
+        // The history on the node is better than the recording before it.
         if boot.before == PreviousBoot::default() {
             boot.before = PreviousBoot::of(rows.last().map(|row| &row.recovery), last.take());
         }
@@ -50,8 +50,8 @@ mod tests {
 
     use super::{super::table, rows};
 
-    /// A VM with systemd, containerd and ten service pods, as its agent recorded the restart, without the facts that have
-    /// no part in a recovery. The history that the same agent kept says the same.
+    /// The recording of a restart of a VM with systemd, containerd and ten service pods, without the facts that do
+    /// not matter for a recovery. The agent's history has the same times.
     #[test]
     fn a_recorded_restart_gives_its_table_on_any_machine() {
         let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots");

@@ -1,4 +1,4 @@
-//! The recovery study's table: a row a boot, then the mean and the difference of each column to the one before.
+//! The table of restarts: a row for each boot, then the mean and the difference of each column from the one before.
 
 use std::array::from_fn;
 
@@ -64,7 +64,7 @@ pub(super) fn text(rows: &[Row], verbose: bool) -> String {
     text
 }
 
-/// What was between the row and the one above it.
+/// The boots that were not seen between the row and the one above it.
 fn gap(row: &Row) -> Option<[String; CELLS]> {
     let nothing = [None; COLUMNS];
     Some(line(recovery::gap(&row.recovery)?, &nothing, &nothing, None, Inexact::default()))
@@ -95,7 +95,7 @@ fn title(row: &Row) -> String {
     format!("{} {} {boot}", recovery::began(&row.recovery), row.node).trim_end().to_owned()
 }
 
-/// In the order of their times; the restart's order is before all.
+/// In the order of their times. The reboot order comes first.
 fn milestones(row: &Row) -> Vec<[String; 5]> {
     let cells = |name: &str, when: String, source: Source, detail: String| {
         let (precision, source) = (recovery::precision(source), recovery::source(source));
@@ -143,7 +143,7 @@ mod tests {
         Pod { namespace, name, uid: None, kind, listens: false }
     }
 
-    /// A boot that was ordered 10 s before it began, with its columns as the study counts them.
+    /// A boot that was ordered 10 s before it began.
     fn boot(id: &str, n: i64, columns: [u64; 4]) -> Row {
         let [kubelet, of_static, first, last] = columns.map(|ms| mark(ms - 10_000));
         let service = |name: &str, mark| RecoveredPod {
@@ -215,7 +215,7 @@ mod tests {
         if let Some(pods) = &mut before.pods {
             pods.push(pod("default", "nginx-3", Kind::Service));
         }
-        // The agent came when all was over.
+        // The agent started after everything.
         cut.recovery.watched_since = Some(Timestamp(600_000_000_000));
         cut.recovery.kubelet.as_mut().expect("a kubelet").source = Source::ProcStart;
         cut.recovery.pods.iter_mut().for_each(|back| back.mark.source = Source::FileTime);
@@ -289,7 +289,7 @@ Diff                             23500    9620        9608           794        
         let note =
             "at least 2 boots between the last one that was seen and this one were not seen, by the journal";
         assert!(lines.iter().any(|line| line.trim_start() == note), "{told}");
-        // They are in no mean.
+        // They do not count in the mean.
         assert!(told.contains("Avg of 2 "), "{told}");
         let bytes = json::lines(&[rows[2].told()]).expect("JSON");
         let line = bytes.split(|byte| *byte == b'\n').next().expect("a line");
@@ -312,7 +312,7 @@ Diff                             23500    9620        9608           794        
         let note = "truncated: at least 6 more pods were back and 40 CNI calls for more sandboxes were made than are kept of one";
         assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
         assert_eq!(json(&row)["boot"]["truncated"], serde_json::json!({ "pods": 6, "cni_calls": 40 }));
-        // Of those that were there before nobody is missed.
+        // No pod from before is missing.
         (row.recovery.pods_left_out, row.recovery.tries_left_out) = (0, 0);
         row.recovery.boot.as_mut().expect("a boot").before.pods_left_out = 7;
         let told = text(std::slice::from_ref(&row), false);

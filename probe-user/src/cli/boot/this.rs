@@ -1,15 +1,15 @@
-//! The boot that is now: what an agent has kept of it, or with none what the node's files tell.
+//! The current boot: from the agent's records, or from the node's files if there is no agent.
 
 use clap::Args;
 
 use super::{Asked, Row};
 use crate::{
     cli::{
-        account::instead,
         args::StateArgs,
         client::AgentArgs,
         on_node::node::{args::NodeArgs, boot, identity, place::Place, scan::scan},
         say,
+        snapshot::instead,
     },
     engine::{Engine, Settings},
     model::{
@@ -21,12 +21,12 @@ use crate::{
     source::{backfill::Node, clock, host::HostRoot},
 };
 
-/// When names have come in, pods are looked at.
+/// How long to wait for pods' names before the pods are read.
 const SETTLED: std::time::Duration = std::time::Duration::from_secs(2);
-/// An agent that has shown nothing for so long has ended.
+/// An agent that has not written for this long has ended.
 const SILENT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Where this boot is told of: by the agent, or by the node's files.
+/// Where the current boot is read from: the agent or the node's files.
 #[derive(Debug, Args)]
 pub(super) struct HereArgs {
     #[command(flatten)]
@@ -42,7 +42,7 @@ impl HereArgs {
         Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered })
     }
 
-    /// What the agent itself knows, if one answers and no directory was asked for instead.
+    /// The agent's own records, if one answers and no directory was given instead.
     pub(super) fn told(&self, state: &StateArgs) -> Option<Past> {
         if state.is_typed() && !self.agent.is_typed() {
             return None;
@@ -50,7 +50,7 @@ impl HereArgs {
         let answer = self.agent.ask_or_why("/v1/history");
         let answer = answer.map_err(|why| why.iter().for_each(|why| say(&instead(why)))).ok()?;
         let history = History::read(&answer);
-        // Its answer is a sign of life.
+        // Its answer shows that it is alive.
         let boot = history.records.last()?.recovery.boot.as_ref()?;
         let heartbeat = Heartbeat {
             boot_id: boot.boot_id.clone(),
@@ -62,12 +62,12 @@ impl HereArgs {
         Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
     }
 
-    /// The row of this boot.
+    /// The row of the current boot.
     pub(super) fn row(&self, past: &Past) -> Option<anyhow::Result<Row>> {
         Some(self.read(past))
     }
 
-    /// The history's own row of this boot is right up to now only while an agent lives.
+    /// The history's row of this boot is current only while an agent lives.
     fn read(&self, past: &Past) -> anyhow::Result<Row> {
         let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };

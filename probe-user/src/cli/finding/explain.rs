@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
 use crate::{
-    cli::{ExitStatus, account::SnapshotArgs, args::Form, output, say, start::PodStart},
+    cli::{ExitStatus, args::Form, output, say, snapshot::SnapshotArgs, start::PodStart},
     model::change::Finding,
     sink::{escape::short_key, jsonl, select},
 };
@@ -17,11 +17,11 @@ pub(in crate::cli) struct Explain {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// The finding's key, or any part of it that no other has
+    /// The key of the finding, or any part of it that is unique
     #[arg(required = true)]
     key: Option<String>,
 
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
@@ -36,7 +36,7 @@ enum Other {
     Pod(PodStart),
 }
 
-/// So many keys are listed when more than one is meant.
+/// How many keys are listed if several findings match.
 const LISTED: usize = 10;
 
 impl Explain {
@@ -45,11 +45,11 @@ impl Explain {
             return pod.run();
         }
         let asked = self.key.as_deref().unwrap_or_default();
-        let account = self.from.read()?;
-        for caveat in &account.caveats {
+        let snapshot = self.from.read()?;
+        for caveat in &snapshot.caveats {
             say(caveat);
         }
-        let matching = select::matching(&account.findings, asked);
+        let matching = select::matching(&snapshot.findings, asked);
         let finding = match matching.as_slice() {
             [finding] => finding,
             [] => {
@@ -58,10 +58,10 @@ impl Explain {
             many => return Err(ambiguous(asked, many)),
         };
         let mut bytes = match self.output {
-            Form::Text => text::text(finding, &account).into_bytes(),
+            Form::Text => text::text(finding, &snapshot).into_bytes(),
             Form::Json => {
                 let mut bytes = Vec::new();
-                jsonl::explained(finding, &account.label, &mut bytes);
+                jsonl::explained(finding, &snapshot.label, &mut bytes);
                 bytes
             }
         };

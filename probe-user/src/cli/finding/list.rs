@@ -6,9 +6,9 @@ use super::select::Select;
 use crate::{
     cli::{
         ExitStatus,
-        account::{AgentSnapshot, SnapshotArgs},
         args::Form,
         output, say,
+        snapshot::{AgentSnapshot, SnapshotArgs},
         table::aligned,
     },
     model::{change::Finding, time::Timestamp},
@@ -27,7 +27,7 @@ pub(in crate::cli) struct Findings {
     #[command(flatten)]
     select: Select,
 
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
@@ -37,18 +37,18 @@ pub(in crate::cli) struct Findings {
 
 impl Findings {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
-        let account = self.from.read()?;
-        for caveat in &account.caveats {
+        let snapshot = self.from.read()?;
+        for caveat in &snapshot.caveats {
             say(caveat);
         }
         let mut findings: Vec<&Finding> =
-            account.findings.iter().filter(|it| self.select.keeps(it)).collect();
+            snapshot.findings.iter().filter(|it| self.select.keeps(it)).collect();
         select::sort(&mut findings);
         let mut bytes = match self.output {
-            Form::Text => text(&findings, &account).into_bytes(),
+            Form::Text => text(&findings, &snapshot).into_bytes(),
             Form::Json => {
                 let mut bytes = Vec::new();
-                findings.iter().for_each(|it| jsonl::finding(it, &account.label, &mut bytes));
+                findings.iter().for_each(|it| jsonl::finding(it, &snapshot.label, &mut bytes));
                 bytes
             }
         };
@@ -57,11 +57,12 @@ impl Findings {
     }
 }
 
-fn text(findings: &[&Finding], account: &AgentSnapshot) -> String {
+fn text(findings: &[&Finding], snapshot: &AgentSnapshot) -> String {
     if findings.is_empty() {
-        // Why not, was said.
-        let is_sure = account.caveats.is_empty();
-        return if is_sure { "no findings\n" } else { "no findings, as far as can be seen\n" }.to_owned();
+        // The reason was printed already.
+        let is_sure = snapshot.caveats.is_empty();
+        return if is_sure { "no findings\n" } else { "no findings, as far as sandprobe can see\n" }
+            .to_owned();
     }
     let row = |it: &&Finding| {
         [
@@ -71,7 +72,7 @@ fn text(findings: &[&Finding], account: &AgentSnapshot) -> String {
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             match it.since {
                 Timestamp::ZERO => "before boot".to_owned(),
-                since => span(account.now.since(since)),
+                since => span(snapshot.now.since(since)),
             },
             brief(&summary(&it.kind)),
             short_key(&it.key),

@@ -1,7 +1,7 @@
-//! Holds the documents to the commands: docs/cli.md is made from them, the manual has every flag, and no document
-//! tells of a flag that is not there.
+//! Compares the documents with the commands: docs/cli.md is generated, the manual has every flag, and no document
+//! mentions an unknown flag.
 //!
-//! Only with the feature `live`, since that is the program that is documented.
+//! The documents describe the program with the feature `live`.
 #![cfg(feature = "live")]
 
 use std::{
@@ -16,7 +16,7 @@ use clap::{Arg, Command, CommandFactory, Parser};
 use super::{super::Cli, Page, pages};
 use crate::golden;
 
-/// Flags in the documents that are other programs': cargo's and our xtask's, kubectl's and helm's, and the like.
+/// Flags of other programs in the documents: cargo, xtask, kubectl, helm and similar.
 const OTHERS: &[&str] = &[
     "--arch",
     "--check",
@@ -51,7 +51,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The program, then its commands, with what each takes.
+/// The program with its commands and flags.
 fn whole() -> Command {
     let mut whole = Cli::command();
     whole.build();
@@ -67,7 +67,7 @@ fn shown(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(ours)
 }
 
-/// As it is typed: `-o, --output FORM`.
+/// How a flag is typed: `-o, --output FORM`.
 fn typed(arg: &Arg) -> String {
     let names =
         arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect::<Vec<_>>();
@@ -135,7 +135,7 @@ fn flags_of(command: &Command) -> BTreeSet<String> {
     shown(command).filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
 }
 
-/// `--like-this` in a text, whole.
+/// The flags `--like-this` in a text.
 fn flags_in(text: &str) -> BTreeSet<String> {
     let starts = text.match_indices("--").map(|(at, _)| at);
     let begins = |at: &usize| !text[..*at].ends_with(|c: char| c == '-' || c.is_alphanumeric());
@@ -150,7 +150,7 @@ fn flags_in(text: &str) -> BTreeSet<String> {
     starts.filter(begins).filter_map(flag).collect()
 }
 
-/// A page's text without the escapes of roff.
+/// The text of a page without roff escapes.
 fn plain(page: &Page) -> String {
     let text = String::from_utf8(page.roff().expect("a page")).expect("text").replace("\\-", "-");
     ["\\fB", "\\fI", "\\fR"].iter().fold(text, |text, font| text.replace(font, ""))

@@ -26,7 +26,7 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Doctor {
-    /// The form of the output
+    /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
 
@@ -54,7 +54,7 @@ impl Doctor {
     }
 }
 
-/// Attaches the hooks for a moment, since that alone shows what this kernel allows.
+/// Attaches the hooks for a moment: only that shows what this kernel allows.
 fn examine(host_root: &Path) -> Report {
     let here = Privileges::find();
     let mut checks = machine(here);
@@ -84,7 +84,7 @@ fn examine(host_root: &Path) -> Report {
     Report { checks, signals, cure: here.cure(&lacks) }
 }
 
-/// What needs no hooks.
+/// The checks without hooks.
 fn machine(here: Privileges) -> Vec<Check> {
     vec![
         node::privilege(here),
@@ -96,7 +96,7 @@ fn machine(here: Privileges) -> Vec<Check> {
     ]
 }
 
-/// The same for hooks that stay, before anything is given up.
+/// The same report for hooks that stay attached, made before rights are given up.
 pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
     let here = Privileges::find();
     let mut checks = machine(here);
@@ -106,14 +106,14 @@ pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
     Report { checks, signals, cure: cure(hooks, here) }
 }
 
-/// What to do so that all is seen that can be; none if that is so, or if nobody can do anything about it.
+/// How to see everything that can be seen; none if that is the case, or if nobody can change it.
 pub(super) fn cure(hooks: &Hooks, here: Privileges) -> Option<String> {
     let mut lacks = node::lacks(here);
     lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
     here.cure(&lacks)
 }
 
-/// What a run has given up.
+/// The check of the rights that a run has given up.
 pub(super) fn of_confined(confined: &confine::Confined) -> Check {
     node::confinement(Ok(confined.clone()))
 }

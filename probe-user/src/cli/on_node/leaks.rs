@@ -2,8 +2,8 @@
 //!
 //! **Invariant:** reads only. It says that nothing is leaked only if it could look everywhere that it knows of.
 
-mod look;
 mod report;
+mod scan;
 
 use clap::Args;
 
@@ -16,7 +16,7 @@ use crate::{
     },
     sink::jsonl,
 };
-use look::{Look, Sight};
+use scan::{LeakScan, ScanResult};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -42,32 +42,32 @@ Exit codes:
 impl Leaks {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         let (config, stores) = self.node.config.load()?;
-        let sight =
-            Look { root: &self.node.host.host_root, stores: &stores, limits: config.limits() }.look()?;
-        for caveat in &sight.caveats {
+        let result =
+            LeakScan { root: &self.node.host.host_root, stores: &stores, limits: config.limits() }.look()?;
+        for caveat in &result.caveats {
             say(caveat);
         }
-        let leaked: Vec<&Finding> = sight.findings.iter().filter(|it| is_leaked(it)).collect();
+        let leaked: Vec<&Finding> = result.findings.iter().filter(|it| is_leaked(it)).collect();
         let is_found = leaked.iter().any(|it| it.stage == Stage::Confirmed);
-        if let Some(why) = sight.blind() {
+        if let Some(why) = result.blind() {
             say(&why);
             if !is_found {
                 return Ok(ExitStatus::CannotRun);
             }
         }
-        output::write(&mut self.told(&sight, &leaked))?;
+        output::write(&mut self.told(&result, &leaked))?;
         Ok(if is_found { ExitStatus::Incomplete } else { ExitStatus::Ok })
     }
 
-    fn told(&self, sight: &Sight, leaked: &[&Finding]) -> Vec<u8> {
+    fn told(&self, result: &ScanResult, leaked: &[&Finding]) -> Vec<u8> {
         if self.repair_script {
             return report::script(leaked).into_bytes();
         }
         match self.output {
-            Form::Text => report::text(sight, leaked).into_bytes(),
+            Form::Text => report::text(result, leaked).into_bytes(),
             Form::Json => {
                 let mut bytes = Vec::new();
-                sight.findings.iter().for_each(|it| jsonl::finding(it, &sight.label, &mut bytes));
+                result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));
                 bytes
             }
         }

@@ -1,4 +1,4 @@
-//! `sandprobe run`, `watch` and `record`: one run of the agent, with more or less said around it.
+//! `sandprobe run`, `watch` and `record`: one run of the agent, with different output.
 
 mod assemble;
 mod banner;
@@ -34,7 +34,7 @@ pub(in crate::cli) struct Run {
     #[command(flatten)]
     serve: serve::ServeArgs,
 
-    /// Record everything here too, for "replay" and "boot --replay"; a file that is there is replaced
+    /// Also record everything into this file, for "replay" and "boot --replay"; an existing file is replaced
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
@@ -53,7 +53,7 @@ pub(in crate::cli) struct Watch {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Record {
-    /// Where the recording goes; a file that is there is replaced
+    /// The file of the recording; an existing file is replaced
     file: PathBuf,
 
     #[command(flatten)]
@@ -63,26 +63,27 @@ pub(in crate::cli) struct Record {
     shown: Shown,
 }
 
-/// What is hooked, where, and how it is told.
+/// What is hooked, where, and how it is printed.
 #[derive(Debug, Args)]
 pub(super) struct ProbeArgs {
-    /// Tell every program that begins and ends, not only those of pods and their runtimes
+    /// Print every program that starts and ends, not only those of pods and their runtimes
     #[arg(long)]
     all_execs: bool,
 
-    /// How long an event of a pod with no name yet is held back, so that it can be told with its name (1s, 500ms, 0)
+    /// How long an event is held back until the name of its pod is known (1s, 500ms, 0)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = hold)]
     hold: Duration,
 
-    /// The node's name in events; else $NODE_NAME, else the host's name
+    /// The node's name in events; else $NODE_NAME, else the host name
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
 
-    /// Show the diagnostics of the eBPF programs, on standard error
+    /// Log the diagnostics of the eBPF programs, on standard error
     #[arg(long)]
     debug_bpf: bool,
 
-    /// Whether each thread gives up, once hooks are attached, what it does not need: capabilities, files, system calls
+    /// Whether each thread gives up the rights that it does not need after hooks are attached: capabilities, files,
+    /// system calls
     #[arg(long, value_name = "HOW MUCH", default_value = "full")]
     confine: Mode,
 
@@ -93,7 +94,7 @@ pub(super) struct ProbeArgs {
     config: ConfigArgs,
 }
 
-/// Longest hold: what is held back is kept in memory.
+/// The longest hold: events that are held back use memory.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 fn hold(text: &str) -> Result<Duration, String> {
@@ -105,7 +106,7 @@ fn hold(text: &str) -> Result<Duration, String> {
 }
 
 impl ProbeArgs {
-    /// The programs' diagnostics are told at the level below warnings.
+    /// The log of the eBPF programs is at the level below warnings.
     pub(super) fn verbose(&self) -> u8 {
         u8::from(self.debug_bpf)
     }

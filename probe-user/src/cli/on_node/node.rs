@@ -1,4 +1,4 @@
-//! The node that a command looks at: its files, its boot, and the hooks in its kernel.
+//! The node that a command reads: its files, its boot, and the hooks in its kernel.
 
 pub(in crate::cli) mod args;
 pub(in crate::cli) mod boot;

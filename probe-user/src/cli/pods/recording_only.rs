@@ -1,4 +1,4 @@
-//! Without the readers of a node's files, pods are listed from recordings alone.
+//! Without the feature `live`, pods are listed from recordings only.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -8,6 +8,6 @@ use super::{Pods, Seen};
 #[derive(Debug, Args)]
 pub(super) struct NodeArgs {}
 
-pub(super) fn look(_: &Pods) -> anyhow::Result<Seen> {
+pub(super) fn list(_: &Pods) -> anyhow::Result<Seen> {
     Err(anyhow!("built without what reads this node: give --recording"))
 }

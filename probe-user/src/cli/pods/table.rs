@@ -1,4 +1,4 @@
-//! Pods as a table, or as one JSON object each.
+//! Prints pods as a table, or as one JSON object each.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
     ]
 }
 
-/// Marked, if it cannot be compared as it is.
+/// The time that the start took, with a mark if it is incomplete.
 fn took(start: &Start) -> String {
     match phase::marks(start).first() {
         Some(mark) => format!("{} ({mark})", span(start.total())),
@@ -73,13 +73,13 @@ fn slowest(start: &Start) -> Option<String> {
     Some(format!("{} {}", phase::title(slowest), span(slowest.took())))
 }
 
-/// After its container's program began.
+/// How long after its start a container began to listen.
 fn listening(start: &Start) -> Option<String> {
     start.listens().map(|last| format!("+{}", span(last.took())))
 }
 
-/// How long the pod has been on the node. Where no file says that, and its beginning was not seen: at least as long as
-/// the oldest of its processes has run, which mostly is the one that holds the sandbox.
+/// How long the pod has been on the node. If neither a file nor a seen start shows that: at least as long as its
+/// oldest process has run, which is mostly the sandbox's pause.
 fn age(pod: &PodView, ages: &Ages, now: Timestamp) -> Option<Duration> {
     let known = pod.uid.as_ref().and_then(|uid| ages.get(uid)).copied();
     let seen = (!pod.listed).then_some(pod.since);
@@ -222,7 +222,7 @@ default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/
         );
     }
 
-    /// Its only container was restarted a minute ago, and the node itself half an hour ago.
+    /// A pod whose only container was restarted a minute ago, on a node that was restarted half an hour ago.
     #[test]
     fn a_pod_is_as_old_as_its_being_on_the_node() {
         let of = |pods: &[PodView], ages: &Ages| {

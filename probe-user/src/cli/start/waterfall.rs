@@ -1,4 +1,4 @@
-//! A start for people: each phase a line, with a bar where it lies in the whole, and what it is put down to below.
+//! Prints a start for people: each phase is a line with a bar at its place in the whole, and its causes below.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
     },
 };
 
-/// Columns of the bars.
+/// The width of the bars.
 const WIDTH: u32 = 40;
-/// A phase's name may be as long as a plugin's and a container's are.
+/// The width of a phase's name, which may contain the names of a plugin and a container.
 const TITLE: usize = 32;
 
 pub(super) fn text(start: &Start, label: &Label) -> String {
@@ -53,7 +53,7 @@ pub(super) fn text(start: &Start, label: &Label) -> String {
             _ = writeln!(text, "  {:width$}  {cause}", "");
         }
     }
-    // What is beyond the whole has no place among its bars.
+    // Phases after the whole have no bar.
     for (title, it) in beyond {
         let at = format!("+{}", span(it.begin.since(start.begin)));
         let said = listening(it).join("; ");
@@ -62,7 +62,7 @@ pub(super) fn text(start: &Start, label: &Label) -> String {
     text
 }
 
-/// Where a phase lies in the whole; of one that took any time at least a mark is seen.
+/// The bar of a phase. A phase that took any time has at least a mark.
 fn bar(start: &Start, begin: Timestamp, end: Timestamp) -> String {
     let column = |at: Timestamp| columns(at.since(start.begin), start.total());
     let (from, to) = (column(begin), column(end));

@@ -1,44 +1,44 @@
-//! One system call, and with which arguments.
+//! A system call with conditions on its arguments.
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// As the kernel and the documentation have it.
+    /// The name in the kernel and in the documentation.
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is held to it by a test"))]
     pub(super) name: &'static str,
     pub(super) number: i64,
     pub(super) only: Only,
 }
 
-/// What an argument is to be, for the call to match.
+/// The condition on an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Only {
     Any,
-    /// These bits of an argument are so.
+    /// These bits of an argument have this value.
     Bits {
         argument: u8,
         mask: u64,
         value: u64,
     },
-    /// An argument is one of these.
+    /// An argument is one of these values.
     One {
         argument: u8,
         of: &'static [u64],
     },
-    /// The first argument is this process.
+    /// The first argument is this process's id.
     Own,
 }
 
 impl Call {
-    /// Any of them matches; none at all stands for every call.
+    /// A call matches if any rule does; without rules every call matches.
     pub(super) fn rules(&self) -> Result<Vec<SeccompRule>, BackendError> {
         let rule = |argument, length, operator, value| {
             SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])
         };
         match self.only {
             Only::Any => Ok(Vec::new()),
-            // The kernel takes all of a word here: a bit beyond an `int` is not to slip through.
+            // The kernel compares the whole word here, so bits above an `int` are checked too.
             Only::Bits { argument, mask, value } => {
                 let masked = SeccompCmpOp::MaskedEq(mask);
                 Ok(vec![rule(argument, SeccompCmpArgLen::Qword, masked, value)?])

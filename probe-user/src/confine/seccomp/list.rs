@@ -1,7 +1,7 @@
-//! The calls of each role. docs/security.md has the same, and a test holds it to this.
+//! The system calls of each role. docs/security.md has the same list, and a test compares them.
 //!
-//! What the C libraries use is here, musl's of the shipped program and glibc's of a plain build, on both architectures;
-//! aarch64 has only the younger of two calls that do the same.
+//! The lists include the calls of musl (the released program) and glibc (a plain build), on both architectures. If
+//! two calls do the same, aarch64 has only the newer one.
 
 use super::{
     super::role::Role,
@@ -24,15 +24,15 @@ macro_rules! calls {
     (@only $only:expr) => { $only };
 }
 
-/// Bits of an `int` as the kernel has them.
+/// The bits of an `int` as the kernel sees them.
 const fn bits(flags: libc::c_int) -> u64 {
     flags.cast_unsigned() as u64
 }
 
-/// Memory that is executed is never asked for.
+/// Executable memory is never requested.
 const DATA: Only = Only::Bits { argument: 2, mask: bits(libc::PROT_EXEC), value: 0 };
 
-/// Another thread of this process, in the same namespaces.
+/// A new thread of this process, in the same namespaces.
 const THREAD: Only = Only::Bits {
     argument: 0,
     mask: bits(
@@ -48,7 +48,8 @@ const THREAD: Only = Only::Bits {
     value: bits(libc::CLONE_THREAD),
 };
 
-/// The kernel's `O_ACCMODE` (asm-generic/fcntl.h). musl's has `O_PATH` in it, with which nothing is opened for writing.
+/// The kernel's `O_ACCMODE` (asm-generic/fcntl.h). musl's constant includes `O_PATH`, which opens nothing for
+/// writing.
 const ACCESS: libc::c_int = 3;
 
 const fn reading(argument: u8) -> Only {
@@ -69,7 +70,7 @@ const DESCRIPTOR: Only = Only::One {
     ],
 };
 
-/// Not waiting, whether it is a terminal and of what size, the end of a perf event (`FIONBIO`, `TCGETS`, `TIOCGWINSZ`,
+/// Non-blocking mode, terminal tests and size, stopping a perf event (`FIONBIO`, `TCGETS`, `TIOCGWINSZ`,
 /// `PERF_EVENT_IOC_DISABLE`).
 const CONTROL: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2401] };
 
@@ -78,8 +79,8 @@ const LOCAL: Only = Only::One { argument: 0, of: &[bits(libc::AF_UNIX)] };
 /// `BPF_MAP_LOOKUP_ELEM`, `BPF_OBJ_GET_INFO_BY_FD` (linux/bpf.h).
 const COUNTERS: Only = Only::One { argument: 0, of: &[1, 15] };
 
-/// What ends the process.
-pub(super) const NEVER: Group = Group {
+/// Calls that end the process.
+pub(super) const KILL: Group = Group {
     purpose: "ends the process",
     calls: &[calls![
         execve SYS_execve,
@@ -107,18 +108,18 @@ pub(super) const NEVER: Group = Group {
     ]],
 };
 
-/// What gives `ENOSYS`.
-pub(super) const HIDDEN: Group =
+/// Calls that fail with `ENOSYS`.
+pub(super) const ENOSYS: Group =
     Group { purpose: "is not there", calls: &[calls![clone3 SYS_clone3, openat2 SYS_openat2]] };
 
-/// A limit is read and none is set: `new_limit` is no address.
+/// Reads a limit and sets none: `new_limit` is null.
 const READ_LIMIT: Only = Only::Bits { argument: 2, mask: u64::MAX, value: 0 };
 
-/// To whom the socket is connected: `dest_addr` is no address.
+/// Sends to the connected peer: `dest_addr` is null.
 const UNADDRESSED: Only = Only::Bits { argument: 4, mask: u64::MAX, value: 0 };
 
-/// Memory, threads, time, what is open already: of every role. `sendto`, for whichever thread a signal reaches tells the
-/// main one by a socket, with send(2).
+/// Memory, threads, time and open files: for every role. `sendto` is there because the thread that gets a signal
+/// tells the main thread over a socket, with send(2).
 const COMMON: Group = Group {
     purpose: "memory, threads, time, what is open",
     calls: &[
@@ -182,7 +183,7 @@ const OLD_COMMON: &[Call] = calls![epoll_wait SYS_epoll_wait, poll SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_COMMON: &[Call] = &[];
 
-/// Looking at files: an open that could write or create is refused, and so is `openat2`, whose flags are in memory.
+/// Reading files: an open for writing or creating is refused, and so is `openat2`, whose flags are in memory.
 const LOOK: Group = Group {
     purpose: "looking at files",
     calls: &[
@@ -209,7 +210,7 @@ const OLD_LOOK: &[Call] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_LOOK: &[Call] = &[];
 
-/// Files that are kept.
+/// Writing the state directory's files.
 const KEEP: Group = Group {
     purpose: "keeping files",
     calls: &[
@@ -240,7 +241,7 @@ const OLD_KEEP: &[Call] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_KEEP: &[Call] = &[];
 
-/// Talking on a socket that there is.
+/// Using an open socket.
 const TALK: Group = Group {
     purpose: "talking on a socket",
     calls: &[calls![
@@ -274,7 +275,7 @@ const ANSWER: Group = Group {
     ]],
 };
 
-/// Removing the socket at the end, where Landlock keeps it to that.
+/// Removing the socket at the end, if Landlock limits it to that file.
 pub(super) const REMOVE: Group = Group {
     purpose: "removing its socket, where there is Landlock",
     calls: &[calls![unlinkat SYS_unlinkat], OLD_REMOVE],

@@ -6,11 +6,11 @@ use strum::VariantNames;
 
 use super::{
     Views,
+    agent_stats::AgentStats,
     counters::real,
     family as f,
     groups::{AgentGauges, BootGauges, NodeGauges, ProbeGauges, ProcessGauges, ReadingGauges},
     label,
-    own::AgentStats,
     series::{Registrar, Series},
     set,
 };

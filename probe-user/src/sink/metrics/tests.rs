@@ -8,9 +8,9 @@ use strum::VariantNames;
 
 use super::{
     Metrics, Views,
+    agent_stats::{AgentStats, ProbeStats, Program, ReadingStats, Ring, ServerStats, StateWrite},
     family::{ALL, Kind},
     label::PodLabel,
-    own::{AgentStats, ProbeStats, Program, ReadingStats, Ring, ServerStats, StateWrite},
     owner::STAY,
 };
 use crate::{

@@ -21,7 +21,7 @@ use crate::{
     sink::{
         Label,
         doctor::Report,
-        metrics::{Metrics, own::Process},
+        metrics::{Metrics, agent_stats::Process},
         state_writes::StateWrites,
     },
 };

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     model::{fact::Signal, time::Timestamp},
-    sink::{doctor, escape::escaped, jsonl::Decimal, metrics::own::Process, wall::Rfc3339},
+    sink::{doctor, escape::escaped, jsonl::Decimal, metrics::agent_stats::Process, wall::Rfc3339},
 };
 
 /// How long the agent is not ready after a loss of records.
@@ -45,7 +45,7 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     for row in &app.config.report.signals {
         if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.into_str() == row.signal) {
             let lacks =
-                if row.lacks.is_empty() { String::new() } else { format!("; it takes {}", row.lacks) };
+                if row.lacks.is_empty() { String::new() } else { format!("; it needs {}", row.lacks) };
             reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
             is_curable |= !lacks.is_empty();
         }
@@ -55,7 +55,7 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
         app.config.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")),
     );
     if !snapshot.value.has_listed {
-        reasons.push("what was on the node at the start has not all been read yet".to_owned());
+        reasons.push("the first listing of the node is not complete yet".to_owned());
     }
     for (path, since) in &snapshot.value.hanging {
         reasons.push(hanging(path, snapshot.now.since(*since)));

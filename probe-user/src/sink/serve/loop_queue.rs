@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     engine::Engine,
     model::time::Timestamp,
-    sink::{Label, metrics::own::Process},
+    sink::{Label, metrics::agent_stats::Process},
 };
 
 /// How long a copy answers requests.

@@ -23,7 +23,7 @@ use super::{
     guard::Token,
     tls::{self, Tls},
 };
-use crate::sink::metrics::own::ServerFiles;
+use crate::sink::metrics::agent_stats::ServerFiles;
 
 /// How often the files are compared. The kubelet itself takes a minute to update them.
 const EVERY: Duration = Duration::from_secs(10);

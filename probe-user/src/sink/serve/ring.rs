@@ -29,12 +29,12 @@ const BESIDE: usize = 200;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    kept: Mutex<Kept>,
+    state: Mutex<RingState>,
     news: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RingState {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
     /// The number of the latest event, 0 before the first.
@@ -98,7 +98,7 @@ impl Event {
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { kept: Mutex::default(), news: watch::Sender::new(0) }
+        Self { state: Mutex::default(), news: watch::Sender::new(0) }
     }
 }
 
@@ -109,24 +109,24 @@ impl Ring {
     }
 
     pub(super) fn newest(&self) -> u64 {
-        self.kept().newest
+        self.state().newest
     }
 
     /// When records about the lifecycle of pods were last lost.
     pub(super) fn lost_at(&self) -> Option<Timestamp> {
-        self.kept().lost_at
+        self.state().lost_at
     }
 
     /// The events after `place` that `filter` keeps, up to about `bytes` bytes.
     pub(super) fn after(&self, place: u64, filter: &Filter, bytes: usize) -> Next {
-        let kept = self.kept();
-        let oldest = kept.events.front().map_or(kept.newest + 1, |event| event.seq);
+        let state = self.state();
+        let oldest = state.events.front().map_or(state.newest + 1, |event| event.seq);
         let missed = oldest.saturating_sub(place.saturating_add(1));
         let mut next = Next { missed, events: Vec::new(), place: place.max(oldest.saturating_sub(1)) };
         let mut taken = 0;
         // The numbers are consecutive, so that the index follows from the number.
         let skip = usize::try_from((next.place + 1).saturating_sub(oldest)).unwrap_or(usize::MAX);
-        for event in kept.events.range(skip.min(kept.events.len())..) {
+        for event in state.events.range(skip.min(state.events.len())..) {
             if taken >= bytes {
                 break;
             }
@@ -141,22 +141,22 @@ impl Ring {
 
     fn push(&self, event: Event, lost_at: Option<Timestamp>) {
         let newest = event.seq;
-        let mut kept = self.kept();
-        kept.newest = newest;
-        kept.lost_at = lost_at.or(kept.lost_at);
-        kept.bytes += event.size();
-        kept.events.push_back(Arc::new(event));
-        while kept.events.len() > COUNT || kept.bytes > BYTES {
-            let Some(oldest) = kept.events.pop_front() else { break };
-            kept.bytes -= oldest.size();
+        let mut state = self.state();
+        state.newest = newest;
+        state.lost_at = lost_at.or(state.lost_at);
+        state.bytes += event.size();
+        state.events.push_back(Arc::new(event));
+        while state.events.len() > COUNT || state.bytes > BYTES {
+            let Some(oldest) = state.events.pop_front() else { break };
+            state.bytes -= oldest.size();
         }
-        drop(kept);
+        drop(state);
         self.news.send_replace(newest);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, RingState> {
         // No holder of the lock panics.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -242,9 +242,9 @@ pub(super) mod tests {
         for seq in 1..=200 {
             ring.on_change(&change(seq, &long, ChangeKind::CgroupEmptied), &label());
         }
-        let kept = ring.kept();
-        assert!(kept.bytes <= BYTES && kept.events.len() < 100, "{} bytes", kept.bytes);
-        assert_eq!(kept.bytes, kept.events.iter().map(|event| event.size()).sum::<usize>());
+        let state = ring.state();
+        assert!(state.bytes <= BYTES && state.events.len() < 100, "{} bytes", state.bytes);
+        assert_eq!(state.bytes, state.events.iter().map(|event| event.size()).sum::<usize>());
     }
 
     #[test]

@@ -25,11 +25,11 @@ const NETWORK_BITS: u32 = 64;
 /// The limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    pub(super) most: usize,
+    pub(super) total: usize,
     /// How many of them are reserved for the node itself: for the kubelet's probes and for commands.
-    pub(super) kept: usize,
+    pub(super) reserved: usize,
     /// How many each other address may have.
-    pub(super) each: usize,
+    pub(super) per_address: usize,
 }
 
 /// Where a connection comes from.
@@ -102,13 +102,13 @@ impl Seats {
 
 impl Table {
     fn take(&mut self, limits: Limits, origin: Origin, now: Instant) -> Option<(u64, oneshot::Receiver<()>)> {
-        let Limits { most, kept, each } = limits;
+        let Limits { total, reserved, per_address } = limits;
         let others = self.taken.values().filter(|it| !it.origin.is_own).count();
-        if !origin.is_own && self.count(origin) >= each {
+        if !origin.is_own && self.count(origin) >= per_address {
             self.free(now, |it| it == origin)?;
-        } else if !origin.is_own && others >= most.saturating_sub(kept) {
+        } else if !origin.is_own && others >= total.saturating_sub(reserved) {
             self.free(now, |it| !it.is_own)?;
-        } else if self.taken.len() >= most {
+        } else if self.taken.len() >= total {
             self.free(now, |_| true)?;
         }
         let (leave, left) = oneshot::channel();
@@ -202,7 +202,7 @@ mod tests {
 
     use super::{Limits, Origin, STALLED, Table};
 
-    const LIMITS: Limits = Limits { most: 8, kept: 2, each: 4 };
+    const LIMITS: Limits = Limits { total: 8, reserved: 2, per_address: 4 };
     const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn from(last: u8) -> Origin {
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn who_is_answered_stays_unless_it_takes_nothing() {
-        let mut room = Room::new(Limits { most: 2, kept: 0, each: 2 });
+        let mut room = Room::new(Limits { total: 2, reserved: 0, per_address: 2 });
         let mut asking = room.taken(2);
         room.0.answers(asking.0, true, room.2);
         let mut silent = room.taken(3);
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn one_of_many_goes_before_the_only_one() {
-        let mut room = Room::new(Limits { most: 4, kept: 0, each: 4 });
+        let mut room = Room::new(Limits { total: 4, reserved: 0, per_address: 4 });
         let mut only = room.taken(2);
         let mut many: Vec<Client> = (0..3).map(|_| room.taken(3)).collect();
         let mut probe = room.taken(4);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_again() {
-        let mut room = Room::new(Limits { most: 1, kept: 0, each: 1 });
+        let mut room = Room::new(Limits { total: 1, reserved: 0, per_address: 1 });
         for _ in 0..3 {
             let client = room.taken(2);
             room.0.answers(client.0, true, room.2);

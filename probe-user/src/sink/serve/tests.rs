@@ -41,7 +41,7 @@ use crate::{
         Label, Sink as _,
         doctor::{Check, Grade, Report, Row},
         jsonl::schema::tests as schema,
-        metrics::{Metrics, own::Process},
+        metrics::{Metrics, agent_stats::Process},
         state_writes::{StateFile, StateWrites},
     },
 };
@@ -205,7 +205,7 @@ impl Bench {
 
 /// A seat of a small table.
 fn seat() -> Seat {
-    let limits = seats::Limits { most: 1, kept: 0, each: 1 };
+    let limits = seats::Limits { total: 1, reserved: 0, per_address: 1 };
     Seats::new(limits).take(seats::Origin::SOCKET).expect("it is the first").0
 }
 
@@ -540,7 +540,7 @@ fn not_ready_is_who_does_not_see_a_signal() {
     block_on(async {
         let blind = Bench::seeing("exec", None).get("/readyz").await;
         let said =
-            "exec is not seen: no hook for it is attached; it takes CAP_EXAMPLE\nto see more: ask for it\n";
+            "exec is not seen: no hook for it is attached; it needs CAP_EXAMPLE\nto see more: ask for it\n";
         assert_eq!((blind.status, &*blind.text()), (503, said));
         // No finding depends on it.
         assert_eq!(Bench::seeing("listening", None).get("/readyz").await.status, 200);

@@ -16,7 +16,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::sink::metrics::own::Expiry;
+use crate::sink::metrics::agent_stats::Expiry;
 
 /// The paths of the PEM files.
 #[derive(Clone, Copy, Debug)]

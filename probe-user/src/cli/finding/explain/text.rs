@@ -1,9 +1,9 @@
-//! An explanation for people: the verdict, why, the evidence in order, and what to do.
+//! An explanation for people: the verdict, the reason, the evidence in order, and what to do.
 
 use std::fmt::Write as _;
 
 use crate::{
-    cli::account::AgentSnapshot,
+    cli::snapshot::AgentSnapshot,
     model::{
         change::{Change, ChangeKind, CniCall, End, Finding, Process},
         finding::{Kind, LeakedAddress},
@@ -23,22 +23,22 @@ use crate::{
     },
 };
 
-/// Columns of what is said in sentences.
+/// The width of sentences.
 const WIDTH: usize = 100;
 
-/// Columns of an event's detail: a runtime's arguments, which are long paths, are cut.
+/// The width of an event's details. Longer ones, such as a runtime's arguments with long paths, are cut.
 const DETAIL_WIDTH: usize = 110;
 
-pub(super) fn text(it: &Finding, account: &AgentSnapshot) -> String {
+pub(super) fn text(it: &Finding, snapshot: &AgentSnapshot) -> String {
     let mut text = format!("{}\n\n", escaped(&summary(&it.kind)));
-    head(it, account, &mut text);
+    head(it, snapshot, &mut text);
     text += "\nWhy\n";
     wrap(meaning::cause(&it.kind), &mut text);
     if it.gapped {
         wrap("Records were lost while it was there: the cause may be another one.", &mut text);
     }
     let evidence = changes(it);
-    timeline(&evidence, account, &mut text);
+    timeline(&evidence, snapshot, &mut text);
     calls(&evidence, &mut text);
     killer(&evidence, &mut text);
     versions(it, &mut text);
@@ -57,11 +57,11 @@ pub(super) fn text(it: &Finding, account: &AgentSnapshot) -> String {
     text
 }
 
-fn head(it: &Finding, account: &AgentSnapshot, text: &mut String) {
+fn head(it: &Finding, snapshot: &AgentSnapshot, text: &mut String) {
     let mut line = |name: &str, what: &str| _ = writeln!(text, "  {name:10} {what}");
     let at = |at: Timestamp| {
-        let wall = Rfc3339(account.label.wall_ns(at)).to_string();
-        format!("{wall} ({} ago)", span(account.now.since(at)))
+        let wall = Rfc3339(snapshot.label.wall_ns(at)).to_string();
+        format!("{wall} ({} ago)", span(snapshot.now.since(at)))
     };
     line("kind", it.kind.into_str());
     line("stage", &format!("{}, severity {}", it.stage.into_str(), it.severity.into_str()));
@@ -84,11 +84,11 @@ fn head(it: &Finding, account: &AgentSnapshot, text: &mut String) {
     if let Some(closed) = it.closed_at {
         line("closed", &at(closed));
     }
-    line("node", &escaped(&account.label.node));
+    line("node", &escaped(&snapshot.label.node));
     line("key", &escaped(it.key.as_str()));
 }
 
-/// Sentences, two columns in.
+/// Wraps sentences, indented by two columns.
 fn wrap(said: &str, text: &mut String) {
     let mut used = 0;
     for word in said.split_whitespace() {
@@ -104,12 +104,12 @@ fn wrap(said: &str, text: &mut String) {
     text.push('\n');
 }
 
-fn timeline(evidence: &[Change], account: &AgentSnapshot, text: &mut String) {
+fn timeline(evidence: &[Change], snapshot: &AgentSnapshot, text: &mut String) {
     let Some(first) = evidence.first() else {
         *text += "\nEvidence\n  none was told of its sandboxes: it was found in records alone\n";
         return;
     };
-    _ = write!(text, "\nEvidence (+0 is {} UTC)\n", TimeOfDay(account.label.wall_ns(first.at)));
+    _ = write!(text, "\nEvidence (+0 is {} UTC)\n", TimeOfDay(snapshot.label.wall_ns(first.at)));
     let several = evidence.iter().any(|it| it.context.sandbox != first.context.sandbox);
     let rows: Vec<_> = evidence.iter().map(|it| (offset(it.at, first.at), it)).collect();
     let width = rows.iter().map(|(offset, _)| offset.chars().count()).max().unwrap_or(0);
@@ -131,7 +131,7 @@ fn offset(at: Timestamp, first: Timestamp) -> String {
     if at == first { "+0".to_owned() } else { format!("+{}", span(at.since(first))) }
 }
 
-/// Each call of a plugin as it was made, with all that it was given.
+/// Each call of a plugin, with all its arguments.
 fn calls(evidence: &[Change], text: &mut String) {
     let Some(first) = evidence.first() else { return };
     let mut lines = String::new();
@@ -194,7 +194,7 @@ fn named(process: &Process) -> String {
     format!("{}[{}], child of {}", escaped(&process.comm), process.key.pid, process.parent.pid)
 }
 
-/// Whoever killed something of the sandboxes.
+/// The processes that killed parts of the sandboxes.
 fn killer(evidence: &[Change], text: &mut String) {
     let mut lines = String::new();
     for change in evidence {
@@ -231,7 +231,7 @@ mod tests {
 
     use super::text;
     use crate::{
-        cli::account::AgentSnapshot,
+        cli::snapshot::AgentSnapshot,
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
             fact::{Origin, PodName},
@@ -246,7 +246,7 @@ mod tests {
         Process { key: TaskKey::new(pid, 1), parent: TaskKey::new(1, 1), comm: comm.to_owned() }
     }
 
-    fn account() -> AgentSnapshot {
+    fn snapshot() -> AgentSnapshot {
         let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
         AgentSnapshot {
             label,
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_evidence_is_told_from_its_first_event_on() {
-        let said = text(&finding(), &account());
+        let said = text(&finding(), &snapshot());
         for part in [
             "  pod        default/web-0\n",
             "  since      1970-01-01T00:00:01.250000000Z (1m01s ago)\n",

@@ -1,10 +1,10 @@
-//! The agent that runs on this node, if one does, and what it says of itself.
+//! The check of the agent that runs on this node, if one does.
 
 use serde::Deserialize;
 
 use crate::{cli::client::AgentArgs, sink::doctor::Check};
 
-/// As much of `/v1/doctor` as is told.
+/// The needed part of `/v1/doctor`.
 #[derive(Deserialize)]
 struct Told {
     version: String,
@@ -16,7 +16,7 @@ struct Agent {
     pid: u32,
     since: String,
     reasons: Vec<String>,
-    /// An older agent has none.
+    /// An older agent does not have this member.
     #[serde(default)]
     degraded: Vec<String>,
 }
@@ -35,7 +35,7 @@ fn told(bytes: &[u8]) -> Check {
     let Told { version, agent } = match serde_json::from_slice(bytes) {
         Ok(told) => told,
         Err(error) => {
-            let found = format!("what answers is no sandprobe of this kind: {error}");
+            let found = format!("the answer is not that of this version of sandprobe: {error}");
             return Check::degraded(NAME, found, "use the sandprobe of the version that runs");
         }
     };

@@ -1,5 +1,5 @@
-//! What the lowest tier costs. Once any `syscalls:*` tracepoint is in use, the kernel takes the slow way into and out
-//! of every system call of every task.
+//! The cost of the syscall tracepoints. If any `syscalls:*` tracepoint is in use, the kernel takes the slow path into
+//! and out of every system call of every task.
 
 use std::{
     hint,
@@ -13,7 +13,7 @@ use crate::{model::fact::Mechanism, sink::doctor::Check, source::live::attach::H
 const CALLS: u32 = 20_000;
 const ROUNDS: u32 = 5;
 
-/// The cheapest system call there is; the best of a few rounds, since others run on this machine too.
+/// The time of the cheapest system call: the best of a few rounds, because other programs run too.
 pub(super) fn of_a_system_call() -> Duration {
     let round = || {
         let start = Instant::now();
@@ -25,7 +25,7 @@ pub(super) fn of_a_system_call() -> Duration {
     (0..ROUNDS).map(|_| round()).min().unwrap_or_default()
 }
 
-/// Only where such a tracepoint is in use; to be called while it is.
+/// The check, if such a tracepoint is in use. It must be called while it is.
 pub(super) fn check(reports: &[HookReport], before: Duration) -> Option<Check> {
     let syscalls = reports.iter().any(|report| report.mechanism == Some(Mechanism::Tracepoint));
     syscalls.then(|| {

@@ -1,4 +1,4 @@
-//! What this process may do and what this kernel has, before anything is tried.
+//! Checks what this process may do and what this kernel has, before anything is tried.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// What is lacking whatever this kernel has. Of `CAP_SYS_RESOURCE` nothing hangs on most kernels, and where it does the
-/// hooks' own refusal says so.
+/// The missing requirements on any kernel. `CAP_SYS_RESOURCE` is not among them: few kernels need it, and the hooks
+/// report that themselves.
 pub(super) fn lacks(here: Privileges) -> BTreeSet<Lack> {
     let mut lacks = BTreeSet::new();
     if !here.may_load() {
@@ -46,8 +46,8 @@ pub(super) fn privilege(here: Privileges) -> Check {
         return Check::degraded(NAME, found, cure);
     }
     if !here.holds(Capability::CAP_SYS_RESOURCE) {
-        // Before 5.11 maps count as locked memory, of which little is allowed without it; whether that is enough is
-        // seen when the hooks are loaded.
+        // Before 5.11 maps count as locked memory, whose limit is low without this capability. Whether it is enough
+        // shows when the hooks are loaded.
         return Check::full(NAME, "the capabilities that hooks need are held, except CAP_SYS_RESOURCE")
             .advised("kernels before 5.11 may refuse to load without it");
     }
@@ -66,7 +66,7 @@ pub(super) fn btf() -> Check {
 }
 
 pub(super) fn lockdown() -> Check {
-    // Absent where the kernel has no lockdown, unreadable where securityfs is not mounted.
+    // The file is absent if the kernel has no lockdown, and unreadable if securityfs is not mounted.
     locked(&fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default())
 }
 
@@ -107,7 +107,7 @@ pub(super) fn tracefs() -> Check {
     }
 }
 
-/// What `run` gives up once it is attached. Nothing less is seen where it can give up less.
+/// The rights that `run` gives up once it is attached. Giving up fewer does not reduce what is seen.
 pub(super) fn confinement(confined: Result<Confined, ConfineError>) -> Check {
     match confined {
         Err(error) => Check::cannot("confinement", error.to_string()),
@@ -119,7 +119,7 @@ pub(super) fn confinement(confined: Result<Confined, ConfineError>) -> Check {
     }
 }
 
-/// `PROC_PID_INIT_INO` of linux/proc_ns.h: the initial pid namespace has it on every kernel.
+/// `PROC_PID_INIT_INO` of linux/proc_ns.h: the inode of the initial pid namespace on every kernel.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 pub(super) fn pid_namespace() -> Check {

@@ -1,4 +1,4 @@
-//! The built-in eBPF object: whether it is what the loader will ask of it.
+//! Checks the built-in eBPF object: whether it has everything that the loader needs.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,15 @@ use crate::{
     source::live::plan::{HOOKS, Program},
 };
 
-/// Maps that the agent itself opens.
+/// The maps that the agent opens.
 const MAPS: [&str; 3] = ["LIFECYCLE", "BULK", "TALLY"];
-/// Globals that the loader sets.
+/// The global variables that the loader sets.
 const KNOBS: [&str; 2] = ["OFFSETS", "SWITCHES"];
 
 pub(super) fn object(bytes: &[u8]) -> Check {
     match examine(bytes) {
         Ok(found) => Check::full("eBPF object", found),
-        Err(why) => {
-            Check::cannot("eBPF object", why).advised("this binary was built wrongly: build it again")
-        }
+        Err(why) => Check::cannot("eBPF object", why).advised("this binary was built wrongly: rebuild it"),
     }
 }
 
@@ -65,7 +63,7 @@ fn examine(bytes: &[u8]) -> Result<String, String> {
     Ok(format!("{programs} programs as planned, maps, license, BTF; {} KiB", bytes.len() >> 10))
 }
 
-/// The kernel gives its GPL-only helpers to programs that say so.
+/// The kernel offers its GPL-only helpers to programs with such a license.
 fn license(file: &File<'_>) -> Result<(), String> {
     let section = file.section_by_name("license").ok_or("it has no license section")?;
     let data = section.data().map_err(|error| format!("its license section cannot be read: {error}"))?;
@@ -78,7 +76,7 @@ fn license(file: &File<'_>) -> Result<(), String> {
     }
 }
 
-/// Each symbol that is defined, with the section it is in.
+/// Each defined symbol, with its section.
 fn sections<'a>(file: &'a File<'_>) -> BTreeSet<(&'a str, String)> {
     let named = |symbol: object::Symbol<'a, 'a>| {
         let SymbolSection::Section(index) = symbol.section() else { return None };
@@ -95,11 +93,12 @@ fn planned() -> impl Iterator<Item = (Mechanism, &'static Program)> {
         .flat_map(|one| one.programs.iter().map(move |program| (one.mechanism, program)))
 }
 
-/// The section that aya takes for such a program. A program attached by name when it is loaded has no name there.
+/// The section that aya expects for a program. The section of a program whose target is given at load time has no
+/// target.
 fn expected(mechanism: Mechanism, program: &Program) -> String {
     let target = program.target;
     match mechanism {
-        // A try may be of several kinds of tracepoint: only those of a category are not raw.
+        // A mechanism may have several kinds of tracepoints: only those without a category are raw.
         Mechanism::Tracepoint | Mechanism::RawTracepoint => match target.split_once(':') {
             Some((category, name)) => format!("tracepoint/{category}/{name}"),
             None => format!("raw_tp/{target}"),
@@ -137,7 +136,7 @@ mod tests {
         for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &OBJECT[..64], &OBJECT[..OBJECT.len() / 2]] {
             assert_eq!(object(bytes).grade, Grade::Cannot);
         }
-        // A program's name made another: the plan's is then missing.
+        // A program is renamed, so that the planned one is missing.
         let mut other = OBJECT.to_vec();
         let name = b"fx_copy_net_ns";
         for at in 0..other.len() - name.len() {
@@ -146,7 +145,7 @@ mod tests {
             }
         }
         assert_eq!(object(&other).grade, Grade::Cannot);
-        // The machine's number in the ELF header.
+        // The number of the machine in the ELF header.
         let mut foreign = OBJECT.to_vec();
         foreign[18] = 62;
         assert_eq!(object(&foreign).grade, Grade::Cannot);

@@ -1,4 +1,4 @@
-//! The whole report, for people and for programs.
+//! Prints the whole report, as text or JSON.
 
 use crate::sink::doctor::{Grade, Report};
 
@@ -27,7 +27,7 @@ pub(super) fn text(report: &Report) -> Vec<u8> {
             text += &more(&format!("not {}: {}", missed.mechanism, missed.why));
         }
         if !row.lacks.is_empty() {
-            text += &more(&format!("it takes {}", row.lacks));
+            text += &more(&format!("it needs {}", row.lacks));
         }
     }
     text += match report.grade() {
@@ -82,7 +82,7 @@ mod tests {
 ok    lockdown        none
 less  netns created   tracepoint: slower
                       not fexit: no BTF
-                      it takes CAP_SYSLOG
+                      it needs CAP_SYSLOG
 
 sandprobe runs here and sees less than it could.
 To see more: ask for it

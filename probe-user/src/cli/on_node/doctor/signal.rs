@@ -1,4 +1,4 @@
-//! One signal: how it is seen here, what is lost by that, and what would be better.
+//! The checks of the signals: how each is seen here, what is lost by that, and what would be better.
 
 use crate::{
     cli::on_node::node::hooks::Hooks,
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Whether those hooks fire for which that can be made to happen.
+/// Whether the hooks fire that the self-test can trigger.
 pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
     let attached = format!("attached in {}", span(hooks.took));
     let untested = hooks.test.outcomes.iter().find_map(|(signal, outcome)| match outcome {

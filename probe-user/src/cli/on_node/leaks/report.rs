@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::look::Sight;
+use super::scan::ScanResult;
 use crate::{
     cli::table::aligned,
     model::{
@@ -23,26 +23,26 @@ use crate::{
 /// Of so many addresses each gets its command in the text; of more only the script has them all.
 const COMMANDS: usize = 20;
 
-pub(super) fn text(sight: &Sight, leaked: &[&Finding]) -> String {
-    let mut text = networks(sight, leaked);
+pub(super) fn text(result: &ScanResult, leaked: &[&Finding]) -> String {
+    let mut text = networks(result, leaked);
     if leaked.is_empty() {
         text += "\nno leaked addresses\n";
     } else {
         text.push('\n');
-        text += &addresses(sight, leaked);
+        text += &addresses(result, leaked);
     }
-    let others: Vec<_> = sight.findings.iter().filter(|it| !super::is_leaked(it)).collect();
+    let others: Vec<_> = result.findings.iter().filter(|it| !super::is_leaked(it)).collect();
     if !others.is_empty() {
         text.push('\n');
-        text += &other(sight, &others);
+        text += &other(result, &others);
     }
     text + &commands(leaked)
 }
 
 /// A row for each range of each store's network, and one for what is in none.
-fn networks(sight: &Sight, leaked: &[&Finding]) -> String {
+fn networks(result: &ScanResult, leaked: &[&Finding]) -> String {
     let mut rows = Vec::new();
-    for store in &sight.stores {
+    for store in &result.stores {
         let of_store = |it: &&&Finding| {
             it.stage == Stage::Confirmed && leak(it).is_some_and(|leak| leak.stores.contains(&store.store))
         };
@@ -50,7 +50,7 @@ fn networks(sight: &Sight, leaked: &[&Finding]) -> String {
             leaked.iter().filter(of_store).filter_map(|it| Some(leak(it)?.address)).collect::<Vec<_>>();
         let given = || store.reservations.iter().map(|it| it.address);
         let network = store.store.network.as_deref();
-        let pools = pools(sight, network);
+        let pools = pools(result, network);
         let mut row = |pool: String, size: Option<u64>, is_in: &dyn Fn(&IpAddr) -> bool| {
             let (given, leaked) = (given().filter(is_in).count(), lost.iter().filter(|it| is_in(it)).count());
             if given == 0 && size.is_none() && !pools.is_empty() {
@@ -76,9 +76,9 @@ fn networks(sight: &Sight, leaked: &[&Finding]) -> String {
     aligned(["NETWORK", "RANGE", "SIZE", "USED", "LEAKED", "FREE", "STORE"], &rows)
 }
 
-fn pools<'a>(sight: &'a Sight, network: Option<&str>) -> &'a [Pool] {
+fn pools<'a>(result: &'a ScanResult, network: Option<&str>) -> &'a [Pool] {
     let named = |it: &&Network| Some(it.name.as_str()) == network;
-    sight.networks.iter().find(named).map_or(&[], |it| &it.pools)
+    result.networks.iter().find(named).map_or(&[], |it| &it.pools)
 }
 
 fn is_in(address: IpAddr, pool: &Pool) -> bool {
@@ -92,7 +92,7 @@ fn leak(finding: &Finding) -> Option<&LeakedAddress> {
     }
 }
 
-fn addresses(sight: &Sight, leaked: &[&Finding]) -> String {
+fn addresses(result: &ScanResult, leaked: &[&Finding]) -> String {
     let row = |it: &&Finding| {
         let leak = leak(it)?;
         let stores: Vec<_> = leak.stores.iter().map(|store| escaped(&store.path)).collect();
@@ -103,7 +103,7 @@ fn addresses(sight: &Sight, leaked: &[&Finding]) -> String {
             leak.cause.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             it.sandboxes.first().map_or("-", |id| id.short()).to_owned(),
-            since(it.since, sight),
+            since(it.since, result),
             stores.join(","),
         ])
     };
@@ -111,20 +111,20 @@ fn addresses(sight: &Sight, leaked: &[&Finding]) -> String {
     aligned(["STAGE", "NETWORK", "ADDRESS", "CAUSE", "POD", "SANDBOX", "SINCE", "RECORDED IN"], &rows)
 }
 
-fn since(at: Timestamp, sight: &Sight) -> String {
+fn since(at: Timestamp, result: &ScanResult) -> String {
     match at {
         Timestamp::ZERO => "before boot".to_owned(),
-        at => span(sight.now.since(at)),
+        at => span(result.now.since(at)),
     }
 }
 
-fn other(sight: &Sight, others: &[&Finding]) -> String {
+fn other(result: &ScanResult, others: &[&Finding]) -> String {
     let row = |it: &&Finding| {
         [
             it.stage.into_str().to_owned(),
             it.kind.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
-            since(it.since, sight),
+            since(it.since, result),
             brief(&summary(&it.kind)),
             short_key(&it.key),
         ]

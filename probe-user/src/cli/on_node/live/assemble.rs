@@ -25,9 +25,9 @@ use super::{
 use crate::{
     agent::{
         Agent, AgentError, Routes,
-        figure::{self, Figures},
         record::{self, Record},
         served::Served,
+        stats::{self, StatsCollector},
     },
     cli::{
         on_node::{
@@ -49,10 +49,10 @@ use crate::{
         doctor::Report,
         findings_file::FindingsFile,
         history::writer::BootHistoryWriter,
-        outlet::Outlet,
         serve::reload::Bell,
         state_writes::{StateFile, StateWrites},
         stream::Stream,
+        write_queue::WriteQueue,
     },
     source::{
         channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
@@ -99,7 +99,7 @@ struct Shared {
     state_writes: StateWrites,
 }
 
-/// What is left of a run.
+/// The result of a run.
 pub(super) struct Ended {
     pub(super) session: Session,
     pub(super) totals: Totals,
@@ -179,7 +179,7 @@ impl<'a> Assembly<'a> {
     fn recording(&mut self, session: &mut Session) -> anyhow::Result<Option<Record>> {
         let Some(file) = self.opened.file.take() else { return Ok(None) };
         session.record(&self.opened.header)?;
-        let start = || Outlet::with_room(record::ROOM, "recording", file);
+        let start = || WriteQueue::with_room(record::ROOM, "recording", file);
         let outlet = self.confinement.start(Role::Writer, start)?.context(THREAD)?;
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
@@ -210,7 +210,7 @@ impl<'a> Assembly<'a> {
     fn stream(&self) -> anyhow::Result<Stream> {
         // A copy of the descriptor, which goes around the line buffer of the standard library.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
-        let start = || Outlet::spawn("stream", File::from(stdout));
+        let start = || WriteQueue::spawn("stream", File::from(stdout));
         let stream = Stream::new(self.confinement.start(Role::Writer, start)?.context(THREAD)?);
         let is_terminal = self.start.outlives_terminal && io::stdout().is_terminal();
         Ok(if is_terminal { stream.for_terminal() } else { stream })
@@ -220,7 +220,7 @@ impl<'a> Assembly<'a> {
     fn server(&mut self, session: &mut Session, past: History, stream: &Stream) -> anyhow::Result<Served> {
         let Some((listeners, metrics)) = self.opened.server.take() else { return Ok(Served::default()) };
         let Shared { feed, unreadable, reading, state_writes, .. } = &self.shared;
-        let parts = figure::Parts {
+        let parts = stats::Parts {
             batches: feed.gauge(),
             unreadable: Arc::clone(unreadable),
             dropped: stream.dropped(),
@@ -228,7 +228,7 @@ impl<'a> Assembly<'a> {
             server: listeners.reload.shown(),
             state: state_writes.clone(),
         };
-        let figures = Figures::new(&self.hooks.reports, &self.hooks.drain, parts);
+        let figures = StatsCollector::new(&self.hooks.reports, &self.hooks.drain, parts);
         let report = std::mem::take(&mut self.report);
         let (header, confinement) = (&self.opened.header, &self.confinement);
         serve::start((listeners, metrics), session, header, past, report, figures, confinement)
@@ -275,7 +275,7 @@ impl Shared {
     }
 }
 
-/// What every source is started with.
+/// What every source needs at its start.
 struct Sources<'a> {
     confinement: &'a Confinement,
     feed: &'a BatchSender,

@@ -38,7 +38,7 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> St
         }
         let lacks = here.named(&report.lacks);
         if !lacks.is_empty() {
-            text += &format!("  {:14}    it takes {lacks}\n", "");
+            text += &format!("  {:14}    it needs {lacks}\n", "");
         }
     }
     if let Some(cure) = cure {
@@ -49,7 +49,10 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> St
 
 /// Printed after the first write. If that failed, the log has the reason.
 pub(super) fn kept(dir: &Path) -> String {
-    format!("findings are kept in {}: sandprobe findings lists them\n", escaped(&dir.display().to_string()))
+    format!(
+        "findings are stored in {}: list them with sandprobe findings\n",
+        escaped(&dir.display().to_string())
+    )
 }
 
 fn how(report: &HookReport) -> String {

@@ -1,15 +1,15 @@
-//! How many files the agent may have open: with too few it could neither hook nor answer, and each of them would fail in
-//! words of its own.
+//! Checks the limit of open files. With too few files the agent could neither attach hooks nor answer requests, and
+//! each failure would have another message.
 
 use anyhow::anyhow;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Enough to hook, to read the node's files, and to serve some clients.
+/// Enough to attach hooks, to read the node's files, and to serve some clients.
 const LEAST: u64 = 128;
-/// Enough for as many clients as are served at one time, too.
+/// Also enough for the most clients that are served at one time.
 const ENOUGH: u64 = 1024;
 
-/// Raises the limit as far as is needed and this process may.
+/// Raises the limit if that is needed and permitted.
 pub(super) fn allow() -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let limit = wanted(soft, hard)?;

@@ -1,4 +1,4 @@
-//! What is opened before any hook is attached, so that what cannot be opened is known at once.
+//! Opens files and sockets before any hook is attached, so that errors are reported at once.
 
 use std::{fs::File, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -11,8 +11,8 @@ use super::{
 use crate::{
     cli::{
         args::Shown,
-        complaint::Complaint,
         on_node::node::{args::warn_of_absent, identity, place::Place},
+        stderr::Stderr,
     },
     engine::Settings,
     recording::Header,
@@ -24,36 +24,36 @@ use crate::{
     },
 };
 
-/// Bytes of the ring for execs that belong to nothing: half a second of them at full speed. A ring is mapped twice in
-/// a row and all of it counts as memory of ours.
+/// Bytes of the ring for execs outside of containers: half a second of them at full speed. A ring is mapped twice,
+/// and all of it counts as this process's memory.
 const BULK: u32 = 2 << 20;
 
-/// What a command asks of a run.
+/// The options that a command gives to a run.
 pub(super) struct Start<'a> {
     pub(super) probe: &'a ProbeArgs,
     pub(super) shown: &'a Shown,
-    /// Where to record.
+    /// The file for the recording.
     pub(super) file: Option<&'a Path>,
-    /// Where to keep the findings.
+    /// The directory for findings.
     pub(super) state_dir: Option<&'a Path>,
-    /// Where the history of boots is read.
+    /// The directory with the history of boots.
     pub(super) past: Option<&'a Path>,
-    /// Where to serve the API.
+    /// The addresses of the API.
     pub(super) serve: Option<&'a ServeArgs>,
-    /// Whether to say which hooks there are, and what was seen in all.
+    /// Whether to print the hooks at the start and the totals at the end.
     pub(super) banner: bool,
-    /// Whether there is nothing to run for once the recording has ended.
+    /// Whether the run ends when the recording does.
     pub(super) ends_with_recording: bool,
-    /// Whether the run goes on when its terminal is closed: then SIGHUP only makes the server read its files again.
+    /// Whether the run continues when its terminal is closed. SIGHUP then only makes the server read its files again.
     pub(super) outlives_terminal: bool,
 }
 
-/// The parts of a run that exist before its hooks.
+/// The parts of a run that are made before its hooks.
 pub(super) struct Opened {
     pub(super) place: Place,
     pub(super) stores: Vec<Declared>,
     pub(super) header: Header,
-    /// The recording's file.
+    /// The file of the recording.
     pub(super) file: Option<File>,
     /// How many boots the history keeps.
     pub(super) boots: usize,
@@ -63,7 +63,7 @@ pub(super) struct Opened {
 impl Start<'_> {
     pub(super) fn open(&self) -> anyhow::Result<Opened> {
         let (config, stores) = self.probe.config.load()?;
-        // Without permission nothing is touched: neither an older recording nor the socket.
+        // Without permission nothing is changed: neither an older recording nor the socket.
         Probe::permitted()?;
         let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
         warn_of_absent(&stores, &place.root);
@@ -91,19 +91,19 @@ impl Start<'_> {
 }
 
 impl Opened {
-    /// What is said about where the API is served.
+    /// The message with the addresses of the API.
     pub(super) fn served_at(&self) -> String {
         self.server.as_ref().map_or_else(String::new, |(listeners, _)| serve::said(listeners))
     }
 }
 
-/// The file is for its owner alone: the arguments of processes may hold secrets.
+/// Only the owner may read the file, because arguments of processes may hold secrets.
 fn create(path: &Path) -> anyhow::Result<File> {
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot create {}", path.display()))
 }
 
-/// On standard error, so that standard output is the stream alone.
+/// Prints to standard error, so that standard output has only the stream.
 pub(super) fn tell(text: &str) {
-    Complaint.write_all(text.as_bytes()).ok();
+    Stderr.write_all(text.as_bytes()).ok();
 }

@@ -1,4 +1,4 @@
-//! Where `run` serves what it knows.
+//! The listeners of `run`, and the start of its server.
 
 use std::{
     fs, mem,
@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use crate::{
-    agent::{figure::Figures, served::Served},
+    agent::{served::Served, stats::StatsCollector},
     cli::{
         args::{SOCKET, SOCKET_VARIABLE},
         say,
@@ -39,15 +39,15 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Where to serve metrics, the API and the page over HTTP; "none" for nowhere [default: 127.0.0.1:9477]
+    /// The address of metrics, the API and the page over HTTP; "none" for no address [default: 127.0.0.1:9477]
     #[arg(long, value_name = "ADDRESS:PORT", env = "SANDPROBE_LISTEN", value_parser = listen)]
     listen: Option<Listen>,
 
-    /// Where to serve the same to other commands on this node; "none" for nowhere [default: /run/sandprobe/sandprobe.sock]
+    /// The Unix socket for other commands on this node; "none" for no socket [default: /run/sandprobe/sandprobe.sock]
     #[arg(long, value_name = "PATH", env = SOCKET_VARIABLE)]
     socket: Option<PathBuf>,
 
-    /// The certificate with which to serve by TLS, a PEM file: its own, then those up to its authority
+    /// The certificate for TLS, a PEM file: the server's own, then the intermediate ones
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
@@ -55,23 +55,24 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// The authority of clients: who has a certificate of it needs no token
+    /// The certificate authority of clients: a client with its certificate needs no token
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
 
-    /// A file with the token that clients must give (Authorization: Bearer TOKEN); /healthz and /readyz need none
+    /// A file with the token that clients must send (Authorization: Bearer TOKEN); /healthz and /readyz need none
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Serve beyond this machine though not everything is encrypted and asks who it is
+    /// Serve beyond this machine even without TLS or without authentication
     #[arg(long)]
     insecure_listen: bool,
 
-    /// Labels that tell pods apart in metrics, with commas between: namespace, pod, workload (derived from the pod's name)
+    /// Labels of pods in metrics, separated by commas: namespace, pod, workload (derived from the pod's name)
     #[arg(long, value_name = "LABELS", env = "SANDPROBE_METRIC_LABELS", value_delimiter = ',', value_parser = PodLabel::parse)]
     metric_labels: Vec<PodLabel>,
 
-    /// Have the kernel count the runs of eBPF programs and their time, at some tens of nanoseconds for each run of any
+    /// Have the kernel measure the runs and run time of eBPF programs; costs tens of nanoseconds for each run of any
+    /// program
     #[arg(long)]
     pub(super) bpf_stats: bool,
 }
@@ -80,11 +81,11 @@ fn listen(text: &str) -> Result<Listen, String> {
     text.parse()
 }
 
-/// Unless told otherwise.
+/// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9477);
 
 impl ServeArgs {
-    /// What was asked for and cannot be had is an error; what is only the default is gone without.
+    /// An address that was given and cannot be used is an error. A default one is skipped.
     pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Listeners, Metrics)> {
         let tls = self.tls(config)?;
         let token_file = pick(&self.token_file, &config.token_file);
@@ -150,7 +151,7 @@ impl ServeArgs {
     }
 }
 
-/// A flag goes before the file.
+/// A flag wins over the file.
 fn pick<'a>(typed: &'a Option<PathBuf>, configured: &'a Option<PathBuf>) -> Option<&'a Path> {
     typed.as_deref().or(configured.as_deref())
 }
@@ -169,21 +170,21 @@ fn or_without<T>(opened: Result<T, ListenError>) -> Option<T> {
     opened.map_err(|error| say(&format!("{error}; going on without"))).ok()
 }
 
-/// Where a browser finds it; nothing if nowhere.
+/// The URL for a browser; empty if there is none.
 pub(super) fn said(doors: &Listeners) -> String {
     let address = doors.network.as_ref().and_then(|network| network.local_addr().ok());
     let scheme = if doors.tls.is_some() { "https" } else { "http" };
     address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
 }
 
-/// Starts the server, which hears of every change from here on.
+/// Starts the server, which receives every change from now on.
 pub(super) fn start(
     (mut doors, metrics): (Listeners, Metrics),
     session: &mut Session,
     header: &Header,
     past: History,
     report: Report,
-    figures: Figures,
+    figures: StatsCollector,
     confinement: &Confinement,
 ) -> anyhow::Result<Served> {
     let ring = Arc::new(Ring::default());
@@ -201,7 +202,8 @@ pub(super) fn start(
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
     }
-    // Whoever can read the node's files can read these, too, also where the server's own thread cannot.
+    // The files may be readable only with the rights of the thread that reads the node's files, and not with the
+    // server's.
     let reload = mem::take(&mut doors.reload);
     confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
     let started = confinement.start(Role::Server, || Server::start(doors, config))?;

@@ -1,4 +1,4 @@
-//! The signals by which a run is told to end, or to read its server's files again.
+//! The signals that end a run, or make the server read its files again.
 
 use std::future;
 
@@ -8,8 +8,8 @@ use tracing::info;
 
 use crate::source::channel::CancellationToken;
 
-/// Completes at ctrl-C or SIGTERM, and when the terminal is closed, unless the run is to outlive that. Then the signal of it
-/// is for somebody else.
+/// Completes at SIGINT (ctrl-C) or SIGTERM, and at SIGHUP unless the run outlives its terminal. In that case the
+/// signal is returned for another use.
 pub(super) fn to_end(outlives_terminal: bool) -> anyhow::Result<(impl Future<Output = ()>, Option<Signal>)> {
     let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
     let hangup = hear(SignalKind::hangup())?;
@@ -30,8 +30,7 @@ pub(super) fn to_end(outlives_terminal: bool) -> anyhow::Result<(impl Future<Out
     Ok((end, other))
 }
 
-/// Each time that it is told so (SIGHUP), the server's files are read again; that is also what a terminal that is closed
-/// tells whoever was started in it.
+/// Reads the server's files again at each SIGHUP. A terminal that closes sends the same signal to its processes.
 pub(super) async fn hangups(mut hangup: Signal, reload: impl Fn(), mut stop: CancellationToken) {
     loop {
         tokio::select! {

@@ -14,9 +14,9 @@ use crate::{
     agent::AgentError,
     cli::{
         ExitStatus,
-        complaint::nonblocking,
         output::{self, Reader},
         say,
+        stderr::nonblocking,
     },
     confine::refusal,
     source::clock,
@@ -35,7 +35,7 @@ impl Start<'_> {
             .context("cannot start the runtime")?;
         let ended = runtime.block_on(async { Assembly::new(self, opened, probe).await?.run().await });
         let Ended { session, totals, result } = ended?;
-        // System calls that were refused at the very end.
+        // Reports system calls that were refused at the very end.
         refusal::tell();
         if self.banner {
             tell(&banner::end(session.summary(), &totals, clock::now().since(start)));
@@ -49,7 +49,7 @@ impl Start<'_> {
             Err(AgentError::Stream(error)) => match output::reader(Err(error))? {
                 Reader::Gone if self.outlives_terminal => {
                     say(
-                        "nobody reads standard output any more, and the run has ended: let it go on with > /dev/null",
+                        "nobody reads standard output any more, so the run has ended; redirect it to /dev/null to keep it running",
                     );
                     Ok(ExitStatus::Ok)
                 }

@@ -1,4 +1,4 @@
-//! The flags of the commands that look at a node.
+//! The flags of the commands that read a node.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     source::{backfill::store::Declared, host::HostRoot},
 };
 
-/// Which node to look at, and by which rules.
+/// The node, and the limits of the rules.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct NodeArgs {
     #[command(flatten)]
@@ -21,23 +21,23 @@ pub(in crate::cli) struct NodeArgs {
     pub(in crate::cli) config: ConfigArgs,
 }
 
-/// Which node.
+/// The node.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct HostArgs {
-    /// Where the root of the node's file system is seen: /host in a container that has it mounted there
+    /// Where the root of the node's file system is mounted: /host in a container that mounts it there
     #[arg(long, value_name = "DIR", env = "SANDPROBE_HOST_ROOT", default_value = "/")]
     pub(in crate::cli) host_root: PathBuf,
 }
 
-/// The configuration, and the flags that override it.
+/// The configuration file, and the flags that override it.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ConfigArgs {
     /// The configuration, a TOML file (docs/configuration.md)
     #[arg(long, value_name = "FILE", env = "SANDPROBE_CONFIG")]
     config: Option<PathBuf>,
 
-    /// A directory in which an IPAM plugin keeps a file for each address given out, named by it, with the
-    /// container's id in it; may be repeated, or be several with commas between
+    /// A directory in which an IPAM plugin keeps a file for each address in use, named by the address and with the
+    /// container's id in it; may be repeated, or several separated by commas
     #[arg(
         long = "ipam-store",
         value_name = "DIR[:NETWORK]",
@@ -46,23 +46,23 @@ pub(in crate::cli) struct ConfigArgs {
     )]
     ipam_stores: Vec<String>,
 
-    /// How long an address may stay given out after its sandbox, while runtime and kubelet are up [default: 2m]
+    /// How long an address may stay reserved after its sandbox, while runtime and kubelet are up [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     leak_grace: Option<Duration>,
 
-    /// How long the kernel may take a network namespace apart before that is stuck [default: 1m]
+    /// How long the kernel may take to tear down a network namespace before that counts as stuck [default: 1m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stuck_after: Option<Duration>,
 
-    /// How long one call of a CNI plugin may take before it is slow [default: 10s]
+    /// How long one call of a CNI plugin may take before it counts as slow [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     cni_slow: Option<Duration>,
 
-    /// So many CNI plugins at once are a queue [default: 20]
+    /// How many CNI plugins that run at once count as a queue [default: 20]
     #[arg(long, value_name = "COUNT")]
     cni_queue: Option<u32>,
 
-    /// After a restart: without another pod for so long, the last one was the last to come back [default: 1m]
+    /// After a restart: if no other pod comes for this long, the recovery is complete [default: 1m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     boot_quiet: Option<Duration>,
 
@@ -73,7 +73,7 @@ pub(in crate::cli) struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// Reads the configuration file. A flag overrides what the file says.
+    /// Reads the configuration file. A flag wins over the file.
     pub(in crate::cli) fn load(&self) -> anyhow::Result<(Config, Vec<Declared>)> {
         let mut config = Config::read(self.config.as_deref())?;
         if !self.ipam_stores.is_empty() {

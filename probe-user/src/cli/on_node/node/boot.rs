@@ -1,4 +1,4 @@
-//! What the agent is told of the boot at its start: which one this is, and how the one before ended.
+//! What the agent learns about the boot at its start: which one it is, and how the one before ended.
 
 use std::{
     io,
@@ -20,18 +20,18 @@ use crate::{
     },
 };
 
-/// What is known of this boot before the agent looks at the node.
+/// The facts about this boot before the agent reads the node.
 pub(in crate::cli) struct Beginning {
-    /// What an earlier agent saw of the same boot's recovery, if there was one.
+    /// The recovery as an earlier agent of the same boot saw it, if there was one.
     pub(in crate::cli) earlier: Option<Recovery>,
     pub(in crate::cli) boot: BootRead,
 }
 
-/// The history, and then the node's journals, are waited for so long each: nobody is served before.
+/// How long to wait for the history, and then for the node's journals: the agent serves nobody before.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is kept of boots in the directory `past`, and what is told of this boot. A file that hangs is left to a thread of
-/// its own: the agent begins without what it would have told.
+/// Reads the history in the directory `past`, and the facts about this boot. Each read has a thread of its own. If it
+/// hangs, the agent starts without its result.
 pub(in crate::cli) fn look(
     header: &Header,
     root: &HostRoot,
@@ -61,12 +61,12 @@ pub(in crate::cli) fn look(
     Ok((past, beginning))
 }
 
-/// The same of this boot, for whoever can wait.
+/// Reads the facts about this boot; may block.
 pub(in crate::cli) fn read(header: &Header, root: &HostRoot, past: &Past) -> BootRead {
     told(header, past, before(header, root, past)).boot
 }
 
-/// How the boot before this one ended, by the history and by the node's journals.
+/// How the boot before this one ended, from the history and the node's journals.
 fn before(header: &Header, root: &HostRoot, past: &Past) -> PreviousBoot {
     let known = past.history.of(&header.boot_id).and_then(|record| record.recovery.boot.as_ref());
     let before = known.map(|it| it.before.clone()).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! The hooks, attached and proven: what fires, and what only looks as if it did.
+//! The hooks, attached and tested: which ones fire, and which ones are attached but dead.
 
 use std::{error::Error, path::Path, time::Duration};
 
@@ -19,18 +19,18 @@ use crate::{
 
 pub(in crate::cli) struct Hooks {
     pub(in crate::cli) drain: RingReader,
-    /// How each signal is seen; one whose hook is dead is not.
+    /// How each signal is seen. The signal of a dead hook is not seen.
     pub(in crate::cli) reports: Vec<HookReport>,
     pub(in crate::cli) test: SelfTest,
-    /// From nothing to attached.
+    /// How long loading and attaching took.
     pub(in crate::cli) took: Duration,
-    /// What the programs say of themselves, if that was asked for.
+    /// The log of the programs, if it was enabled.
     pub(in crate::cli) logger: Option<Logger>,
-    /// For what no hook sees; `None` if it is not needed, or not to be had.
+    /// The source for signals without a hook; `None` if it is not needed or not available.
     pub(in crate::cli) netlink: Option<Netlink>,
 }
 
-/// What the hooks that keep an eye on a number of network namespaces miss without rtnetlink.
+/// What the hooks that track a limited number of network namespaces miss without rtnetlink.
 const LIMITED: &str = "the time is that of the kernel's clean-up, usually within a millisecond; of namespaces older than the \
                        hooks only those are seen in which a process has forked or ended since; the ends of more than 1,024 at \
                        a time are not told, only counted (sandprobe_netns_untracked_total)";
@@ -39,7 +39,7 @@ const LIMITED: &str = "the time is that of the kernel's clean-up, usually within
 const BY_NETLINK: &str = "only in namespaces that were found before, and at the time of the notification";
 
 impl Hooks {
-    /// Makes happen what the hooks are for. Must be called within a runtime.
+    /// Runs the self-test. Must be called within a tokio runtime.
     pub(in crate::cli) async fn prove(
         mut probe: Probe,
         host_root: &Path,
@@ -62,7 +62,7 @@ impl Hooks {
     }
 }
 
-/// Opens it if it can see what no hook does, and says so.
+/// Opens netlink if it can see what no hook does, and notes it in the reports.
 fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink> {
     if !reports.iter().any(HookReport::needs_netlink) {
         return None;
@@ -77,7 +77,7 @@ fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink>
     opened.ok()
 }
 
-/// What it means for a signal that netlink is there, or why it is not.
+/// Notes in a signal's report that netlink is used, or why it is not.
 fn tell(report: &mut HookReport, missed: Option<&(String, Option<Lack>)>) {
     if let Some((why, lack)) = missed {
         if report.is_limited() {

@@ -1,17 +1,17 @@
-//! Which node and which boot this is, as a recording's header says it.
+//! The header of a recording: the node and the boot.
 
 use std::{env, fs};
 
 use crate::{engine::Settings, recording::Header, source::clock};
 
-/// `node` is the name that was typed, if one was.
+/// `node` is the name that was typed, if any.
 pub(in crate::cli) fn header(node: Option<String>, settings: Settings) -> Header {
     let told = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
     };
     let node = node
-        // As the downward API gives it to a DaemonSet's pod.
+        // A DaemonSet's pod gets it from the downward API.
         .or_else(|| env::var("NODE_NAME").ok())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| told("hostname"));

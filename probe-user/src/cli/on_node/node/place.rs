@@ -1,4 +1,4 @@
-//! The node as it is found: its root, and which cgroup hierarchy tells its containers apart.
+//! The node's root, and the cgroup hierarchy that identifies its containers.
 
 use anyhow::Context;
 

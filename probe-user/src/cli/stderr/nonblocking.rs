@@ -1,4 +1,4 @@
-//! Standard error of an agent, which never waits for a reader.
+//! Writes to standard error without waiting for its reader, for the agent.
 
 use std::{
     io::{self, Write},
@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// A pipe that can be written to at all has room for so much (`PIPE_BUF`, pipe(7)).
+/// A pipe that is writable has room for this many bytes (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
-/// From here on nothing waits for the reader of standard error.
+/// From now on, writes to standard error do not wait.
 pub(in crate::cli) fn enable() {
     IS_ENABLED.store(true, Ordering::Relaxed);
 }
@@ -22,7 +22,7 @@ pub(super) fn is_enabled() -> bool {
     IS_ENABLED.load(Ordering::Relaxed)
 }
 
-/// Writes a line, or drops what finds no room.
+/// Writes a line, or drops it if there is no room.
 pub(super) fn write<W: Write + AsFd>(to: &mut W, line: &[u8]) -> io::Result<()> {
     let dropped = DROPPED.load(Ordering::Relaxed);
     if dropped > 0 && has_room(to) {
@@ -39,7 +39,7 @@ pub(super) fn write<W: Write + AsFd>(to: &mut W, line: &[u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether a write returns at once. A write to a file always does; one to a terminal or a pipe does while somebody reads.
+/// Whether a write returns at once. A file is always writable; a terminal or a pipe is while somebody reads it.
 fn has_room(to: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
     // The write itself reports the error.

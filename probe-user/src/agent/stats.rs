@@ -12,7 +12,7 @@ use crate::{
     confine::refusal,
     model::fact::{Mechanism, Signal},
     sink::{
-        metrics::own::{
+        metrics::agent_stats::{
             AgentStats, Expiry, ProbeStats, Process, Program, Queue, ReadingStats, Ring, ServerFiles,
             ServerStats, StateWrite,
         },
@@ -31,9 +31,9 @@ use crate::{
     },
 };
 
-/// The sources of the figures.
+/// Collects the agent's statistics from these parts.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct StatsCollector {
     hooks: Vec<(Signal, Option<Mechanism>)>,
     totals: watch::Receiver<Totals>,
     parts: Parts,
@@ -54,15 +54,15 @@ pub(crate) struct Parts {
     pub(crate) state: StateWrites,
 }
 
-impl Figures {
-    /// Of a run that begins now; `reports` with what the self-test made of them.
+impl StatsCollector {
+    /// Starts with the process; `reports` includes the results of the self-test.
     #[must_use]
     pub(crate) fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         Self { hooks: hooks.collect(), totals: drain.totals(), parts, started: wall() }
     }
 
-    /// How the writes to the state directory went.
+    /// The results of the writes to the state directory.
     #[must_use]
     pub(crate) fn state_writes(&self) -> StateWrites {
         self.parts.state.clone()

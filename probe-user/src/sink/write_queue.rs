@@ -28,7 +28,7 @@ const PIECE: usize = 64 << 10;
 const BESIDE: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct WriteQueue {
     chunks: mpsc::UnboundedSender<Vec<u8>>,
     waiting: Arc<Waiting>,
     room: usize,
@@ -78,7 +78,7 @@ pub(super) fn lines(chunk: &[u8]) -> u64 {
     chunk.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
-impl Outlet {
+impl WriteQueue {
     /// Starts a thread `name` that writes to `to` what is sent.
     pub(crate) fn spawn(name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
         Self::with_room(ROOM, name, to)
@@ -187,16 +187,16 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::Outlet;
+    use super::WriteQueue;
 
-    fn finish(outlet: Outlet) -> io::Result<()> {
+    fn finish(outlet: WriteQueue) -> io::Result<()> {
         runtime::Builder::new_current_thread().build().expect("a runtime").block_on(outlet.finish())
     }
 
     #[test]
     fn all_that_was_sent_is_written() {
         let (mut reader, writer) = UnixStream::pair().expect("a pair");
-        let mut outlet = Outlet::spawn("test", writer).expect("a thread");
+        let mut outlet = WriteQueue::spawn("test", writer).expect("a thread");
         for chunk in ["a\n", "", "b\n"] {
             assert!(outlet.offer(&mut chunk.as_bytes().to_vec()).expect("it is read"));
         }
@@ -210,7 +210,7 @@ mod tests {
     fn who_sends_learns_that_nobody_reads() {
         let (reader, writer) = UnixStream::pair().expect("a pair");
         drop(reader);
-        let mut outlet = Outlet::spawn("test", writer).expect("a thread");
+        let mut outlet = WriteQueue::spawn("test", writer).expect("a thread");
         let errors = loop {
             if let Err(error) = outlet.offer(&mut vec![b'x']) {
                 // Another try gives the same error.
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_burst_waits_for_who_reads() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut outlet = Outlet::with_room(100_000, "test", writer).expect("a thread");
+        let mut outlet = WriteQueue::with_room(100_000, "test", writer).expect("a thread");
         // More than the pipe and the room hold together.
         for _ in 0..6 {
             assert!(outlet.offer(&mut vec![b'x'; 100_000]).expect("it is not closed"), "nobody read yet");
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn no_more_waits_than_has_room() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut outlet = Outlet::with_room(1000, "test", writer).expect("a thread");
+        let mut outlet = WriteQueue::with_room(1000, "test", writer).expect("a thread");
         // More than a pipe holds, so that the thread waits.
         assert!(outlet.offer(&mut vec![b'x'; 1 << 20]).expect("it is not closed"), "nothing else waits");
         let mut chunk = vec![b'y'; 10];

@@ -1,4 +1,4 @@
-//! One look at the node's files.
+//! Lists pods from the node's files.
 
 use std::{fs, time::Duration};
 
@@ -9,9 +9,9 @@ pub(super) use crate::cli::on_node::node::args::NodeArgs;
 use crate::{
     cli::{
         ExitStatus,
-        account::NothingKept,
         on_node::node::{args::warn_of_absent, place::Place, scan::scan},
         say,
+        snapshot::NothingKept,
     },
     engine::{Engine, Settings, view::PodView},
     model::{id::PodUid, phase::Start, time::Timestamp},
@@ -22,22 +22,22 @@ use crate::{
     },
 };
 
-/// Lists the pods of the files, with the starts that an agent has seen.
-pub(super) fn look(args: &Pods) -> anyhow::Result<Seen> {
+/// Lists the pods from the files, with the starts that an agent has seen.
+pub(super) fn list(args: &Pods) -> anyhow::Result<Seen> {
     let Seen { mut pods, mut ages, now, done, .. } = read_files(&args.node)?;
-    // Starts are the agent's to tell; without one there are pods all the same.
+    // Only an agent knows starts. Without one the pods are listed anyway.
     let wanted = args.slow || args.sort == Sort::Start || args.pictures.are_wanted();
     let mut told = None;
     match args.from.read() {
-        Ok(account) if account.label.boot_id == boot_id() => {
-            account.caveats.iter().for_each(|caveat| say(caveat));
-            give(&mut pods, &account.starts);
-            older(&mut ages, &account.starts, now);
-            told = Some(account);
+        Ok(snapshot) if snapshot.label.boot_id == boot_id() => {
+            snapshot.caveats.iter().for_each(|caveat| say(caveat));
+            give(&mut pods, &snapshot.starts);
+            older(&mut ages, &snapshot.starts, now);
+            told = Some(snapshot);
         }
         Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
         Err(error) if wanted => return Err(error),
-        // The list says nothing of starts then, and why is said only where one could have been told.
+        // Then the list has no starts. The reason is printed only if an agent could have known some.
         Err(error) if !error.is::<NothingKept>() => say(&format!("{error:#}")),
         Ok(_) | Err(_) => {}
     }
@@ -61,7 +61,7 @@ fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
         None => ExitStatus::Ok,
         Some((path, why)) => {
             say(&format!(
-                "{} of the node's files could not be read, the list may lack something: first {}: {why}",
+                "{} of the node's files could not be read, so the list may be incomplete; the first: {}: {why}",
                 skipped.count,
                 path.display()
             ));
@@ -73,7 +73,7 @@ fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
     Ok(Seen { pods, ages, told: None, now, done })
 }
 
-/// How long ago the kubelet first saw to each pod, where it keeps a folder of it that says so.
+/// How long ago the kubelet first handled each pod, if it keeps a folder of the pod with that date.
 fn ages(root: &HostRoot, pods: &[PodView], wall_ns: i64) -> Ages {
     let kubelets = kubelet::Roots::find(root);
     let age = |uid: &PodUid| Some(wall_ns.saturating_sub(kubelets.born(root, uid)?).max(0).unsigned_abs());
@@ -81,12 +81,12 @@ fn ages(root: &HostRoot, pods: &[PodView], wall_ns: i64) -> Ages {
     known.filter_map(|uid| Some((uid.clone(), Duration::from_nanos(age(uid)?)))).collect()
 }
 
-/// The kernel's, which all of its namespaces share.
+/// The kernel's boot id, which does not depend on namespaces.
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Each pod's latest start: by its UID, which the file names and the agent too.
+/// Adds to each pod its latest start, by the pod's UID.
 fn give(pods: &mut [PodView], starts: &[Start]) {
     for pod in pods {
         let is_of = |start: &&Start| pod.uid.is_some() && start.pod.uid == pod.uid;
@@ -94,7 +94,7 @@ fn give(pods: &mut [PodView], starts: &[Start]) {
     }
 }
 
-/// Where the node's files do not say how old a pod is, its first start that was seen tells it.
+/// If the files do not show a pod's age, its first start that was seen does.
 fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
     let mut seen = Ages::new();
     for start in starts.iter().filter(|start| !start.listed) {

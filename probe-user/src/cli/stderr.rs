@@ -1,5 +1,5 @@
-//! Standard error. A command waits for whoever reads it. An agent does not wait: it drops the lines for which there is no
-//! room, and says how many they were once there is room again.
+//! Standard error. A command waits for its reader. An agent does not wait: it drops lines for which there is no room,
+//! and reports their number once there is room again.
 
 #[cfg(feature = "live")]
 pub(super) mod nonblocking;
@@ -7,9 +7,9 @@ pub(super) mod nonblocking;
 use std::io::{self, Write};
 
 /// Writes to standard error, one line at a time.
-pub(super) struct Complaint;
+pub(super) struct Stderr;
 
-impl Write for Complaint {
+impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut stderr = io::stderr().lock();
         #[cfg(feature = "live")]

@@ -1,4 +1,5 @@
-//! Where findings and starts are read from. The one way in: who lists or explains them does not know how they came.
+//! Reads findings and starts: from the agent, its state directory or a recording. The commands that list and explain
+//! them use only this.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -35,28 +36,28 @@ pub(in crate::cli) struct SnapshotArgs {
     #[command(flatten)]
     agent: AgentArgs,
 
-    /// Read what a recording shows, not what the agent on this node has found; "-" is standard input
+    /// Read a recording instead of what the agent on this node has found; "-" is standard input
     #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
 }
 
-/// All that an agent has found out, and what the times in it mean.
+/// Everything that an agent has found out, with the label for its times.
 #[derive(Debug)]
 pub(in crate::cli) struct AgentSnapshot {
     pub(in crate::cli) label: Label,
     pub(in crate::cli) findings: Vec<Finding>,
-    /// In the order in which they were complete.
+    /// In the order of their completion.
     pub(in crate::cli) starts: Vec<Start>,
     pub(in crate::cli) shares: Vec<Share>,
-    /// Those that are there at a recording's end; an agent does not keep them.
+    /// The pods at a recording's end. An agent's state directory does not have them.
     pub(in crate::cli) pods: Vec<PodView>,
-    /// In boot time, by which ages are told.
+    /// The current boot time, to compute ages.
     pub(in crate::cli) now: Timestamp,
-    /// What makes it less than the whole truth of this moment, a line each.
+    /// Why the snapshot may be incomplete or out of date, a line each.
     pub(in crate::cli) caveats: Vec<String>,
 }
 
-/// An agent that has shown nothing for so long is not at work.
+/// An agent that has not updated its file for this long is not working.
 const STALE: Duration = Duration::from_secs(60);
 
 impl SnapshotArgs {
@@ -66,35 +67,38 @@ impl SnapshotArgs {
 
     pub(in crate::cli) fn read(&self) -> anyhow::Result<AgentSnapshot> {
         match (&self.recording, self.state.dir()) {
-            // clap would take the variable of every pod for the flag.
+            // clap would take the environment variable of the agent's pod for the flag.
             (Some(_), _) if self.state.is_typed() => {
                 Err(anyhow!("--recording and --state-dir exclude each other: give one of them"))
             }
             (Some(file), _) => recorded(file),
-            (None, dir) => match (self.told()?, dir) {
-                (Told::Whole(account), _) => Ok(account),
-                (Told::Not(why), Some(dir)) => of_directory(dir, why),
-                (Told::Not(_), None) => Err(anyhow!("nowhere to read from: give --state-dir or --recording")),
+            (None, dir) => match (self.ask_agent()?, dir) {
+                (AgentAnswer::Snapshot(snapshot), _) => Ok(snapshot),
+                (AgentAnswer::None(why), Some(dir)) => of_directory(dir, why),
+                (AgentAnswer::None(_), None) => {
+                    Err(anyhow!("nowhere to read from: give --state-dir or --recording"))
+                }
             },
         }
     }
 
-    /// By the agent itself, if one answers and no directory was asked for instead.
+    /// Asks the agent itself, if one answers and no directory was given instead.
     #[cfg(unix)]
-    fn told(&self) -> anyhow::Result<Told> {
+    fn ask_agent(&self) -> anyhow::Result<AgentAnswer> {
         if self.state.is_typed() && !self.agent.is_typed() {
-            return Ok(Told::Not(None));
+            return Ok(AgentAnswer::None(None));
         }
         let bytes = match self.agent.ask_or_why("/v1/state") {
             Ok(bytes) => bytes,
-            Err(why) => return Ok(Told::Not(why)),
+            Err(why) => return Ok(AgentAnswer::None(why)),
         };
         let (about, kept) = state::read(&bytes).context("what the agent answers")?;
         let caveats = self.agent_caveats();
-        Ok(Told::Whole(account(&about, kept, SystemTime::now(), caveats)))
+        Ok(AgentAnswer::Snapshot(snapshot(&about, kept, SystemTime::now(), caveats)))
     }
 
-    /// What the agent cannot see, in one line, and what it cannot keep; none if it sees and keeps all, or does not say.
+    /// What the agent cannot see, in one line, and what it cannot save; empty if there is nothing, or if it does not
+    /// say.
     #[cfg(unix)]
     fn agent_caveats(&self) -> Vec<String> {
         let Some(answer) = self.agent.ask("/v1/doctor").ok().flatten() else { return Vec::new() };
@@ -106,20 +110,20 @@ impl SnapshotArgs {
 
     #[cfg(not(unix))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
-    fn told(&self) -> anyhow::Result<Told> {
-        Ok(Told::Not(None))
+    fn ask_agent(&self) -> anyhow::Result<AgentAnswer> {
+        Ok(AgentAnswer::None(None))
     }
 }
 
-/// No agent was ever there, as far as that directory shows.
+/// The state directory has no findings: no agent has run.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "nothing is kept in {}: start sandprobe run on this node; leaks alone can be looked for once with sandprobe leaks",
+    "no findings are stored in {}: start sandprobe run on this node, or check once for leaks with sandprobe leaks",
     .0.display()
 )]
 pub(in crate::cli) struct NothingKept(PathBuf);
 
-/// As much of `/v1/doctor` as is told.
+/// The needed part of `/v1/doctor`.
 #[cfg(unix)]
 #[derive(Deserialize)]
 struct Doctor {
@@ -130,38 +134,38 @@ struct Doctor {
 #[derive(Deserialize)]
 struct Readiness {
     reasons: Vec<String>,
-    /// An older agent has none.
+    /// An older agent does not have this member.
     #[serde(default)]
     degraded: Vec<String>,
 }
 
-/// What the agent itself says.
-enum Told {
-    Whole(AgentSnapshot),
-    /// With the reason, where there is one to tell of.
-    Not(Option<String>),
+/// The answer of the agent.
+enum AgentAnswer {
+    Snapshot(AgentSnapshot),
+    /// There is no answer. The reason is given if it is worth reporting.
+    None(Option<String>),
 }
 
-/// What is told is not the agent's word, for this reason.
+/// The note that the data is from the state directory, for this reason.
 pub(in crate::cli) fn instead(why: &str) -> String {
-    format!("{why}: this is what lies in the state directory")
+    format!("{why}: reading the state directory instead")
 }
 
-/// By the agent of this node, which did not answer for this reason. It is said with what was kept, or with why that
-/// cannot be read either: one line.
+/// Reads the state directory because the agent did not answer, for the reason in `silent`. The reason is reported
+/// with the data, or in one line with the error if that cannot be read either.
 fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<AgentSnapshot> {
-    let read = read_kept(dir);
+    let read = read_saved(dir);
     match (read, silent) {
         (Ok((about, kept, wall, caveat)), silent) => {
             let caveats = silent.map(|why| instead(&why)).into_iter().chain(caveat).collect();
-            Ok(account(&about, kept, wall, caveats))
+            Ok(snapshot(&about, kept, wall, caveats))
         }
         (Err(error), Some(why)) => Err(anyhow!("{why}; {error:#}")),
         (Err(error), None) => Err(error),
     }
 }
 
-fn read_kept(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Option<String>)> {
+fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Option<String>)> {
     let file = dir.join(FILE);
     let bytes = match read_bounded(&file) {
         Ok(bytes) => bytes,
@@ -181,7 +185,7 @@ fn read_kept(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Optio
     Ok((about, kept, wall, caveat))
 }
 
-fn account(about: &About, kept: SavedState, wall: SystemTime, caveats: Vec<String>) -> AgentSnapshot {
+fn snapshot(about: &About, kept: SavedState, wall: SystemTime, caveats: Vec<String>) -> AgentSnapshot {
     let SavedState { findings, starts, shares } = kept;
     let label =
         Label { node: about.node.clone(), boot_id: about.boot_id.clone(), boot_wall_ns: about.boot_wall_ns };
@@ -196,10 +200,10 @@ fn account(about: &About, kept: SavedState, wall: SystemTime, caveats: Vec<Strin
     }
 }
 
-/// The same name as the agent writes.
+/// The same name as in the agent.
 const FILE: &str = "findings.json";
 
-/// An agent locks the directory as long as it lives.
+/// An agent locks the directory while it lives.
 fn is_running(dir: &Path) -> bool {
     let locked = File::open(dir).map(|dir| dir.try_lock_shared());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
@@ -209,19 +213,19 @@ fn caveat(about: &About, running: bool, quiet: Duration) -> Option<String> {
     let ago = span(quiet);
     if !running {
         let how = if about.ended { "was ended" } else { "has ended" };
-        return Some(format!("sandprobe run {how} {ago} ago: this is what it knew then"));
+        return Some(format!("sandprobe run {how} {ago} ago: this is its last state"));
     }
-    (quiet > STALE).then(|| format!("sandprobe run has shown nothing for {ago}: it may hang"))
+    (quiet > STALE).then(|| format!("sandprobe run has not updated its file for {ago}: it may hang"))
 }
 
-/// What the clocks of that boot would show; also when another boot came since.
+/// The current boot time of that boot's clock, even if the node was booted again since.
 fn boot_time(wall: SystemTime, boot_wall_ns: i64) -> Timestamp {
     let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let since = i128::try_from(wall).unwrap_or(0) - i128::from(boot_wall_ns);
     Timestamp(u64::try_from(since).unwrap_or(0))
 }
 
-/// What an engine knows at the end of a recording.
+/// The state of an engine at the end of a recording.
 fn recorded(file: &Path) -> anyhow::Result<AgentSnapshot> {
     let Replayed { header, engine, boot_wall_ns, observed_until, cut_off, .. } = replayed(file)?;
     Ok(AgentSnapshot {

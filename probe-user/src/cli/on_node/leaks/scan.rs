@@ -1,5 +1,5 @@
-//! The one look: reads the node, lets the engine judge, and reads the records again before anything is held against
-//! them, so that what was in the making has come to an end.
+//! The scan: reads the node, lets the engine judge, and reads the records again before a verdict, so that operations
+//! in progress have ended by then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,15 +24,15 @@ use crate::{
     },
 };
 
-/// What is to be looked at.
-pub(super) struct Look<'a> {
+/// The input of a scan.
+pub(super) struct LeakScan<'a> {
     pub(super) root: &'a Path,
     pub(super) stores: &'a [Declared],
     pub(super) limits: Limits,
 }
 
-/// What was seen.
-pub(super) struct Sight {
+/// The result of a scan.
+pub(super) struct ScanResult {
     pub(super) findings: Vec<Finding>,
     pub(super) label: Label,
     pub(super) now: Timestamp,
@@ -40,23 +40,23 @@ pub(super) struct Sight {
     pub(super) networks: Vec<Network>,
     pub(super) caveats: Vec<String>,
     runtimes: usize,
-    /// Of the lists that a verdict rests on, those that are not whole.
+    /// The incomplete lists among those that a verdict needs.
     partial: BTreeSet<List>,
     skipped: Skipped,
 }
 
-/// Where this kernel says which boot it is of.
+/// The file with the id of the boot.
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 
-impl Look<'_> {
-    pub(super) fn look(self) -> anyhow::Result<Sight> {
+impl LeakScan<'_> {
+    pub(super) fn look(self) -> anyhow::Result<ScanResult> {
         let frozen = self.root != Path::new("/") && !is_of_this_boot(self.root);
         let root = HostRoot::open(self.root)?;
         warn_of_absent(self.stores, &root);
         let mut caveats = Vec::new();
         let (root, hierarchy) = if frozen && root.folder("/proc/1").is_err() {
             caveats.push("no processes are seen below --host-root: the records alone decide".to_owned());
-            // It has nothing in it.
+            // An empty hierarchy.
             (root, Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() })
         } else {
             let place = Place::find(root)?;
@@ -84,7 +84,7 @@ impl Look<'_> {
             now = clock::now();
             findings = engine.survey(now, cleaners);
         }
-        Ok(Sight {
+        Ok(ScanResult {
             findings,
             label: Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns },
             now,
@@ -98,7 +98,7 @@ impl Look<'_> {
     }
 }
 
-/// What passes on its way to the engine.
+/// Watches the facts on their way to the engine.
 #[derive(Default)]
 struct Seen {
     stores: BTreeMap<String, StoreRead>,
@@ -108,7 +108,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What is read anew.
+    /// Forgets what is read again.
     fn forget(&mut self) {
         *self = Self::default();
     }
@@ -126,10 +126,10 @@ impl Seen {
     }
 }
 
-impl Sight {
-    /// Why nothing can be said, if so.
+impl ScanResult {
+    /// Why no verdict is possible, if so.
     pub(super) fn blind(&self) -> Option<String> {
-        // What cannot be read may be there, and have all that is leaked.
+        // A store that cannot be read may hold all the leaks.
         if self.partial.contains(&List::Ipam) {
             return Some(self.unread(List::Ipam, "an IPAM store"));
         }
@@ -142,7 +142,7 @@ impl Sight {
                 first.unwrap_or_default()
             ));
         }
-        // What no store holds needs no runtime to say so.
+        // If no store has a reservation, the runtimes' records are not needed.
         if self.stores.iter().all(|store| store.reservations.is_empty()) {
             return None;
         }
@@ -157,7 +157,7 @@ impl Sight {
         })
     }
 
-    /// That this list is not whole, and for what: what, where, what to do.
+    /// The message that this list is incomplete: what, where, what to do.
     fn unread(&self, list: List, what: &str) -> String {
         let Some((path, why)) = self.skipped.partial.get(&list) else {
             return format!("could not look everywhere: {what} cannot be read");
