@@ -9,7 +9,6 @@
 mod background;
 pub mod chart;
 pub mod doctor;
-pub mod escape;
 pub(crate) mod evidence;
 pub(crate) mod file;
 pub mod filter;
@@ -20,29 +19,27 @@ mod folder;
 pub(crate) mod history;
 pub mod jsonl;
 pub(crate) mod lines;
-pub(crate) mod meaning;
 #[cfg(feature = "live")]
 pub mod metrics;
 pub mod page;
 pub mod perfetto;
 pub(crate) mod phase;
 pub(crate) mod recovery;
-pub(crate) mod repair;
 pub(crate) mod select;
 #[cfg(feature = "live")]
 pub(crate) mod serve;
-pub(crate) mod span;
 #[cfg(feature = "live")]
 pub(crate) mod state_writes;
 #[cfg(feature = "live")]
 pub(crate) mod stream;
 pub(crate) mod summary;
 pub mod text;
-pub(crate) mod verdict;
 pub(crate) mod wall;
 pub(crate) mod word;
 #[cfg(feature = "live")]
 pub(crate) mod write_queue;
+
+pub use probe_engine::words::{escape, span};
 
 use crate::model::{change::Change, time::Timestamp};
 

@@ -10,7 +10,7 @@ use std::{
 use probe_user::model::{
     change::Finding,
     fact::{Fact, Loss, Observation, Origin},
-    finding::{Kind, OutOfOrder, Stage},
+    finding::{Kind, OutOfOrder, Stage, TeardownOutOfOrder},
     id::ContainerId,
 };
 use proptest::{prelude::*, test_runner::TestCaseError};
@@ -205,30 +205,30 @@ impl History {
                 Kind::LeakedAddress(leak) => {
                     it.sandboxes.first().is_some_and(|id| leaks.contains(&(leak.address, id.clone())))
                 }
-                Kind::TeardownOutOfOrder { how, .. } => {
+                Kind::TeardownOutOfOrder(TeardownOutOfOrder { how, .. }) => {
                     let row = self.truth_of(it);
                     row.is_some_and(|row| row.out_of_order && (*how != OutOfOrder::NetnsGone || !row.lives))
                 }
                 // What cannot be seen is told, and losses are made here.
-                Kind::BlindSpot { .. } => true,
+                Kind::BlindSpot(_) => true,
                 Kind::CniFailing(_) => self.all.values().any(|row| !row.connected),
                 // A pod is made again and again here, and some of its sandboxes run nothing.
-                Kind::DuplicateSandbox { .. } => self.truth_of(it).is_some_and(|row| !row.ran),
+                Kind::DuplicateSandbox(_) => self.truth_of(it).is_some_and(|row| !row.ran),
                 Kind::PoolExhaustion(_) => !leaks.is_empty(),
                 // No pod's cgroup is ever removed here.
-                Kind::StuckCgroup { .. } => {
+                Kind::StuckCgroup(_) => {
                     let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
                     self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| row.removed)
                 }
-                Kind::OrphanSandbox { .. }
-                | Kind::OrphanNetns { .. }
-                | Kind::AbandonedStore { .. }
-                | Kind::UnverifiedRelease { .. }
-                | Kind::StuckNetnsTeardown { .. }
-                | Kind::DuplicateContainer { .. }
-                | Kind::DuplicateAddress { .. }
-                | Kind::CniSlow { .. }
-                | Kind::CniQueue { .. } => false,
+                Kind::OrphanSandbox(_)
+                | Kind::OrphanNetns(_)
+                | Kind::AbandonedStore(_)
+                | Kind::UnverifiedRelease(_)
+                | Kind::StuckNetnsTeardown(_)
+                | Kind::DuplicateContainer(_)
+                | Kind::DuplicateAddress(_)
+                | Kind::CniSlow(_)
+                | Kind::CniQueue(_) => false,
             };
             prop_assert!(is_true, "invented: {} of {:?}", it.key, self.all);
         }
@@ -248,9 +248,8 @@ impl History {
         }
         for (name, _) in self.all.iter().filter(|(_, row)| row.out_of_order && row.connected) {
             let id = &self.drive.sim.sandbox(name).expect("it was made").id;
-            let is_this = |it: &Finding| {
-                matches!(it.kind, Kind::TeardownOutOfOrder { .. }) && it.sandboxes.contains(id)
-            };
+            let is_this =
+                |it: &Finding| matches!(it.kind, Kind::TeardownOutOfOrder(_)) && it.sandboxes.contains(id);
             prop_assert!(confirmed().any(is_this), "missed the end of {name}");
         }
         Ok(())

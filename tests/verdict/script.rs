@@ -40,7 +40,10 @@ use std::{fmt::Write as _, net::IpAddr, time::Duration};
 use probe_user::model::{
     change::Finding,
     fact::Loss,
-    finding::{Kind, Stage},
+    finding::{
+        AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer, DuplicateSandbox,
+        Kind, Stage, TeardownOutOfOrder, UnverifiedRelease,
+    },
     time::Timestamp,
 };
 
@@ -224,23 +227,29 @@ fn line(it: &Finding, drive: &Drive) -> String {
     };
     let (sub, what) = match &it.kind {
         Kind::LeakedAddress(leaked) => (format!("{:?}", leaked.cause), leaked.address.to_string()),
-        Kind::DuplicateSandbox { form, count } => (format!("{form:?}"), format!("x{count}")),
-        Kind::TeardownOutOfOrder { how, killer, .. } => {
+        Kind::DuplicateSandbox(DuplicateSandbox { form, count }) => {
+            (format!("{form:?}"), format!("x{count}"))
+        }
+        Kind::TeardownOutOfOrder(TeardownOutOfOrder { how, killer, .. }) => {
             (format!("{how:?}"), killer.as_ref().map(|by| by.comm.clone()).unwrap_or_default())
         }
-        Kind::DuplicateAddress { address, .. } => (String::new(), address.to_string()),
-        Kind::DuplicateContainer { name, .. } => (String::new(), name.clone()),
+        Kind::DuplicateAddress(DuplicateAddress { address, .. }) => (String::new(), address.to_string()),
+        Kind::DuplicateContainer(DuplicateContainer { name, .. }) => (String::new(), name.clone()),
         Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
-        Kind::CniSlow { plugin, command, .. } => (String::new(), format!("{command} {plugin}")),
-        Kind::AbandonedStore { network, count, .. } => (String::new(), format!("{network} x{count}")),
-        Kind::UnverifiedRelease { plugin, count } => (String::new(), format!("{plugin} x{count}")),
+        Kind::CniSlow(CniSlow { plugin, command, .. }) => (String::new(), format!("{command} {plugin}")),
+        Kind::AbandonedStore(AbandonedStore { network, count, .. }) => {
+            (String::new(), format!("{network} x{count}"))
+        }
+        Kind::UnverifiedRelease(UnverifiedRelease { plugin, count }) => {
+            (String::new(), format!("{plugin} x{count}"))
+        }
         Kind::PoolExhaustion(pool) => (String::new(), format!("{} free {}", pool.network, pool.free)),
-        Kind::BlindSpot { spot, .. } => (String::new(), format!("{spot:?}")),
-        Kind::CniQueue { waiting, .. } => (String::new(), waiting.to_string()),
-        Kind::OrphanNetns { .. }
-        | Kind::StuckNetnsTeardown { .. }
-        | Kind::StuckCgroup { .. }
-        | Kind::OrphanSandbox { .. } => (String::new(), String::new()),
+        Kind::BlindSpot(BlindSpot { spot, .. }) => (String::new(), format!("{spot:?}")),
+        Kind::CniQueue(CniQueue { waiting, .. }) => (String::new(), waiting.to_string()),
+        Kind::OrphanNetns(_)
+        | Kind::StuckNetnsTeardown(_)
+        | Kind::StuckCgroup(_)
+        | Kind::OrphanSandbox(_) => (String::new(), String::new()),
     };
     let sub = if sub.is_empty() { sub } else { format!("/{}", snake(&sub)) };
     let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use probe_user::{
     engine::world::CheckpointEntry,
-    model::finding::{Blind, Kind, Stage},
+    model::finding::{Blind, BlindSpot, Kind, Stage},
 };
 
 use crate::{
@@ -86,7 +86,8 @@ fn memory_is_flat_beside_a_torn_file_and_nothing_is_read_for_it() {
     assert_eq!(drive.asked_records, asked);
     // The file itself is told of, and nothing else is wrong.
     let told: Vec<_> = drive.told.iter().map(|it| (&it.kind, it.stage)).collect();
-    let [(Kind::BlindSpot { spot: Blind::CniCache { path, count: 1 }, .. }, Stage::Confirmed)] = told[..]
+    let [(Kind::BlindSpot(BlindSpot { spot: Blind::CniCache { path, count: 1 }, .. }), Stage::Confirmed)] =
+        told[..]
     else {
         panic!("{told:?}")
     };

@@ -46,6 +46,7 @@ pub(super) use finding_tracker::FindingTracker;
 use findings::Findings;
 use index::Index;
 use judge::Situation;
+use rule::{ByScan, BySubject, Detector};
 pub use survey::Daemons;
 pub(super) use survey::survey;
 
@@ -57,7 +58,10 @@ use super::world::{
 use crate::model::{
     change::Finding,
     fact::PodName,
-    finding::{FindingKind, Key, Kind, Severity},
+    finding::{
+        DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, OrphanNetns, OrphanSandbox, Severity,
+        StuckCgroup, TeardownOutOfOrder,
+    },
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
 };
@@ -132,6 +136,27 @@ pub(super) struct Detection {
     pub(super) sandboxes: Vec<ContainerId>,
     pub(super) gapped: bool,
     pub(super) standing: Verdict,
+}
+
+/// How each kind is found, in the order in which they are told. Leaks come before all others and pools after them: these
+/// are judged by the leaks, too ([`judge`]).
+fn detectors() -> Vec<Box<dyn Detector>> {
+    vec![
+        ByScan::detector(FindingKind::AbandonedStore, abandoned_store::detect),
+        BySubject::detector(FindingKind::DuplicateSandbox, duplicate_sandbox::gather),
+        BySubject::<TeardownOutOfOrder>::each(FindingKind::TeardownOutOfOrder),
+        BySubject::detector(FindingKind::CniFailing, cni_failing::gather),
+        BySubject::and_scan(FindingKind::CniSlow, cni_slow::gather),
+        ByScan::detector(FindingKind::CniQueue, cni_queue::detect),
+        BySubject::<DuplicateAddress>::each(FindingKind::DuplicateAddress),
+        BySubject::<DuplicateContainer>::each(FindingKind::DuplicateContainer),
+        BySubject::<OrphanNetns>::each(FindingKind::OrphanNetns),
+        BySubject::<OrphanSandbox>::each(FindingKind::OrphanSandbox),
+        ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
+        BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
+        ByScan::detector(FindingKind::UnverifiedRelease, unverified_release::detect),
+        ByScan::detector(FindingKind::BlindSpot, blind_spot::detect),
+    ]
 }
 
 /// What one look found of one kind.

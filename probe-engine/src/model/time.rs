@@ -1,10 +1,13 @@
 //! The engine's only clock: nanoseconds of `CLOCK_BOOTTIME`, as the hooks stamp them. Wall time is a label
 //! that sinks add.
 
-use std::{ops::Add, time::Duration};
+use std::{borrow::Cow, ops::Add, time::Duration};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_with::{DeserializeAs, DisplayFromStr, SerializeAs, serde_as};
+
+use crate::model::scalar::Decimal;
 
 /// A point in time since the node's boot. As JSON a decimal string of nanoseconds.
 #[serde_as]
@@ -50,6 +53,20 @@ impl SerializeAs<Duration> for Nanoseconds {
 impl<'de> DeserializeAs<'de, Duration> for Nanoseconds {
     fn deserialize_as<D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         DisplayFromStr::deserialize_as(from).map(Duration::from_nanos)
+    }
+}
+
+impl JsonSchema for Nanoseconds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Nanoseconds".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Decimal::<u64>::json_schema(generator)
     }
 }
 

@@ -16,7 +16,7 @@ mod stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Format, Label, evidence, meaning, repair};
+use super::{Format, Label, evidence};
 use crate::{
     engine::{share::Share, view::PodView},
     model::{self, change::Change, phase},
@@ -81,13 +81,14 @@ pub(crate) struct Explained<'a> {
 /// One finding and all that explains it, as a whole line.
 pub fn explained(it: &model::change::Finding, label: &Label, out: &mut Vec<u8>) {
     let evidence = evidence::changes(it);
+    let words = it.kind.explain();
     let explained = Explained {
         finding: Finding::of(it, label),
         evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
-        cause: meaning::cause(&it.kind),
-        known: meaning::known(&it.kind),
-        repair: &repair::repair(it),
-        documentation: &meaning::page(&it.kind),
+        cause: words.cause(),
+        known: words.known(),
+        repair: &words.repair(&it.sandboxes, &it.runtimes),
+        documentation: &it.kind.page(),
     };
     line(&explained, out);
 }

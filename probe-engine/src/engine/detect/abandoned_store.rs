@@ -10,13 +10,20 @@
 
 use std::collections::BTreeMap;
 
+use probe_common::runtime;
+
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::record::Kept,
     model::{
         fact::{StoreKind, StoreRead},
-        finding::{Key, Kind, Severity},
+        finding::{AbandonedStore, Explain, Key, Kind, Severity},
+        id::ContainerId,
         time::Timestamp,
+    },
+    words::{
+        escape::escaped,
+        shell::{UNPRINTABLE, lines, quoted},
     },
 };
 
@@ -92,7 +99,7 @@ fn detection(
         }
     }
     let count = u32::try_from(read.reservations.len()).unwrap_or(u32::MAX);
-    let kind = Kind::AbandonedStore { path: read.store.path.clone(), network, count };
+    let kind = Kind::from(AbandonedStore { path: read.store.path.clone(), network, count });
     Some(Detection {
         key: Key::new(kind.into_str(), &[&read.store.path]),
         kind,
@@ -103,4 +110,41 @@ fn detection(
         gapped: false,
         standing,
     })
+}
+
+impl Explain for AbandonedStore {
+    fn summary(&self) -> String {
+        let Self { path, network, count } = self;
+        format!(
+            "{count} given out in {}, of the network {}, which no configuration names",
+            escaped(path),
+            escaped(network)
+        )
+    }
+
+    fn cause(&self) -> &'static str {
+        "The store is of a network that no configuration names any more, and no sandbox that lives holds an \
+         address of it: what it still counts as given out is in nobody's way."
+    }
+
+    /// What to look at: the folder is removed by whoever knows that the network will not come back.
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        let (Some(network), Some(path)) = (quoted(&self.network), quoted(&self.path)) else {
+            return lines(&[UNPRINTABLE]);
+        };
+        let mut all = lines(&[
+            "# Nobody waits for these addresses. If the network will not come back, the folder can be removed once the",
+            "# first command prints nothing (no configuration names it), and no id that the second one prints is among the",
+            "# sandboxes that the third one prints:",
+        ]);
+        let folders: Vec<&str> = runtime::of_distributions(|row| row.networks).copied().collect();
+        all.push(format!("grep -rsF -- {network} {}", folders.join(" ")));
+        all.push(format!("find {path} -type f -name '[0-9]*' -exec head -qn 1 {{}} +"));
+        all.push("crictl pods -q --no-trunc".to_owned());
+        all
+    }
+
+    fn forget_numbers(&mut self) {
+        self.count = 0;
+    }
 }

@@ -16,9 +16,11 @@ use crate::{
     engine::world::{attachment::LATELY, record::Unread},
     model::{
         fact::{List, Signal},
-        finding::{Blind, FindingKind, Key, Kind, Severity},
+        finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
+        id::ContainerId,
         time::Timestamp,
     },
+    words::{escape::escaped, shell::lines},
 };
 
 /// By then what is read in a row with the configuration has been read.
@@ -165,7 +167,7 @@ fn detection(
     since: Timestamp,
     standing: Verdict,
 ) -> Detection {
-    let kind = Kind::BlindSpot { spot, weaker: weaker.to_vec() };
+    let kind = Kind::from(BlindSpot { spot, weaker: weaker.to_vec() });
     Detection {
         key: Key::new(kind.into_str(), key),
         kind,
@@ -175,5 +177,44 @@ fn detection(
         sandboxes: Vec::new(),
         gapped: false,
         standing,
+    }
+}
+
+impl Explain for BlindSpot {
+    fn summary(&self) -> String {
+        let what = match &self.spot {
+            Blind::Signal { signal } => format!("{signal} is not seen"),
+            Blind::Lost { count } => format!("{count} records were lost"),
+            Blind::Store { path } => format!("the store {} cannot be read whole", escaped(path)),
+            Blind::Runtime { place: Some(place) } => {
+                format!("the runtime's records in {} cannot be read whole", escaped(place))
+            }
+            Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
+            Blind::File { path } => format!("reading {} hangs", escaped(path)),
+            Blind::Listing { list } => format!("{} cannot be listed whole", plural(*list)),
+            Blind::Kubelet => "there are pods, and no kubelet is known".to_owned(),
+            Blind::CniCache { path, count: 1 } => {
+                format!("libcni's cache file {} cannot be read", escaped(path))
+            }
+            Blind::CniCache { path, count } => {
+                format!("{count} files of libcni's cache cannot be read, as {}", escaped(path))
+            }
+        };
+        let weaker: Vec<_> = self.weaker.iter().map(|it| it.into_str()).collect();
+        format!("{what}; weaker: {}", weaker.join(", "))
+    }
+
+    fn cause(&self) -> &'static str {
+        "Something of the node cannot be seen. What is concluded without it is weaker, or not concluded at all."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        lines(&["# What is missing, and how to get it:", "sandprobe doctor"])
+    }
+
+    fn forget_numbers(&mut self) {
+        if let Blind::Lost { count } = &mut self.spot {
+            *count = 0;
+        }
     }
 }

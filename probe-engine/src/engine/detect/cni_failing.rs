@@ -10,13 +10,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     time::Duration,
 };
 
 use super::{
     DetectContext, Detection, Verdict,
     index::Marks,
-    rule::{Judged, Rule},
+    rule::{Judged, Part, Rule},
 };
 use crate::{
     engine::world::{
@@ -26,10 +27,11 @@ use crate::{
     },
     model::{
         fact::{MessageFound, PodName},
-        finding::{self, Key, Kind, Severity},
+        finding::{CniFailing, Explain, Key, Kind, Message, Severity},
         id::ContainerId,
         time::Timestamp,
     },
+    words::{escape::escaped, shell::cni_in_journal, span::span},
 };
 
 /// Failures of two pods are one problem if they are so close to each other.
@@ -43,9 +45,6 @@ pub(super) const MANY: u32 = 3;
 pub(super) const ABSENT: Duration = Duration::from_secs(30);
 /// So many sandboxes, the latest, are shown as evidence.
 const SHOWN: usize = 16;
-
-/// The failed ADDs of one pod.
-pub(super) struct CniFailing;
 
 /// A pod that waits for its network, because an ADD of this plugin failed.
 pub(super) struct Waiting {
@@ -112,9 +111,11 @@ impl Rule for CniFailing {
             found.extend(failed.into_iter().filter_map(|(name, tries)| waiting(pod, name, tries, absent)));
         }
     }
+}
 
-    fn again(waiting: &Waiting) -> Option<Timestamp> {
-        Some(waiting.until)
+impl Part for Waiting {
+    fn again(&self) -> Option<Timestamp> {
+        Some(self.until)
     }
 }
 
@@ -166,13 +167,13 @@ fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Optio
     let pods = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
     let said = waiting.iter().filter_map(|it| it.said.as_ref());
     let said = said.max_by_key(|(at, it)| (it.text.is_some(), at));
-    let kind = Kind::CniFailing(finding::CniFailing {
+    let kind = Kind::from(CniFailing {
         plugin: name.to_owned(),
         attempts,
         pods,
         wasted: waiting.iter().map(|it| it.wasted).fold(Duration::ZERO, Duration::saturating_add),
         code: last.code,
-        message: said.map(|(_, it)| it.clone()),
+        message: said.map(|(_, it)| Message { text: it.text.clone(), source: it.source.clone() }),
     });
     let mut shown: Vec<&Try> = waiting.iter().flat_map(|it| &it.shown).collect();
     shown.sort_unstable();
@@ -243,4 +244,38 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
 /// Whether it says which pod it is.
 pub(super) fn names_pod(pod: &PodName) -> bool {
     pod.uid.is_some() || pod.name.is_some() && pod.namespace.is_some()
+}
+
+impl Explain for CniFailing {
+    fn summary(&self) -> String {
+        let Self { plugin, attempts, pods, wasted, code, message } = self;
+        let mut text = format!("ADD of {} failed {attempts} times", escaped(plugin));
+        if let Some(code) = code {
+            _ = write!(text, ", last with exit {code}");
+        }
+        _ = write!(text, ", {pods} pods wait, {} lost", span(*wasted));
+        if let Some(said) = message.as_ref().and_then(|it| it.text.as_deref()) {
+            _ = write!(text, ": {}", escaped(said));
+        }
+        text
+    }
+
+    fn cause(&self) -> &'static str {
+        "The plugin's ADD fails and is tried again, each time for a new sandbox: pods do not start."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        cni_in_journal()
+    }
+
+    fn forget_numbers(&mut self) {
+        (self.attempts, self.pods, self.wasted) = (0, 0, Duration::ZERO);
+        // Of many sandboxes it is now this one's that was found: what it says counts, and not where.
+        let said = self.message.take().and_then(|it| it.text);
+        self.message = said.map(|text| Message { text: Some(text), source: String::new() });
+    }
+
+    fn shows_some(&self) -> bool {
+        true
+    }
 }

@@ -13,8 +13,10 @@ use crate::{
     engine::world::call::Call,
     model::{
         fact::{List, Origin},
-        finding::{Key, Kind, Severity},
+        finding::{CniQueue, Explain, Key, Kind, Severity},
+        id::ContainerId,
     },
+    words::{escape::escaped, shell::cni_in_journal, span::span},
 };
 
 /// Until then the oldest may just be at work.
@@ -35,11 +37,11 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         () if ctx.now < until => Verdict::Watched { until: Some(until) },
         () => Verdict::Confirmed,
     };
-    let kind = Kind::CniQueue {
+    let kind = Kind::from(CniQueue {
         waiting,
         oldest: ctx.world.awake_for(oldest.at, ctx.now),
         plugin: oldest.call.plugin.clone(),
-    };
+    });
     found.push(Detection {
         key: Key::new(kind.into_str(), &["node"]),
         kind,
@@ -50,4 +52,27 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         gapped,
         standing,
     });
+}
+
+impl Explain for CniQueue {
+    fn summary(&self) -> String {
+        let Self { waiting, oldest, plugin } = self;
+        format!("{waiting} CNI plugins run at once, the oldest ({}) for {}", escaped(plugin), span(*oldest))
+    }
+
+    fn cause(&self) -> &'static str {
+        "Plugins wait for each other, most often for one lock."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        cni_in_journal()
+    }
+
+    fn forget_numbers(&mut self) {
+        *self = Self { waiting: 0, oldest: Duration::ZERO, plugin: String::new() };
+    }
+
+    fn shows_some(&self) -> bool {
+        true
+    }
 }

@@ -14,7 +14,7 @@ use super::{
     DetectContext, Detection, Verdict,
     cni_failing::names_pod,
     index::Marks,
-    rule::{Judged, Rule},
+    rule::{Judged, Part, Rule},
 };
 use crate::{
     engine::world::{
@@ -23,10 +23,11 @@ use crate::{
     },
     model::{
         fact::{List, Origin, PodName},
-        finding::{Key, Kind, Severity},
+        finding::{CniSlow, Explain, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
     },
+    words::{escape::escaped, shell::cni_in_journal, span::span},
 };
 
 /// So many sandboxes, those whose calls took longest, are shown as evidence.
@@ -51,10 +52,8 @@ pub(super) struct Slow {
     gapped: bool,
 }
 
-/// The calls for one sandbox that are over.
-pub(super) struct FinishedCalls;
-
-impl Rule for FinishedCalls {
+/// Of one sandbox the calls that are over.
+impl Rule for CniSlow {
     type Subject = ContainerId;
     type Part = Slow;
 
@@ -73,13 +72,15 @@ impl Rule for FinishedCalls {
                 .extend(runs.filter_map(|(plugin, command, runs)| finished(ctx, row, plugin, command, runs)));
         }
     }
+}
 
-    fn again(slow: &Slow) -> Option<Timestamp> {
-        slow.until
+impl Part for Slow {
+    fn again(&self) -> Option<Timestamp> {
+        self.until
     }
 }
 
-pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<FinishedCalls>, found: &mut Vec<Detection>) {
+pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &mut Vec<Detection>) {
     let mut slow: BTreeMap<(String, &'static str), Vec<Slow>> = BTreeMap::new();
     for it in judged.parts() {
         slow.entry((it.plugin.clone(), it.command)).or_default().push(it.clone());
@@ -152,12 +153,12 @@ fn operation(command: &str) -> Option<&'static str> {
 fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detection> {
     all.sort_by(|one, other| (one.took, &one.container).cmp(&(other.took, &other.container)));
     let worst = all.last()?;
-    let kind = Kind::CniSlow {
+    let kind = Kind::from(CniSlow {
         plugin: plugin.to_owned(),
         command: command.to_owned(),
         took: worst.took,
         open: worst.until.is_none(),
-    };
+    });
     let mut sandboxes: Vec<ContainerId> = Vec::new();
     for id in all.iter().rev().filter_map(|it| it.container.as_ref()) {
         if !sandboxes.contains(id) && sandboxes.len() < SHOWN {
@@ -185,8 +186,8 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
 
 /// Nothing yet, and to be looked at again then. It has a key of its own, so that it keeps no other one open.
 fn watched(until: Timestamp) -> Detection {
-    let kind =
-        Kind::CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
+    let nothing = CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
+    let kind = Kind::from(nothing);
     Detection {
         key: Key::new(kind.into_str(), &[""]),
         kind,
@@ -196,5 +197,28 @@ fn watched(until: Timestamp) -> Detection {
         sandboxes: Vec::new(),
         gapped: false,
         standing: Verdict::Watched { until: Some(until) },
+    }
+}
+
+impl Explain for CniSlow {
+    fn summary(&self) -> String {
+        let verb = if self.open { "has been running for" } else { "took" };
+        format!("{} {} {verb} {}", escaped(&self.command), escaped(&self.plugin), span(self.took))
+    }
+
+    fn cause(&self) -> &'static str {
+        "One call of the plugin takes longer than pods should have to wait."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        cni_in_journal()
+    }
+
+    fn forget_numbers(&mut self) {
+        self.took = Duration::ZERO;
+    }
+
+    fn shows_some(&self) -> bool {
+        true
     }
 }

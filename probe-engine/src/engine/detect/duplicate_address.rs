@@ -15,16 +15,13 @@ use super::{DetectContext, Detection, index::Marks, rule::Rule};
 use crate::{
     engine::world::attachment::{Attachment, Lease},
     model::{
-        finding::{Key, Kind, Severity},
-        time::Timestamp,
+        finding::{DuplicateAddress, Explain, Key, Kind, Severity},
+        id::ContainerId,
     },
 };
 
 /// By then a DEL or an end that came before has been told, however late its record.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
-
-/// Those who have one address.
-pub(super) struct DuplicateAddress;
 
 impl Rule for DuplicateAddress {
     type Subject = IpAddr;
@@ -51,7 +48,7 @@ impl Rule for DuplicateAddress {
             holders.sort_by_key(|(row, lease)| (lease.since, &row.container));
             holders.dedup_by_key(|(row, _)| &row.container);
             let [_, (later, lease), ..] = holders.as_slice() else { continue };
-            let kind = Kind::DuplicateAddress { network: Some(network.to_owned()), address: *address };
+            let kind = Kind::from(Self { network: Some(network.to_owned()), address: *address });
             found.push(Detection {
                 key: Key::new(kind.into_str(), &[network, &address.to_string()]),
                 kind,
@@ -63,10 +60,6 @@ impl Rule for DuplicateAddress {
                 standing: ctx.after(lease.since, SETTLE),
             });
         }
-    }
-
-    fn again(it: &Detection) -> Option<Timestamp> {
-        it.standing.again()
     }
 }
 
@@ -89,5 +82,24 @@ fn is_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => it.is_loopback() || it.is_link_local(),
         IpAddr::V6(it) => it.is_loopback() || it.is_unicast_link_local(),
+    }
+}
+
+impl Explain for DuplicateAddress {
+    fn summary(&self) -> String {
+        format!("{} was given to two sandboxes", self.address)
+    }
+
+    fn cause(&self) -> &'static str {
+        "The plugin gave one address to two sandboxes of the same network, and neither has begun to give it back."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        vec![
+            "# Delete the newer of the two pods: its address is then given out anew. Then see who frees addresses"
+                .to_owned(),
+            "# behind the plugin's back.".to_owned(),
+            format!("kubectl get pods -A -o wide --field-selector status.podIP={}", self.address),
+        ]
     }
 }

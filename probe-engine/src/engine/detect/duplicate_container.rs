@@ -14,17 +14,18 @@ use crate::{
     engine::world::container::{Container, State},
     model::{
         fact::{List, Role},
-        finding::{Key, Kind, Severity},
+        finding::{DuplicateContainer, Explain, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
+    },
+    words::{
+        escape::escaped,
+        shell::{asked, lines},
     },
 };
 
 /// How long the old one and the new one may seem to run together.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
-
-/// The containers of one sandbox.
-pub(super) struct DuplicateContainer;
 
 impl Rule for DuplicateContainer {
     type Subject = ContainerId;
@@ -52,7 +53,7 @@ impl Rule for DuplicateContainer {
             let [_, (since, _), ..] = rows.as_slice() else { continue };
             let since = *since;
             let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
-            let kind = Kind::DuplicateContainer { name: name.to_owned(), containers };
+            let kind = Kind::from(Self { name: name.to_owned(), containers });
             found.push(Detection {
                 key: Key::new(kind.into_str(), &[sandbox.as_str(), name]),
                 kind,
@@ -69,8 +70,20 @@ impl Rule for DuplicateContainer {
             });
         }
     }
+}
 
-    fn again(it: &Detection) -> Option<Timestamp> {
-        it.standing.again()
+impl Explain for DuplicateContainer {
+    fn summary(&self) -> String {
+        format!("{} containers named {} live in one sandbox", self.containers.len(), escaped(&self.name))
+    }
+
+    fn cause(&self) -> &'static str {
+        "Two containers of the same name run in one sandbox."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let mut all = lines(&["# The kubelet knows the newer one; the older is left over."]);
+        all.extend(asked(runtimes, "inspect", &self.containers));
+        all
     }
 }

@@ -24,7 +24,7 @@ use std::{
 use super::{
     DetectContext, Detection, Verdict,
     index::Marks,
-    rule::{Judged, Rule},
+    rule::{Judged, Part, Rule},
 };
 use crate::{
     engine::world::{
@@ -32,10 +32,11 @@ use crate::{
         sandbox::{ContainerRun, Sandbox},
     },
     model::{
-        finding::{Duplicate, Key, Kind, Severity},
-        id::PodUid,
+        finding::{Duplicate, DuplicateSandbox, Explain, Key, Kind, Severity},
+        id::{ContainerId, PodUid},
         time::Timestamp,
     },
+    words::shell::{asked, lines},
 };
 
 /// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
@@ -46,9 +47,6 @@ pub(super) const IDLE: Duration = Duration::from_secs(20);
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
 /// So many within [`WINDOW`] are no accident.
 pub(super) const REBUILDS: usize = 3;
-
-/// The sandboxes of one pod.
-pub(super) struct DuplicateSandbox;
 
 impl Rule for DuplicateSandbox {
     type Subject = PodUid;
@@ -72,9 +70,11 @@ impl Rule for DuplicateSandbox {
         found.extend(unused_rebuild(ctx, &whole));
         found.extend(after_completion(ctx, &whole));
     }
+}
 
-    fn again((_, it): &(Duplicate, Detection)) -> Option<Timestamp> {
-        it.standing.again()
+impl Part for (Duplicate, Detection) {
+    fn again(&self) -> Option<Timestamp> {
+        self.1.again()
     }
 }
 
@@ -184,7 +184,7 @@ struct Told<'a> {
 fn detection(it: &Told<'_>, standing: Verdict) -> (Duplicate, Detection) {
     let pod = it.rows.last().map(|row| row.told.pod.clone());
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
-    let kind = Kind::DuplicateSandbox { form: it.form, count: 1 };
+    let kind = Kind::from(DuplicateSandbox { form: it.form, count: 1 });
     let detection = Detection {
         key: Key::new(kind.into_str(), &[it.form.into_str(), uid, it.named.id.as_str()]),
         kind,
@@ -196,4 +196,53 @@ fn detection(it: &Told<'_>, standing: Verdict) -> (Duplicate, Detection) {
         standing,
     };
     (it.form, detection)
+}
+
+impl Explain for DuplicateSandbox {
+    fn summary(&self) -> String {
+        let text = match self.form {
+            Duplicate::Concurrent => "two sandboxes of the pod live at once",
+            Duplicate::AfterCompletion => "a sandbox was made after the pod was done",
+            Duplicate::UnusedRebuild => "sandboxes are made again and again and run nothing",
+        };
+        if self.count > 1 { format!("{text} ({} pods at once)", self.count) } else { text.to_owned() }
+    }
+
+    fn cause(&self) -> &'static str {
+        match self.form {
+            Duplicate::Concurrent => "Two sandboxes of one pod have their network at the same time.",
+            Duplicate::AfterCompletion => {
+                "All containers of the pod had ended with success, and the kubelet made another sandbox, in which \
+                 nothing ever ran. It takes an address, and is torn down by a path of its own."
+            }
+            Duplicate::UnusedRebuild => {
+                "After a sandbox that ran containers, one sandbox after the other was made in which none ran."
+            }
+        }
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        match self.form {
+            Duplicate::AfterCompletion => &[
+                "kubelet makes an extra sandbox after a Job's pod succeeded: \
+                 https://github.com/kubernetes/kubernetes/issues/75441",
+                "the same with restartPolicy OnFailure, and its repair: \
+                 https://github.com/kubernetes/kubernetes/pull/92614",
+            ],
+            Duplicate::Concurrent | Duplicate::UnusedRebuild => &[],
+        }
+    }
+
+    fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let mut all = lines(&[
+            "# The kubelet removes the extra sandbox by itself. If it stays: see which is the pod's, and stop the",
+            "# other one. crictl refuses what still runs containers only if it is not forced: do not force.",
+        ]);
+        all.extend(asked(runtimes, "inspectp", sandboxes));
+        all
+    }
+
+    fn forget_numbers(&mut self) {
+        self.count = 0;
+    }
 }

@@ -234,7 +234,7 @@ pub(super) fn says(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
         && known.since <= it.since
         && known.pod == it.pod
-        && (it.kind.shows_some() || known.sandboxes == it.sandboxes)
+        && (it.kind.explain().shows_some() || known.sandboxes == it.sandboxes)
         && known.kind.means(&it.kind)
 }
 
@@ -242,7 +242,7 @@ pub(super) fn says(known: &Finding, it: &Detection) -> bool {
 fn means_same(before: &Finding, now: &Finding) -> bool {
     (before.stage, before.severity, before.gapped) == (now.stage, now.severity, now.gapped)
         && before.pod == now.pod
-        && (now.kind.shows_some() || before.sandboxes == now.sandboxes)
+        && (now.kind.explain().shows_some() || before.sandboxes == now.sandboxes)
         && before.kind.means(&now.kind)
 }
 

@@ -10,49 +10,30 @@ use std::{
 use super::{
     DetectContext, Detection, Findings, Found, Limits, Verdict,
     abandoned_store::{self, Abandoned},
-    blind_spot,
-    cni_failing::{self, CniFailing},
-    cni_queue,
-    cni_slow::{self, FinishedCalls},
-    duplicate_address::DuplicateAddress,
-    duplicate_container::DuplicateContainer,
-    duplicate_sandbox::{self, DuplicateSandbox},
+    detectors,
     index::Index,
-    leaked_address::{self, LeakedAddress},
-    orphan_netns::OrphanNetns,
-    orphan_sandbox::OrphanSandbox,
+    leaked_address,
     pool::Pools,
     pool_exhaustion,
-    rule::{Judged, Rule, Scope},
-    stuck_cgroup::StuckCgroup,
-    stuck_netns_teardown,
-    teardown_out_of_order::TeardownOutOfOrder,
-    unverified_release,
+    rule::{Detector, Judged, Scope},
 };
 use crate::{
     engine::world::{World, changed::Changed, record::Kept},
     model::{
         fact::{List, StoreKind},
-        finding::FindingKind,
+        finding::{FindingKind, LeakedAddress},
         time::Timestamp,
     },
 };
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Judge {
     pub(super) index: Index,
     node: Option<(Node, Mends)>,
+    /// Also the pools are counted by them.
     pub(super) leaks: Judged<LeakedAddress>,
     pub(super) pools: Pools,
-    duplicates: Judged<DuplicateSandbox>,
-    teardowns: Judged<TeardownOutOfOrder>,
-    failing: Judged<CniFailing>,
-    slow: Judged<FinishedCalls>,
-    addresses: Judged<DuplicateAddress>,
-    containers: Judged<DuplicateContainer>,
-    netns: Judged<OrphanNetns>,
-    sandboxes: Judged<OrphanSandbox>,
-    cgroups: Judged<StuckCgroup>,
+    detectors: Vec<Box<dyn Detector>>,
     /// When what was put together of each kind is to be looked at again, though nothing changes.
     again: BTreeMap<FindingKind, Timestamp>,
     /// Kinds whose findings turned at the last look: how they are put together may be another one now.
@@ -108,6 +89,21 @@ impl<'a> Situation<'a> {
     }
 }
 
+impl Default for Judge {
+    fn default() -> Self {
+        Self {
+            index: Index::default(),
+            node: None,
+            leaks: Judged::default(),
+            pools: Pools::default(),
+            detectors: detectors(),
+            again: BTreeMap::new(),
+            turned: BTreeSet::new(),
+            wanted: BTreeSet::new(),
+        }
+    }
+}
+
 impl Judge {
     /// Everything, as if nothing had been looked at before.
     pub(super) fn anew(it: Situation<'_>) -> (Self, Vec<Found>) {
@@ -147,37 +143,16 @@ impl Judge {
         tell(FindingKind::LeakedAddress, is_leak_changed, &|all| {
             leaked_address::gather(&ctx, &self.leaks, all);
         });
-        tell(FindingKind::AbandonedStore, true, &|all| abandoned_store::detect(&ctx, all));
-        let is_changed = self.duplicates.look(&ctx, &scope);
-        tell(FindingKind::DuplicateSandbox, is_changed, &|all| {
-            duplicate_sandbox::gather(&ctx, &self.duplicates, all);
-        });
-        let is_changed = self.teardowns.look(&ctx, &scope);
-        tell(FindingKind::TeardownOutOfOrder, is_changed, &|all| each(&self.teardowns, all));
-        let is_changed = self.failing.look(&ctx, &scope);
-        tell(FindingKind::CniFailing, is_changed, &|all| cni_failing::gather(&ctx, &self.failing, all));
-        self.slow.look(&ctx, &scope);
-        tell(FindingKind::CniSlow, true, &|all| cni_slow::gather(&ctx, &self.slow, all));
-        tell(FindingKind::CniQueue, true, &|all| cni_queue::detect(&ctx, all));
-        let is_changed = self.addresses.look(&ctx, &scope);
-        tell(FindingKind::DuplicateAddress, is_changed, &|all| each(&self.addresses, all));
-        let is_changed = self.containers.look(&ctx, &scope);
-        tell(FindingKind::DuplicateContainer, is_changed, &|all| each(&self.containers, all));
-        let is_changed = self.netns.look(&ctx, &scope);
-        tell(FindingKind::OrphanNetns, is_changed, &|all| each(&self.netns, all));
-        let is_changed = self.sandboxes.look(&ctx, &scope);
-        tell(FindingKind::OrphanSandbox, is_changed, &|all| each(&self.sandboxes, all));
-        tell(FindingKind::StuckNetnsTeardown, true, &|all| stuck_netns_teardown::detect(&ctx, all));
-        let is_changed = self.cgroups.look(&ctx, &scope);
-        tell(FindingKind::StuckCgroup, is_changed, &|all| each(&self.cgroups, all));
+        for detector in &mut self.detectors {
+            let is_changed = detector.look(&ctx, &scope);
+            tell(detector.kind(), is_changed, &|all| detector.gather(&ctx, all));
+        }
         self.pools.update(&ctx, &scope, &self.leaks, is_leak_changed);
         // A pool is judged only when an address may have changed hands.
         let is_counted = is_leak_changed || scope.found || !scope.marks.addresses.is_empty();
         tell(FindingKind::PoolExhaustion, is_counted, &|all| {
             pool_exhaustion::detect(&ctx, &self.pools, all);
         });
-        tell(FindingKind::UnverifiedRelease, true, &|all| unverified_release::detect(&ctx, all));
-        tell(FindingKind::BlindSpot, true, &|all| blind_spot::detect(&ctx, all));
         self.note(&found);
         found
     }
@@ -197,19 +172,8 @@ impl Judge {
 
     /// When to look again though nothing changes.
     pub(super) fn again(&self) -> Option<Timestamp> {
-        let rules = [
-            self.leaks.again(),
-            self.duplicates.again(),
-            self.teardowns.again(),
-            self.failing.again(),
-            self.slow.again(),
-            self.addresses.again(),
-            self.containers.again(),
-            self.netns.again(),
-            self.sandboxes.again(),
-            self.cgroups.again(),
-        ];
-        rules.into_iter().flatten().chain(self.again.values().copied()).min()
+        let rules = self.detectors.iter().filter_map(|it| it.again()).chain(self.leaks.again());
+        rules.chain(self.again.values().copied()).min()
     }
 
     pub(super) fn wants(&self, want: Want) -> bool {
@@ -223,13 +187,8 @@ impl Judge {
 
     /// How much there is that a look has to put together.
     pub(super) fn size(&self) -> usize {
-        self.leaks.len() + self.duplicates.len() + self.failing.len()
+        self.leaks.len() + self.detectors.iter().map(|it| it.size()).sum::<usize>()
     }
-}
-
-/// Findings of one subject each.
-fn each<R: Rule<Part = Detection>>(judged: &Judged<R>, found: &mut Vec<Detection>) {
-    found.extend(judged.parts().cloned());
 }
 
 impl Node {

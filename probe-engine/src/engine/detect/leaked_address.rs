@@ -11,6 +11,7 @@
 //! Where no store can be read, nothing says whether a blind DEL freed the address: that is `unverified_release`.
 
 pub(super) mod many;
+mod words;
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -18,7 +19,7 @@ use super::{
     DetectContext, Detection, Verdict,
     abandoned_store::Abandoned,
     index::{AttachmentKey, Marks},
-    rule::{Judged, Rule},
+    rule::{Judged, Part, Rule},
 };
 use crate::{
     engine::world::{
@@ -28,14 +29,11 @@ use crate::{
     },
     model::{
         fact::PodName,
-        finding::{self, Cause, Key, Kind, Severity},
+        finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
         id::ContainerId,
         time::Timestamp,
     },
 };
-
-/// The leaks of one sandbox.
-pub(super) struct LeakedAddress;
 
 /// An address that is leaked, or may be.
 #[derive(Clone, Debug)]
@@ -83,9 +81,11 @@ impl Rule for LeakedAddress {
             }
         }
     }
+}
 
-    fn again(leak: &Leak) -> Option<Timestamp> {
-        leak.standing.again()
+impl Part for Leak {
+    fn again(&self) -> Option<Timestamp> {
+        self.standing.again()
     }
 }
 
@@ -215,9 +215,9 @@ impl Leak {
     fn detection(&self, ctx: &DetectContext<'_>) -> Option<Detection> {
         let (row, lease) = self.row(ctx)?;
         let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
-        let stores = stores.filter(|store| lease.stores.contains(&store.path)).cloned().collect();
+        let stores = stores.filter(|store| lease.stores.contains(&store.path)).map(StoreRef::of).collect();
         let network = self.network().unwrap_or("");
-        let kind = Kind::LeakedAddress(finding::LeakedAddress {
+        let kind = Kind::from(LeakedAddress {
             address: lease.address,
             network: row.network.clone(),
             inferred: row.inferred,

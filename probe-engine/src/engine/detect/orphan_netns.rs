@@ -17,14 +17,15 @@ use crate::{
     engine::world::{World, netns::Netns, record::Kept},
     model::{
         fact::PodName,
-        finding::{Key, Kind, Severity},
+        finding::{Explain, Key, Kind, OrphanNetns, Severity},
         id::ContainerId,
         time::Timestamp,
     },
+    words::{
+        escape::escaped,
+        shell::{UNPRINTABLE, lines, quoted},
+    },
 };
-
-/// One life of a network namespace.
-pub(super) struct OrphanNetns;
 
 impl Rule for OrphanNetns {
     type Subject = u64;
@@ -53,10 +54,6 @@ impl Rule for OrphanNetns {
         {
             found.push(detection(ctx, row, left, standing));
         }
-    }
-
-    fn again(it: &Detection) -> Option<Timestamp> {
-        it.standing.again()
     }
 }
 
@@ -140,7 +137,7 @@ fn is_uuid(text: &str) -> bool {
 
 fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict) -> Detection {
     let sandbox = left.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
-    let kind = Kind::OrphanNetns { netns: row.key, mounts: row.mounts.clone() };
+    let kind = Kind::from(OrphanNetns { netns: row.key, mounts: row.mounts.clone() });
     let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
     Detection {
         key: Key::new(kind.into_str(), &[name]),
@@ -151,6 +148,37 @@ fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict
         gapped: sandbox.is_some_and(|row| row.gapped),
         sandboxes: left.owners,
         standing,
+    }
+}
+
+impl Explain for OrphanNetns {
+    fn summary(&self) -> String {
+        match self.mounts.first() {
+            Some(mount) => format!("netns {} is unused and kept by {}", self.netns.inode, escaped(mount)),
+            None => format!("netns {} is unused and kept", self.netns.inode),
+        }
+    }
+
+    fn cause(&self) -> &'static str {
+        "The namespace was a sandbox's; no process and no sandbox uses it, and a mount keeps it."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        let mut all = lines(&[
+            "# Only if no process is in it. The mount is all that keeps it; rm removes the empty file beneath, and fails",
+            "# as long as something is mounted there.",
+        ]);
+        for mount in &self.mounts {
+            all.push(quoted(mount).map_or_else(
+                || UNPRINTABLE.to_owned(),
+                |at| {
+                    format!(
+                        "in=$(ip netns pids \"$(basename -- {at})\") && [ -z \"$in\" ] && umount -- {at} && rm -- {at}"
+                    )
+                },
+            ));
+        }
+        all
     }
 }
 

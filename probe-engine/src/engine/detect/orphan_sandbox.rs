@@ -18,17 +18,14 @@ use crate::{
     model::{
         change,
         fact::List,
-        finding::{Key, Kind, Severity},
+        finding::{Explain, Key, Kind, OrphanSandbox, Severity},
         id::ContainerId,
-        time::Timestamp,
     },
+    words::{escape::escaped, shell::crictl},
 };
 
 /// The processes that stay with a sandbox, by the beginning of their names, which the kernel cuts.
 const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
-
-/// A sandbox that no runtime has on record.
-pub(super) struct OrphanSandbox;
 
 impl Rule for OrphanSandbox {
     type Subject = ContainerId;
@@ -54,10 +51,6 @@ impl Rule for OrphanSandbox {
         {
             found.extend(orphan(ctx, row, process));
         }
-    }
-
-    fn again(it: &Detection) -> Option<Timestamp> {
-        it.standing.again()
     }
 }
 
@@ -85,7 +78,7 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
         (Kept::No { at }, Kept::No { .. }) => ctx.left_over(since, at, process.found_at)?,
     };
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
-    let kind = Kind::OrphanSandbox { process: it };
+    let kind = Kind::from(OrphanSandbox { process: it });
     Some(Detection {
         key: Key::new(kind.into_str(), &[row.id.as_str()]),
         kind,
@@ -96,4 +89,25 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
         gapped: row.gapped,
         standing,
     })
+}
+
+impl Explain for OrphanSandbox {
+    fn summary(&self) -> String {
+        let change::Process { comm, key, .. } = &self.process;
+        format!("{}[{}] lives, and no runtime knows its sandbox", escaped(comm), key.pid)
+    }
+
+    fn cause(&self) -> &'static str {
+        "The process that holds a sandbox lives, and no runtime has that sandbox on record: nobody will stop it."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let mut all = vec![
+            "# See what it is before anything is done to it; a runtime that restarts may take it up again."
+                .to_owned(),
+            format!("ps -o pid,ppid,lstart,cgroup,args -p {}", self.process.key.pid),
+        ];
+        all.extend(crictl(runtimes).map(|crictl| format!("{crictl} pods")));
+        all
+    }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     DetectContext,
-    leaked_address::{Leak, LeakedAddress},
+    leaked_address::Leak,
     rule::{Judged, Scope},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     },
     model::{
         fact::{List, Network, Pool},
-        finding::Cause,
+        finding::{Cause, LeakedAddress},
         time::Timestamp,
     },
 };

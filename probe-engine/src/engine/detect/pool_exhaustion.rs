@@ -8,15 +8,19 @@
 //! free addresses (host-local takes the next); a pool that was full for a moment; one whose count leans on what may have
 //! been given back among lost records.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use super::{
     DetectContext, Detection, Verdict,
     pool::{PoolCount, Pools},
 };
-use crate::model::{
-    finding::{Cause, Key, Kind, PoolExhaustion, Severity},
-    time::Timestamp,
+use crate::{
+    model::{
+        finding::{Cause, Explain, Key, Kind, PoolExhaustion, Severity},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    words::{escape::escaped, shell::lines, span::span},
 };
 
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -70,7 +74,7 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
     } else {
         return None;
     };
-    let kind = Kind::PoolExhaustion(PoolExhaustion {
+    let kind = Kind::from(PoolExhaustion {
         network: it.network.clone(),
         subnet: view.subnet,
         size: view.size,
@@ -102,4 +106,28 @@ fn runs_out_in(ctx: &DetectContext<'_>, it: &PoolCount, free: u64) -> Option<Dur
     let over = ctx.now.since(*first).max(HOUR);
     let each = over / u32::try_from(times.len()).unwrap_or(u32::MAX);
     Some(each.saturating_mul(u32::try_from(free).unwrap_or(u32::MAX)))
+}
+
+impl Explain for PoolExhaustion {
+    fn summary(&self) -> String {
+        let Self { network, subnet, size, used, leaked, free, runs_out_in } = self;
+        let mut text =
+            format!("{} {subnet}: {used} used, {leaked} leaked, {free} of {size} free", escaped(network));
+        if let Some(left) = runs_out_in.filter(|_| *free > 0) {
+            _ = write!(text, ", empty in {} at this rate", span(left));
+        }
+        text
+    }
+
+    fn cause(&self) -> &'static str {
+        "Addresses of the range run out; new pods will fail with the next ADD."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        lines(&["# Free what is leaked, each after a check of its own:", "sandprobe leaks --repair-script"])
+    }
+
+    fn forget_numbers(&mut self) {
+        (self.used, self.leaked, self.free, self.runs_out_in) = (0, 0, 0, None);
+    }
 }

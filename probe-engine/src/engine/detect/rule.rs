@@ -1,18 +1,19 @@
-//! A rule judges one subject at a time, and what it found of each is kept until the subject is marked or due again.
+//! How a kind is looked for: by a rule that judges one subject at a time, and what it found of each is kept until the
+//! subject is marked or due again; or by a scan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use super::{DetectContext, index::Marks};
-use crate::model::time::Timestamp;
+use super::{DetectContext, Detection, index::Marks};
+use crate::model::{finding::FindingKind, time::Timestamp};
 
 pub(super) trait Rule {
     /// What is judged: a sandbox, a pod, an address.
-    type Subject: Clone + Ord;
+    type Subject: Clone + Ord + Send;
     /// What is found of one: a detection, or what several of make one.
-    type Part;
+    type Part: Part;
 
     /// Everything that there is to judge.
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<Self::Subject>;
@@ -25,9 +26,138 @@ pub(super) trait Rule {
     }
 
     fn judge(ctx: &DetectContext<'_>, subject: &Self::Subject, found: &mut Vec<Self::Part>);
+}
 
-    /// When the part is to be looked at again though nothing changed.
-    fn again(part: &Self::Part) -> Option<Timestamp>;
+/// What is found of one subject.
+pub(super) trait Part: Send {
+    /// When it is to be looked at again though nothing changed.
+    fn again(&self) -> Option<Timestamp>;
+}
+
+impl Part for Detection {
+    fn again(&self) -> Option<Timestamp> {
+        self.standing.again()
+    }
+}
+
+/// Finds what there is of one kind.
+pub(super) trait Detector: fmt::Debug + Send {
+    fn kind(&self) -> FindingKind;
+
+    /// Judges what is marked or due. True: there may be other detections than before.
+    fn look(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool;
+
+    fn gather(&self, ctx: &DetectContext<'_>, found: &mut Vec<Detection>);
+
+    /// When to look again though nothing changes.
+    fn again(&self) -> Option<Timestamp>;
+
+    /// How much there is to be put together.
+    fn size(&self) -> usize;
+}
+
+/// A kind whose subjects are judged one by one.
+pub(super) struct BySubject<R: Rule> {
+    kind: FindingKind,
+    judged: Judged<R>,
+    /// `gather` also looks at what belongs to no subject.
+    scans: bool,
+    gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
+}
+
+/// A kind that is looked for anew each time: there is little to look at.
+#[derive(Debug)]
+pub(super) struct ByScan {
+    kind: FindingKind,
+    detect: fn(&DetectContext<'_>, &mut Vec<Detection>),
+}
+
+impl<R: Rule + 'static> BySubject<R> {
+    /// `gather` makes detections of the parts.
+    pub(super) fn detector(
+        kind: FindingKind,
+        gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
+    ) -> Box<dyn Detector> {
+        Box::new(Self { kind, judged: Judged::default(), scans: false, gather })
+    }
+
+    /// `gather` looks at what belongs to no subject, too.
+    pub(super) fn and_scan(
+        kind: FindingKind,
+        gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
+    ) -> Box<dyn Detector> {
+        Box::new(Self { kind, judged: Judged::default(), scans: true, gather })
+    }
+}
+
+impl<R: Rule<Part = Detection> + 'static> BySubject<R> {
+    /// Each part is a detection.
+    pub(super) fn each(kind: FindingKind) -> Box<dyn Detector> {
+        Self::detector(kind, |_, judged, found| found.extend(judged.parts().cloned()))
+    }
+}
+
+impl ByScan {
+    pub(super) fn detector(
+        kind: FindingKind,
+        detect: fn(&DetectContext<'_>, &mut Vec<Detection>),
+    ) -> Box<dyn Detector> {
+        Box::new(Self { kind, detect })
+    }
+}
+
+impl<R: Rule> fmt::Debug for BySubject<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BySubject")
+            .field("kind", &self.kind)
+            .field("judged", &self.judged)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Rule> Detector for BySubject<R> {
+    fn kind(&self) -> FindingKind {
+        self.kind
+    }
+
+    fn look(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
+        self.judged.look(ctx, scope) || self.scans
+    }
+
+    fn gather(&self, ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+        (self.gather)(ctx, &self.judged, found);
+    }
+
+    fn again(&self) -> Option<Timestamp> {
+        self.judged.again()
+    }
+
+    fn size(&self) -> usize {
+        self.judged.len()
+    }
+}
+
+impl Detector for ByScan {
+    fn kind(&self) -> FindingKind {
+        self.kind
+    }
+
+    fn look(&mut self, _ctx: &DetectContext<'_>, _scope: &Scope) -> bool {
+        true
+    }
+
+    fn gather(&self, ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+        (self.detect)(ctx, found);
+    }
+
+    /// What it found says itself when to look again.
+    fn again(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn size(&self) -> usize {
+        0
+    }
 }
 
 /// What a look is about.
@@ -89,7 +219,7 @@ impl<R: Rule> Judged<R> {
         if parts.is_empty() {
             return before.is_some();
         }
-        let again = parts.iter().filter_map(R::again).min();
+        let again = parts.iter().filter_map(Part::again).min();
         self.due.extend(again.map(|at| (at, subject.clone())));
         self.subjects.insert(subject, Found { parts, again });
         true

@@ -13,13 +13,14 @@ use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{cgroup::Cgroup, pod::Pod, record::Kept},
     model::{
-        finding::{Key, Kind, Severity},
-        time::Timestamp,
+        finding::{Explain, Key, Kind, Severity, StuckCgroup},
+        id::ContainerId,
+    },
+    words::{
+        escape::escaped,
+        shell::{UNPRINTABLE, lines, quoted},
     },
 };
-
-/// The cgroup of one pod.
-pub(super) struct StuckCgroup;
 
 impl Rule for StuckCgroup {
     type Subject = u64;
@@ -43,10 +44,6 @@ impl Rule for StuckCgroup {
             found.extend(ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod)));
         }
     }
-
-    fn again(it: &Detection) -> Option<Timestamp> {
-        it.standing.again()
-    }
 }
 
 fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
@@ -68,7 +65,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         Kept::Unknown => Verdict::Unsure,
         Kept::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
     };
-    let kind = Kind::StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated };
+    let kind = Kind::from(StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated });
     let attempts = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
     let last = attempts.max_by_key(|row| row.first_at);
     Some(Detection {
@@ -81,4 +78,24 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         gapped: false,
         standing,
     })
+}
+
+impl Explain for StuckCgroup {
+    fn summary(&self) -> String {
+        format!("cgroup {} outlives its pod", escaped(&self.path))
+    }
+
+    fn cause(&self) -> &'static str {
+        "The pod is gone and its cgroup directory is still there."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        let Some(at) = quoted(&format!("/sys/fs/cgroup{}", self.path)) else { return lines(&[UNPRINTABLE]) };
+        vec![
+            "# Whose processes are still in it; rmdir fails, and harms nothing, as long as there is one."
+                .to_owned(),
+            format!("find {at} -name cgroup.procs -exec cat {{}} +"),
+            format!("find {at} -depth -type d -exec rmdir {{}} +"),
+        ]
+    }
 }

@@ -7,14 +7,18 @@
 //! one of whose end no hook told (netlink did, or a listing without it); one whose successors in the queue have been
 //! taken apart, so that it was, too.
 
+use std::{fmt::Write as _, time::Duration};
+
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::netns::{Netns, SAME_BATCH, State, passed_at},
     model::{
         fact::Signal,
-        finding::{Key, Kind, Severity},
+        finding::{Explain, Key, Kind, Severity, StuckNetnsTeardown},
+        id::ContainerId,
         time::Timestamp,
     },
+    words::{shell::lines, span::span},
 };
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -32,11 +36,11 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let Some(((since, row), behind)) = dying.split_first() else { return };
     let freed = rows().filter_map(freed_at).max();
     let until = ctx.awake(freed.unwrap_or(*since).max(*since)) + ctx.limits.stuck_after;
-    let kind = Kind::StuckNetnsTeardown {
+    let kind = Kind::from(StuckNetnsTeardown {
         netns: row.key,
         held: ctx.world.awake_for(*since, ctx.now),
         waiting: u32::try_from(behind.len()).unwrap_or(u32::MAX),
-    };
+    });
     let cookie = row.key.cookie.to_string();
     found.push(Detection {
         key: Key::new(kind.into_str(), &[&row.key.inode.to_string(), &cookie]),
@@ -58,5 +62,32 @@ fn freed_at(row: &Netns) -> Option<Timestamp> {
     match row.state {
         State::Freed { at } => Some(at),
         State::Live | State::Dropped { .. } => None,
+    }
+}
+
+impl Explain for StuckNetnsTeardown {
+    fn summary(&self) -> String {
+        let mut text = format!("netns {} is being torn down for {}", self.netns.inode, span(self.held));
+        if self.waiting > 0 {
+            _ = write!(text, ", {} others wait behind it", self.waiting);
+        }
+        text
+    }
+
+    fn cause(&self) -> &'static str {
+        "The last reference to the namespace is gone, and the kernel has not finished taking it apart. There is \
+         one worker for all of them: others wait behind it."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        lines(&[
+            "# The kernel's worker says where it is; \"waiting for DEV to become free\" names a leaked device.",
+            "dmesg | grep -F 'unregister_netdevice: waiting for'",
+            "grep -l cleanup_net /proc/[0-9]*/stack 2>/dev/null | while read -r it; do cat \"$it\"; done",
+        ])
+    }
+
+    fn forget_numbers(&mut self) {
+        (self.held, self.waiting) = (Duration::ZERO, 0);
     }
 }

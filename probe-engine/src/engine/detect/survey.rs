@@ -40,7 +40,9 @@ pub(in crate::engine) fn survey(
     let mut sighted: Vec<Detection> = found.into_iter().flat_map(|(_, all)| all).collect();
     if cleaners == Daemons::Supposed {
         // Where nothing runs there is nothing of which a list could be missing: it was not to be had.
-        sighted.retain(|it| !matches!(it.kind, Kind::BlindSpot { spot: Blind::Listing { .. }, .. }));
+        sighted.retain(
+            |it| !matches!(&it.kind, Kind::BlindSpot(it) if matches!(it.spot, Blind::Listing { .. })),
+        );
     }
     let mut seen = BTreeSet::new();
     sighted.retain(|it| seen.insert(it.key.clone()));

@@ -6,23 +6,21 @@
 //! stop may have been among them. An end for want of memory is told as that, not as the doing of the task that
 //! happened to allocate.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use super::{DetectContext, Detection, index::Marks, rule::Rule};
 use crate::{
     engine::world::sandbox::Sandbox,
     model::{
-        finding::{Key, Kind, OutOfOrder, Severity},
+        finding::{Explain, Key, Kind, OutOfOrder, Severity, TeardownOutOfOrder},
         id::ContainerId,
         time::Timestamp,
     },
+    words::{escape::escaped, name::signal_number, shell::lines},
 };
 
 /// By then a stop that was under way has shown itself, however late its records came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
-
-/// The end of one sandbox.
-pub(super) struct TeardownOutOfOrder;
 
 impl Rule for TeardownOutOfOrder {
     type Subject = ContainerId;
@@ -38,7 +36,8 @@ impl Rule for TeardownOutOfOrder {
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
         let Some(row) = ctx.world.sandboxes.recall(id).filter(|row| !row.gapped) else { return };
-        let Some((since, kind)) = death(row).or_else(|| netns_gone(ctx, row)) else { return };
+        let Some((since, it)) = death(row).or_else(|| netns_gone(ctx, row)) else { return };
+        let kind = Kind::from(it);
         found.push(Detection {
             key: Key::new(kind.into_str(), &[row.id.as_str()]),
             kind,
@@ -50,34 +49,75 @@ impl Rule for TeardownOutOfOrder {
             standing: ctx.after(since, SETTLE),
         });
     }
-
-    fn again(it: &Detection) -> Option<Timestamp> {
-        it.standing.again()
-    }
 }
 
-fn death(row: &Sandbox) -> Option<(Timestamp, Kind)> {
+fn death(row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
     let death = row.ending.death.as_ref().filter(|death| !is_stopping(row, death.at))?;
     let signal = death.end.signal?;
     if death.end.oom {
         let how = OutOfOrder::PauseOutOfMemory;
-        return Some((death.at, Kind::TeardownOutOfOrder { how, killer: None, signal: Some(signal) }));
+        return Some((death.at, TeardownOutOfOrder { how, killer: None, signal: Some(signal) }));
     }
     let killer = death.end.killer.clone().filter(|_| !death.by_runtime)?;
     let how = OutOfOrder::PauseKilled;
-    Some((death.at, Kind::TeardownOutOfOrder { how, killer: Some(killer), signal: Some(signal) }))
+    Some((death.at, TeardownOutOfOrder { how, killer: Some(killer), signal: Some(signal) }))
 }
 
-fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, Kind)> {
+fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
     let gone = row.ending.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
     // With its last process goes a namespace that is bound to no file: that is the process's end.
     if row.ending.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }
     let how = OutOfOrder::NetnsGone;
-    Some((gone.at, Kind::TeardownOutOfOrder { how, killer: gone.by.clone(), signal: None }))
+    Some((gone.at, TeardownOutOfOrder { how, killer: gone.by.clone(), signal: None }))
 }
 
 fn is_stopping(row: &Sandbox, at: Timestamp) -> bool {
     row.ending.stop_at.is_some_and(|stop| stop <= at)
+}
+
+impl Explain for TeardownOutOfOrder {
+    fn summary(&self) -> String {
+        let mut text = match self.how {
+            OutOfOrder::PauseKilled => "pause killed before the runtime stopped the sandbox".to_owned(),
+            OutOfOrder::PauseOutOfMemory => "pause killed for want of memory".to_owned(),
+            OutOfOrder::NetnsGone => {
+                "network namespace gone before the runtime stopped the sandbox".to_owned()
+            }
+        };
+        if let Some(by) = &self.killer {
+            _ = write!(text, ", by {}[{}]", escaped(&by.comm), by.key.pid);
+        }
+        if let Some(number) = self.signal {
+            let name = signal_number(number);
+            _ = write!(text, " with {}", name.map_or_else(|| number.to_string(), str::to_owned));
+        }
+        text
+    }
+
+    fn cause(&self) -> &'static str {
+        match self.how {
+            OutOfOrder::PauseKilled => {
+                "What holds the sandbox was killed before the runtime began to stop it, and not by the runtime. DEL \
+                 then finds no process, and where the namespace goes with it, no namespace."
+            }
+            OutOfOrder::PauseOutOfMemory => {
+                "The kernel killed what holds the sandbox because memory had run out, before the runtime began to \
+                 stop it."
+            }
+            OutOfOrder::NetnsGone => {
+                "The sandbox's network namespace went before the runtime began to stop the sandbox: somebody else \
+                 removed what kept it. The DEL that follows is a blind one."
+            }
+        }
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        lines(&[
+            "# What is done cannot be undone; the runtime cleans the rest up. Find who killed it (the killer above),",
+            "# and see whether an address was leaked by it:",
+            "sandprobe findings --kind leaked_address",
+        ])
+    }
 }

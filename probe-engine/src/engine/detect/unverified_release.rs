@@ -10,13 +10,17 @@
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::release::MEMORY,
-    model::finding::{Key, Kind, Severity},
+    model::{
+        finding::{Explain, Key, Kind, Severity, UnverifiedRelease},
+        id::ContainerId,
+    },
+    words::{escape::escaped, shell::lines},
 };
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let late = ctx.world.releases.values().filter(|row| ctx.now < row.last_at + MEMORY);
     found.extend(late.map(|row| {
-        let kind = Kind::UnverifiedRelease { plugin: row.plugin.clone(), count: row.count };
+        let kind = Kind::from(UnverifiedRelease { plugin: row.plugin.clone(), count: row.count });
         Detection {
             key: Key::new(kind.into_str(), &[&row.plugin]),
             kind,
@@ -28,4 +32,26 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             standing: Verdict::Passing { until: row.last_at + MEMORY },
         }
     }));
+}
+
+impl Explain for UnverifiedRelease {
+    fn summary(&self) -> String {
+        format!("{} released by a blind DEL of {}, and no store to read", self.count, escaped(&self.plugin))
+    }
+
+    fn cause(&self) -> &'static str {
+        "DEL was called with an empty CNI_NETNS alone, and no store of the plugin can be read: many plugins free \
+         by container id and are safe, some look the address up in the namespace and are not."
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        lines(&[
+            "# Ask the plugin's own tool which addresses it holds for pods of this node, or declare its store",
+            "# (--ipam-store) so that sandprobe can see for itself.",
+        ])
+    }
+
+    fn forget_numbers(&mut self) {
+        self.count = 0;
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
             Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Store,
             StoreKind, StoreRead,
         },
-        finding::{Blind, FindingKind, Kind, Severity},
+        finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
         recovery::Recovery,
         time::Timestamp,
     },
@@ -46,7 +46,7 @@ fn lost_records_are_told_of_for_ten_minutes() {
     assert_eq!(told.lines().count(), 2, "{told}");
     let kind = engine.findings().next().map(|it| it.kind.clone());
     assert!(
-        matches!(kind, Some(Kind::BlindSpot { spot: Blind::Lost { count: 6 }, .. })),
+        matches!(kind, Some(Kind::BlindSpot(BlindSpot { spot: Blind::Lost { count: 6 }, .. }))),
         "all of them: {kind:?}"
     );
     let (told, _) = story.judge(30 * MINUTE);
@@ -69,7 +69,7 @@ fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
         ",
     );
     let kind = engine.findings().next().map(|it| it.kind.clone());
-    let Some(Kind::BlindSpot { spot: Blind::Listing { list: List::Netns }, weaker }) = kind else {
+    let Some(Kind::BlindSpot(BlindSpot { spot: Blind::Listing { list: List::Netns }, weaker })) = kind else {
         panic!("{kind:?}");
     };
     assert_eq!(weaker, [FindingKind::OrphanNetns]);
@@ -96,7 +96,7 @@ fn a_torn_file_of_libcnis_cache_is_told_of_by_name_when_it_was_read_twice() {
     let (told, engine) = story.judge(MINUTE);
     assert!(told.contains("finding.confirmed blind_spot/cni_cache"), "{told}");
     let kind = engine.findings().next().map(|it| it.kind.clone());
-    let Some(Kind::BlindSpot { spot: Blind::CniCache { path, count: 1 }, .. }) = kind else {
+    let Some(Kind::BlindSpot(BlindSpot { spot: Blind::CniCache { path, count: 1 }, .. })) = kind else {
         panic!("{kind:?}");
     };
     assert_eq!(path, "/var/lib/cni/results/podnet-a-eth0");
@@ -194,7 +194,11 @@ fn releases_that_nothing_verifies_are_counted_for_an_hour() {
     assert_eq!(told.matches("finding.").count(), 2, "{told}");
     assert!(told.contains(&format!("finding.opened {key}")), "{told}");
     let finding = engine.findings().next().expect("the finding");
-    assert!(matches!(finding.kind, Kind::UnverifiedRelease { count: 2, .. }), "{:?}", finding.kind);
+    assert!(
+        matches!(finding.kind, Kind::UnverifiedRelease(UnverifiedRelease { count: 2, .. })),
+        "{:?}",
+        finding.kind
+    );
     assert_eq!(finding.severity, Severity::Info);
     assert!(story.judge(70 * MINUTE).0.contains(&format!("finding.closed {key}")));
 }

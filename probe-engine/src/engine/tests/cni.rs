@@ -13,7 +13,7 @@ use crate::{
     model::{
         change::Finding,
         fact::{Fact, List, MessageFound, Origin},
-        finding::{CniFailing, Kind, Severity},
+        finding::{CniFailing, CniQueue, CniSlow, Kind, Severity},
     },
 };
 
@@ -152,7 +152,7 @@ fn a_slow_call_is_told_while_it_runs_and_for_a_while_after() {
             11000 finding.confirmed cni_slow/bridge/ADD [default/web-1 a] Agent
         ",
     );
-    let Kind::CniSlow { took, open, .. } = finding(&engine, "cni_slow/bridge/ADD").kind else {
+    let Kind::CniSlow(CniSlow { took, open, .. }) = finding(&engine, "cni_slow/bridge/ADD").kind else {
         panic!("another kind")
     };
     assert_eq!((took.as_secs(), open), (20, false));
@@ -240,7 +240,7 @@ fn a_call_during_which_the_node_was_suspended_is_not_slow_for_that() {
             615000 finding.confirmed cni_slow/bridge/ADD [default/web-1 a] Agent
         ",
     );
-    let Kind::CniSlow { took, .. } = finding(&engine, "cni_slow/bridge/ADD").kind else {
+    let Kind::CniSlow(CniSlow { took, .. }) = finding(&engine, "cni_slow/bridge/ADD").kind else {
         panic!("another kind")
     };
     assert_eq!(took.as_secs(), 15);
@@ -266,7 +266,7 @@ fn many_plugins_behind_an_old_one_are_a_queue() {
             6000 finding.confirmed cni_queue/node [d] Agent
         ",
     );
-    let Kind::CniQueue { waiting, ref plugin, .. } = finding(&engine, "cni_queue/node").kind else {
+    let Kind::CniQueue(CniQueue { waiting, ref plugin, .. }) = finding(&engine, "cni_queue/node").kind else {
         panic!("another kind")
     };
     assert_eq!((waiting, plugin.as_str()), (20, "bridge"));

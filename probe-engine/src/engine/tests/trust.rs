@@ -11,7 +11,7 @@ use crate::{
     model::{
         change::{ChangeKind, Output},
         fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
-        finding::{Kind, OutOfOrder},
+        finding::{Kind, OutOfOrder, TeardownOutOfOrder},
         id::{NetnsKey, TaskKey},
     },
 };
@@ -171,7 +171,9 @@ fn a_pause_whose_end_was_told_already_was_killed_by_the_oom_killer() {
         }));
         let (_, engine) = story.judge(60_000);
         let how = engine.findings().find_map(|it| {
-            let Kind::TeardownOutOfOrder { how, killer, .. } = &it.kind else { return None };
+            let Kind::TeardownOutOfOrder(TeardownOutOfOrder { how, killer, .. }) = &it.kind else {
+                return None;
+            };
             Some((*how, killer.is_some()))
         });
         let is_oom = behind < 100;

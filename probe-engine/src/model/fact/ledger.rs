@@ -49,6 +49,8 @@ pub struct Store {
     Deserialize,
     IntoStaticStr,
     VariantNames,
+    strum::Display,
+    strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "kebab-case", const_into_str)]

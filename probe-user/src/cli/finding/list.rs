@@ -18,7 +18,6 @@ use crate::{
         phase::pod,
         select,
         span::span,
-        verdict::summary,
     },
 };
 
@@ -74,7 +73,7 @@ fn text(findings: &[&Finding], snapshot: &AgentSnapshot) -> String {
                 Timestamp::ZERO => "before boot".to_owned(),
                 since => span(snapshot.now.since(since)),
             },
-            brief(&summary(&it.kind)),
+            brief(&it.kind.explain().summary()),
             short_key(&it.key),
         ]
     };

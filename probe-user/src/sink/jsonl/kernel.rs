@@ -1,28 +1,24 @@
 //! What the kernel knows, as objects: processes, network namespaces, cgroups, addresses.
 //!
-//! They are not the model's own form, which recordings have: there 0 is written where nothing is known, and a key is an
-//! object of its own.
+//! They have the members of [`model::json`](crate::model::json), and those that only events have.
 
 use std::{net::IpAddr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::scalar::{Decimal, known, nanos};
+use super::scalar::{Decimal, nanos};
 use crate::model::{
     change::{self, End},
-    id::{CgroupKey, NetnsKey, Subnet, TaskKey},
+    id::{CgroupKey, NetnsKey, Subnet},
+    json::{NetnsJson, ProcessJson, TaskJson},
 };
 
 /// A network namespace.
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Netns {
-    /// As in `/proc/PID/ns/net`; the kernel uses it again at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inode: Option<u32>,
-    /// Never used again; Linux 5.14 and later give it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cookie: Option<Decimal<u64>>,
+    #[serde(flatten)]
+    key: NetnsJson,
     /// Of `netns.freed`: since the last reference was dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) teardown_ns: Option<Decimal<u128>>,
@@ -42,11 +38,7 @@ pub(super) struct Cgroup<'a> {
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Process<'a> {
     #[serde(flatten)]
-    task: Task,
-    /// The thread's name, at most 15 bytes.
-    comm: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<Task>,
+    process: ProcessJson<'a>,
     /// Of `process.exec`: the program's path as it was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
@@ -61,14 +53,6 @@ pub(super) struct Process<'a> {
     /// Of `container.exited`: since the container started.
     #[serde(skip_serializing_if = "Option::is_none")]
     ran_ns: Option<Decimal<u128>>,
-}
-
-#[derive(Default, Serialize, JsonSchema)]
-struct Task {
-    pid: u32,
-    /// When it started, since boot; with the pid its identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_ns: Option<Decimal<u64>>,
 }
 
 /// How a process ended.
@@ -90,7 +74,7 @@ struct Ended<'a> {
 #[derive(Serialize, JsonSchema)]
 struct Killer<'a> {
     #[serde(flatten)]
-    task: Task,
+    task: TaskJson,
     comm: &'a str,
 }
 
@@ -105,7 +89,7 @@ pub(super) struct Address<'a> {
 
 impl Netns {
     pub(super) fn of(key: NetnsKey) -> Self {
-        Self { inode: Some(key.inode), cookie: known(key.cookie), teardown_ns: None }
+        Self { key: key.into(), teardown_ns: None }
     }
 }
 
@@ -118,8 +102,7 @@ impl<'a> Cgroup<'a> {
 
 impl<'a> Process<'a> {
     pub(super) fn of(process: &'a change::Process) -> Self {
-        let parent = (process.parent != TaskKey::default()).then(|| Task::of(process.parent));
-        Self { task: Task::of(process.key), comm: &process.comm, parent, ..Self::default() }
+        Self { process: process.into(), ..Self::default() }
     }
 
     pub(super) fn executed(
@@ -136,19 +119,13 @@ impl<'a> Process<'a> {
     }
 }
 
-impl Task {
-    fn of(key: TaskKey) -> Self {
-        Self { pid: key.pid, start_ns: known(key.start) }
-    }
-}
-
 impl<'a> Ended<'a> {
     fn of(end: &'a End) -> Self {
         Self {
             exit_code: end.code,
             signal: end.signal,
             oom: end.oom,
-            killer: end.killer.as_ref().map(|by| Killer { task: Task::of(by.key), comm: &by.comm }),
+            killer: end.killer.as_ref().map(|by| Killer { task: by.key.into(), comm: &by.comm }),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
             StopReason,
         },
         fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
-        finding::{Key, Kind, Severity, Stage},
+        finding::{Key, Kind, OrphanNetns, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         phase::{Cause, Kind as Part, Listening, Phase, Start},
         time::Timestamp,
@@ -50,10 +50,10 @@ fn call() -> CniCall {
 fn finding() -> Box<Finding> {
     Box::new(Finding {
         key: Key::parse("orphan_netns/4026532177").expect("a key"),
-        kind: Kind::OrphanNetns {
+        kind: Kind::OrphanNetns(OrphanNetns {
             netns: NetnsKey::new(4_026_532_177, 41),
             mounts: vec!["/run/netns/cni-1".to_owned()],
-        },
+        }),
         severity: Severity::Warning,
         stage: Stage::Confirmed,
         since: Timestamp(1),

@@ -242,29 +242,11 @@ impl Counters {
     fn confirmed(&mut self, it: &Finding, at: Timestamp) {
         let pod = self.pod_of(it, at);
         self.findings.confirmed.add(&[it.kind.into_str(), it.severity.into_str()], &pod, 1.0);
-        match &it.kind {
+        if let Kind::LeakedAddress(LeakedAddress { cause, many: None, .. }) = &it.kind {
             // The leaks of a combined finding are counted one by one.
-            Kind::LeakedAddress(LeakedAddress { cause, many: None, .. }) => {
-                self.findings.leaks.add(&[cause.into_str()], &pod, 1.0);
-            }
-            Kind::DuplicateSandbox { form, .. } => {
-                self.pods.duplicates.add(&[form.into_str()], &pod, 1.0);
-            }
-            Kind::LeakedAddress(_)
-            | Kind::AbandonedStore { .. }
-            | Kind::UnverifiedRelease { .. }
-            | Kind::TeardownOutOfOrder { .. }
-            | Kind::OrphanNetns { .. }
-            | Kind::StuckNetnsTeardown { .. }
-            | Kind::StuckCgroup { .. }
-            | Kind::OrphanSandbox { .. }
-            | Kind::DuplicateContainer { .. }
-            | Kind::DuplicateAddress { .. }
-            | Kind::CniFailing(_)
-            | Kind::CniSlow { .. }
-            | Kind::CniQueue { .. }
-            | Kind::PoolExhaustion(_)
-            | Kind::BlindSpot { .. } => {}
+            self.findings.leaks.add(&[cause.into_str()], &pod, 1.0);
+        } else if let Kind::DuplicateSandbox(duplicate) = &it.kind {
+            self.pods.duplicates.add(&[duplicate.form.into_str()], &pod, 1.0);
         }
     }
 

@@ -6,7 +6,8 @@ use crate::{
         fact::Origin,
         id::ContainerId,
     },
-    sink::{escape::escaped, phase, span::span, verdict::summary, word},
+    sink::{escape::escaped, phase, span::span},
+    words::name::signal_number,
 };
 
 #[must_use]
@@ -79,7 +80,7 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::PodStarted(start) => phase::summary(start),
         ChangeKind::PodGone { lived } => format!("lived {}", span(*lived)),
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
-            format!("{} ({})", summary(&it.kind), it.key)
+            format!("{} ({})", it.kind.explain().summary(), it.key)
         }
         ChangeKind::Gap { what, count } => {
             format!("{count} lost: {}", what.into_str().replace('_', " "))
@@ -111,7 +112,7 @@ fn called(call: &CniCall) -> String {
 
 fn ended(end: &End) -> String {
     let mut text = match end.signal {
-        Some(number) => match word::signal_number(number) {
+        Some(number) => match signal_number(number) {
             Some(name) => format!("killed by {name}"),
             None => format!("killed by signal {number}"),
         },

@@ -10,7 +10,7 @@ use crate::{
     engine::detect::{DetectContext, Detection, Verdict},
     model::{
         change::Finding,
-        finding::{Duplicate, Kind, Stage},
+        finding::{Duplicate, DuplicateSandbox, Kind, Stage},
     },
 };
 
@@ -51,7 +51,7 @@ pub(super) fn gather(
 }
 
 fn is_burst(it: &Finding, wanted: Duplicate) -> bool {
-    matches!(it.kind, Kind::DuplicateSandbox { form, count } if form == wanted && count >= BURST)
+    matches!(&it.kind, Kind::DuplicateSandbox(it) if it.form == wanted && it.count >= BURST)
         && it.stage != Stage::Closed
 }
 
@@ -64,13 +64,13 @@ fn burst(form: Duplicate, group: Vec<Detection>, before: Option<&Finding>) -> Op
     let first = group.first()?;
     let count = number(&group);
     let known = match before.map(|it| (it, &it.kind)) {
-        Some((it, Kind::DuplicateSandbox { count, .. })) => Some((it, *count)),
+        Some((it, Kind::DuplicateSandbox(known))) => Some((it, known.count)),
         Some(_) | None => None,
     };
     let now: Vec<_> = group.iter().flat_map(|it| it.sandboxes.clone()).take(SHOWN).collect();
     Some(Detection {
         key: before.map_or_else(|| first.key.clone(), |it| it.key.clone()),
-        kind: Kind::DuplicateSandbox { form, count: known.map_or(count, |(_, before)| before.max(count)) },
+        kind: DuplicateSandbox { form, count: known.map_or(count, |(_, before)| before.max(count)) }.into(),
         pod: None,
         sandboxes: known.filter(|(_, before)| *before > count).map_or(now, |(it, _)| it.sandboxes.clone()),
         standing: standing(&group, first),

@@ -19,7 +19,7 @@ use crate::{
     },
     model::{
         change::Finding,
-        finding::{Cause, Key, Kind, LeakedAddress, Many, Severity},
+        finding::{Cause, Key, Kind, LeakedAddress, Many, Severity, StoreRef},
         id::ContainerId,
         time::Timestamp,
     },
@@ -63,10 +63,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[&Leak], found: &mut Vec<D
 }
 
 /// The leaks that findings of many stand for.
-pub(in crate::engine::detect) fn members(
-    told: &Findings,
-    judged: &Judged<super::LeakedAddress>,
-) -> Vec<ManyView> {
+pub(in crate::engine::detect) fn members(told: &Findings, judged: &Judged<LeakedAddress>) -> Vec<ManyView> {
     let told = Told::of(told);
     if told.many.is_empty() {
         return Vec::new();
@@ -153,14 +150,14 @@ fn many(
     let rows: Vec<(&Attachment, &Lease)> = counted.iter().filter_map(|leak| leak.row(ctx)).collect();
     let paths: BTreeSet<&String> = rows.iter().flat_map(|(_, lease)| &lease.stores).collect();
     let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
-    let kind = Kind::LeakedAddress(LeakedAddress {
+    let kind = Kind::from(LeakedAddress {
         address: lowest.address(),
         network: network.map(str::to_owned),
         inferred: rows.iter().all(|(row, _)| row.inferred),
         ifname: String::new(),
         plugin: None,
         cause,
-        stores: stores.filter(|store| paths.contains(&store.path)).cloned().collect(),
+        stores: stores.filter(|store| paths.contains(&store.path)).map(StoreRef::of).collect(),
         many: Some(Many {
             count: u32::try_from(counted.len()).unwrap_or(u32::MAX),
             first: first.iter().map(|leak| leak.address()).collect(),

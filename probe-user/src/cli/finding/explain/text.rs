@@ -12,15 +12,12 @@ use crate::{
     sink::{
         escape::{brief, escaped},
         evidence::changes,
-        meaning,
         phase::pod,
-        repair::repair,
         span::span,
         text::{cut, detail},
-        verdict::summary,
         wall::{Rfc3339, TimeOfDay},
-        word,
     },
+    words::name::signal_number,
 };
 
 /// The width of sentences.
@@ -30,10 +27,11 @@ const WIDTH: usize = 100;
 const DETAIL_WIDTH: usize = 110;
 
 pub(super) fn text(it: &Finding, snapshot: &AgentSnapshot) -> String {
-    let mut text = format!("{}\n\n", escaped(&summary(&it.kind)));
+    let words = it.kind.explain();
+    let mut text = format!("{}\n\n", escaped(&words.summary()));
     head(it, snapshot, &mut text);
     text += "\nWhy\n";
-    wrap(meaning::cause(&it.kind), &mut text);
+    wrap(words.cause(), &mut text);
     if it.gapped {
         wrap("Records were lost while it was there: the cause may be another one.", &mut text);
     }
@@ -42,7 +40,7 @@ pub(super) fn text(it: &Finding, snapshot: &AgentSnapshot) -> String {
     calls(&evidence, &mut text);
     killer(&evidence, &mut text);
     versions(it, &mut text);
-    let known = meaning::known(&it.kind);
+    let known = words.known();
     if !known.is_empty() {
         text += "\nKnown as\n";
         for line in known {
@@ -50,10 +48,10 @@ pub(super) fn text(it: &Finding, snapshot: &AgentSnapshot) -> String {
         }
     }
     text += "\nHow to repair\n";
-    for line in repair(it) {
+    for line in words.repair(&it.sandboxes, &it.runtimes) {
         _ = writeln!(text, "  {line}");
     }
-    _ = write!(text, "\nMore: {}\n", meaning::page(&it.kind));
+    _ = write!(text, "\nMore: {}\n", it.kind.page());
     text
 }
 
@@ -183,7 +181,7 @@ fn ended(end: &End) -> String {
     match end.signal {
         None => format!("exit {}", end.code),
         Some(number) => {
-            let name = word::signal_number(number).map_or_else(|| number.to_string(), str::to_owned);
+            let name = signal_number(number).map_or_else(|| number.to_string(), str::to_owned);
             let by = end.killer.as_ref().map(|by| format!(" from {}", named(by))).unwrap_or_default();
             format!("killed by {name}{by}")
         }
@@ -235,7 +233,7 @@ mod tests {
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
             fact::{Origin, PodName},
-            finding::{Key, Kind, OutOfOrder, Severity, Stage},
+            finding::{Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
             id::{ContainerId, TaskKey},
             time::Timestamp,
         },
@@ -298,11 +296,11 @@ mod tests {
         });
         Finding {
             key: Key::parse("teardown_out_of_order/e6f3").expect("a key"),
-            kind: Kind::TeardownOutOfOrder {
+            kind: Kind::TeardownOutOfOrder(TeardownOutOfOrder {
                 how: OutOfOrder::PauseKilled,
                 killer: Some(killer),
                 signal: Some(9),
-            },
+            }),
             severity: Severity::Warning,
             stage: Stage::Confirmed,
             since: Timestamp(1_250_000_000),

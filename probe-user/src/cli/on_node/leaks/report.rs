@@ -14,10 +14,9 @@ use crate::{
     sink::{
         escape::{brief, escaped, short_key},
         phase::pod,
-        repair,
         span::span,
-        verdict::summary,
     },
+    words::release::{self, function, restart_ipamd},
 };
 
 /// Of so many addresses each gets its command in the text; of more only the script has them all.
@@ -44,7 +43,8 @@ fn networks(result: &ScanResult, leaked: &[&Finding]) -> String {
     let mut rows = Vec::new();
     for store in &result.stores {
         let of_store = |it: &&&Finding| {
-            it.stage == Stage::Confirmed && leak(it).is_some_and(|leak| leak.stores.contains(&store.store))
+            it.stage == Stage::Confirmed
+                && leak(it).is_some_and(|leak| leak.stores.iter().any(|it| it.path == store.store.path))
         };
         let lost =
             leaked.iter().filter(of_store).filter_map(|it| Some(leak(it)?.address)).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ fn other(result: &ScanResult, others: &[&Finding]) -> String {
             it.kind.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             since(it.since, result),
-            brief(&summary(&it.kind)),
+            brief(&it.kind.explain().summary()),
             short_key(&it.key),
         ]
     };
@@ -155,7 +155,7 @@ fn commands(leaked: &[&Finding]) -> String {
 }
 
 pub(super) fn script(leaked: &[&Finding]) -> String {
-    repair::script(&lines(&by_store(leaked)))
+    release::script(&lines(&by_store(leaked)))
 }
 
 /// Confirmed leaks, by the kind and the path of their store.
@@ -179,12 +179,12 @@ fn lines(stores: &BTreeMap<(StoreKind, &str), Vec<&Finding>>) -> Vec<String> {
             StoreKind::HostLocal => {
                 if !is_defined {
                     let runtimes = findings.first().map(|it| it.runtimes.as_slice()).unwrap_or_default();
-                    lines.extend(repair::function(runtimes));
+                    lines.extend(function(runtimes));
                     is_defined = true;
                 }
-                lines.extend(own.map(|(address, sandbox)| repair::release(path, address, sandbox)));
+                lines.extend(own.map(|(address, sandbox)| release::release(path, address, sandbox)));
             }
-            StoreKind::AwsIpamd => lines.extend(repair::restart_ipamd()),
+            StoreKind::AwsIpamd => lines.extend(restart_ipamd()),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
                 lines.extend(own.map(|(address, sandbox)| format!("# {address} of {sandbox}")));

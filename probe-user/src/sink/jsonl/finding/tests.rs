@@ -9,10 +9,12 @@ use super::Finding;
 use crate::{
     model::{
         change::{self, Process},
-        fact::{List, MessageFound, PodName, ProgramFound, Signal, Store, StoreKind},
+        fact::{List, PodName, ProgramFound, Signal, StoreKind},
         finding::{
-            Blind, Cause, CniFailing, Duplicate, FindingKind, Key, Kind, LeakedAddress, Many, OutOfOrder,
-            PoolExhaustion, Severity, Stage,
+            AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow, Duplicate,
+            DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key, Kind, LeakedAddress,
+            Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion, Severity, Stage, StoreRef,
+            StuckCgroup, StuckNetnsTeardown, TeardownOutOfOrder, UnverifiedRelease,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -47,33 +49,39 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             ifname: "eth0".to_owned(),
             plugin: Some(plugin()),
             cause: Cause::DelBlind,
-            stores: vec![Store { kind: StoreKind::HostLocal, path: "/x".to_owned(), network: None }],
+            stores: vec![StoreRef { kind: StoreKind::HostLocal, path: "/x".to_owned() }],
             many: Some(Many { count: 70, first: vec![address()] }),
         }),
-        Kind::AbandonedStore { path: "/s".to_owned(), network: "n".to_owned(), count: 2 },
-        Kind::UnverifiedRelease { plugin: plugin(), count: 2 },
-        Kind::DuplicateSandbox { form: Duplicate::Concurrent, count: 1 },
-        Kind::TeardownOutOfOrder { how: OutOfOrder::PauseKilled, killer: Some(process()), signal: Some(9) },
-        Kind::OrphanNetns { netns: netns(), mounts: vec!["/run/netns/cni-1".to_owned()] },
-        Kind::StuckNetnsTeardown { netns: netns(), held: second, waiting: 3 },
-        Kind::StuckCgroup { path: "/kubepods/pod1".to_owned(), populated: Some(false) },
-        Kind::OrphanSandbox { process: process() },
-        Kind::DuplicateContainer { name: name(), containers: ContainerId::parse("c1").into_iter().collect() },
-        Kind::DuplicateAddress { network: Some(name()), address: address() },
+        Kind::AbandonedStore(AbandonedStore { path: "/s".to_owned(), network: "n".to_owned(), count: 2 }),
+        Kind::UnverifiedRelease(UnverifiedRelease { plugin: plugin(), count: 2 }),
+        Kind::DuplicateSandbox(DuplicateSandbox { form: Duplicate::Concurrent, count: 1 }),
+        Kind::TeardownOutOfOrder(TeardownOutOfOrder {
+            how: OutOfOrder::PauseKilled,
+            killer: Some(process()),
+            signal: Some(9),
+        }),
+        Kind::OrphanNetns(OrphanNetns { netns: netns(), mounts: vec!["/run/netns/cni-1".to_owned()] }),
+        Kind::StuckNetnsTeardown(StuckNetnsTeardown { netns: netns(), held: second, waiting: 3 }),
+        Kind::StuckCgroup(StuckCgroup { path: "/kubepods/pod1".to_owned(), populated: Some(false) }),
+        Kind::OrphanSandbox(OrphanSandbox { process: process() }),
+        Kind::DuplicateContainer(DuplicateContainer {
+            name: name(),
+            containers: ContainerId::parse("c1").into_iter().collect(),
+        }),
+        Kind::DuplicateAddress(DuplicateAddress { network: Some(name()), address: address() }),
         Kind::CniFailing(CniFailing {
             plugin: plugin(),
             attempts: 3,
             pods: 1,
             wasted: second,
             code: Some(1),
-            message: Some(MessageFound {
-                container: ContainerId::parse("a1").expect("an id"),
+            message: Some(Message {
                 text: Some("no address is free".to_owned()),
                 source: "journal".to_owned(),
             }),
         }),
-        Kind::CniSlow { plugin: plugin(), command: "ADD".to_owned(), took: second, open: true },
-        Kind::CniQueue { waiting: 20, oldest: second, plugin: plugin() },
+        Kind::CniSlow(CniSlow { plugin: plugin(), command: "ADD".to_owned(), took: second, open: true }),
+        Kind::CniQueue(CniQueue { waiting: 20, oldest: second, plugin: plugin() }),
         Kind::PoolExhaustion(PoolExhaustion {
             network: name(),
             subnet: Subnet { address: address(), prefix: 24 },
@@ -83,20 +91,20 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             free: 1,
             runs_out_in: Some(second),
         }),
-        Kind::BlindSpot {
+        Kind::BlindSpot(BlindSpot {
             spot: Blind::Signal { signal: Signal::Exec },
             weaker: vec![FindingKind::OrphanNetns],
-        },
-        Kind::BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![FindingKind::OrphanNetns] },
-        Kind::BlindSpot { spot: Blind::Kubelet, weaker: vec![FindingKind::StuckCgroup] },
-        Kind::BlindSpot {
+        }),
+        Kind::BlindSpot(BlindSpot { spot: Blind::Lost { count: 2 }, weaker: vec![FindingKind::OrphanNetns] }),
+        Kind::BlindSpot(BlindSpot { spot: Blind::Kubelet, weaker: vec![FindingKind::StuckCgroup] }),
+        Kind::BlindSpot(BlindSpot {
             spot: Blind::CniCache { path: "/c".to_owned(), count: 2 },
             weaker: vec![FindingKind::LeakedAddress],
-        },
-        Kind::BlindSpot {
+        }),
+        Kind::BlindSpot(BlindSpot {
             spot: Blind::Listing { list: List::Netns },
             weaker: vec![FindingKind::OrphanNetns],
-        },
+        }),
     ]
 }
 
@@ -139,6 +147,15 @@ fn quoted(text: &str) -> BTreeSet<&str> {
 
 fn first(row: &'static str) -> &'static str {
     row.split('`').nth(1).unwrap_or("")
+}
+
+/// The state file keeps findings in the same form.
+#[test]
+fn every_kind_is_read_as_it_was_written() {
+    for kind in all() {
+        let written = serde_json::to_string(&kind).expect("JSON");
+        assert_eq!(serde_json::from_str::<Kind>(&written).expect(&written), kind);
+    }
 }
 
 #[test]

@@ -1,11 +1,9 @@
-//! Frees one record of host-local's, if it is still the record of a sandbox that no runtime knows.
+//! How leaked addresses are freed: a record of host-local's only if it is still the record of a sandbox that no runtime
+//! knows.
 
 use std::net::IpAddr;
 
-use super::{
-    crictl,
-    quote::{UNPRINTABLE, quoted},
-};
+use super::shell::{UNPRINTABLE, crictl, lines, quoted};
 use crate::model::id::ContainerId;
 
 /// A function of the shell: `release DIR ADDRESS CONTAINER`.
@@ -24,7 +22,7 @@ const RELEASE: &str = r#"release() {
 
 /// The lines that define it, for a node whose runtimes answer on these sockets.
 #[must_use]
-pub(crate) fn function(runtimes: &[String]) -> Vec<String> {
+pub fn function(runtimes: &[String]) -> Vec<String> {
     let ask: Vec<String> =
         crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
     let known = format!("known() {{ {}; }}", ask.join(" && "));
@@ -33,7 +31,7 @@ pub(crate) fn function(runtimes: &[String]) -> Vec<String> {
 
 /// The call of it; a comment if the directory's name cannot be printed.
 #[must_use]
-pub(crate) fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
+pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
     match quoted(dir.trim_end_matches('/')) {
         // The others are letters, digits and a few marks, as they were taken in.
         Some(dir) => format!("release {dir} {address} {container}"),
@@ -41,9 +39,19 @@ pub(crate) fn release(dir: &str, address: IpAddr, container: &ContainerId) -> St
     }
 }
 
+/// How the AWS VPC CNI's ipamd is made to look again.
+#[must_use]
+pub fn restart_ipamd() -> Vec<String> {
+    lines(&[
+        "# ipamd drops what has no interface on the node when it reads its checkpoint, at its start. Pods keep",
+        "# running meanwhile; new ones wait. $NODE_NAME is this node's name in the cluster.",
+        "kubectl -n kube-system delete pod -l k8s-app=aws-node --field-selector \"spec.nodeName=$NODE_NAME\"",
+    ])
+}
+
 /// A whole script of these lines, to be read before it is run.
 #[must_use]
-pub(crate) fn script(lines: &[String]) -> String {
+pub fn script(lines: &[String]) -> String {
     let mut text = "#!/bin/sh\n\
         # Frees addresses that no sandbox has, one by one. Each is looked at again first, under the plugin's own\n\
         # lock; what has changed meanwhile is kept. Read it, then run it on the node as root.\n"

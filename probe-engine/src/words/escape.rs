@@ -29,13 +29,13 @@ const LONG: usize = 40;
 
 /// `text` with each container id in it (64 hex digits, in paths and arguments) cut to the shown length.
 #[must_use]
-pub(crate) fn brief(text: &str) -> String {
+pub fn brief(text: &str) -> String {
     cut_ids(text, "…")
 }
 
 /// A key that fits on a line and can be typed. It still finds the same finding.
 #[must_use]
-pub(crate) fn short_key(key: &Key) -> String {
+pub fn short_key(key: &Key) -> String {
     cut_ids(&escaped(key.as_str()), "")
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Three or four digits, in a suitable unit.
 #[must_use]
-pub(crate) fn span(span: Duration) -> String {
+pub fn span(span: Duration) -> String {
     let (seconds, micros) = (span.as_secs(), span.as_micros());
     match (seconds, micros) {
         (0, micros) if micros < 1_000 => format!("{micros} µs"),

@@ -1,0 +1,136 @@
+//! What a leak is called, where the like is known, and how an address is freed.
+
+use std::net::Ipv4Addr;
+
+use crate::{
+    model::{
+        fact::StoreKind,
+        finding::{Cause, Explain, LeakedAddress},
+        id::ContainerId,
+    },
+    words::{
+        escape::escaped,
+        release::{function, release, restart_ipamd},
+        shell::{UNPRINTABLE, lines, quoted},
+    },
+};
+
+impl Explain for LeakedAddress {
+    fn summary(&self) -> String {
+        let why = match self.cause {
+            Cause::DelMissing => "DEL was never called",
+            Cause::DelBlind => "DEL was called without its network namespace only",
+            Cause::DelFailed => "DEL failed each time",
+            Cause::AddFailed => "the ADD failed and no DEL was called",
+            Cause::RuntimeEnded => "the runtime ended before it had the sandbox on record",
+            Cause::StaleRecord => "a store names a sandbox that no runtime knows",
+        };
+        let network =
+            self.network.as_deref().map(|name| format!(" of {}", escaped(name))).unwrap_or_default();
+        match &self.many {
+            None => format!("{}{network} leaked: {why}", self.address),
+            Some(many) => {
+                format!("{} addresses{network} leaked, from {} on: {why}", many.count, self.address)
+            }
+        }
+    }
+
+    fn cause(&self) -> &'static str {
+        match self.cause {
+            Cause::DelMissing => {
+                "The sandbox is over and nobody knows it any more, but the plugin was never called with DEL for it: \
+                 its address stays given out."
+            }
+            Cause::DelBlind => {
+                "DEL was called only after the network namespace had gone, with an empty CNI_NETNS. The plugin \
+                 answered that all is well, and its store still names the sandbox: it finds the address through the \
+                 namespace, and there was none."
+            }
+            Cause::DelFailed => {
+                "Every DEL for the sandbox failed, and the runtime has stopped trying: it no longer has the sandbox \
+                 on record."
+            }
+            Cause::AddFailed => {
+                "An ADD reserved the address and then failed, and no DEL was called to give it back."
+            }
+            Cause::RuntimeEnded => {
+                "The runtime ended after the plugin had given out the address and before it had the sandbox on \
+                 record. The runtime that runs now does not know the sandbox, and will never call DEL for it."
+            }
+            Cause::StaleRecord => {
+                "The store names a sandbox that no runtime has on record. How that came about was not seen: it was \
+                 before sandprobe ran, before the last boot, or while records were lost."
+            }
+        }
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        match self.cause {
+            Cause::DelBlind => &[
+                "containerd calls DEL with an empty CNI_NETNS on purpose when the namespace is gone: \
+                 https://github.com/containerd/containerd/issues/8303",
+                "the specification allows it, and asks plugins to clean up as far as they can: \
+                 https://www.cni.dev/docs/spec/#del-remove-container-from-network-or-un-apply-modifications",
+            ],
+            Cause::AddFailed => &[
+                "containerd gave up a sandbox whose ADD had failed without a DEL that succeeded: \
+                 https://github.com/containerd/containerd/issues/5768",
+                "its DEL after a failed ADD was canceled with the request (fixed in 1.5.3): \
+                 https://github.com/containerd/containerd/pull/5569",
+            ],
+            Cause::RuntimeEnded => {
+                &["containerd made its record of a sandbox only after the sandbox's network: \
+                 https://github.com/containerd/containerd/issues/5768"]
+            }
+            Cause::StaleRecord => &["host-local's records outlive a reboot: \
+                 https://github.com/containernetworking/plugins/issues/252"],
+            Cause::DelMissing | Cause::DelFailed => &[],
+        }
+    }
+
+    fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        if self.many.is_some() {
+            return lines(&[
+                "# This looks at the node anew, lists every address that is leaked, and writes a script that frees them one",
+                "# by one, each after a check of its own. Read it before it is run.",
+                "sandprobe leaks --repair-script > free.sh",
+            ]);
+        }
+        let Some(sandbox) = sandboxes.first() else { return Vec::new() };
+        if self.stores.is_empty() {
+            return lines(&[
+                "# libcni's cache alone names it. Runtimes with GC of CNI 1.1 forget it by themselves; whether the IPAM",
+                "# still holds the address only its own tool can say.",
+            ]);
+        }
+        let mut all = Vec::new();
+        for store in &self.stores {
+            match store.kind {
+                StoreKind::HostLocal => {
+                    all.extend(function(runtimes));
+                    all.push(release(&store.path, self.address, sandbox));
+                }
+                StoreKind::AwsIpamd => all.extend(restart_ipamd()),
+                StoreKind::Declared => {
+                    all.push(
+                        "# The store is the plugin's own, and so is the way to free from it; this is the record:"
+                            .to_owned(),
+                    );
+                    let file = quoted(&format!("{}/{}", store.path.trim_end_matches('/'), self.address));
+                    all.push(file.map_or_else(|| UNPRINTABLE.to_owned(), |file| format!("cat -- {file}")));
+                }
+            }
+        }
+        all
+    }
+
+    fn forget_numbers(&mut self) {
+        if let Some(many) = &mut self.many {
+            (self.address, many.count, many.first) = (Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
+        }
+    }
+
+    fn shows_some(&self) -> bool {
+        self.many.is_some()
+    }
+}

@@ -1,0 +1,103 @@
+//! What cannot be seen.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::model::{
+    fact::{List, Signal},
+    scalar::{Decimal, names},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
+#[serde(into = "BlindJson", try_from = "BlindJson")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum Blind {
+    /// No mechanism could be attached.
+    Signal { signal: Signal },
+    /// Records were lost.
+    Lost { count: u64 },
+    /// A store could not be read whole.
+    Store { path: String },
+    /// No runtime's records could be read whole.
+    Runtime { place: Option<String> },
+    /// So many files of libcni's cache could not be read, this one among them.
+    CniCache { path: String, count: u64 },
+    /// Reading a file hangs.
+    File { path: String },
+    /// Things of a kind that are on the node could not be listed whole.
+    Listing { list: List },
+    /// The node has pods, and no kubelet is known.
+    Kubelet,
+}
+
+/// The same as the members of a finding. Those that a kind does not have are null, but for the count.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(super) struct BlindJson {
+    #[schemars(schema_with = "names::<Blind>")]
+    what: String,
+    name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    count: Option<Decimal<u64>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no blind spot is {what} with the name {name:?}")]
+pub(super) struct NoBlindSpot {
+    what: String,
+    name: Option<String>,
+}
+
+impl From<Blind> for BlindJson {
+    fn from(spot: Blind) -> Self {
+        let what = spot.into_str().to_owned();
+        let (name, count) = match spot {
+            Blind::Signal { signal } => (Some(signal.to_string()), None),
+            Blind::Lost { count } => (None, Some(Decimal(count))),
+            Blind::Runtime { place } => (place, None),
+            Blind::CniCache { path, count } => (Some(path), Some(Decimal(count))),
+            Blind::Store { path } | Blind::File { path } => (Some(path), None),
+            Blind::Listing { list } => (Some(plural(list).to_owned()), None),
+            Blind::Kubelet => (None, None),
+        };
+        Self { what, name, count }
+    }
+}
+
+impl TryFrom<BlindJson> for Blind {
+    type Error = NoBlindSpot;
+
+    fn try_from(BlindJson { what, name, count }: BlindJson) -> Result<Self, NoBlindSpot> {
+        let count = count.map_or(0, |Decimal(count)| count);
+        let spot = match (what.as_str(), name.clone()) {
+            ("signal", Some(name)) => name.parse().ok().map(|signal| Self::Signal { signal }),
+            ("lost", _) => Some(Self::Lost { count }),
+            ("store", Some(path)) => Some(Self::Store { path }),
+            ("runtime", place) => Some(Self::Runtime { place }),
+            ("cni_cache", Some(path)) => Some(Self::CniCache { path, count }),
+            ("file", Some(path)) => Some(Self::File { path }),
+            ("listing", Some(name)) => {
+                let list = List::ALL.into_iter().find(|list| plural(*list) == name);
+                list.map(|list| Self::Listing { list })
+            }
+            ("kubelet", _) => Some(Self::Kubelet),
+            _ => None,
+        };
+        spot.ok_or(NoBlindSpot { what, name })
+    }
+}
+
+/// What a list contains, in the plural.
+pub(crate) fn plural(list: List) -> &'static str {
+    match list {
+        List::Processes => "processes",
+        List::Netns => "network namespaces",
+        List::Addresses => "addresses",
+        List::Cgroups => "cgroups",
+        List::Containers => "containers",
+        List::Pods => "pods",
+        List::CniCache => "attachments in libcni's cache",
+        List::Ipam => "stores of addresses",
+        List::Runtimes => "runtimes' records",
+    }
+}

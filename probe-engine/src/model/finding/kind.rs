@@ -1,0 +1,383 @@
+//! Every kind of finding, and what one of each says. The rule by which it is found, its words for people and its repair
+//! stand together in the kind's file in `engine/detect/`.
+//!
+//! **Invariant:** the members, their order and their names are those of the JSON that users read (docs/findings.md), and
+//! those of the state file.
+
+use std::{net::IpAddr, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_with::{DisplayFromStr, FromInto, serde_as};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
+
+use super::{
+    Explain,
+    blind::{Blind, BlindJson},
+};
+use crate::model::{
+    fact::{Store, StoreKind},
+    id::{ContainerId, NetnsKey, Subnet},
+    json::{NetnsJson, ProcessJson},
+    reference::Process,
+    scalar::names,
+    time::Nanoseconds,
+};
+
+/// A kind of finding is one line here and a type of its name, with [`Explain`].
+macro_rules! kinds {
+    ($($kind:ident),* $(,)?) => {
+        /// What is wrong.
+        #[derive(
+            Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames, EnumDiscriminants,
+        )]
+        #[serde(rename_all = "snake_case")]
+        #[strum(serialize_all = "snake_case", const_into_str)]
+        #[strum_discriminants(
+            name(FindingKind),
+            doc = "A kind of finding, without what it says.",
+            derive(PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr, JsonSchema),
+            serde(rename_all = "snake_case"),
+            strum(serialize_all = "snake_case", const_into_str)
+        )]
+        pub enum Kind {
+            $($kind($kind),)*
+        }
+
+        impl Kind {
+            /// What the kind says of itself.
+            #[must_use]
+            pub fn explain(&self) -> &dyn Explain {
+                match self {
+                    $(Self::$kind(it) => it,)*
+                }
+            }
+
+            pub(super) fn explain_mut(&mut self) -> &mut dyn Explain {
+                match self {
+                    $(Self::$kind(it) => it,)*
+                }
+            }
+        }
+
+        $(impl From<$kind> for Kind {
+            fn from(it: $kind) -> Self {
+                Self::$kind(it)
+            }
+        })*
+
+        impl Serialize for Detail<'_> {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                match self.0 {
+                    $(Kind::$kind(it) => it.serialize(to),)*
+                }
+            }
+        }
+
+        impl JsonSchema for Detail<'_> {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                "Detail".into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "description": "What is wrong: the members depend on the finding's kind.",
+                    "anyOf": [$(generator.subschema_for::<$kind>()),*],
+                })
+            }
+        }
+    };
+}
+
+kinds! {
+    LeakedAddress,
+    AbandonedStore,
+    UnverifiedRelease,
+    DuplicateSandbox,
+    TeardownOutOfOrder,
+    OrphanNetns,
+    StuckNetnsTeardown,
+    StuckCgroup,
+    OrphanSandbox,
+    DuplicateContainer,
+    DuplicateAddress,
+    CniFailing,
+    CniSlow,
+    CniQueue,
+    PoolExhaustion,
+    BlindSpot,
+}
+
+/// What is wrong as JSON, without the name of its kind, which stands beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Detail<'a>(pub &'a Kind);
+
+/// An address is given out and nobody has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeakedAddress {
+    pub cause: Cause,
+    pub address: IpAddr,
+    pub network: Option<String>,
+    /// The network's name was inferred from the configuration.
+    #[serde(rename = "network_inferred")]
+    pub inferred: bool,
+    pub ifname: String,
+    /// The plugin that the runtime called.
+    pub plugin: Option<String>,
+    /// Who still says that it is given out; none: libcni's cache alone.
+    pub stores: Vec<StoreRef>,
+    /// It is the first of so many that they are one finding.
+    #[serde(flatten)]
+    pub many: Option<Many>,
+}
+
+/// A place where an IPAM plugin writes down which addresses are given out.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Store")]
+pub struct StoreRef {
+    #[serde_as(as = "DisplayFromStr")]
+    #[schemars(schema_with = "names::<StoreKind>")]
+    pub kind: StoreKind,
+    pub path: String,
+}
+
+impl StoreRef {
+    pub(crate) fn of(it: &Store) -> Self {
+        Self { kind: it.kind, path: it.path.clone() }
+    }
+}
+
+/// Addresses of one network that leaked for one cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Many {
+    pub count: u32,
+    /// The first of them, in order.
+    #[serde(rename = "first_addresses")]
+    pub first: Vec<IpAddr>,
+}
+
+impl LeakedAddress {
+    /// How many addresses it is about.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.many.as_ref().map_or(1, |many| many.count)
+    }
+}
+
+closed_set! {
+    /// Why an address was not given back.
+    #[schemars(rename = "LeakCause")]
+    pub enum Cause {
+        /// DEL was never called.
+        DelMissing,
+        /// DEL was called without a namespace only, and answered that all is well.
+        DelBlind,
+        /// DEL failed, each time.
+        DelFailed,
+        /// The ADD that reserved it failed, and no DEL was called.
+        AddFailed,
+        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never call
+        /// DEL.
+        RuntimeEnded,
+        /// A store names a sandbox that no runtime knows; how that came about was not seen.
+        StaleRecord,
+    }
+}
+
+/// A store of a network that no configuration names any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AbandonedStore {
+    pub path: String,
+    pub network: String,
+    /// How many addresses it counts as given out.
+    pub count: u32,
+}
+
+/// Addresses of sandboxes that went with a blind DEL alone, and no store that would tell whether they were freed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnverifiedRelease {
+    pub plugin: String,
+    pub count: u32,
+}
+
+/// A sandbox was made that nobody needed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DuplicateSandbox {
+    pub form: Duplicate,
+    /// Pods of which this is so at once.
+    pub count: u32,
+}
+
+closed_set! {
+    #[schemars(rename = "DuplicateForm")]
+    pub enum Duplicate {
+        /// Two sandboxes of one pod live.
+        Concurrent,
+        /// The pod had done all its work.
+        AfterCompletion,
+        /// One after the other is made, and none runs a container.
+        UnusedRebuild,
+    }
+}
+
+/// What holds a sandbox ended before the runtime stopped it.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TeardownOutOfOrder {
+    pub how: OutOfOrder,
+    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ProcessJson<'static>>")]
+    pub killer: Option<Process>,
+    /// The number of the signal that it was killed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<u32>,
+}
+
+closed_set! {
+    pub enum OutOfOrder {
+        PauseKilled,
+        /// By the kernel: the pod or the node was out of memory.
+        PauseOutOfMemory,
+        NetnsGone,
+    }
+}
+
+/// A sandbox's namespace that nothing uses is kept.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OrphanNetns {
+    #[serde_as(as = "FromInto<NetnsJson>")]
+    #[schemars(with = "NetnsJson")]
+    pub netns: NetnsKey,
+    pub mounts: Vec<String>,
+}
+
+/// The kernel does not finish taking a namespace apart.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StuckNetnsTeardown {
+    #[serde_as(as = "FromInto<NetnsJson>")]
+    #[schemars(with = "NetnsJson")]
+    pub netns: NetnsKey,
+    #[serde(rename = "held_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "Nanoseconds")]
+    pub held: Duration,
+    /// Namespaces behind it.
+    pub waiting: u32,
+}
+
+/// A pod's cgroup stays though the pod is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StuckCgroup {
+    pub path: String,
+    pub populated: Option<bool>,
+}
+
+/// A sandbox's process lives though no runtime has it on record.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OrphanSandbox {
+    #[serde_as(as = "FromInto<ProcessJson<'static>>")]
+    #[schemars(with = "ProcessJson<'static>")]
+    pub process: Process,
+}
+
+/// Two containers of one name live in one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DuplicateContainer {
+    pub name: String,
+    pub containers: Vec<ContainerId>,
+}
+
+/// One address was given to two sandboxes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DuplicateAddress {
+    pub network: Option<String>,
+    pub address: IpAddr,
+}
+
+/// ADD fails and is tried again.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CniFailing {
+    pub plugin: String,
+    /// ADDs that failed, of all sandboxes.
+    pub attempts: u32,
+    /// Pods that still wait for one to succeed.
+    pub pods: u32,
+    /// How long the failed calls ran, together.
+    #[serde(rename = "wasted_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "Nanoseconds")]
+    pub wasted: Duration,
+    #[serde(rename = "exit_code")]
+    pub code: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Message>,
+}
+
+/// What a plugin said, or why that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Message {
+    pub text: Option<String>,
+    pub source: String,
+}
+
+/// A call of a plugin takes, or took, long.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CniSlow {
+    pub plugin: String,
+    /// ADD or DEL.
+    pub command: String,
+    #[serde(rename = "took_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "Nanoseconds")]
+    pub took: Duration,
+    /// It still runs.
+    pub open: bool,
+}
+
+/// Many plugins run at once, and the oldest for long.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CniQueue {
+    pub waiting: u32,
+    #[serde(rename = "oldest_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "Nanoseconds")]
+    pub oldest: Duration,
+    /// That of the oldest call.
+    pub plugin: String,
+}
+
+/// A range of addresses is used up, or soon will be.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PoolExhaustion {
+    pub network: String,
+    pub subnet: Subnet,
+    pub size: u64,
+    /// By sandboxes that live or wait to be cleaned up.
+    pub used: u64,
+    pub leaked: u64,
+    pub free: u64,
+    /// When nothing is free, at the rate at which addresses leak.
+    #[serde(rename = "runs_out_in_ns")]
+    #[serde_as(as = "Option<Nanoseconds>")]
+    #[schemars(with = "Option<Nanoseconds>")]
+    pub runs_out_in: Option<Duration>,
+}
+
+/// Something cannot be seen, and verdicts are weaker for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlindSpot {
+    #[serde(flatten)]
+    #[schemars(with = "BlindJson")]
+    pub spot: Blind,
+    /// Kinds of findings of which one may be missed, or be told too late.
+    pub weaker: Vec<FindingKind>,
+}

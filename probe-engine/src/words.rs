@@ -1,0 +1,9 @@
+//! Text for people and shells that findings, events and reports have in common: made of values alone.
+
+#![forbid(unsafe_code)]
+
+pub mod escape;
+pub mod name;
+pub mod release;
+pub mod shell;
+pub mod span;
