@@ -92,6 +92,7 @@ offsets! {
     task_thread_pid: needs task_struct, ["thread_pid"];
     task_cgroups: needs task_struct, ["cgroups"];
     task_signal: needs task_struct, ["signal"];
+    task_files: needs task_struct, ["files"];
     task_cred: needs task_struct, ["cred"];
     cred_uid: needs cred, ["uid"];
     cred_euid: needs cred, ["euid"];
@@ -104,9 +105,13 @@ offsets! {
     mm_env_start: needs mm_struct, ["env_start"];
     mm_env_end: needs mm_struct, ["env_end"];
     mm_exe_file: needs mm_struct, ["exe_file"];
+    files_fdt: needs files_struct, ["fdt"];
+    fdt_fd: needs fdtable, ["fd"];
     file_inode: needs file, ["f_inode"];
     inode_mode: needs inode, ["i_mode"];
     binprm_filename: needs linux_binprm, ["filename"];
+    binprm_interp: needs linux_binprm, ["interp"];
+    binprm_argc: needs linux_binprm, ["argc"];
     nsproxy_net_ns: needs nsproxy, ["net_ns"];
     nsproxy_mnt_ns: needs nsproxy, ["mnt_ns"];
     mnt_ns_inum: needs mnt_namespace, ["ns.inum"];

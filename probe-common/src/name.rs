@@ -62,6 +62,28 @@ pub const RUNTIMES: [[u8; 16]; HELPERS.len()] = {
 /// The process that holds a sandbox, by comm.
 pub const PAUSES: [[u8; 16]; 2] = [sixteen("pause"), sixteen("catatonit")];
 
+/// The plugins of CNI's own project, by comm: <https://www.cni.dev/plugins/current/>.
+pub const PLUGINS: [[u8; 16]; 18] = [
+    sixteen("bandwidth"),
+    sixteen("bridge"),
+    sixteen("dhcp"),
+    sixteen("dummy"),
+    sixteen("firewall"),
+    sixteen("host-device"),
+    sixteen("host-local"),
+    sixteen("ipvlan"),
+    sixteen("loopback"),
+    sixteen("macvlan"),
+    sixteen("portmap"),
+    sixteen("ptp"),
+    sixteen("sbr"),
+    sixteen("static"),
+    sixteen("tap"),
+    sixteen("tuning"),
+    sixteen("vlan"),
+    sixteen("vrf"),
+];
+
 /// Programs that may order a restart of the node, by comm; their arguments say whether they do.
 pub const ORDERS: [[u8; 16]; 9] = [
     sixteen("reboot"),
@@ -121,14 +143,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{
-        CALLERS, CONTAINER_PREFIXES, CONTAINER_RUNTIMES, HELPERS, ORDERS, PAUSES, RUNTIMES, container_of,
+        CALLERS, CONTAINER_PREFIXES, CONTAINER_RUNTIMES, HELPERS, ORDERS, PAUSES, PLUGINS, RUNTIMES,
+        container_of,
     };
     use crate::runtime::{Runtime, kubelets, of_distributions};
 
     /// Each name costs the kernel side a comparison for every process that it looks at.
     #[test]
     fn no_name_stands_twice() {
-        let names = [&CALLERS[..], &RUNTIMES, &PAUSES, &ORDERS].concat();
+        let names = [&CALLERS[..], &RUNTIMES, &PAUSES, &ORDERS, &PLUGINS].concat();
         let once: BTreeSet<_> = names.iter().filter(|name| name[0] != 0).collect();
         assert_eq!(once.len(), names.len(), "{names:?}");
         assert_eq!(CONTAINER_PREFIXES.iter().collect::<BTreeSet<_>>().len(), CONTAINER_PREFIXES.len());

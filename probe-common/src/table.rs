@@ -10,17 +10,21 @@ pub const PER_CPU: u32 = 128;
 
 pub const BUDGETS: u32 = 4096;
 pub const TOPS: u32 = 8192;
-pub const CNI_TASKS: u32 = 4096;
+pub const CNI_CALLS: u32 = 1024;
+pub const CNI_DELEGATES: u32 = 4096;
+pub const CONTAINERS: u32 = 8192;
 pub const NETNS: u32 = 16384;
 pub const TRACKED: u32 = 4096;
 pub const UNSHARING: u32 = 1024;
 pub const ADDRESSES: u32 = 16384;
 
 /// All of them, by the names of the maps.
-pub const ALL: [(&str, u32); 7] = [
+pub const ALL: [(&str, u32); 9] = [
     ("BUDGETS", BUDGETS),
     ("TOPS", TOPS),
-    ("CNI_TASKS", CNI_TASKS),
+    ("CNI_CALLS", CNI_CALLS),
+    ("CNI_DELEGATES", CNI_DELEGATES),
+    ("CONTAINERS", CONTAINERS),
     ("NETNS", NETNS),
     ("TRACKED", TRACKED),
     ("UNSHARING", UNSHARING),

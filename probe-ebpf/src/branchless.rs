@@ -1,12 +1,13 @@
 //! Comparisons without a jump.
 //!
-//! The verifier walks both sides of every jump, and what follows it once for each side if they left different values
-//! behind: in a loop over ancestors that compares with a dozen names it would be at it for ever.
+//! The verifier walks both sides of every jump. If the two sides leave different values behind, it walks what follows once
+//! for each. In a loop over ancestors that compares with a dozen names it would never end.
 
 use core::arch::asm;
 
-/// The same value, of which the compiler knows nothing. Without it, it sees through what stands below and makes jumps
-/// of it again.
+use probe_common::text::Comm;
+
+/// Hides a value from the compiler, which would otherwise turn the functions below into jumps again.
 #[inline(always)]
 fn opaque(mut value: u64) -> u64 {
     // SAFETY: a register is copied to itself. A comment alone would stand for no instruction, which the kernel refuses in
@@ -22,17 +23,49 @@ pub(crate) fn is_zero(value: u64) -> u64 {
     1 ^ opaque(value | value.wrapping_neg()) >> 63
 }
 
-/// 1 if any of the names is this one, else 0.
-#[inline(always)]
-pub(crate) fn is_one_of<const N: usize>(name: [u64; 2], names: &'static [[u8; 16]; N]) -> u64 {
-    let mut found = 0;
-    let mut i = 0;
-    while i < N {
-        let other: [u64; 2] = zerocopy::transmute!(names[i]);
-        found |= is_zero(name[0] ^ other[0] | name[1] ^ other[1]);
-        i += 1;
+/// Names to compare with. They are compared with the name of every process of the node, and nearly all of those are none of
+/// them, which one bit says first.
+pub(crate) struct Names<const N: usize> {
+    names: [[u64; 2]; N],
+    /// Bit n is set if one of the names has the hash n.
+    hashes: u64,
+}
+
+impl<const N: usize> Names<N> {
+    pub(crate) const fn new(names: &[[u8; 16]; N]) -> Self {
+        let mut these = Self { names: [[0; 2]; N], hashes: 0 };
+        let mut i = 0;
+        while i < N {
+            these.names[i] = zerocopy::transmute!(names[i]);
+            these.hashes |= 1 << hash(these.names[i]);
+            i += 1;
+        }
+        these
     }
-    found
+
+    /// 1 if any of the names is this one, else 0.
+    #[inline(always)]
+    pub(crate) fn contain(&self, name: Comm) -> u64 {
+        let name: [u64; 2] = zerocopy::transmute!(name.0);
+        if self.hashes >> hash(name) & 1 == 0 {
+            return 0;
+        }
+        let mut found = 0;
+        let mut i = 0;
+        while i < N {
+            let other = self.names[i];
+            found |= is_zero(name[0] ^ other[0] | name[1] ^ other[1]);
+            i += 1;
+        }
+        found
+    }
+}
+
+/// A number below 64, made of a name's first eight bytes.
+#[inline(always)]
+const fn hash(name: [u64; 2]) -> u64 {
+    // The golden ratio spreads similar names.
+    name[0].wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
 /// `value` if `choice` is 1, `other` if it is 0.

@@ -1,16 +1,22 @@
-//! Why a process matters, told from what the kernel has of it: no table of "tracked" processes that would have to be
-//! there first.
+//! Why a process matters. The kernel's own memory of the process says it, so the programs need no table of "tracked"
+//! processes, which somebody would have to fill first.
 
 use probe_common::{
     event::class::{CALLER, CONTAINER_TOP, IN_CONTAINER, PAUSE, RUNTIME},
-    name::{CALLERS, ORDERS, PAUSES, RUNTIMES},
+    name,
     text::Comm,
 };
 
 use crate::{
-    branchless::is_one_of,
+    branchless::Names,
     kernel::{cgroup::Container, task::Task},
 };
+
+const CALLERS: Names<{ name::CALLERS.len() }> = Names::new(&name::CALLERS);
+const RUNTIMES: Names<{ name::RUNTIMES.len() }> = Names::new(&name::RUNTIMES);
+const PAUSES: Names<{ name::PAUSES.len() }> = Names::new(&name::PAUSES);
+const ORDERS: Names<{ name::ORDERS.len() }> = Names::new(&name::ORDERS);
+const PLUGINS: Names<{ name::PLUGINS.len() }> = Names::new(&name::PLUGINS);
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -21,39 +27,43 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// A name counts only outside of containers and of a process that is root's: anybody else can name a program as he
-    /// likes. A kubelet that is the top of a container is told to be root's too, which does not make it the node's yet. A
-    /// pause process has nothing but its name to be known by, so inside it must also be the container's top.
+    /// Anybody can give a program any name, so a name counts only outside of containers and for a process that is root's.
+    /// A kubelet that is the top of a container keeps its bit if it is root's, which does not make it the node's yet. Only
+    /// its name tells a pause process, so inside a container it must also be the top.
     ///
-    /// The top of a container is what has its parent outside of all containers: the shim, conmon, or the runtime
-    /// itself. With the host's pid namespace an orphan in the container has such a parent too.
+    /// The top of a container has its parent outside of all containers: the shim, conmon, or the runtime itself. In a
+    /// container with the host's pid namespace an orphan has such a parent too.
     #[inline(always)]
     pub(crate) fn of(task: Task) -> Self {
-        let container = task.cgroup().container();
-        let named = class_of_name(task.leader().comm());
-        let bits = if !container.is_some() {
-            named * task.is_root_by_itself() as u32
-        } else if !task.parent().cgroup().container().is_some() {
-            let caller = (named & CALLER) * task.is_root_by_itself() as u32;
-            IN_CONTAINER | CONTAINER_TOP | caller | named & PAUSE
-        } else {
-            IN_CONTAINER
-        };
+        Self::with(task, || task.leader().comm(), task.parent(), task.cgroup().container())
+    }
+
+    /// As `of`, for callers that have read the parent and the container already. `comm` gives the process's name, which is not
+    /// needed for most programs in containers.
+    #[inline(always)]
+    pub(crate) fn with(task: Task, comm: impl Fn() -> Comm, parent: Task, container: Container) -> Self {
+        let is_inside = container.is_some();
+        if is_inside && (task.shares_cgroups(parent) || parent.cgroup().container().is_some()) {
+            return Self { bits: IN_CONTAINER, container };
+        }
+        let named = class_of_name(comm());
+        let counts = if is_inside { named & CALLER } else { named };
+        let counted = if counts == 0 { 0 } else { counts * task.is_root_by_itself() as u32 };
+        let bits = if is_inside { IN_CONTAINER | CONTAINER_TOP | counted | named & PAUSE } else { counted };
         Self { bits, container }
     }
 
-    /// Whether there is any reason to tell of it beyond its being in a container.
+    /// Whether anything but its being in a container is a reason to tell of it.
     #[inline(always)]
     pub(crate) fn matters(self) -> bool {
         self.bits & !IN_CONTAINER != 0
     }
 
-    /// Whether it may order a restart: a container that runs such a program restarts nothing but itself, and who is not
-    /// root has to ask for it, which logind writes down.
+    /// Whether it may order a restart of the node. Such a program in a container restarts nothing but the container. A user
+    /// who is not root has to ask logind, which writes that down.
     #[inline(always)]
-    pub(crate) fn may_order(self, task: Task) -> bool {
-        let ordering = is_one_of(zerocopy::transmute!(task.leader().comm().0), &ORDERS);
-        self.bits & IN_CONTAINER == 0 && ordering & task.is_root_by_itself() != 0
+    pub(crate) fn may_order(self, task: Task, comm: Comm) -> bool {
+        self.bits & IN_CONTAINER == 0 && ORDERS.contain(comm) == 1 && task.is_root_by_itself() == 1
     }
 
     #[inline(always)]
@@ -62,19 +72,32 @@ impl Class {
     }
 }
 
-/// Whether a process is one of the node's own that call CNI plugins: known by name, root's, and not in a container.
+/// Whether a process is one of the node's own programs that call CNI plugins: it has the name of one, is root's, and is in
+/// no container.
 #[inline(always)]
 pub(crate) fn is_host_caller(leader: Task) -> bool {
-    u64::from(class_of_name(leader.comm()) & CALLER) * leader.is_root_by_itself() != 0
+    is_named_caller(leader.comm())
+        && leader.is_root_by_itself() == 1
         && !leader.cgroup().container().is_some()
+}
+
+/// Whether a name is that of a program that calls CNI plugins. It proves nothing: see `is_host_caller`.
+#[inline(always)]
+pub(crate) fn is_named_caller(comm: Comm) -> bool {
+    CALLERS.contain(comm) == 1
+}
+
+/// Whether a name is that of a plugin of CNI's own project.
+#[inline(always)]
+pub(crate) fn is_named_plugin(comm: Comm) -> bool {
+    PLUGINS.contain(comm) == 1
 }
 
 /// Bits of `event::class`; a name is of one kind at most.
 #[inline(always)]
 fn class_of_name(comm: Comm) -> u32 {
-    let comm = zerocopy::transmute!(comm.0);
-    let caller = is_one_of(comm, &CALLERS) * u64::from(CALLER);
-    let runtime = is_one_of(comm, &RUNTIMES) * u64::from(RUNTIME);
-    let pause = is_one_of(comm, &PAUSES) * u64::from(PAUSE);
+    let caller = CALLERS.contain(comm) * u64::from(CALLER);
+    let runtime = RUNTIMES.contain(comm) * u64::from(RUNTIME);
+    let pause = PAUSES.contain(comm) * u64::from(PAUSE);
     (caller | runtime | pause) as u32
 }

@@ -231,11 +231,13 @@ pub(crate) fn tally(change: impl FnOnce(&mut Tally)) {
     }
 }
 
-/// Puts an entry into a table, or counts that it could not. The tables are LRU: what runs in containers can fill them, and
-/// then the oldest entry goes, never the newest (`probe_common::table`).
+/// Puts an entry into a table, and says whether that worked; if not, it is counted. The tables are LRU: programs in
+/// containers can fill them, and then the oldest entry goes, never the newest (`probe_common::table`).
 #[inline(always)]
-pub(crate) fn keep<K, V>(table: &LruHashMap<K, V>, key: K, value: V) {
-    if table.insert(key, value, u64::from(BPF_ANY)).is_err() {
+pub(crate) fn keep<K, V>(table: &LruHashMap<K, V>, key: K, value: V) -> bool {
+    let kept = table.insert(key, value, u64::from(BPF_ANY)).is_ok();
+    if !kept {
         tally(|tally| tally.not_kept += 1);
     }
+    kept
 }

@@ -2,6 +2,7 @@
 //! of an environment is.
 
 pub(crate) mod call;
+mod form;
 mod record;
 
 use anyhow::{Context as _, Result, ensure};

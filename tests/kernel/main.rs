@@ -7,6 +7,7 @@ mod cgroup;
 mod cni;
 mod confine;
 mod container;
+mod cost;
 mod flood;
 mod forge;
 mod guard;

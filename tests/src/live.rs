@@ -57,6 +57,8 @@ pub struct Setup<'a> {
     pub bulk: Option<u32>,
     /// How many network namespaces are kept an eye on by tracepoints; the agent's own choice if `None`.
     pub nets: Option<u32>,
+    /// Whether the kernel counts what each program's runs take.
+    pub stats: bool,
 }
 
 /// Attached hooks.
@@ -266,6 +268,7 @@ pub fn load(setup: Setup<'_>) -> Result<(Probe, Hierarchy)> {
     let mut options = Options::new(&root, chosen);
     options.all_execs = setup.all_execs;
     options.refused = setup.refused;
+    options.stats = setup.stats;
     options.nets = setup.nets.unwrap_or(options.nets);
     options.bulk = setup.bulk.unwrap_or(options.bulk);
     let probe = Probe::load(&options)?;

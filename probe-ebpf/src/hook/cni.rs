@@ -1,18 +1,33 @@
 //! A CNI call: an exec with `CNI_COMMAND` in its environment.
 //!
-//! Whether the node's own runtime made the call is decided by what a container cannot arrange: it is in the host's
-//! pid namespace, in no container's cgroup, root's in the initial user namespace, and descends from a known caller (root's
-//! too, by a program that lends nobody root's rights) with the same mount namespace. What else looks like a call may be a CNI daemon's delegate, and is told of without `flag::HOST`.
+//! **Which execs may be calls.** A search costs as much as the environment is long, so most execs must do without. The
+//! program searches the environment of an exec if one of these holds, and of no other (`may_be_call`):
 //!
-//! A plugin's children (`iptables`) inherit the variables and are told of too: only `CNI_PATH` and the filename tell
-//! them from plugins, which is compared where strings are cheap.
+//! 1. A call of the node's own runtime is open. Any exec may then be its delegate, or a program that the plugin runs.
+//! 2. The exec has the name of a plugin of CNI's own project (`probe_common::name::PLUGINS`).
+//! 3. Its parent has the name of a program that calls plugins (`probe_common::name::CALLERS`), wherever that runs and
+//!    whosever it is.
+//! 4. It has the form that CNI's specification gives a call: no arguments, and a standard input that can hold a
+//!    configuration, which a terminal and `/dev/null` cannot. libcni executes plugins so, and with it all known runtimes,
+//!    `cnitool`, the daemons in containers that delegate (multus) and the plugins that call others.
+//!
+//! So an exec with CNI's variables goes by untold only if an unknown program executes a plugin of unknown name, with
+//! arguments or without a configuration, and while no call of the runtime is open.
+//!
+//! **Who made a call.** The node's own runtime made it if all of this holds, which no container can arrange: the plugin is in
+//! the host's pid namespace, in no container's cgroup, and root's in the initial user namespace; it descends from a known
+//! caller in the same mount namespace, which is root's too and whose file is not setuid. Any other call may be that of a CNI
+//! daemon's delegate, and is told of without `flag::HOST`.
+//!
+//! A plugin's children (`iptables`) inherit the variables and are told of too. Only `CNI_PATH` and the filename tell them from
+//! plugins. User space compares those, where strings are cheap.
 
-use core::ffi::c_void;
+use core::{arch::asm, ffi::c_void};
 
 use aya_ebpf::{
     helpers::generated::bpf_probe_read_user,
     macros::map,
-    maps::{LruHashMap, PerCpuArray},
+    maps::{Array, LruHashMap, PerCpuArray},
 };
 use probe_common::{
     event::{
@@ -23,7 +38,7 @@ use probe_common::{
     },
     id::TaskKey,
     table,
-    tally::Ring,
+    tally::{RINGS, Ring},
     text::Comm,
 };
 
@@ -31,15 +46,27 @@ use super::environment::Environment;
 use crate::{
     class::{self, Class},
     emit,
-    kernel::{binprm::read_filename, switch, task::Task},
+    kernel::{
+        binprm::{has_no_arguments, read_filename},
+        switch,
+        task::Task,
+    },
 };
 
-/// CNI plugins that run, and the ring that told of each.
+/// The processes of open calls: those of the node's runtime, which the lifecycle ring told of, and all others, which the bulk
+/// ring told of. Containers can fill the second table and not the first.
 #[map]
-pub(super) static CNI_TASKS: LruHashMap<TaskKey, u32> = LruHashMap::with_max_entries(table::CNI_TASKS, 0);
+static CNI_CALLS: LruHashMap<TaskKey, u8> = LruHashMap::with_max_entries(table::CNI_CALLS, 0);
+#[map]
+static CNI_DELEGATES: LruHashMap<TaskKey, u8> = LruHashMap::with_max_entries(table::CNI_DELEGATES, 0);
 
-/// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
-/// can run on this CPU in between, but not the same one.
+/// How many entries each of the two tables has. An entry that went for want of room, or whose process ended in a run that the
+/// kernel skipped, stays counted. The programs then search and look up more than they need, and miss nothing.
+#[map]
+static CNI_OPEN: Array<u64> = Array::with_max_entries(RINGS as u32, 0);
+
+/// Room for a record, which is too large for a program's stack. One program alone uses it. Where tracepoints may be preempted,
+/// another program can run on this CPU in between, but not the same one.
 #[map]
 static CNI_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
@@ -73,6 +100,66 @@ struct Scratch {
     cut: u64,
 }
 
+/// Whether an exec may be a call, by the four rules above. `comm` is its new name.
+#[inline(always)]
+pub(super) fn may_be_call(task: Task, binprm: u64, comm: Comm, parent: Task) -> bool {
+    is_any_open(Ring::Lifecycle)
+        || class::is_named_plugin(comm)
+        || class::is_named_caller(parent.comm())
+        || has_no_arguments(binprm) && task.is_given_input()
+}
+
+#[inline(always)]
+fn is_any_open(ring: Ring) -> bool {
+    let Some(count) = CNI_OPEN.get_ptr(ring as u32) else { return false };
+    // SAFETY: an array's value, one word.
+    unsafe { count.read_volatile() != 0 }
+}
+
+/// Changes the number of open calls. Rust's core library has no atomic addition for eBPF.
+#[inline(always)]
+fn count(ring: Ring, change: i64) {
+    let Some(count) = CNI_OPEN.get_ptr_mut(ring as u32) else { return };
+    // SAFETY: an array's value, which programs on all CPUs change in this way alone.
+    unsafe {
+        asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) count, in(reg) change, options(nostack, preserves_flags));
+    }
+}
+
+#[inline(always)]
+fn table_of(ring: Ring) -> &'static LruHashMap<TaskKey, u8> {
+    match ring {
+        Ring::Lifecycle => &CNI_CALLS,
+        Ring::Bulk => &CNI_DELEGATES,
+    }
+}
+
+/// Keeps that a process is a call, so that the same ring tells its end. A process that executes another plugin is in the table
+/// already.
+#[inline(always)]
+fn begin(ring: Ring, key: TaskKey) {
+    let table = table_of(ring);
+    // Without room for it a plugin's end is not told of.
+    if table.get_ptr(key).is_none() && emit::keep(table, key, 1) {
+        count(ring, 1);
+    }
+}
+
+/// The ring that told of the call, if the process that ends was one.
+#[inline(always)]
+pub(super) fn end(task: Task) -> Option<Ring> {
+    [Ring::Lifecycle, Ring::Bulk].into_iter().find(|ring| ended(*ring, task))
+}
+
+#[inline(always)]
+fn ended(ring: Ring, task: Task) -> bool {
+    let was_call = is_any_open(ring) && table_of(ring).remove(task.key()).is_ok();
+    if was_call {
+        count(ring, -1);
+    }
+    was_call
+}
+
 /// Tells of a CNI call, if `Environment::search` found one.
 #[inline(always)]
 pub(super) fn tell(task: Task, binprm: u64, class: Class) -> bool {
@@ -94,8 +181,7 @@ pub(super) fn tell(task: Task, binprm: u64, class: Class) -> bool {
         return false;
     }
     let ring = if host { Ring::Lifecycle } else { Ring::Bulk };
-    // The exit is told of on the same ring; without room for it a plugin's end is not.
-    emit::keep(&CNI_TASKS, task.key(), ring as u32);
+    begin(ring, task.key());
     let flags = if host { flag::HOST } else { 0 } | if truncated { flag::ENV_TRUNCATED } else { 0 };
     cni_send(ring as u64, u64::from(flags), caller, binprm);
     true

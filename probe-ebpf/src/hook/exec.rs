@@ -25,15 +25,15 @@ use super::{cni, environment::Environment};
 use crate::{
     class::Class,
     emit,
-    kernel::{binprm::read_filename, offset, read, switch, task::Task},
+    kernel::{binprm::read_filename, cgroup::Container, offset, read, switch, task::Task},
 };
 
 /// How many programs a process has begun as the top of a container.
 #[map]
 static TOPS: LruHashMap<TaskKey, u32> = LruHashMap::with_max_entries(table::TOPS, 0);
 
-/// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
-/// can run on this CPU in between, but not the same one.
+/// Room for a record, which is too large for a program's stack. One program alone uses it. Where tracepoints may be preempted,
+/// another program can run on this CPU in between, but not the same one.
 #[map]
 static EXEC_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
@@ -50,23 +50,23 @@ struct Scratch {
 
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub(crate) fn exec(ctx: RawTracePointContext) -> i32 {
+    // An exec ends all other threads, so the task is the leader of its process.
     let task = Task::at(ctx.arg(0));
     let binprm: u64 = ctx.arg(2);
-    let mm = task.mm();
-    if mm == 0 {
-        return 0;
-    }
-    Environment::search(mm);
-    let mut class = Class::of(task);
+    let (comm, parent) = (task.comm(), task.parent());
+    let mut class = Class::with(task, || comm, parent, Container::of_current());
     debug!(&ctx, "exec of {} has class {}", task.tgid(), class.bits);
-    if cni::tell(task, binprm, class) {
-        return 0;
+    if cni::may_be_call(task, binprm, comm, parent) {
+        Environment::search(task.mm());
+        if cni::tell(task, binprm, class) {
+            return 0;
+        }
     }
     let ring = if class.is_top() {
         ring_for_top(task, class)
     } else if class.matters() {
         Ring::Lifecycle
-    } else if class.may_order(task) {
+    } else if class.may_order(task, comm) {
         if switch!(all_execs) == 0 {
             class.bits |= ORDER;
         }

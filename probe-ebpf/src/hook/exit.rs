@@ -6,11 +6,11 @@ use probe_common::{
     tally::Ring,
 };
 
-use super::cni::CNI_TASKS;
+use super::cni;
 use crate::{
     class::{self, Class},
     emit,
-    kernel::{switch, task::Task},
+    kernel::{cgroup::Container, switch, task::Task},
 };
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
@@ -19,18 +19,14 @@ pub(crate) fn exit(ctx: RawTracePointContext) -> i32 {
     if !task.is_last() {
         return 0;
     }
-    let key = task.key();
-    let mut class = Class::of(task);
-    // SAFETY: a map's value stays readable while the program runs, and is only ever written as a whole.
-    let plugin = unsafe { CNI_TASKS.get(key) }.copied();
-    let ring = if let Some(ring) = plugin {
+    let parent = task.parent();
+    let mut class = Class::with(task, || task.leader().comm(), parent, Container::of_current());
+    let ring = if let Some(ring) = cni::end(task) {
         class.bits |= CNI;
-        // It may be gone already: the map is LRU.
-        let _ = CNI_TASKS.remove(key);
-        emit::ring(u64::from(ring))
+        ring
     } else if class.is_top() {
         emit::ring_for_container(class.container)
-    } else if class.matters() || !class.container.is_some() && class::is_host_caller(task.parent()) {
+    } else if class.matters() || !class.container.is_some() && class::is_host_caller(parent) {
         Ring::Lifecycle
     } else if switch!(all_execs) == 1 {
         Ring::Bulk

@@ -1,10 +1,10 @@
 //! Network namespaces where there are neither kprobes nor fentry.
 //!
-//! Created: a fork whose child has another one than its parent, or an `unshare` with `CLONE_NEWNET` that succeeded
-//! (syscall tracepoints slow every syscall a little, so they are attached in this tier only). Ended: the worker that
-//! runs `cleanup_net` starts, and of those known some have no reference left. So each must be known, also those that
-//! are older than the hooks: forks and exits of the tasks in them make them known. There is room for so many; of one that
-//! finds none when it begins it is told that its end will not be seen (`flag::END_UNSEEN`), and it is counted.
+//! A namespace began if a fork's child is in another one than its parent, or if an `unshare` with `CLONE_NEWNET` succeeded.
+//! Syscall tracepoints slow every syscall a little, so they are attached in this tier only. A namespace ended if it has no
+//! reference left when the worker that runs `cleanup_net` starts. The programs must know a namespace to see its end, so the
+//! forks and exits of the tasks in a namespace that is older than the hooks make it known. The table has a fixed size. A
+//! namespace that finds no room in it is told of with `flag::END_UNSEEN`, and is counted.
 
 use aya_ebpf::{
     EbpfContext,
@@ -29,6 +29,10 @@ static NETS: Array<Slot> = Array::with_max_entries(NETS_MAX, 0);
 /// Those that are in `NETS`, by the address of `struct net`.
 #[map]
 static TRACKED: LruHashMap<u64, NetnsKey> = LruHashMap::with_max_entries(table::TRACKED, 0);
+
+/// The address of the initial namespace once a program has seen it. Most processes are in that one, and it never ends.
+#[map]
+static INITIAL: Array<u64> = Array::with_max_entries(1, 0);
 
 #[map]
 static ENDING: Array<Ending> = Array::with_max_entries(1, 0);
@@ -60,8 +64,8 @@ pub(crate) struct Ending {
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub(crate) fn netns_fork(ctx: RawTracePointContext) -> i32 {
     let net = Task::at(ctx.arg(1)).net();
-    let tracked = track(net);
-    if net != Task::at(ctx.arg(0)).net() && net.inode() != 0 {
+    let Some(tracked) = track(net) else { return 0 };
+    if net != Task::at(ctx.arg(0)).net() {
         began(net, tracked);
     }
     0
@@ -106,8 +110,9 @@ pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
 pub(crate) fn netns_unshare(ctx: TracePointContext) -> u32 {
     if UNSHARING.remove(bpf_get_current_pid_tgid()).is_ok() && syscall_value(&ctx) == 0 {
         let net = Task::current().net();
-        let tracked = track(net);
-        began(net, tracked);
+        if let Some(tracked) = track(net) {
+            began(net, tracked);
+        }
     }
     0
 }
@@ -218,36 +223,47 @@ fn ending(i: u64) -> Option<&'static mut Slot> {
     Some(unsafe { &mut *slot })
 }
 
-/// Makes a network namespace known. False: there is no room for it.
+/// Makes a network namespace known, and says whether there is room for it. `None`: its end is not to be seen, because it is
+/// the initial one or none at all.
 #[inline(always)]
-fn track(net: Net) -> bool {
+fn track(net: Net) -> Option<bool> {
     let at = net.address();
+    let initial = INITIAL.get_ptr_mut(0)?;
+    // SAFETY: the array's only value. Every program writes the same address to it.
+    let initial = unsafe { &mut *initial };
+    if *initial == at {
+        return None;
+    }
     let key = net.key();
-    // What has no inode is no namespace: the task had given its own up.
-    if key.inode == 0 || net.is_initial() {
-        return true;
+    if key.inode == switch!(init_netns) {
+        *initial = at;
+        return None;
+    }
+    // A task that has given up its namespaces has none with an inode.
+    if key.inode == 0 {
+        return None;
     }
     // SAFETY: a map's value stays readable while the program runs.
     if unsafe { TRACKED.get(at) }.copied() == Some(key) {
-        return true;
+        return Some(true);
     }
     // Spread by address, so that two CPUs seldom take the same slot.
     let start = (at >> 6) as u32;
     let room = switch!(nets);
     for i in 0..NETS_MAX {
         if i >= room {
-            return false;
+            return Some(false);
         }
         let at_slot = start.wrapping_add(i) & room.wrapping_sub(1);
-        let Some(slot) = NETS.get_ptr_mut(at_slot) else { return false };
+        let Some(slot) = NETS.get_ptr_mut(at_slot) else { return Some(false) };
         // SAFETY: an array's value.
         let slot = unsafe { &mut *slot };
         if slot.net == 0 || slot.net == at {
             *slot = Slot { net: at, key, dropped: 0 };
             // Without room for it the slot is merely looked for again.
             emit::keep(&TRACKED, at, key);
-            return true;
+            return Some(true);
         }
     }
-    false
+    Some(false)
 }

@@ -7,6 +7,20 @@ use probe_common::event::exec::FILENAME;
 
 use super::{offset, read};
 
+/// Whether the program is executed without arguments: `argv` holds its own name alone. A script's name follows that of its
+/// interpreter and at most one argument of the interpreter.
+#[inline(always)]
+pub(crate) fn has_no_arguments(binprm: u64) -> bool {
+    let argc: u32 = read(binprm, offset!(binprm_argc));
+    argc <= 1 || argc <= 3 && is_script(binprm)
+}
+
+/// Whether the kernel executes an interpreter for the file.
+#[inline(always)]
+fn is_script(binprm: u64) -> bool {
+    read::<u64>(binprm, offset!(binprm_filename)) != read::<u64>(binprm, offset!(binprm_interp))
+}
+
 /// Copies `linux_binprm.filename` without its NUL; says how long it is, less than `FILENAME`, and whether there was
 /// more of it.
 #[inline(always)]

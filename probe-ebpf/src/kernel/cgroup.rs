@@ -1,10 +1,19 @@
 //! `struct cgroup` of the hierarchy that identifies containers, and which of them are containers.
 
-use aya_ebpf::{macros::map, maps::PerCpuArray};
-use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES};
+use aya_ebpf::{
+    helpers::generated::bpf_get_current_cgroup_id,
+    macros::map,
+    maps::{LruHashMap, PerCpuArray},
+};
+use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES, table};
 
-use super::{offset, read, str_len, switch};
+use super::{offset, read, str_len, switch, task::Task};
 use crate::branchless::{choose, is_below, is_zero};
+
+/// The container that each cgroup belongs to, by the cgroup's id, as a walk has found it. The kernel gives no id twice, and
+/// a cgroup keeps its place and its name. (Root can rename a directory of cgroup v1: it remains here what it was.)
+#[map]
+static CONTAINERS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(table::CONTAINERS, 0);
 
 /// Where the names of cgroups are copied to be measured: for all programs, since nobody reads it.
 #[map]
@@ -25,9 +34,25 @@ pub(crate) struct Container(u64);
 
 impl Container {
     const NONE: Self = Self(0);
-    /// Deeper than the walk goes. Only what runs in a container has a reason to nest that far, so it is never taken
-    /// for the host.
+    /// Deeper than the walk goes. Only programs in containers have a reason to nest that far, so it never counts as the
+    /// host's.
     const UNKNOWN: Self = Self(u64::MAX);
+
+    /// The current task's. On cgroup v2 a helper tells its cgroup's id without a read of kernel memory.
+    #[inline(always)]
+    pub(crate) fn of_current() -> Self {
+        if switch!(subsys) == ABSENT {
+            // SAFETY: a helper without arguments.
+            let id = unsafe { bpf_get_current_cgroup_id() };
+            if id == switch!(root_cgroup) {
+                return Self::NONE;
+            }
+            if let Some(container) = known(id) {
+                return Self(container);
+            }
+        }
+        Task::current().cgroup().container()
+    }
 
     #[inline(always)]
     pub(crate) fn is_some(self) -> bool {
@@ -100,11 +125,34 @@ impl Cgroup {
     }
 }
 
-/// An exported function, which the verifier walks once and not again at each call: it takes a number and gives one,
-/// either of which may be any.
+/// The verifier walks an exported function once and not again at each call, for any argument and any result.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn container(cgroup: u64) -> u64 {
+    let first = Cgroup(cgroup).id();
+    if cgroup == 0 || first == switch!(root_cgroup) {
+        return Container::NONE.0;
+    }
+    if let Some(container) = known(first) {
+        return container;
+    }
+    let found = walk(cgroup);
+    // Zero is no id: it could not be read.
+    if first != 0 {
+        // Without room for it the next one walks too.
+        let _ = CONTAINERS.insert(first, found, 0);
+    }
+    found
+}
+
+#[inline(always)]
+fn known(cgroup: u64) -> Option<u64> {
+    // SAFETY: a map's value stays readable while the program runs, and is only ever written as a whole.
+    unsafe { CONTAINERS.get(cgroup) }.copied()
+}
+
+#[inline(always)]
+fn walk(cgroup: u64) -> u64 {
     let root = switch!(root_cgroup);
     let mut cgroup = Cgroup(cgroup);
     let mut found = Container::NONE.0;

@@ -71,7 +71,18 @@ impl Task {
 
     #[inline(always)]
     pub(crate) fn cgroup(self) -> Cgroup {
-        Cgroup::of_css_set(read(self.0, offset!(task_cgroups)))
+        Cgroup::of_css_set(self.css_set())
+    }
+
+    #[inline(always)]
+    fn css_set(self) -> u64 {
+        read(self.0, offset!(task_cgroups))
+    }
+
+    /// Whether both are in the same cgroup of each hierarchy.
+    #[inline(always)]
+    pub(crate) fn shares_cgroups(self, other: Self) -> bool {
+        self.css_set() == other.css_set()
     }
 
     #[inline(always)]
@@ -84,16 +95,29 @@ impl Task {
         Net::at(read(self.nsproxy(), offset!(nsproxy_net_ns)))
     }
 
-    /// 1 if it is root's in the initial user namespace: not the root of a user namespace of its own, and no program that
-    /// was only lent root's rights (setuid). Who starts such a one gives it the name that he likes, by a link.
+    /// Whether its standard input is open and is no character device. Nobody can hand a configuration to a process whose
+    /// input is a terminal or `/dev/null`.
+    #[inline(always)]
+    pub(crate) fn is_given_input(self) -> bool {
+        const TYPE: u16 = 0o170_000;
+        const CHARACTER_DEVICE: u16 = 0o020_000;
+        let files: u64 = read(self.0, offset!(task_files));
+        let table: u64 = read(files, offset!(files_fdt));
+        let first: u64 = read(read(table, offset!(fdt_fd)), 0);
+        let mode: u16 = read(read::<u64>(first, offset!(file_inode)), offset!(inode_mode));
+        mode & TYPE != 0 && mode & TYPE != CHARACTER_DEVICE
+    }
+
+    /// 1 if it is root's in the initial user namespace. It is then neither the root of another user namespace nor a setuid
+    /// program that a user started, to which the user can give any name by a link.
     #[inline(always)]
     pub(crate) fn is_root(self) -> u64 {
         task_is_root(self.0)
     }
 
-    /// 1 if it is root's by itself: the file of its program lends nobody root's rights. A program that was lent them may
-    /// take them for good (setuid(2)), and goes by the name that a user gave it all the same. Plugins are not to be
-    /// asked this: there are some whose file is setuid though root calls them (Calico's).
+    /// 1 if it is root's and the file of its program is not setuid. A setuid program may call setuid(2) and be root's for
+    /// good, under whatever name a user gave it. Plugins are not held to this: root itself calls some whose file is setuid
+    /// (Calico's).
     #[inline(always)]
     pub(crate) fn is_root_by_itself(self) -> u64 {
         task_is_root_by_itself(self.0)

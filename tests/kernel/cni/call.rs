@@ -14,7 +14,7 @@ use tests::program;
 use crate::container::actor;
 
 /// The plugin's exit status.
-const STATUS: i32 = 5;
+pub(super) const STATUS: i32 = 5;
 
 /// What no record may hold.
 pub(crate) const SECRET: &str = "s3cr3t";
@@ -73,9 +73,10 @@ impl Environment {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
     }
 
-    /// As the kernel has it: strings with a NUL behind each.
-    fn text(&self) -> String {
-        self.0.iter().map(|(name, value)| format!("{name}={value}\0")).collect()
+    /// Writes it as the kernel has it: strings with a NUL behind each.
+    pub(super) fn save(&self, file: &Path) -> Result<()> {
+        let text: String = self.0.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
+        fs::write(file, text).with_context(|| format!("write {}", file.display()))
     }
 }
 
@@ -157,14 +158,25 @@ impl Runtime {
 
     /// Has it call the plugin, through another command if one is given, until the plugin ends. Gives its pid.
     pub(crate) fn call(&mut self, environment: &Environment, through: &[String]) -> Result<u32> {
+        self.call_to(environment, through, &["exit".to_owned(), STATUS.to_string()])
+    }
+
+    /// The same, of a plugin that does what is said: at last it must end as if told to exit.
+    pub(super) fn call_to(
+        &mut self,
+        environment: &Environment,
+        through: &[String],
+        plugin_does: &[String],
+    ) -> Result<u32> {
         let file = self.folder.path().join("environment");
-        fs::write(&file, environment.text())?;
+        environment.save(&file)?;
         let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is no text");
         let mut words = self.by.clone();
         words.extend([text(&self.folder.path().join(self.name))?, self.role.to_owned()]);
         words.extend(through.iter().cloned());
         words.extend([actor()?, "become".to_owned(), text(&file)?]);
-        words.extend([text(&self.folder.path().join("bridge"))?, "exit".to_owned(), STATUS.to_string()]);
+        words.push(text(&self.folder.path().join("bridge"))?);
+        words.extend(plugin_does.iter().cloned());
         let mut child = Command::new(&words[0])
             .args(&words[1..])
             .spawn()

@@ -17,7 +17,7 @@ pub struct Totals {
 
 /// The kernel's counters of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runs {
+pub struct Runs {
     /// The time and the number of runs are zero unless the kernel was told to measure them.
     pub time: Duration,
     pub count: u64,
@@ -33,7 +33,7 @@ impl Totals {
 
     /// The counters of each loaded program.
     #[must_use]
-    pub(crate) fn programs(&self) -> &BTreeMap<String, Runs> {
+    pub fn programs(&self) -> &BTreeMap<String, Runs> {
         &self.programs
     }
 
