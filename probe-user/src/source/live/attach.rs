@@ -6,6 +6,8 @@ mod ladder;
 mod reason;
 mod run;
 #[cfg(test)]
+mod size;
+#[cfg(test)]
 mod stack;
 mod support;
 mod symbol;

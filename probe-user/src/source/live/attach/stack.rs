@@ -32,19 +32,20 @@ const CLASSES: u8 = 7;
 const FRAME_POINTER: usize = 10;
 
 /// The section and offset at which a function begins.
-type Start = (usize, u64);
+pub(super) type Start = (usize, u64);
 
-struct Function {
-    name: String,
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) instructions: usize,
     /// The bytes of stack below its frame pointer.
     stack: u32,
-    calls: BTreeSet<Start>,
+    pub(super) calls: BTreeSet<Start>,
 }
 
-type Functions = BTreeMap<Start, Function>;
+pub(super) type Functions = BTreeMap<Start, Function>;
 
 /// All functions of an object.
-fn functions(bytes: &[u8]) -> Result<Functions, String> {
+pub(super) fn functions(bytes: &[u8]) -> Result<Functions, String> {
     let file = File::parse(bytes).map_err(|error| format!("not an object file: {error}"))?;
     let mut functions = Functions::new();
     for symbol in file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() != 0) {
@@ -111,7 +112,7 @@ fn function(
         stack = stack.max(reached.map_or(0, |reached| reached.min(0).unsigned_abs()));
     }
     let stack = u32::try_from(stack).map_err(|error| error.to_string())?;
-    Ok(Function { name: name.to_owned(), stack, calls })
+    Ok(Function { name: name.to_owned(), instructions: code.len() / INSTRUCTION, stack, calls })
 }
 
 fn is_jump(code: u8) -> bool {
@@ -227,7 +228,7 @@ fn chain_of(stacks: &[u32]) -> Functions {
     let at = |n: usize| (1, n as u64);
     let function = |(n, stack): (usize, &u32)| {
         let calls = if n + 1 < stacks.len() { BTreeSet::from([at(n + 1)]) } else { BTreeSet::new() };
-        (at(n), Function { name: format!("f{n}"), stack: *stack, calls })
+        (at(n), Function { name: format!("f{n}"), instructions: 1, stack: *stack, calls })
     };
     stacks.iter().enumerate().map(function).collect()
 }

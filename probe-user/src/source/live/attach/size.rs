@@ -1,0 +1,78 @@
+//! How many instructions each program of the object has, with the functions that it calls. Only the source and the compiler
+//! decide that number, so the test notices a program that grows on any machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    HOOKS, OBJECT,
+    stack::{Functions, Start, functions},
+};
+
+/// The numbers when somebody last changed them on purpose.
+const HELD: [(&str, usize); 28] = [
+    ("cgroup_attach", 1228),
+    ("cgroup_emptied", 1102),
+    ("cgroup_mkdir", 1197),
+    ("cgroup_release", 1098),
+    ("cgroup_rmdir", 1197),
+    ("exec", 4231),
+    ("exit", 1884),
+    ("fe_free_inum", 338),
+    ("fe_ifa6_notify", 1595),
+    ("fe_netns_put", 443),
+    ("fe_put_net", 432),
+    ("fe_rtmsg_ifa", 1594),
+    ("fx_copy_net_ns", 1183),
+    ("kp_free_inum", 338),
+    ("kp_ifa6_notify", 1589),
+    ("kp_netns_put", 443),
+    ("kp_put_net", 432),
+    ("kp_rtmsg_ifa", 1588),
+    ("kr_copy_net_ns", 1196),
+    ("listen", 1039),
+    ("netns_exit", 129),
+    ("netns_fork", 1531),
+    ("netns_unshare", 1510),
+    ("netns_unsharing", 29),
+    ("netns_work", 522),
+    ("netns_worked", 622),
+    ("oom", 1335),
+    ("signal", 1799),
+];
+/// Another version of the linker's LLVM makes a difference of 3 percent at most, or of a few instructions.
+const fn margin(held: usize) -> usize {
+    held * 3 / 100 + 4
+}
+
+/// A function and all that it calls, each counted once.
+fn instructions(functions: &Functions, start: Start) -> usize {
+    let mut reached = BTreeSet::new();
+    let mut waiting = vec![start];
+    while let Some(start) = waiting.pop() {
+        if reached.insert(start) {
+            waiting.extend(&functions[&start].calls);
+        }
+    }
+    reached.iter().map(|start| functions[start].instructions).sum()
+}
+
+#[test]
+fn each_program_has_as_many_instructions_as_is_written_down() {
+    let functions = functions(OBJECT).expect("the built-in object");
+    let programs = HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs);
+    let counted: BTreeMap<&str, usize> = programs
+        .map(|program| {
+            let found = functions.iter().find(|(_, function)| function.name == program.name);
+            let (start, _) = found.unwrap_or_else(|| panic!("no program {}", program.name));
+            (program.name, instructions(&functions, *start))
+        })
+        .collect();
+    let held = BTreeMap::from(HELD);
+    let is_held = |(name, count): (&&str, &usize)| {
+        held.get(name).is_some_and(|held| count.abs_diff(*held) <= margin(*held))
+    };
+    assert!(
+        counted.len() == held.len() && counted.iter().all(is_held),
+        "the programs have other sizes than HELD says; if that is meant, write down {counted:?}"
+    );
+}
