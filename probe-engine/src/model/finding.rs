@@ -14,12 +14,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use blind::Blind;
 pub(crate) use blind::plural;
-pub use kind::{
-    AbandonedStore, BlindSpot, Cause, CniFailing, CniQueue, CniSlow, Detail, Duplicate, DuplicateAddress,
-    DuplicateContainer, DuplicateSandbox, FindingKind, Kind, LeakedAddress, Many, Message, OrphanNetns,
-    OrphanSandbox, OutOfOrder, PoolExhaustion, StoreRef, StuckCgroup, StuckNetnsTeardown, TeardownOutOfOrder,
-    UnverifiedRelease,
-};
+pub use kind::*;
 
 use crate::model::id::{ContainerId, NotThat};
 
