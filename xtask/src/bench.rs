@@ -6,6 +6,8 @@
 mod comparison;
 mod engine;
 mod exact;
+mod kernel;
+mod observer;
 mod spread;
 mod table;
 
@@ -34,6 +36,8 @@ pub(crate) struct Args {
 enum Part {
     /// The engine by itself, without hooks, files or JSON
     Engine,
+    /// Programs in the kernel, those of other observers beside ours; needs root
+    Kernel,
 }
 
 pub(crate) fn run(Args { part, quick, json }: &Args) -> Result<()> {
@@ -44,6 +48,10 @@ pub(crate) fn run(Args { part, quick, json }: &Args) -> Result<()> {
         let program = engine::build()?;
         held = exact::check(&program);
         comparisons.extend(engine::compare(&program, *quick)?);
+    }
+    if part.is_none_or(|part| part == Part::Kernel) {
+        package::ensure(kernel::NEEDS)?;
+        comparisons.extend(kernel::compare(*quick)?);
     }
     if let Some(file) = json {
         let text = figures(&comparisons)?;

@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// What was measured of one case in one round, by the figure's name.
-pub(crate) type Figures = BTreeMap<&'static str, f64>;
+pub(crate) type Figures = BTreeMap<String, f64>;
 
 pub(crate) struct Comparison {
     pub(crate) title: String,
     /// The names of the figures to be shown, in their order.
-    pub(crate) shown: &'static [&'static str],
+    pub(crate) shown: Vec<String>,
     pub(crate) cases: Vec<Case>,
 }
 
@@ -21,36 +21,47 @@ pub(crate) struct Case {
 }
 
 impl Comparison {
+    pub(crate) fn new(title: &str, shown: &[&str], names: &[&str]) -> Self {
+        let case = |name: &&str| Case { name: (*name).to_owned(), rounds: Vec::new() };
+        let shown = shown.iter().map(|name| (*name).to_owned()).collect();
+        Self { title: title.to_owned(), shown, cases: names.iter().map(case).collect() }
+    }
+
     /// Measures every case once in each round.
     pub(crate) fn measure(
-        title: &str,
-        shown: &'static [&'static str],
-        names: &[String],
+        mut self,
         rounds: usize,
         mut measure: impl FnMut(&str) -> Result<Figures>,
     ) -> Result<Self> {
-        let case = |name: &String| Case { name: name.clone(), rounds: Vec::new() };
-        let mut cases: Vec<Case> = names.iter().map(case).collect();
         for _ in 0..rounds {
-            for case in &mut cases {
+            for case in &mut self.cases {
                 case.rounds.push(measure(&case.name)?);
             }
         }
-        Ok(Self { title: title.to_owned(), shown, cases })
+        Ok(self)
     }
 
-    /// How many times that of the first case a figure is, round by round.
+    /// What was measured of a case in one more round.
+    pub(crate) fn add(&mut self, name: &str, figures: Figures) {
+        match self.cases.iter_mut().find(|case| case.name == name) {
+            Some(case) => case.rounds.push(figures),
+            None => self.cases.push(Case { name: name.to_owned(), rounds: vec![figures] }),
+        }
+    }
+
+    /// How many times that of the first case that has it a figure is, round by round.
     pub(crate) fn ratio(&self, case: &Case, figure: &str) -> Option<Spread> {
-        let pairs = self.cases.first()?.rounds.iter().zip(&case.rounds);
+        let has = |case: &&Case| case.rounds.iter().any(|round| round.contains_key(figure));
+        let pairs = self.cases.iter().find(has)?.rounds.iter().zip(&case.rounds);
         let ratio = |(base, it): (&Figures, &Figures)| Some(it.get(figure)? / base.get(figure)?);
         Spread::of(pairs.filter_map(ratio).collect())
     }
 
     pub(crate) fn json(&self) -> Value {
         let case = |case: &Case| {
-            let figure = |name: &&'static str| {
+            let figure = |name: &String| {
                 let (spread, ratio) = (case.spread(name)?, self.ratio(case, name)?);
-                Some(((*name).to_owned(), json!({ "value": spread.json(), "ratio_to_first": ratio.json() })))
+                Some((name.clone(), json!({ "value": spread.json(), "ratio_to_first": ratio.json() })))
             };
             let figures: Map<String, Value> = self.shown.iter().filter_map(figure).collect();
             json!({ "name": case.name, "rounds": case.rounds.len(), "figures": figures })
@@ -60,6 +71,11 @@ impl Comparison {
 }
 
 impl Case {
+    /// The names of all its figures.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = String> {
+        self.rounds.iter().flat_map(|round| round.keys().cloned())
+    }
+
     pub(crate) fn spread(&self, figure: &str) -> Option<Spread> {
         Spread::of(self.rounds.iter().filter_map(|round| round.get(figure).copied()).collect())
     }
@@ -71,12 +87,11 @@ mod tests {
 
     #[test]
     fn a_ratio_is_between_values_of_one_round() {
-        let names = ["one".to_owned(), "other".to_owned()];
         let mut burden = 0.0;
-        let measured = Comparison::measure("", &["ns"], &names, 3, |name| {
+        let measured = Comparison::new("", &["ns"], &["one", "other"]).measure(3, |name| {
             // The machine becomes slower and slower.
             burden += if name == "one" { 1.0 } else { 0.0 };
-            Ok(Figures::from([("ns", burden * if name == "one" { 10.0 } else { 15.0 })]))
+            Ok(Figures::from([("ns".to_owned(), burden * if name == "one" { 10.0 } else { 15.0 })]))
         });
         let measured = measured.unwrap();
         let ratio = measured.ratio(&measured.cases[1], "ns").unwrap();

@@ -96,14 +96,14 @@ pub(super) fn compare(program: &Path, quick: bool) -> Result<Vec<Comparison>> {
             |value: &u64| format!("{}={value} turns={turns} {}", axis.name, axis.rest).trim().to_owned();
         let values = if quick { axis.quick } else { axis.values };
         let names: Vec<String> = values.iter().map(name).collect();
-        let it = Comparison::measure(axis.title, SHOWN, &names, rounds, |name| measure(program, name))?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let it = Comparison::new(axis.title, SHOWN, &names).measure(rounds, |name| measure(program, name))?;
         println!("{}", table::text(&it));
         comparisons.push(it);
     }
     let long = if quick { LONG_QUICK } else { LONG };
-    let names: Vec<String> = long.iter().map(|name| (*name).to_owned()).collect();
     let it =
-        Comparison::measure("a long history", SHOWN_LONG, &names, rounds, |name| measure(program, name))?;
+        Comparison::new("a long history", SHOWN_LONG, long).measure(rounds, |name| measure(program, name))?;
     println!("{}", table::text(&it));
     comparisons.push(it);
     Ok(comparisons)
@@ -116,7 +116,7 @@ fn measure(program: &Path, scenario: &str) -> Result<Figures> {
     let (events, answers) = (number("events")?, number("answers")?);
     let (events_ns, answers_ns) = (number("events_ns")?, number("answers_ns")?);
     let (observations, all_ns) = (events + answers, events_ns + answers_ns);
-    Ok(Figures::from([
+    let figures = [
         ("observations", observations),
         ("observations/s", observations * 1e9 / all_ns),
         ("ns/event", events_ns / events),
@@ -124,5 +124,6 @@ fn measure(program: &Path, scenario: &str) -> Result<Figures> {
         ("us/turn", all_ns / 1000.0 / number("turns")?),
         ("allocations/event", number("event_allocations")? / events),
         ("KB", number("heap_bytes")? / 1000.0),
-    ]))
+    ];
+    Ok(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
 }

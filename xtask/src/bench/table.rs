@@ -5,10 +5,10 @@ use super::comparison::Comparison;
 /// A line for each case, two columns for each figure: its median, and its ratio to the first case with the quartiles.
 pub(crate) fn text(comparison: &Comparison) -> String {
     let mut rows = vec![vec![comparison.title.clone()]];
-    rows[0].extend(comparison.shown.iter().flat_map(|name| [(*name).to_owned(), "ratio".to_owned()]));
+    rows[0].extend(comparison.shown.iter().flat_map(|name| [name.clone(), "ratio".to_owned()]));
     for case in &comparison.cases {
         let mut row = vec![case.name.clone()];
-        for figure in comparison.shown {
+        for figure in &comparison.shown {
             let (spread, ratio) = (case.spread(figure), comparison.ratio(case, figure));
             row.push(spread.map_or_else(|| "-".to_owned(), |it| number(it.median)));
             row.push(ratio.map_or_else(String::new, |it| {
@@ -54,9 +54,8 @@ mod tests {
 
     #[test]
     fn a_case_is_a_line_and_a_figure_that_it_lacks_is_a_dash() {
-        let names = ["pods=10", "pods=1000"].map(str::to_owned);
-        let measured = Comparison::measure("pods", &["ns"], &names, 1, |name| {
-            Ok(if name == "pods=10" { Figures::from([("ns", 12.34)]) } else { Figures::new() })
+        let measured = Comparison::new("pods", &["ns"], &["pods=10", "pods=1000"]).measure(1, |name| {
+            Ok(if name == "pods=10" { Figures::from([("ns".to_owned(), 12.34)]) } else { Figures::new() })
         });
         let text = text(&measured.unwrap());
         assert_eq!(text, "pods         ns  ratio\npods=10    12.3   1.00\npods=1000     -\n");
