@@ -10,6 +10,7 @@ mod call;
 pub mod count;
 pub mod decode;
 mod detect;
+mod grouped;
 pub mod held;
 pub mod outbox;
 pub mod share;

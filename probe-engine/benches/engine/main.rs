@@ -37,7 +37,7 @@ fn main() -> Result<()> {
         bail!("{open} findings are open, not {}", scenario.findings);
     }
     let resting = drive.engine_rows();
-    drive.reset();
+    drive.begin_to_measure();
     for turn in 0..scenario.turns {
         drive.turn(turn, &scenario);
     }

@@ -1,6 +1,6 @@
 //! A map that remembers which of its rows may have changed since somebody last asked.
 //!
-//! **Invariant:** every way to a row that can change it marks the row's key. So nobody who keeps something that is
+//! **Invariant:** every way to a row that can change it marks the row's key, but for one that says so. So nobody who keeps something that is
 //! derived from the rows can miss a change.
 
 use std::{
@@ -48,6 +48,11 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         let row = self.rows.get_mut(key)?;
         self.changed.insert(key.clone());
         Some(row)
+    }
+
+    /// Lends out a row without a mark, for a change that no verdict is made of by itself.
+    pub(in crate::engine) fn get_mut_unmarked(&mut self, key: &K) -> Option<&mut V> {
+        self.rows.get_mut(key)
     }
 
     pub(in crate::engine) fn insert(&mut self, key: K, row: V) -> Option<V> {

@@ -23,6 +23,7 @@ pub mod hint;
 pub mod list;
 pub mod loss;
 pub mod netns;
+pub(super) mod netns_path;
 mod outgoing;
 pub mod path;
 pub mod phase;

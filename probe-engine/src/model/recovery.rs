@@ -273,6 +273,11 @@ impl Recovery {
             .collect()
     }
 
+    /// Whether a pod that was expected is back by the rule in force.
+    pub(crate) fn is_back(&self, pod: &Pod, now: Timestamp) -> bool {
+        self.pods.iter().any(|it| it.pod.is(pod) && self.counts(it, now).is_some())
+    }
+
     /// When the first of those that are still to listen counts by its start after all.
     pub(crate) fn patience(&self, now: Timestamp) -> Option<Timestamp> {
         let awaited = self.pods.iter().filter(|it| self.counts(it, now).is_none());

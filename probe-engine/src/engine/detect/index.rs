@@ -15,7 +15,7 @@ use crate::{
         World,
         changed::Changed,
         netns,
-        netns::claim::plain,
+        netns_path::plain,
         process::State,
         record::{Records, Waiting},
         sandbox,

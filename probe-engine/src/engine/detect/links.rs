@@ -20,6 +20,9 @@ impl<Row: Clone + Ord, Thing: Clone + Ord> Links<Row, Thing> {
         let mut now: Vec<Thing> = now.into_iter().collect();
         now.sort_unstable();
         now.dedup();
+        if self.of(row) == now {
+            return now;
+        }
         let before = self.of.remove(row).unwrap_or_default();
         for thing in before.iter().filter(|thing| !now.contains(thing)) {
             if let Some(rows) = self.by.get_mut(thing) {
@@ -64,6 +67,7 @@ mod tests {
     fn a_row_names_what_it_was_last_set_to() {
         let mut links: Links<u32, &str> = Links::default();
         assert_eq!(links.set(&1, ["b", "a", "b"]), ["a", "b"]);
+        assert_eq!(links.set(&1, ["a", "b"]), ["a", "b"]);
         assert_eq!(links.set(&2, ["b"]), ["b"]);
         assert_eq!(links.by(&"b").collect::<Vec<_>>(), [&1, &2]);
         // What it named before is given too: who depends on that has to look again.

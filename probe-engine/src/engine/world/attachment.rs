@@ -9,7 +9,7 @@ mod plugin;
 mod table;
 pub(in crate::engine) mod tries;
 
-use std::mem;
+use std::{mem, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -161,6 +161,34 @@ impl Attachment {
         }
     }
 
+    /// Whether its pod's name would not be known better by this one.
+    fn names(&self, pod: &PodName) -> bool {
+        (self.pod.namespace.is_some() || pod.namespace.is_none())
+            && (self.pod.name.is_some() || pod.name.is_none())
+            && (self.pod.uid.is_some() || pod.uid.is_none())
+    }
+
+    /// Whether libcni's cache says of it what it said before.
+    fn is_cached_already(&self, it: &CacheFound, pod: &PodName) -> bool {
+        let is_named = self.names(pod)
+            && !self.inferred
+            && self.network.is_some()
+            && (self.netns_path.is_some() || it.netns.is_none());
+        let is_by_nobody = self.plugins.iter().all(|plugin| plugin.add.begun == 0);
+        let has = |address: IpAddr| {
+            let is_it = |lease: &Lease| {
+                lease.address == address && lease.cached && (lease.plugin.is_some() || is_by_nobody)
+            };
+            self.leases.iter().any(is_it)
+        };
+        let given = |lease: &Lease| it.addresses.iter().any(|given| given.address == lease.address);
+        self.cached_at.is_some()
+            && is_named
+            && (self.is_loopback()
+                || it.addresses.iter().all(|given| has(given.address))
+                    && self.leases.iter().all(|lease| !lease.cached || given(lease)))
+    }
+
     fn learn_network(&mut self, name: &str, inferred: bool) {
         if self.network.is_none() || self.inferred && !inferred {
             self.network = Some(name.to_owned());
@@ -226,6 +254,15 @@ impl World {
     pub(super) fn attachment_cached(&mut self, ctx: EventContext, it: &CacheFound) {
         let id = it.container.clone();
         let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;
+        let key = (id.clone(), it.ifname.clone());
+        if self.attachments.get(&key).is_some_and(|row| row.is_cached_already(it, &pod)) {
+            self.schedule_reap(ctx.at);
+            // A verdict that leans on the time of a reading is judged anew after each reading.
+            if let Some(row) = self.attachments.rows.get_mut_unmarked(&key) {
+                row.cached_at = Some(ctx.at);
+            }
+            return;
+        }
         let row = self.attachment(ctx, &id, &it.ifname);
         row.cached_at = Some(ctx.at);
         row.pod.learn(&pod);
@@ -281,6 +318,9 @@ impl World {
 
     /// A runtime's own record names the pod of a sandbox.
     pub(super) fn attachments_named(&mut self, id: &ContainerId, pod: &PodName) {
+        if self.attachments_of(id).all(|row| row.names(pod)) {
+            return;
+        }
         for (_, row) in self
             .attachments
             .rows

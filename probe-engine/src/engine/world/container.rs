@@ -15,6 +15,7 @@ pub(in crate::engine) use table::Table;
 
 use crate::{
     engine::{
+        grouped::Grouped,
         held::{Subject, Wait},
         world::{EventContext, World, cgroup::Cgroup, presence::Voucher, process_of},
     },
@@ -25,6 +26,21 @@ use crate::{
         time::Timestamp,
     },
 };
+
+/// What containers have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) enum Group {
+    Pod(u64),
+    Sandbox(ContainerId),
+}
+
+impl Grouped for Container {
+    type Group = Group;
+
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        self.pod.map(Group::Pod).into_iter().chain(self.sandbox.clone().map(Group::Sandbox))
+    }
+}
 
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{World, container::Container},
+        world::{World, container::Container, sandbox},
     },
     model::{
         change::{CgroupRef, ContainerRef, Context, PodRef},
@@ -107,7 +107,7 @@ impl World {
 
     /// The only sandbox of a pod that has not stopped.
     fn only_sandbox(&self, pod: u64) -> Option<&ContainerId> {
-        let mut live = self.sandboxes.values().filter(|row| row.pod == Some(pod) && !row.is_stopped());
+        let mut live = self.sandboxes.group(sandbox::Group::Pod(pod)).filter(|row| !row.is_stopped());
         let only = live.next()?;
         live.next().is_none().then_some(&only.id)
     }

@@ -12,8 +12,9 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use crate::{
     engine::{
+        grouped::Grouped,
         held::{Subject, Wait},
-        world::{EventContext, World, netns::table::same, process, process_of},
+        world::{EventContext, World, netns::table::same, netns_path::plain, process, process_of},
     },
     model::{
         change::{ChangeKind, Process},
@@ -83,6 +84,29 @@ pub struct Address {
     pub ifname: String,
     pub ifindex: u32,
     pub flags: u32,
+}
+
+/// What network namespaces have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) enum Group {
+    /// They are, or were, bound to this file, as [`plain`] spells it.
+    Path(String),
+    /// They live, their making was seen, and nobody is known to have them.
+    Unclaimed,
+    /// They are over, or about to be.
+    Over,
+}
+
+impl Grouped for Netns {
+    type Group = Group;
+
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        let is_unclaimed =
+            self.is_live() && self.created_at.is_some() && self.sandbox.is_none() && self.mounts.is_empty();
+        let paths = self.mounts.iter().map(|path| Group::Path(plain(path).into_owned()));
+        let over = (!self.is_live()).then_some(Group::Over);
+        paths.chain(is_unclaimed.then_some(Group::Unclaimed)).chain(over)
+    }
 }
 
 impl State {

@@ -41,8 +41,8 @@ pub const QUIET: Duration = Duration::from_secs(30);
 pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
     let row = world.sandboxes.recall(sandbox)?;
     let pod = world.pod_of_row(row);
-    let same = world.sandboxes.all().filter(|it| pod.is_some() && world.pod_of_row(it) == pod);
-    among(world, row, same, now)
+    let same = pod.map(|pod| world.all_of_pod(pod)).unwrap_or_default();
+    among(world, row, same.into_iter(), now)
 }
 
 /// Those that are not over and not told yet, as far as they are known by `now`. What came to nothing before another try of

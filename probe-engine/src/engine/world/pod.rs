@@ -14,7 +14,11 @@ pub(in crate::engine) use table::Table;
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{EventContext, World},
+        world::{
+            EventContext, World,
+            container::{self, Container},
+            sandbox,
+        },
     },
     model::{
         change::{ChangeKind, Question},
@@ -149,15 +153,17 @@ impl World {
             self.pods.insert(row);
             id
         };
-        let row = self.pods.rows.get_mut(&id)?;
-        let shown = row.state.step(Step::Show, ctx.at);
-        if let Some(present) = shown {
+        let shown = self.pods.get(&id)?.state.step(Step::Show, ctx.at);
+        if let Some(present) = shown
+            && let Some(row) = self.pods.rows.get_mut(&id)
+        {
             row.state = present;
             row.first_at = ctx.at;
             row.origin = ctx.origin;
             row.start = Start::default();
         }
-        if let Some(known) = row.named.uid.as_ref().and_then(|uid| self.pods.names.get(uid)) {
+        let named = |id| self.pods.names.get(self.pods.get(&id)?.named.uid.as_ref()?);
+        if let Some(known) = named(id) {
             let (found, source) = (known.pod_name(), known.source);
             self.pods.learn(id, &found, source);
         }
@@ -224,10 +230,10 @@ impl World {
     pub(super) fn pod_may_be_gone(&mut self, ctx: EventContext, id: u64) {
         let Some(row) = self.pods.get(&id) else { return };
         let lives = !row.cgroups.is_empty()
-            || self.containers.values().any(|row| row.pod == Some(id) && row.is_running())
-            || self.sandboxes.values().any(|row| {
+            || self.containers.group(container::Group::Pod(id)).any(Container::is_running)
+            || self.sandboxes.group(sandbox::Group::Pod(id)).any(|row| {
                 let netns = row.network.netns.and_then(|life| self.netns.get(life));
-                row.pod == Some(id) && (!row.is_stopped() || netns.is_some_and(|netns| netns.is_live()))
+                !row.is_stopped() || netns.is_some_and(|netns| netns.is_live())
             });
         if lives {
             return;

@@ -41,6 +41,12 @@ impl Presence {
         }
     }
 
+    /// Whether it is vouched for by them, since then or earlier.
+    #[must_use]
+    pub fn is_vouched(&self, by: Voucher, at: Timestamp) -> bool {
+        self.vouched.iter().any(|vouched| vouched.by == by && vouched.since <= at)
+    }
+
     pub fn withdraw(&mut self, by: Voucher) {
         self.vouched.retain(|vouched| vouched.by != by);
     }

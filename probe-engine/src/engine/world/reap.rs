@@ -5,7 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 use crate::{
     engine::{
         timer,
-        world::{World, attachment::Lease, cgroup, container, pod, process, rebuild, record::Kept, sandbox},
+        world::{
+            World,
+            attachment::Lease,
+            cgroup, container, pod, process, rebuild,
+            record::Kept,
+            sandbox::{self, Sandbox},
+        },
     },
     model::{fact::Signal, id::ContainerId, time::Timestamp},
 };
@@ -77,12 +83,14 @@ impl World {
                 && !containers.contains_key(&row.id)
                 && row.network.netns.is_none_or(|life| netns.get(life).is_none())
         });
-        let of_containers = self.containers.values().filter_map(|row| row.pod);
-        let named: BTreeSet<u64> =
-            of_containers.chain(self.sandboxes.values().filter_map(|row| row.pod)).collect();
+        let is_named = |id: u64| {
+            self.containers.group(container::Group::Pod(id)).next().is_some()
+                || self.sandboxes.group(sandbox::Group::Pod(id)).next().is_some()
+        };
         let over = |row: &&pod::Pod| matches!(row.state, pod::State::Gone { at } if at <= old);
         let gone: Vec<_> = self.pods.values().filter(over).map(|row| row.id).collect();
-        for id in gone.into_iter().filter(|id| !named.contains(id)) {
+        let unnamed: Vec<u64> = gone.into_iter().filter(|id| !is_named(*id)).collect();
+        for id in unnamed {
             self.pods.remove(id);
         }
     }
@@ -91,20 +99,17 @@ impl World {
     fn reap_remembered(&mut self, now: Timestamp) {
         let old = now.saturating_sub(MEMORY);
         let (sandboxes, records) = (&self.sandboxes, &self.records);
-        let mut living = self.precedents();
-        living.extend(sandboxes.values().filter(|row| !row.is_stopped()).map(|row| row.id.clone()));
-        let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
-        let unused: BTreeSet<ContainerId> = self
-            .sandboxes
-            .all()
-            .filter(|row| row.containers().is_empty())
-            .map(|row| row.id.clone())
-            .collect();
-        let old_of = |id: &ContainerId| if unused.contains(id) { now.saturating_sub(UNUSED) } else { old };
-        self.attachments.reap(old_of, lives);
-        self.reap_tries(&living);
+        let precedents = self.precedents();
+        let lives = |id: &ContainerId| {
+            sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || precedents.contains(id)
+        };
+        let is_unused =
+            |id: &ContainerId| sandboxes.recall(id).is_some_and(|row| row.containers().is_empty());
+        let old_of = |id: &ContainerId| if is_unused(id) { now.saturating_sub(UNUSED) } else { old };
+        self.attachments.reap(old_of, |id| lives(id) || records.kept(id) == Kept::Yes);
+        self.reap_tries(&precedents);
         let records = &self.records;
-        let lives = |id: &ContainerId| living.contains(id) || records.kept(id) == Kept::Yes;
+        let lives = |id: &ContainerId| precedents.contains(id) || records.kept(id) == Kept::Yes;
         let attachments = &self.attachments;
         let leased = |id: &ContainerId| {
             let mut all =
@@ -120,11 +125,22 @@ impl World {
         let settled = now.saturating_sub(SETTLED);
         self.sandboxes
             .drop_evidence(|row| row.over_at().is_some_and(|at| at <= settled) && !on_record(&row.id));
-        let served: BTreeSet<ContainerId> = self.monitored().into_iter().cloned().collect();
-        self.sandboxes.forget(|row| {
-            let id = &row.id;
-            row.over_at().is_none_or(|at| at > old_of(id)) || served.contains(id) || lives(id) || leased(id)
-        });
+        let is_old = |row: &Sandbox| {
+            let old = if row.containers().is_empty() { now.saturating_sub(UNUSED) } else { old };
+            row.over_at().is_some_and(|at| at <= old)
+        };
+        let is_done =
+            |row: &&Sandbox| row.is_remembered() && is_old(row) && !lives(&row.id) && !leased(&row.id);
+        let mut done: BTreeSet<ContainerId> =
+            self.sandboxes.all().filter(is_done).map(|row| row.id.clone()).collect();
+        // There are far more processes than sandboxes to be forgotten.
+        if !done.is_empty() {
+            let served: Vec<ContainerId> = self.monitored().into_iter().cloned().collect();
+            served.iter().for_each(|id| {
+                done.remove(id);
+            });
+        }
+        self.sandboxes.forget(|row| !done.contains(&row.id));
     }
 
     /// Whether anything waits to be dropped.
@@ -132,7 +148,7 @@ impl World {
         !self.hints.is_empty()
             || !self.pods.names.is_empty()
             || !self.processes.signals.is_empty()
-            || self.sandboxes.all().any(sandbox::Sandbox::is_stopped)
+            || self.sandboxes.all().any(Sandbox::is_stopped)
             || self.attachments.values().any(|row| !row.leases.iter().any(Lease::is_vouched))
             || self.processes.values().any(|row| row.state != process::State::Running)
             || self.netns.values().any(|row| !row.is_live())

@@ -6,7 +6,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    engine::world::{World, sandbox::Sandbox},
+    engine::world::{
+        World,
+        sandbox::{Group, Sandbox},
+    },
     model::id::ContainerId,
 };
 
@@ -14,24 +17,22 @@ use crate::{
 pub(in crate::engine) const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 impl World {
-    /// All sandboxes of a pod that are remembered, the oldest first.
-    pub(in crate::engine) fn sandboxes_by_pod(&self) -> Vec<Vec<&Sandbox>> {
-        let mut named: Vec<&Sandbox> =
-            self.sandboxes.all().filter(|row| row.told.pod.uid.is_some()).collect();
-        named.sort_by(|one, other| {
-            (&one.told.pod.uid, one.first_at, &one.id).cmp(&(&other.told.pod.uid, other.first_at, &other.id))
-        });
-        named
-            .chunk_by(|one, other| one.told.pod.uid == other.told.pod.uid)
-            .map(<[&Sandbox]>::to_vec)
-            .collect()
+    /// All sandboxes of each pod that has several, with those that are only remembered, the oldest first.
+    fn successive_sandboxes(&self) -> Vec<Vec<&Sandbox>> {
+        let of_pods = self.sandboxes.shared_groups().filter(|group| matches!(group, Group::Uid(_)));
+        let sorted = |group| {
+            let mut rows: Vec<&Sandbox> = self.sandboxes.all_of(group).collect();
+            rows.sort_by_key(|row| (row.first_at, &row.id));
+            rows
+        };
+        of_pods.map(sorted).collect()
     }
 
     /// Those that tell what the ones after them are: what ran in a sandbox before one that ran nothing, and which was
     /// the first to run nothing.
     pub(super) fn precedents(&self) -> BTreeSet<ContainerId> {
         let mut needed = BTreeSet::new();
-        for rows in self.sandboxes_by_pod() {
+        for rows in self.successive_sandboxes() {
             let is_unused = |row: Option<&&Sandbox>| row.is_some_and(|row| row.containers().is_empty());
             for (place, row) in rows.iter().enumerate().filter(|(_, row)| !row.containers().is_empty()) {
                 let after = &rows[place + 1..];

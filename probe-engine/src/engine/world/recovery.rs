@@ -224,9 +224,8 @@ impl World {
 
     /// The pods that were there before and are not back.
     fn awaited(&self, now: Timestamp) -> Vec<&Pod> {
-        let back = self.boot.recovery.back(now);
-        let is_back = |pod: &Pod| back.iter().any(|back| back.pod.is(pod));
-        self.boot.recovery.expected().unwrap_or_default().iter().filter(|pod| !is_back(pod)).collect()
+        let recovery = &self.boot.recovery;
+        recovery.expected().unwrap_or_default().iter().filter(|pod| !recovery.is_back(pod, now)).collect()
     }
 
     /// Looks which pods are back, and whether the last of them was the last.

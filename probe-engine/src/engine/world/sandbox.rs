@@ -26,11 +26,14 @@ pub use run::{ContainerRun, Ended};
 pub(in crate::engine) use table::Table;
 
 use crate::{
-    engine::world::{EventContext, presence::Presence},
+    engine::{
+        grouped::Grouped,
+        world::{EventContext, netns_path::plain, presence::Presence},
+    },
     model::{
         change::{EvidenceEvent, StopReason},
         fact::{Origin, PodName},
-        id::ContainerId,
+        id::{ContainerId, PodUid},
         time::Timestamp,
     },
 };
@@ -55,6 +58,30 @@ pub struct Sandbox {
     /// A record was lost while it was there.
     pub gapped: bool,
     pub told: Told,
+}
+
+/// What sandboxes have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) enum Group {
+    Pod(u64),
+    /// What was told of them named a pod with this UID.
+    Uid(PodUid),
+    /// They have a container, and their pod's start is not held to be complete.
+    Starting,
+    /// The file that is to hold their network namespace, as [`plain`] spells it.
+    NetnsPath(String),
+}
+
+impl Grouped for Sandbox {
+    type Group = Group;
+
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        let path = self.network.netns_path.as_deref().map(|path| Group::NetnsPath(plain(path).into_owned()));
+        let is_starting = self.work.started_at.is_none() && !self.work.containers.is_empty();
+        let uid = self.told.pod.uid.clone().map(Group::Uid);
+        let starting = is_starting.then_some(Group::Starting);
+        self.pod.map(Group::Pod).into_iter().chain(uid).chain(starting).chain(path)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,16 @@
 //! When starts are looked at: what the pod's cgroup counts where one phase may end and the next begin, and a start's
 //! being complete.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     engine::{
         held::{Subject, Wait},
         timer,
-        world::{EventContext, World, container, phase, sandbox::Sandbox},
+        world::{
+            EventContext, World, container, phase,
+            sandbox::{self, Sandbox},
+        },
     },
     model::{
         change::{ChangeKind, Question},
@@ -103,8 +106,9 @@ impl World {
     pub(super) fn containers_expected(&mut self, uid: &PodUid, names: Vec<String>) {
         let Some(pod) = self.pods.by_uid(uid) else { return };
         self.pods.expect(pod, names);
-        let is_of = |row: &&Sandbox| row.work.started_at.is_none() && self.pod_of_row(row) == Some(pod);
-        let open: Vec<ContainerId> = self.sandboxes.all().filter(is_of).map(|row| row.id.clone()).collect();
+        let is_open = |row: &&Sandbox| row.work.started_at.is_none();
+        let open: Vec<ContainerId> =
+            self.all_of_pod(pod).into_iter().filter(is_open).map(|row| row.id.clone()).collect();
         open.iter().for_each(|id| self.start_turns(id));
     }
 
@@ -129,7 +133,7 @@ impl World {
 
     /// Tells of the starts that are complete by now.
     pub(super) fn starts_due(&mut self, now: Timestamp) {
-        let open = self.sandboxes.all().filter(|row| row.work.started_at.is_none());
+        let open = self.sandboxes.all_of(sandbox::Group::Starting);
         let mut due: Vec<(Timestamp, ContainerId)> =
             open.filter_map(|row| Some((phase::settles_at(self, row)?, row.id.clone()))).collect();
         due.sort_unstable();
@@ -181,6 +185,15 @@ impl World {
         }
     }
 
+    /// The sandboxes of a pod, with those that are only remembered, by their ids' order.
+    pub(in crate::engine) fn all_of_pod(&self, pod: u64) -> Vec<&Sandbox> {
+        let uid = self.pods.get(&pod).and_then(|row| row.named.uid.clone());
+        let by_uid = uid.into_iter().flat_map(|uid| self.sandboxes.all_of(sandbox::Group::Uid(uid)));
+        let all = self.sandboxes.all_of(sandbox::Group::Pod(pod)).chain(by_uid);
+        let of_pod = all.filter(|row| self.pod_of_row(row) == Some(pod));
+        of_pod.map(|row| (&row.id, row)).collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
     pub(in crate::engine) fn pod_of_row(&self, row: &Sandbox) -> Option<u64> {
         row.pod.or_else(|| self.pods.by_uid(row.told.pod.uid.as_ref()?))
     }
@@ -193,12 +206,11 @@ impl World {
                 && row.role != Some(Role::Sandbox)
                 && row.id != sandbox.id
                 && (row.name.is_none() || sandbox.containers().iter().all(|ran| ran.name != row.name))
-                && match &row.sandbox {
-                    Some(id) => *id == sandbox.id,
-                    None => pod.is_some() && row.pod == pod,
-                }
         };
-        self.containers.values().filter(is_of).map(|row| row.first_at).max()
+        let own = self.containers.group(container::Group::Sandbox(sandbox.id.clone()));
+        let of_pod = pod.into_iter().flat_map(|pod| self.containers.group(container::Group::Pod(pod)));
+        let all = own.chain(of_pod.filter(|row| row.sandbox.is_none()));
+        all.filter(is_of).map(|row| row.first_at).max()
     }
 }
 

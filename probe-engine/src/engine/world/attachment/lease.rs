@@ -12,7 +12,7 @@ use super::Attachment;
 use crate::{
     engine::world::{EventContext, World},
     model::{
-        fact::{self, StoreKind, StoreRead},
+        fact::{self, Reservation, StoreKind, StoreRead},
         time::Timestamp,
     },
 };
@@ -87,6 +87,20 @@ impl Attachment {
     }
 }
 
+impl Attachment {
+    /// Whether a store says of a reservation what it said before.
+    fn is_stored_already(&self, read: &StoreRead, it: &Reservation) -> bool {
+        let is_it = |lease: &Lease| {
+            lease.address == it.address
+                && lease.stored
+                && lease.since <= it.since
+                && lease.stores.contains(&read.store.path)
+        };
+        (read.store.network.is_none() || self.network.is_some() && !self.inferred)
+            && self.leases.iter().any(is_it)
+    }
+}
+
 impl World {
     /// An address appeared in a sandbox's namespace: a lease if the plugin of that interface is at work.
     pub(in crate::engine::world) fn lease_by_kernel(
@@ -133,6 +147,11 @@ impl World {
                 continue;
             };
             let key = (holder.container.clone(), self.interface_of(holder, it.address));
+            if self.attachments.get(&key).is_some_and(|row| row.is_stored_already(read, it)) {
+                self.schedule_reap(ctx.at);
+                named.insert((key, it.address));
+                continue;
+            }
             let row = self.attachment(ctx, &key.0, &key.1);
             if let Some(network) = &read.store.network {
                 row.learn_network(network, false);

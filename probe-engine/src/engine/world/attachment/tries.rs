@@ -38,17 +38,24 @@ impl Attachment {
 
 impl World {
     /// Drops the oldest attachments of those pods, and then of all, that have too many of which nothing is left.
-    pub(in crate::engine::world) fn reap_tries(&mut self, lives: &BTreeSet<ContainerId>) {
-        let is_settled =
-            |row: &Attachment| row.leases.is_empty() && !row.is_busy() && !lives.contains(&row.container);
+    ///
+    /// `precedents`: sandboxes that are over and needed to judge those after them.
+    pub(in crate::engine::world) fn reap_tries(&mut self, precedents: &BTreeSet<ContainerId>) {
+        let lives = |id: &ContainerId| {
+            self.sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || precedents.contains(id)
+        };
+        let is_settled = |row: &Attachment| row.leases.is_empty() && !row.is_busy() && !lives(&row.container);
         type OfPod<'a, T> = BTreeMap<(&'a PodName, &'a str), Vec<T>>;
-        let mut connected: OfPod<'_, Timestamp> = BTreeMap::new();
-        for row in self.attachments.values().filter(|row| row.is_added()) {
-            connected.entry((&row.pod, &row.ifname)).or_default().push(row.last_at);
-        }
         let mut tries: OfPod<'_, (Timestamp, &ContainerId)> = BTreeMap::new();
         for row in self.attachments.values().filter(|row| is_settled(row)) {
             tries.entry((&row.pod, &row.ifname)).or_default().push((row.last_at, &row.container));
+        }
+        let mut connected: OfPod<'_, Timestamp> = BTreeMap::new();
+        for row in self.attachments.values().filter(|row| !tries.is_empty() && row.is_added()) {
+            let key = (&row.pod, row.ifname.as_str());
+            if tries.contains_key(&key) {
+                connected.entry(key).or_default().push(row.last_at);
+            }
         }
         // Each that is dropped, and the next of its pod that stays.
         let mut dropped: Vec<(ContainerId, String, Option<ContainerId>)> = Vec::new();

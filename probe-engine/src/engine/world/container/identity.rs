@@ -1,6 +1,6 @@
 //! Who a container is: its role, its sandbox, its pod and its name, as far as anybody has said.
 
-use super::State;
+use super::{Container, State};
 use crate::{
     engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher},
     model::{
@@ -90,12 +90,20 @@ impl World {
             Some(_) | None if lives => self.pod_lives(ctx, name, hint.source),
             Some(_) | None => self.pod_of(name, hint.source),
         });
-        if let Some(row) = self.containers.rows.get_mut(&hint.id) {
+        let sandbox = hint.sandbox.as_ref().filter(|sandbox| **sandbox != hint.id);
+        let says_more = |row: &Container| {
+            pod.is_some() && row.pod != pod
+                || hint.name.is_some() && row.name != hint.name
+                || hint.started.is_some() && row.run.dated != hint.started
+                || sandbox.is_some() && row.sandbox.as_ref() != sandbox
+        };
+        if self.containers.get(&hint.id).is_some_and(says_more)
+            && let Some(row) = self.containers.rows.get_mut(&hint.id)
+        {
             row.pod = pod.or(row.pod);
             row.name = hint.name.clone().or_else(|| row.name.take());
             row.run.dated = hint.started.or(row.run.dated);
-            row.sandbox =
-                hint.sandbox.clone().filter(|sandbox| *sandbox != hint.id).or_else(|| row.sandbox.take());
+            row.sandbox = sandbox.cloned().or_else(|| row.sandbox.take());
         }
         self.sandboxes.set_pod(&hint.id, pod);
         if matches!(hint.source, NameSource::Bundle | NameSource::Cri) {
@@ -110,10 +118,10 @@ impl World {
     }
 
     pub(in crate::engine::world) fn has_role(&mut self, ctx: EventContext, id: &ContainerId, role: Role) {
-        let Some(row) = self.containers.rows.get_mut(id) else { return };
-        if row.role.is_some() {
+        if self.containers.get(id).is_none_or(|row| row.role.is_some()) {
             return;
         }
+        let Some(row) = self.containers.rows.get_mut(id) else { return };
         row.role = Some(role);
         let (first, pod, running, code) = (ctx.back_at(row.first_at), row.pod, row.state, row.run.code);
         let origin = row.origin;

@@ -5,16 +5,16 @@ use std::{
     ops::Deref,
 };
 
-use super::{Container, State};
+use super::{Container, Group, State};
 use crate::{
-    engine::tracked::Tracked,
+    engine::grouped::Groups,
     model::{fact::Role, id::ContainerId, time::Timestamp},
 };
 
 /// All containers by id, the processes that hold sandboxes among them.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(super) rows: Tracked<ContainerId, Container>,
+    pub(super) rows: Groups<ContainerId, Container>,
 }
 
 impl Deref for Table {
@@ -29,6 +29,11 @@ impl Table {
     /// The keys of rows that may have changed since the last call.
     pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<ContainerId> {
         self.rows.take_changed()
+    }
+
+    /// Those of a group.
+    pub(in crate::engine) fn group(&self, group: Group) -> impl Iterator<Item = &Container> {
+        self.rows.of(group)
     }
 
     /// Takes back what was dumped.

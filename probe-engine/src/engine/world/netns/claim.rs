@@ -1,10 +1,16 @@
 //! Which network namespace is whose. `CNI_NETNS` is a path, and what is behind it is not looked up: the mount
 //! table, the caller's doings just before, and the plugin's own work in the namespace tell.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    engine::world::{EventContext, World, netns::Netns, presence::Voucher},
+    engine::world::{
+        EventContext, World,
+        netns::{Group, Netns},
+        netns_path::{is_same, plain, process_of},
+        presence::Voucher,
+        sandbox,
+    },
     model::id::{ContainerId, TaskKey},
 };
 
@@ -26,17 +32,16 @@ impl World {
             return;
         }
         let made_by_caller = |row: &&Netns| {
-            row.is_live()
-                && row.sandbox.is_none()
-                && row.mounts.is_empty()
-                && (row.creator.key == caller || row.creator.parent == caller)
+            (row.creator.key == caller || row.creator.parent == caller)
                 && row
                     .created_at
                     .is_some_and(|created| created <= ctx.at && ctx.at.since(created) <= JUST_MADE)
         };
-        let mut lately = self.netns.values().filter(made_by_caller);
+        let mut lately = self.netns.group(Group::Unclaimed).filter(made_by_caller);
         // Of two that were made side by side it could be either; the plugin's work will tell.
-        if let (Some(life), None) = (lately.next().map(|row| row.life), lately.next()) {
+        let found = (lately.next().map(|row| row.life), lately.next().is_some());
+        drop(lately);
+        if let (Some(life), false) = found {
             self.claim(ctx, life, sandbox, false);
         }
     }
@@ -61,15 +66,14 @@ impl World {
 
     /// The living namespace at a path: where it is bound, or where a process stands for it.
     pub(in crate::engine::world) fn netns_at(&self, path: &str) -> Option<u64> {
-        let row = match process_of_path(path) {
+        let row = match process_of(path) {
             Some(pid) => {
                 let inode = self.processes.by_pid(pid).map(|process| process.netns);
                 inode.filter(|inode| *inode != self.node.host_netns).and_then(|inode| self.netns.live(inode))
             }
             None => {
-                let bound =
-                    |row: &&Netns| row.is_live() && row.mounts.iter().any(|mount| is_same(mount, path));
-                self.netns.values().find(bound)
+                let path = Group::Path(plain(path).into_owned());
+                self.netns.group(path).find(|row| row.is_live())
             }
         };
         row.map(|row| row.life)
@@ -78,12 +82,12 @@ impl World {
     /// A namespace was found with these mounts: a sandbox may have been waiting for it.
     pub(in crate::engine::world) fn claim_by_mounts(&mut self, ctx: EventContext, life: u64) {
         let Some(row) = self.netns.get(life) else { return };
-        let waits = |path: &str| row.mounts.iter().any(|mount| is_same(mount, path));
-        let sandbox = self
-            .sandboxes
-            .values()
-            .find(|sandbox| !sandbox.is_stopped() && sandbox.network.netns_path.as_deref().is_some_and(waits))
-            .map(|sandbox| sandbox.id.clone());
+        let paths = row.mounts.iter().map(|mount| sandbox::Group::NetnsPath(plain(mount).into_owned()));
+        let waiting = paths.filter_map(|path| {
+            let first = self.sandboxes.group(path).find(|sandbox| !sandbox.is_stopped());
+            first.map(|sandbox| sandbox.id.clone())
+        });
+        let sandbox = waiting.min();
         if let Some(sandbox) = sandbox {
             self.claim(ctx, life, &sandbox, true);
             self.sandboxes.vouch(&sandbox, Voucher::Mount, ctx.at);
@@ -115,12 +119,23 @@ impl World {
                 old.sandbox = None;
             }
         }
+        let Some(netns) = self.netns.get(life) else { return };
+        let is_bound = |path: &String| netns.mounts.iter().any(|mount| is_same(mount, path));
+        let is_known = netns.sandbox.as_ref() == Some(sandbox)
+            && (netns.proven || !proven)
+            && path.as_ref().is_none_or(|path| !proven || process_of(path).is_some() || is_bound(path));
+        if is_known {
+            self.sandbox_netns_created(life);
+            self.sandbox_has_netns(ctx.at, sandbox, life);
+            self.watch_claimed(life);
+            return;
+        }
         let Some(netns) = self.netns.rows.get_mut(&life) else { return };
         let previous_owner = netns.sandbox.replace(sandbox.clone()).filter(|_| taken);
         netns.proven |= proven;
         if let Some(path) = path
             && proven
-            && process_of_path(&path).is_none()
+            && process_of(&path).is_none()
             && !netns.mounts.iter().any(|mount| is_same(mount, &path))
         {
             netns.mounts.push(path);
@@ -131,41 +146,5 @@ impl World {
         self.sandbox_netns_created(life);
         self.sandbox_has_netns(ctx.at, sandbox, life);
         self.watch_claimed(life);
-    }
-}
-
-/// `/var/run` is `/run` on every node met.
-pub(in crate::engine) fn plain(path: &str) -> Cow<'_, str> {
-    match path.strip_prefix("/var/run/") {
-        Some(rest) => Cow::Owned(format!("/run/{rest}")),
-        None => Cow::Borrowed(path),
-    }
-}
-
-fn is_same(one: &str, other: &str) -> bool {
-    plain(one) == plain(other)
-}
-
-/// The pid of `/proc/PID/ns/net`.
-fn process_of_path(path: &str) -> Option<u32> {
-    path.strip_prefix("/proc/")?.strip_suffix("/ns/net")?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{is_same, process_of_path};
-
-    #[test]
-    fn a_path_is_the_same_under_both_names_of_run() {
-        assert!(is_same("/var/run/netns/cni-1", "/run/netns/cni-1"));
-        assert!(!is_same("/var/run/netns/cni-1", "/run/netns/cni-2"));
-    }
-
-    #[test]
-    fn a_process_can_stand_for_its_namespace() {
-        assert_eq!(process_of_path("/proc/42/ns/net"), Some(42));
-        for other in ["/proc/x/ns/net", "/proc/42/ns/mnt", "/run/netns/a", "/proc/99999999999/ns/net", ""] {
-            assert_eq!(process_of_path(other), None, "{other}");
-        }
     }
 }

@@ -8,9 +8,9 @@ use std::{
     ops::Deref,
 };
 
-use super::{Netns, SAME_BATCH, State, passed_at, watch::Budget};
+use super::{Group, Netns, SAME_BATCH, State, passed_at, watch::Budget};
 use crate::{
-    engine::tracked::Tracked,
+    engine::grouped::Groups,
     model::{id::NetnsKey, time::Timestamp},
 };
 
@@ -24,7 +24,7 @@ const DYING: usize = 1024;
 /// All lives, also by inode.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(super) rows: Tracked<u64, Netns>,
+    pub(super) rows: Groups<u64, Netns>,
     /// How much of what netlink may be asked for in a second it was asked for.
     pub(in crate::engine) watches: Budget,
     by_inode: BTreeMap<u32, Vec<u64>>,
@@ -53,6 +53,11 @@ impl Table {
     /// The lives of an inode, oldest first.
     pub(in crate::engine) fn lives(&self, inode: u32) -> impl DoubleEndedIterator<Item = &Netns> {
         self.by_inode.get(&inode).into_iter().flatten().filter_map(|life| self.rows.get(life))
+    }
+
+    /// The lives of a group, oldest first.
+    pub(in crate::engine) fn group(&self, group: Group) -> impl Iterator<Item = &Netns> {
+        self.rows.of(group)
     }
 
     pub(in crate::engine) fn live(&self, inode: u32) -> Option<&Netns> {
@@ -131,7 +136,7 @@ impl Table {
     /// Forgets those that have been over since then. `end_told`: something tells when the kernel has taken one apart.
     pub(in crate::engine::world) fn reap(&mut self, old: Timestamp, end_told: bool) {
         // Before those that tell it go.
-        if let Some(passed) = passed_at(self.rows.values()) {
+        if let Some(passed) = passed_at(self.rows.of(Group::Over)) {
             let is_through = |row: &Netns| row.ending_since().is_some_and(|at| at + SAME_BATCH < passed);
             self.rows.update(|_, row| is_through(row) && !mem::replace(&mut row.end_inferred, true));
         }
@@ -140,9 +145,9 @@ impl Table {
             State::Dropped { at } => at <= old && (!end_told || row.end_inferred),
             State::Freed { at } => at <= old,
         };
-        let mut gone: Vec<u64> = self.rows.values().filter(is_over).map(|row| row.life).collect();
+        let mut gone: Vec<u64> = self.rows.of(Group::Over).filter(is_over).map(|row| row.life).collect();
         // Those that were dropped first, as far as lives are numbered.
-        let dying = || self.rows.values().filter(|row| matches!(row.state, State::Dropped { .. }));
+        let dying = || self.rows.of(Group::Over).filter(|row| matches!(row.state, State::Dropped { .. }));
         gone.extend(dying().map(|row| row.life).take(dying().count().saturating_sub(DYING)));
         for life in gone {
             self.remove(life);

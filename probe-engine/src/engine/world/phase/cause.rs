@@ -41,7 +41,7 @@ fn teardowns(world: &World, row: &Sandbox, start: &mut Start) {
     let is_end_seen = world.is_hooked(Signal::NetnsFreed);
     let mut spans: Vec<(Timestamp, Timestamp)> = world
         .netns
-        .values()
+        .group(netns::Group::Over)
         .filter(|netns| netns.sandbox.as_ref() != Some(&row.id))
         .filter_map(|netns| match netns.state {
             netns::State::Live => None,

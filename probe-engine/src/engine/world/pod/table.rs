@@ -22,6 +22,8 @@ pub(in crate::engine) struct Table {
     /// Names of pods that are not known, or were not when the name became known.
     pub(in crate::engine::world) names: BTreeMap<PodUid, Name>,
     by_uid: BTreeMap<PodUid, u64>,
+    /// By namespace and name; of pods that came after one another there are several.
+    by_name: BTreeSet<(String, String, u64)>,
     /// The number of the next pod.
     pub(in crate::engine) next: u64,
 }
@@ -113,28 +115,28 @@ impl Table {
         if let Some(id) = name.uid.as_ref().and_then(|uid| self.by_uid(uid)) {
             return Some(id);
         }
-        if name.name.is_none() || name.namespace.is_none() {
-            return None;
-        }
-        let named = |row: &&Pod| {
-            row.named.name == name.name
-                && row.named.namespace == name.namespace
-                && row.is_present()
-                && (row.named.uid.is_none() || name.uid.is_none())
-        };
-        self.rows.values().find(named).map(|row| row.id)
+        let (namespace, pod) = name.namespace.clone().zip(name.name.clone())?;
+        let named = self.by_name.range((namespace.clone(), pod.clone(), 0)..=(namespace, pod, u64::MAX));
+        let rows = named.filter_map(|(_, _, id)| self.rows.get(id));
+        let is_it = |row: &&Pod| row.is_present() && (row.named.uid.is_none() || name.uid.is_none());
+        rows.filter(is_it).map(|row| row.id).next()
     }
 
     pub(in crate::engine) fn insert(&mut self, row: Pod) {
         if let Some(uid) = &row.named.uid {
             self.by_uid.insert(uid.clone(), row.id);
         }
+        self.by_name.extend(key_of(&row));
         self.next = self.next.max(row.id.saturating_add(1));
         self.rows.insert(row.id, row);
     }
 
     pub(in crate::engine) fn remove(&mut self, id: u64) {
-        if let Some(uid) = self.rows.remove(&id).and_then(|row| row.named.uid)
+        let Some(row) = self.rows.remove(&id) else { return };
+        if let Some(key) = key_of(&row) {
+            self.by_name.remove(&key);
+        }
+        if let Some(uid) = row.named.uid
             && self.by_uid.get(&uid) == Some(&id)
         {
             self.by_uid.remove(&uid);
@@ -153,6 +155,12 @@ impl Table {
 
     /// Adds what was not known; a name once given stays.
     pub(in crate::engine::world) fn learn(&mut self, id: u64, name: &PodName, source: NameSource) {
+        let says_more = |row: &Pod| {
+            row.named.uid.is_none() && name.uid.is_some() || row.named.name.is_none() && name.name.is_some()
+        };
+        if !self.rows.get(&id).is_some_and(says_more) {
+            return;
+        }
         let Some(row) = self.rows.get_mut(&id) else { return };
         let known = &mut row.named;
         if known.uid.is_none()
@@ -165,6 +173,11 @@ impl Table {
             known.name.clone_from(&name.name);
             known.namespace.clone_from(&name.namespace);
             row.source = source;
+            self.by_name.extend(key_of(row));
         }
     }
+}
+
+fn key_of(row: &Pod) -> Option<(String, String, u64)> {
+    Some((row.named.namespace.clone()?, row.named.name.clone()?, row.id))
 }

@@ -1,6 +1,6 @@
 //! What brings a sandbox from one state to the next.
 
-use super::{Sandbox, State, Step};
+use super::{Group, Sandbox, State, Step};
 use crate::{
     engine::{
         held::{Subject, Wait},
@@ -85,8 +85,7 @@ impl World {
             return Some(sandbox.clone());
         }
         let pod = row.pod?;
-        let mut live =
-            self.sandboxes.values().filter(|sandbox| sandbox.pod == Some(pod) && !sandbox.is_stopped());
+        let mut live = self.sandboxes.group(Group::Pod(pod)).filter(|sandbox| !sandbox.is_stopped());
         let only = live.next()?.id.clone();
         if live.next().is_some() {
             return None;
@@ -115,15 +114,24 @@ impl World {
 
     /// `CNI_NETNS` names the namespace of a sandbox.
     pub(in crate::engine::world) fn sandbox_netns_named(&mut self, id: &ContainerId, path: &str) -> bool {
-        let Some(row) = self.sandboxes.get_mut(id) else { return false };
-        row.network.netns_path = Some(path.to_owned());
+        let Some(row) = self.sandboxes.get(id) else { return false };
+        if row.network.netns_path.as_deref() != Some(path)
+            && let Some(row) = self.sandboxes.get_mut(id)
+        {
+            row.network.netns_path = Some(path.to_owned());
+        }
         true
     }
 
     /// A namespace turned out to be this sandbox's.
     pub(in crate::engine::world) fn sandbox_has_netns(&mut self, at: Timestamp, id: &ContainerId, life: u64) {
         let is_live = self.netns.get(life).is_some_and(|row| row.is_live());
-        if let Some(row) = self.sandboxes.get_mut(id) {
+        let is_known = |row: &Sandbox| {
+            row.network.netns == Some(life) && (!is_live || row.presence.is_vouched(Voucher::Kernel, at))
+        };
+        if !self.sandboxes.get(id).is_some_and(is_known)
+            && let Some(row) = self.sandboxes.get_mut(id)
+        {
             row.network.netns = Some(life);
             if is_live {
                 row.presence.vouch(Voucher::Kernel, at);
@@ -141,8 +149,13 @@ impl World {
     /// It became known whose a namespace is, or when it was made.
     pub(in crate::engine::world) fn sandbox_netns_created(&mut self, life: u64) {
         let Some(netns) = self.netns.get(life) else { return };
-        let Some(row) = netns.sandbox.as_ref().and_then(|id| self.sandboxes.recall_mut(id)) else { return };
-        row.network.netns_created_at = netns.created_at;
+        let Some(id) = &netns.sandbox else { return };
+        let is_new = |row: &Sandbox| row.network.netns_created_at != netns.created_at;
+        if self.sandboxes.recall(id).is_some_and(is_new)
+            && let Some(row) = self.sandboxes.recall_mut(id)
+        {
+            row.network.netns_created_at = netns.created_at;
+        }
     }
 
     /// `proven`: that no ADD is open shows that none is to come.
@@ -223,9 +236,9 @@ impl World {
 
     /// The pod's own directory is gone: a sandbox of it that only records vouch for has nothing to live in.
     pub(in crate::engine::world) fn stop_unvouched(&mut self, ctx: EventContext, pod: u64) {
-        let is_over = |row: &&Sandbox| row.pod == Some(pod) && !row.is_stopped() && !row.presence.is_alive();
-        let over: Vec<ContainerId> =
-            self.sandboxes.values().filter(is_over).map(|row| row.id.clone()).collect();
+        let is_over = |row: &&Sandbox| !row.is_stopped() && !row.presence.is_alive();
+        let of_pod = self.sandboxes.group(Group::Pod(pod));
+        let over: Vec<ContainerId> = of_pod.filter(is_over).map(|row| row.id.clone()).collect();
         for id in over {
             self.stop(ctx, &id, StopReason::Emptied);
         }

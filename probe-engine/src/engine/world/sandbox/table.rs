@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, mem};
 
-use super::Sandbox;
+use super::{Group, Sandbox};
 use crate::{
     engine::{
-        tracked::Tracked,
+        grouped::Groups,
         world::{EventContext, presence::Voucher},
     },
     model::{id::ContainerId, time::Timestamp},
@@ -16,7 +16,7 @@ const REMEMBERED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    rows: Tracked<ContainerId, Sandbox>,
+    rows: Groups<ContainerId, Sandbox>,
 }
 
 impl Table {
@@ -37,6 +37,21 @@ impl Table {
     /// Those that are there, or stopped a moment ago.
     pub(in crate::engine) fn values(&self) -> impl Iterator<Item = &Sandbox> {
         self.all().filter(|row| !row.is_remembered())
+    }
+
+    /// Those of a group that are there, or stopped a moment ago.
+    pub(in crate::engine) fn group(&self, group: Group) -> impl Iterator<Item = &Sandbox> {
+        self.rows.of(group).filter(|row| !row.is_remembered())
+    }
+
+    /// Those of a group, with those that are only remembered.
+    pub(in crate::engine) fn all_of(&self, group: Group) -> impl Iterator<Item = &Sandbox> {
+        self.rows.of(group)
+    }
+
+    /// The groups in which there may be several.
+    pub(in crate::engine) fn shared_groups(&self) -> impl Iterator<Item = Group> {
+        self.rows.shared()
     }
 
     pub(in crate::engine) fn is_empty(&self) -> bool {
@@ -75,7 +90,9 @@ impl Table {
 
     /// Somebody vouches for a sandbox that is known otherwise.
     pub(in crate::engine::world) fn vouch(&mut self, id: &ContainerId, by: Voucher, at: Timestamp) {
-        if let Some(row) = self.get_mut(id) {
+        if self.get(id).is_some_and(|row| !row.presence.is_vouched(by, at))
+            && let Some(row) = self.get_mut(id)
+        {
             row.presence.vouch(by, at);
         }
     }
@@ -87,8 +104,10 @@ impl Table {
     }
 
     pub(in crate::engine::world) fn set_pod(&mut self, id: &ContainerId, pod: Option<u64>) {
-        if let Some(row) = self.get_mut(id) {
-            row.pod = pod.or(row.pod);
+        if self.get(id).is_some_and(|row| pod.is_some() && row.pod != pod)
+            && let Some(row) = self.get_mut(id)
+        {
+            row.pod = pod;
         }
     }
 

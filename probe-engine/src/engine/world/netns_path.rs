@@ -1,0 +1,39 @@
+//! The path of the file that holds a network namespace, as `CNI_NETNS`, the mount table and libcni's cache spell it.
+
+use std::borrow::Cow;
+
+/// `/var/run` is `/run` on every node met.
+pub(in crate::engine) fn plain(path: &str) -> Cow<'_, str> {
+    match path.strip_prefix("/var/run/") {
+        Some(rest) => Cow::Owned(format!("/run/{rest}")),
+        None => Cow::Borrowed(path),
+    }
+}
+
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one == other || plain(one) == plain(other)
+}
+
+/// The pid of `/proc/PID/ns/net`.
+pub(super) fn process_of(path: &str) -> Option<u32> {
+    path.strip_prefix("/proc/")?.strip_suffix("/ns/net")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_same, process_of};
+
+    #[test]
+    fn a_path_is_the_same_under_both_names_of_run() {
+        assert!(is_same("/var/run/netns/cni-1", "/run/netns/cni-1"));
+        assert!(!is_same("/var/run/netns/cni-1", "/run/netns/cni-2"));
+    }
+
+    #[test]
+    fn a_process_can_stand_for_its_namespace() {
+        assert_eq!(process_of("/proc/42/ns/net"), Some(42));
+        for other in ["/proc/x/ns/net", "/proc/42/ns/mnt", "/run/netns/a", "/proc/99999999999/ns/net", ""] {
+            assert_eq!(process_of(other), None, "{other}");
+        }
+    }
+}
