@@ -204,7 +204,7 @@ impl<'a> DetectContext<'a> {
 
     /// Whether any runtime that runs has a sandbox of this pod on record.
     pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
-        self.pods.get_or_init(|| self.world.pods_kept()).kept(uid).unless(self.unread)
+        self.pods.get_or_init(|| self.world.pods_kept(&self.index.on_record)).kept(uid).unless(self.unread)
     }
 
     /// From when time counts of what began then: with the node's suspend it begins anew.

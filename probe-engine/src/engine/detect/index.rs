@@ -17,7 +17,7 @@ use crate::{
         netns,
         netns_path::plain,
         process::State,
-        record::{Records, Waiting},
+        record::{Records, Waiting, pods::OnRecord},
         sandbox,
     },
     model::{
@@ -56,8 +56,7 @@ pub(super) struct Index {
     /// The namespaces that are over, or about to be.
     pub(super) ending: BTreeSet<u64>,
     pub(super) waiting: Waiting,
-    /// Every sandbox that a runtime has on record, and its pod.
-    on_record: BTreeMap<ContainerId, Option<PodUid>>,
+    pub(super) on_record: OnRecord,
 }
 
 /// Subjects to be judged anew.
@@ -167,11 +166,7 @@ impl Index {
 
     /// What came on record, or is no longer.
     fn records(&mut self, records: &Records, marks: &mut Marks) {
-        let mut now: BTreeMap<ContainerId, Option<PodUid>> = BTreeMap::new();
-        for (id, pod) in records.runtimes.values().flat_map(|runtime| &runtime.sandboxes) {
-            let uid = now.entry(id.clone()).or_default();
-            *uid = uid.take().or_else(|| pod.as_ref()?.uid.clone());
-        }
+        let now = OnRecord::of(records);
         let before = std::mem::take(&mut self.on_record);
         let differs = |one: &BTreeMap<ContainerId, Option<PodUid>>,
                        other: &BTreeMap<ContainerId, Option<PodUid>>,
@@ -181,8 +176,8 @@ impl Index {
                 marks.uids.extend(uid.clone());
             }
         };
-        differs(&before, &now, marks);
-        differs(&now, &before, marks);
+        differs(&before.pods, &now.pods, marks);
+        differs(&now.pods, &before.pods, marks);
         self.on_record = now;
     }
 

@@ -165,12 +165,6 @@ impl Records {
         self.known_since = ids.map(|id| (id.clone(), since(id))).collect();
     }
 
-    /// The sandboxes on record whose pod's UID no source names, and since when each is.
-    fn nameless(&self) -> impl Iterator<Item = (&ContainerId, Timestamp)> {
-        let all = self.known_since.iter().map(|(id, since)| (id, *since));
-        all.filter(|(id, _)| self.pod_on_record(id).uid.is_none())
-    }
-
     pub(in crate::engine) fn unread(&mut self, at: Timestamp, path: String) {
         if let Some(known) = self.unread.get_mut(&path) {
             known.read_at = at;

@@ -1,8 +1,8 @@
 //! Which pods have a sandbox on record: all sources together, of which some name a sandbox and not its pod.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Kept;
+use super::{Kept, Records};
 use crate::{
     engine::world::World,
     model::{
@@ -12,10 +12,37 @@ use crate::{
     },
 };
 
+/// The sandboxes that all runtimes' records have together, as they were last read.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct OnRecord {
+    /// Every sandbox, and its pod as far as a record names it.
+    pub(in crate::engine) pods: BTreeMap<ContainerId, Option<PodUid>>,
+    uids: BTreeSet<PodUid>,
+    /// Those whose pod's UID no record names.
+    nameless: BTreeSet<ContainerId>,
+}
+
+impl OnRecord {
+    pub(in crate::engine) fn of(records: &Records) -> Self {
+        let mut it = Self::default();
+        for (id, pod) in records.runtimes.values().flat_map(|runtime| &runtime.sandboxes) {
+            let named = pod.as_ref().and_then(|pod| pod.uid.clone());
+            it.uids.extend(named.clone());
+            let uid = it.pods.entry(id.clone()).or_default();
+            *uid = uid.take().or(named);
+        }
+        let nameless = it.pods.iter().filter(|(_, uid)| uid.is_none());
+        it.nameless = nameless.map(|(id, _)| id.clone()).collect();
+        it
+    }
+}
+
 /// Which pods have a sandbox on record.
 #[derive(Debug)]
 pub(in crate::engine) struct PodsKept<'a> {
     world: &'a World,
+    on_record: &'a OnRecord,
+    /// The pods of sandboxes whose records do not name them, where their UID is known otherwise.
     named: BTreeSet<PodUid>,
     /// Sandboxes on record, since then, of pods whose UID is not known: what else is known of each.
     nameless: Vec<(PodName, Timestamp)>,
@@ -24,7 +51,7 @@ pub(in crate::engine) struct PodsKept<'a> {
 impl PodsKept<'_> {
     /// Whether a sandbox of this pod is on record. A record without the pod's UID may be this pod's.
     pub(in crate::engine) fn kept(&self, uid: &PodUid) -> Kept {
-        if self.named.contains(uid) {
+        if self.on_record.uids.contains(uid) || self.named.contains(uid) {
             Kept::Yes
         } else if self.nameless.iter().any(|(pod, since)| self.world.may_be_of(pod, *since, uid)) {
             Kept::Unknown
@@ -36,11 +63,11 @@ impl PodsKept<'_> {
 
 impl World {
     /// The pods of which any runtime that was read has a sandbox on record.
-    pub(in crate::engine) fn pods_kept(&self) -> PodsKept<'_> {
-        let all = self.records.runtimes.values().flat_map(|runtime| runtime.sandboxes.values());
-        let named = all.filter_map(|named| named.as_ref()?.uid.clone());
-        let mut kept = PodsKept { world: self, named: named.collect(), nameless: Vec::new() };
-        for (id, since) in self.records.nameless() {
+    pub(in crate::engine) fn pods_kept<'a>(&'a self, on_record: &'a OnRecord) -> PodsKept<'a> {
+        let mut kept = PodsKept { world: self, on_record, named: BTreeSet::new(), nameless: Vec::new() };
+        let since = |id: &ContainerId| self.records.known_since.get(id).copied();
+        let nameless = on_record.nameless.iter().filter_map(|id| Some((id, since(id)?)));
+        for (id, since) in nameless {
             let pod = self.pod_of_nameless(id);
             match pod.uid {
                 Some(uid) => drop(kept.named.insert(uid)),
