@@ -54,7 +54,7 @@ enum Verb {
     Demo(demo::Args),
     /// Run the tests: the fast ones, pages in a browser, this machine's kernel, the VMs
     Test(test::Args),
-    /// Measure what the engine costs, as tables and as JSON
+    /// Measure what the engine and the hooks cost, as tables and as JSON
     Bench(bench::Args),
     /// Check what the compiler does not: who uses whom, and style
     Tidy,
