@@ -116,15 +116,15 @@ impl Explain for AbandonedStore {
     fn summary(&self) -> String {
         let Self { path, network, count } = self;
         format!(
-            "{count} given out in {}, of the network {}, which no configuration names",
+            "{count} addresses allocated in {} for the network {}, which no CNI configuration names",
             escaped(path),
             escaped(network)
         )
     }
 
     fn cause(&self) -> &'static str {
-        "The store is of a network that no configuration names any more, and no sandbox that lives holds an \
-         address of it: what it still counts as given out is in nobody's way."
+        "No CNI configuration names the network of this store any more, and no running sandbox has an address of \
+         it. The addresses that the store still counts as allocated do no harm."
     }
 
     /// What to look at: the folder is removed by whoever knows that the network will not come back.
@@ -133,9 +133,9 @@ impl Explain for AbandonedStore {
             return lines(&[UNPRINTABLE]);
         };
         let mut all = lines(&[
-            "# Nobody waits for these addresses. If the network will not come back, the folder can be removed once the",
-            "# first command prints nothing (no configuration names it), and no id that the second one prints is among the",
-            "# sandboxes that the third one prints:",
+            "# No pod needs these addresses. If the network will not come back, the folder can be removed, but only if the",
+            "# first command prints nothing (no configuration names the network), and the third command prints none of the",
+            "# sandbox ids that the second command prints:",
         ]);
         let folders: Vec<&str> = runtime::of_distributions(|row| row.networks).copied().collect();
         all.push(format!("grep -rsF -- {network} {}", folders.join(" ")));

@@ -192,7 +192,7 @@ impl Explain for BlindSpot {
             Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
             Blind::File { path } => format!("reading {} hangs", escaped(path)),
             Blind::Listing { list } => format!("{} cannot be listed whole", plural(*list)),
-            Blind::Kubelet => "there are pods, and no kubelet is known".to_owned(),
+            Blind::Kubelet => "there are pods, and no kubelet was found".to_owned(),
             Blind::CniCache { path, count: 1 } => {
                 format!("libcni's cache file {} cannot be read", escaped(path))
             }
@@ -205,11 +205,12 @@ impl Explain for BlindSpot {
     }
 
     fn cause(&self) -> &'static str {
-        "Something of the node cannot be seen. What is concluded without it is weaker, or not concluded at all."
+        "sandprobe cannot see a part of the node. It may miss findings of the kinds named here, or give a less exact \
+         cause."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        lines(&["# What is missing, and how to get it:", "sandprobe doctor"])
+        lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"])
     }
 
     fn forget_numbers(&mut self) {

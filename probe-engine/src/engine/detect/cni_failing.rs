@@ -261,7 +261,7 @@ impl Explain for CniFailing {
     }
 
     fn cause(&self) -> &'static str {
-        "The plugin's ADD fails and is tried again, each time for a new sandbox: pods do not start."
+        "The CNI plugin's ADD fails, and the kubelet has it tried again, each time for a new sandbox. Pods do not start."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {

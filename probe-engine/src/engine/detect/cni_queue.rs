@@ -61,7 +61,7 @@ impl Explain for CniQueue {
     }
 
     fn cause(&self) -> &'static str {
-        "Plugins wait for each other, most often for one lock."
+        "CNI plugins wait for each other, most often for one lock."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {

@@ -207,7 +207,7 @@ impl Explain for CniSlow {
     }
 
     fn cause(&self) -> &'static str {
-        "One call of the plugin takes longer than pods should have to wait."
+        "One call of the CNI plugin takes longer than a pod should have to wait."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {

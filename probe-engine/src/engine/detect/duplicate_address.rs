@@ -91,14 +91,14 @@ impl Explain for DuplicateAddress {
     }
 
     fn cause(&self) -> &'static str {
-        "The plugin gave one address to two sandboxes of the same network, and neither has begun to give it back."
+        "CNI ADD gave one address to two sandboxes of the same network, and CNI DEL has begun for neither of them."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         vec![
-            "# Delete the newer of the two pods: its address is then given out anew. Then see who frees addresses"
+            "# Delete the newer of the two pods: its replacement gets another address. Then find out why the IPAM plugin"
                 .to_owned(),
-            "# behind the plugin's back.".to_owned(),
+            "# took the address for free.".to_owned(),
             format!("kubectl get pods -A -o wide --field-selector status.podIP={}", self.address),
         ]
     }

@@ -203,7 +203,7 @@ impl Explain for DuplicateSandbox {
         let text = match self.form {
             Duplicate::Concurrent => "two sandboxes of the pod live at once",
             Duplicate::AfterCompletion => "a sandbox was made after the pod was done",
-            Duplicate::UnusedRebuild => "sandboxes are made again and again and run nothing",
+            Duplicate::UnusedRebuild => "sandboxes are made again and again and run no container",
         };
         if self.count > 1 { format!("{text} ({} pods at once)", self.count) } else { text.to_owned() }
     }
@@ -212,11 +212,11 @@ impl Explain for DuplicateSandbox {
         match self.form {
             Duplicate::Concurrent => "Two sandboxes of one pod have their network at the same time.",
             Duplicate::AfterCompletion => {
-                "All containers of the pod had ended with success, and the kubelet made another sandbox, in which \
-                 nothing ever ran. It takes an address, and is torn down by a path of its own."
+                "All containers of the pod had ended with success, and the kubelet made another sandbox, in which no \
+                 container ever ran. It takes an address, and its teardown differs from that of the first sandbox."
             }
             Duplicate::UnusedRebuild => {
-                "After a sandbox that ran containers, one sandbox after the other was made in which none ran."
+                "After a sandbox that ran containers, several sandboxes were made for the pod in which no container ran."
             }
         }
     }
@@ -235,8 +235,8 @@ impl Explain for DuplicateSandbox {
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let mut all = lines(&[
-            "# The kubelet removes the extra sandbox by itself. If it stays: see which is the pod's, and stop the",
-            "# other one. crictl refuses what still runs containers only if it is not forced: do not force.",
+            "# The kubelet removes the extra sandbox by itself. If it stays, see which sandbox runs the pod's containers,",
+            "# and stop the other one. Do not use crictl's --force: without it crictl removes no running sandbox.",
         ]);
         all.extend(asked(runtimes, "inspectp", sandboxes));
         all

@@ -154,19 +154,21 @@ fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict
 impl Explain for OrphanNetns {
     fn summary(&self) -> String {
         match self.mounts.first() {
-            Some(mount) => format!("netns {} is unused and kept by {}", self.netns.inode, escaped(mount)),
-            None => format!("netns {} is unused and kept", self.netns.inode),
+            Some(mount) => {
+                format!("netns {} is unused and kept by the mount {}", self.netns.inode, escaped(mount))
+            }
+            None => format!("netns {} is unused and kept by a mount", self.netns.inode),
         }
     }
 
     fn cause(&self) -> &'static str {
-        "The namespace was a sandbox's; no process and no sandbox uses it, and a mount keeps it."
+        "The network namespace belonged to a sandbox. No process and no sandbox uses it any more, and a mount keeps it."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = lines(&[
-            "# Only if no process is in it. The mount is all that keeps it; rm removes the empty file beneath, and fails",
-            "# as long as something is mounted there.",
+            "# Each command does nothing if a process is in the network namespace. umount removes the mount that keeps the",
+            "# namespace. rm removes the empty file beneath, and fails as long as something is mounted there.",
         ]);
         for mount in &self.mounts {
             all.push(quoted(mount).map_or_else(

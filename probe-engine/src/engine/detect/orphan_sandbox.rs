@@ -94,16 +94,17 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
 impl Explain for OrphanSandbox {
     fn summary(&self) -> String {
         let change::Process { comm, key, .. } = &self.process;
-        format!("{}[{}] lives, and no runtime knows its sandbox", escaped(comm), key.pid)
+        format!("{}[{}] runs, and no runtime knows its sandbox", escaped(comm), key.pid)
     }
 
     fn cause(&self) -> &'static str {
-        "The process that holds a sandbox lives, and no runtime has that sandbox on record: nobody will stop it."
+        "The process that holds a sandbox (pause, shim or conmon) still runs, and no runtime has that sandbox on record. \
+         Nothing will stop it."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let mut all = vec![
-            "# See what it is before anything is done to it; a runtime that restarts may take it up again."
+            "# Look at the process before you stop it: a runtime that restarts may take the sandbox up again."
                 .to_owned(),
             format!("ps -o pid,ppid,lstart,cgroup,args -p {}", self.process.key.pid),
         ];

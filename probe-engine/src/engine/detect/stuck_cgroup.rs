@@ -92,7 +92,7 @@ impl Explain for StuckCgroup {
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let Some(at) = quoted(&format!("/sys/fs/cgroup{}", self.path)) else { return lines(&[UNPRINTABLE]) };
         vec![
-            "# Whose processes are still in it; rmdir fails, and harms nothing, as long as there is one."
+            "# The first command shows which processes are still in it. As long as there is one, rmdir fails and does no harm."
                 .to_owned(),
             format!("find {at} -name cgroup.procs -exec cat {{}} +"),
             format!("find {at} -depth -type d -exec rmdir {{}} +"),

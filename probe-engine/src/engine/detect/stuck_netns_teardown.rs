@@ -67,7 +67,8 @@ fn freed_at(row: &Netns) -> Option<Timestamp> {
 
 impl Explain for StuckNetnsTeardown {
     fn summary(&self) -> String {
-        let mut text = format!("netns {} is being torn down for {}", self.netns.inode, span(self.held));
+        let mut text =
+            format!("teardown of netns {} has not ended for {}", self.netns.inode, span(self.held));
         if self.waiting > 0 {
             _ = write!(text, ", {} others wait behind it", self.waiting);
         }
@@ -75,13 +76,13 @@ impl Explain for StuckNetnsTeardown {
     }
 
     fn cause(&self) -> &'static str {
-        "The last reference to the namespace is gone, and the kernel has not finished taking it apart. There is \
-         one worker for all of them: others wait behind it."
+        "The last reference to the network namespace is gone, and the kernel has not finished its teardown. One \
+         worker of the kernel tears down all network namespaces, so others wait behind this one."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         lines(&[
-            "# The kernel's worker says where it is; \"waiting for DEV to become free\" names a leaked device.",
+            "# \"waiting for DEV to become free\" names a leaked device; the stack shows where the kernel's worker waits.",
             "dmesg | grep -F 'unregister_netdevice: waiting for'",
             "grep -l cleanup_net /proc/[0-9]*/stack 2>/dev/null | while read -r it; do cat \"$it\"; done",
         ])

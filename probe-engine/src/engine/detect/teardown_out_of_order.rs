@@ -81,7 +81,7 @@ impl Explain for TeardownOutOfOrder {
     fn summary(&self) -> String {
         let mut text = match self.how {
             OutOfOrder::PauseKilled => "pause killed before the runtime stopped the sandbox".to_owned(),
-            OutOfOrder::PauseOutOfMemory => "pause killed for want of memory".to_owned(),
+            OutOfOrder::PauseOutOfMemory => "pause killed by the OOM killer".to_owned(),
             OutOfOrder::NetnsGone => {
                 "network namespace gone before the runtime stopped the sandbox".to_owned()
             }
@@ -99,24 +99,24 @@ impl Explain for TeardownOutOfOrder {
     fn cause(&self) -> &'static str {
         match self.how {
             OutOfOrder::PauseKilled => {
-                "What holds the sandbox was killed before the runtime began to stop it, and not by the runtime. DEL \
-                 then finds no process, and where the namespace goes with it, no namespace."
+                "Something other than the runtime killed the sandbox's pause process before the runtime began to stop \
+                 the sandbox. If the network namespace ended with that process, CNI DEL finds no namespace."
             }
             OutOfOrder::PauseOutOfMemory => {
-                "The kernel killed what holds the sandbox because memory had run out, before the runtime began to \
-                 stop it."
+                "Memory had run out, and the kernel's OOM killer killed the sandbox's pause process before the runtime \
+                 began to stop the sandbox."
             }
             OutOfOrder::NetnsGone => {
-                "The sandbox's network namespace went before the runtime began to stop the sandbox: somebody else \
-                 removed what kept it. The DEL that follows is a blind one."
+                "The sandbox's network namespace ended before the runtime began to stop the sandbox: something else \
+                 removed what kept it. The CNI DEL that follows has an empty CNI_NETNS."
             }
         }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         lines(&[
-            "# What is done cannot be undone; the runtime cleans the rest up. Find who killed it (the killer above),",
-            "# and see whether an address was leaked by it:",
+            "# The runtime cleans up the rest of this sandbox. Find out why the killer named above did it, and look",
+            "# whether the sandbox's address leaked:",
             "sandprobe findings --kind leaked_address",
         ])
     }

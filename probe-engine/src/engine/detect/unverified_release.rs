@@ -36,12 +36,16 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 
 impl Explain for UnverifiedRelease {
     fn summary(&self) -> String {
-        format!("{} released by a blind DEL of {}, and no store to read", self.count, escaped(&self.plugin))
+        format!(
+            "{} CNI attachments released by {} with an empty CNI_NETNS, and no IPAM store to check",
+            self.count,
+            escaped(&self.plugin)
+        )
     }
 
     fn cause(&self) -> &'static str {
-        "DEL was called with an empty CNI_NETNS alone, and no store of the plugin can be read: many plugins free \
-         by container id and are safe, some look the address up in the namespace and are not."
+        "DEL was called only with an empty CNI_NETNS, and no IPAM store of the plugin can be read. Most plugins free \
+         addresses by container id. A plugin that looks the address up in the network namespace frees nothing."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {

@@ -112,7 +112,7 @@ kinds! {
 #[derive(Clone, Copy, Debug)]
 pub struct Detail<'a>(pub &'a Kind);
 
-/// An address is given out and nobody has it.
+/// An IPAM still counts an address as allocated, and no pod has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeakedAddress {
     pub cause: Cause,
@@ -124,9 +124,9 @@ pub struct LeakedAddress {
     pub ifname: String,
     /// The plugin that the runtime called.
     pub plugin: Option<String>,
-    /// Who still says that it is given out; none: libcni's cache alone.
+    /// The IPAM stores that still count it as allocated. If there is none, only libcni's cache names it.
     pub stores: Vec<StoreRef>,
-    /// It is the first of so many that they are one finding.
+    /// Present if this finding is about many addresses, of which this is the first.
     #[serde(flatten)]
     pub many: Option<Many>,
 }
@@ -171,7 +171,7 @@ closed_set! {
     pub enum Cause {
         /// DEL was never called.
         DelMissing,
-        /// DEL was called without a namespace only, and answered that all is well.
+        /// DEL was called only with an empty `CNI_NETNS`, and reported success.
         DelBlind,
         /// DEL failed, each time.
         DelFailed,
@@ -185,27 +185,27 @@ closed_set! {
     }
 }
 
-/// A store of a network that no configuration names any more.
+/// An IPAM store of a network that no CNI configuration names any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbandonedStore {
     pub path: String,
     pub network: String,
-    /// How many addresses it counts as given out.
+    /// How many addresses the store counts as allocated.
     pub count: u32,
 }
 
-/// Addresses of sandboxes that went with a blind DEL alone, and no store that would tell whether they were freed.
+/// Sandboxes ended with an empty `CNI_NETNS` in each DEL, and no IPAM store shows whether their addresses were freed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnverifiedRelease {
     pub plugin: String,
     pub count: u32,
 }
 
-/// A sandbox was made that nobody needed.
+/// A pod got a sandbox that it did not need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DuplicateSandbox {
     pub form: Duplicate,
-    /// Pods of which this is so at once.
+    /// How many pods this happened to at once.
     pub count: u32,
 }
 
@@ -214,14 +214,14 @@ closed_set! {
     pub enum Duplicate {
         /// Two sandboxes of one pod live.
         Concurrent,
-        /// The pod had done all its work.
+        /// The sandbox was made after the pod had completed.
         AfterCompletion,
-        /// One after the other is made, and none runs a container.
+        /// Several sandboxes were made one after the other, and none ran a container.
         UnusedRebuild,
     }
 }
 
-/// What holds a sandbox ended before the runtime stopped it.
+/// A sandbox's pause process or its network namespace ended before the runtime stopped the sandbox.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TeardownOutOfOrder {
@@ -238,13 +238,13 @@ pub struct TeardownOutOfOrder {
 closed_set! {
     pub enum OutOfOrder {
         PauseKilled,
-        /// By the kernel: the pod or the node was out of memory.
+        /// The kernel's OOM killer killed it: the pod or the node was out of memory.
         PauseOutOfMemory,
         NetnsGone,
     }
 }
 
-/// A sandbox's namespace that nothing uses is kept.
+/// A sandbox's network namespace stays although nothing uses it.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanNetns {
@@ -254,7 +254,7 @@ pub struct OrphanNetns {
     pub mounts: Vec<String>,
 }
 
-/// The kernel does not finish taking a namespace apart.
+/// The kernel does not finish the teardown of a network namespace.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StuckNetnsTeardown {
@@ -265,18 +265,18 @@ pub struct StuckNetnsTeardown {
     #[serde_as(as = "Nanoseconds")]
     #[schemars(with = "Nanoseconds")]
     pub held: Duration,
-    /// Namespaces behind it.
+    /// How many network namespaces wait behind it.
     pub waiting: u32,
 }
 
-/// A pod's cgroup stays though the pod is gone.
+/// A pod's cgroup stays although the pod is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StuckCgroup {
     pub path: String,
     pub populated: Option<bool>,
 }
 
-/// A sandbox's process lives though no runtime has it on record.
+/// A sandbox's process runs although no runtime has the sandbox on record.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanSandbox {
@@ -285,21 +285,21 @@ pub struct OrphanSandbox {
     pub process: Process,
 }
 
-/// Two containers of one name live in one sandbox.
+/// Two containers of the same name run in one sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DuplicateContainer {
     pub name: String,
     pub containers: Vec<ContainerId>,
 }
 
-/// One address was given to two sandboxes.
+/// Two sandboxes got the same address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DuplicateAddress {
     pub network: Option<String>,
     pub address: IpAddr,
 }
 
-/// ADD fails and is tried again.
+/// CNI ADD fails and is tried again.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CniFailing {
@@ -326,7 +326,7 @@ pub struct Message {
     pub source: String,
 }
 
-/// A call of a plugin takes, or took, long.
+/// A call of a CNI plugin takes, or took, long.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CniSlow {
@@ -341,7 +341,7 @@ pub struct CniSlow {
     pub open: bool,
 }
 
-/// Many plugins run at once, and the oldest for long.
+/// Many CNI plugins run at once, and the oldest of them does not end.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CniQueue {
@@ -350,11 +350,11 @@ pub struct CniQueue {
     #[serde_as(as = "Nanoseconds")]
     #[schemars(with = "Nanoseconds")]
     pub oldest: Duration,
-    /// That of the oldest call.
+    /// The plugin of the oldest call.
     pub plugin: String,
 }
 
-/// A range of addresses is used up, or soon will be.
+/// A range of pod addresses is used up, or soon will be.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolExhaustion {
@@ -372,7 +372,7 @@ pub struct PoolExhaustion {
     pub runs_out_in: Option<Duration>,
 }
 
-/// Something cannot be seen, and verdicts are weaker for it.
+/// sandprobe cannot see something, and its verdicts are weaker for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlindSpot {
     #[serde(flatten)]

@@ -103,22 +103,22 @@ pub(crate) const EVENTS: Family =
 pub(crate) const LATE: Family = counter(
     "sandprobe_events_late_total",
     &[],
-    "Events that became known only after later ones had been told.",
+    "Events that became known only after later events had been written.",
 );
 pub(crate) const LATENCY: Family = histogram(
     "sandprobe_event_latency_seconds",
     &[],
-    "From an event in the kernel to its being counted here; with the wait for the pod's name.",
+    "From an event in the kernel until sandprobe counts it, including the wait for the pod's name.",
 )
 .from("bpf_ktime_get_boot_ns in the hook");
 
 pub(crate) const PODS: Family = gauge("sandprobe_pods", &[], "Pods that are on the node.");
 pub(crate) const SANDBOXES: Family =
-    gauge("sandprobe_sandboxes", &["state"], "Sandboxes of those pods, by state.");
+    gauge("sandprobe_sandboxes", &["state"], "Sandboxes of pods that are on the node, by state.");
 pub(crate) const STOPPED: Family = counter(
     "sandprobe_sandboxes_stopped_total",
     &["reason"],
-    "Sandboxes that ended, by the first sign of it.",
+    "Sandboxes that ended, by the first sign of their end.",
 )
 .of_pods();
 pub(crate) const SANDBOX_READY: Family = histogram(
@@ -131,13 +131,13 @@ pub(crate) const SANDBOX_READY: Family = histogram(
 pub(crate) const DUPLICATES: Family = counter(
     "sandprobe_sandbox_duplicates_total",
     &["reason"],
-    "Sandboxes confirmed to have been made without need, by form.",
+    "Sandboxes confirmed to be duplicates, which their pods did not need, by form.",
 )
 .of_pods();
 pub(crate) const EXITS: Family = counter(
     "sandprobe_container_exits_total",
     &["result"],
-    "Containers that ended, by how their program did.",
+    "Containers that ended, by how their main process ended.",
 )
 .of_pods()
 .from("sched_process_exit");
@@ -145,8 +145,8 @@ pub(crate) const EXITS: Family = counter(
 pub(crate) const STARTS: Family = counter(
     "sandprobe_pod_starts_total",
     &["comparable"],
-    "Starts of pods that are complete. Only those that are comparable, seen whole from the beginning to the end, are in \
-     the histograms.",
+    "Pod starts that are complete. Only comparable ones, which were seen whole from the beginning to the end, are in the \
+     histograms.",
 )
 .of_pods();
 pub(crate) const START: Family = histogram(
@@ -169,8 +169,8 @@ pub(crate) const PHASE: Family = histogram(
 pub(crate) const LISTENING: Family = histogram(
     "sandprobe_container_listening_duration_seconds",
     &[],
-    "From the start of a container's program to its first socket that listens (TCP and its like), of containers that have \
-     one within 10 min; restarts too.",
+    "From the start of a container's program until its first socket listens (TCP and its like), for containers that have \
+     one within 10 min; restarts count too.",
 )
 .of_workloads()
 .from("sched_process_exec to inet_sock_set_state");
@@ -191,7 +191,7 @@ pub(crate) const CNI_TIME: Family = histogram(
 pub(crate) const BLIND_DEL: Family = counter(
     "sandprobe_cni_del_empty_netns_total",
     &["plugin"],
-    "DELs that were called without a network namespace: a plugin that finds the address through it frees nothing.",
+    "CNI DELs with an empty CNI_NETNS: a plugin that looks the address up in the network namespace frees nothing then.",
 )
 .of_pods()
 .from("CNI_NETNS at sched_process_exec");
@@ -199,7 +199,7 @@ pub(crate) const BLIND_DEL: Family = counter(
 pub(crate) const ALLOCATIONS: Family = gauge(
     "sandprobe_ip_allocations",
     &["pool", "state"],
-    "Addresses of a pool that are given out, by what has become of them.",
+    "Addresses of a pool that are allocated, by state.",
 )
 .unit("addresses")
 .from("the IPAM stores, the runtimes' records");
@@ -208,14 +208,14 @@ pub(crate) const POOL_SIZE: Family =
         .unit("addresses")
         .from("the networks' configuration");
 pub(crate) const POOL_FREE: Family =
-    gauge("sandprobe_ip_pool_free", &["pool"], "Addresses of a pool that are not given out.")
+    gauge("sandprobe_ip_pool_free", &["pool"], "Addresses of a pool that are not allocated.")
         .unit("addresses");
 pub(crate) const LEAKS: Family =
     counter("sandprobe_ip_leaks_total", &["reason"], "Addresses confirmed to be leaked, by cause.").of_pods();
 pub(crate) const LEAKED: Family = gauge(
     "sandprobe_ip_leaked_addresses",
     &["reason"],
-    "Addresses that are confirmed to be leaked and not free yet, by cause, however many of them are one finding.",
+    "Addresses that are confirmed to be leaked and not freed yet, by cause. Each counts, also where many are one finding.",
 )
 .unit("addresses");
 
@@ -264,13 +264,13 @@ pub(crate) const BOOT_CNI_LOST: Family = gauge(
 pub(crate) const BOOT_CLOSED: Family = gauge(
     "sandprobe_node_boot_recovered",
     &[],
-    "Whether this boot's recovery is over: the last pod is back, or none came for long enough.",
+    "Whether the node's recovery after this boot is over: the last pod is back, or no pod came back for long enough.",
 )
 .unit("0 or 1");
 pub(crate) const BOOT_INFO: Family = gauge(
     "sandprobe_node_boot_info",
     &["boot_id", "recovered"],
-    "Which boot this is, and by which rule its pods are back; always 1.",
+    "Which boot this is, and by which rule its pods count as back; always 1.",
 )
 .from("/proc/sys/kernel/random/boot_id");
 
@@ -279,13 +279,13 @@ pub(crate) const BUILD: Family =
 pub(crate) const READY: Family = gauge(
     "sandprobe_ready",
     &[],
-    "Whether what is told can be relied on, as /readyz says: hooks attached, node listed, nothing being lost.",
+    "Whether sandprobe's output can be relied on, as /readyz says: hooks attached, node listed, no records being lost.",
 )
 .unit("0 or 1");
 pub(crate) const HOOKS: Family = gauge(
     "sandprobe_hook_attached",
     &["signal", "mechanism"],
-    "How a signal is seen: 1 with the mechanism in use, 0 with mechanism none where nothing could be attached.",
+    "How a kernel signal is seen: 1 with the mechanism in use, 0 with mechanism none where no hook could be attached.",
 )
 .unit("0 or 1");
 pub(crate) const RECORDS: Family = counter(
@@ -297,21 +297,21 @@ pub(crate) const RECORDS: Family = counter(
 pub(crate) const LOST: Family = counter(
     "sandprobe_events_lost_total",
     &["ring", "kind"],
-    "What was lost, by where: in a ring by kind of record; elsewhere (netlink_socket, record, channel, skipped_run) with \
-     kind unknown.",
+    "Records that were lost, by place. Those lost in a ring have their kind; elsewhere (netlink_socket, record, channel, \
+     skipped_run) the kind is unknown.",
 )
 .from("per-CPU counters of the eBPF programs, bpf_prog_info.recursion_misses");
 pub(crate) const STALE: Family = counter(
     "sandprobe_netlink_stale_total",
     &[],
-    "Ends of network namespaces that netlink told of when all else about them was over. They are not believed.",
+    "Ends of network namespaces that netlink reported too late, when nothing else of them was left. They are not believed.",
 )
 .from("RTM_DELNSID");
 pub(crate) const UNWATCHED: Family = gauge(
     "sandprobe_netns_unwatched",
     &[],
-    "Network namespaces that netlink would have to watch, where no hook sees their end or their addresses, and does not \
-     yet: containers made too many at once. Addresses set in them meanwhile are listed later, not seen.",
+    "Network namespaces that netlink does not watch yet, where no hook sees their end or their addresses: containers made \
+     too many at once. Addresses set in them meanwhile are listed later, not seen.",
 );
 pub(crate) const PROGRAM_TIME: Family = counter(
     "sandprobe_program_run_seconds_total",
@@ -329,14 +329,14 @@ pub(crate) const PROGRAM_RUNS: Family = counter(
 pub(crate) const PROGRAM_MISSED: Family = counter(
     "sandprobe_program_missed_total",
     &["program"],
-    "Runs of an eBPF program that the kernel skipped, for it was running on that CPU already.",
+    "Runs of an eBPF program that the kernel skipped because one was under way on that CPU.",
 )
 .from("bpf_prog_info.recursion_misses");
 pub(crate) const NETNS_UNTRACKED: Family = counter(
     "sandprobe_netns_untracked_total",
     &[],
-    "Network namespaces whose end no hook will see: without fentry and kprobes so many are looked at, and more were there. \
-     Their end is told by rtnetlink.",
+    "Network namespaces whose end no hook will see: without fentry and kprobes only so many can be tracked, and there were \
+     more. rtnetlink reports their end.",
 )
 .from("per-CPU counters of the eBPF programs");
 pub(crate) const NOT_KEPT: Family = counter(
@@ -348,70 +348,70 @@ pub(crate) const NOT_KEPT: Family = counter(
 pub(crate) const REFUSED: Family = counter(
     "sandprobe_system_calls_refused_total",
     &[],
-    "System calls that sandprobe's own confinement refused it (docs/security.md): one that is not 0 is a fault to report; \
-     the log has the call.",
+    "System calls of sandprobe that its own confinement refused (docs/security.md): a value other than 0 is a fault to \
+     report; the log names the call.",
 )
 .from("SIGSYS");
 pub(crate) const UNREADABLE: Family = gauge(
     "sandprobe_node_files_unreadable",
     &[],
-    "Files and folders of the node that were there and could not be read when they were last looked at; the log has which.",
+    "Files and folders of the node that exist and could not be read when last tried; the log names them.",
 );
 pub(crate) const HANGING: Family = gauge(
     "sandprobe_node_files_hanging",
     &[],
-    "Files of the node at which reading hangs, as it does where a process is stuck in the kernel; the rest is read without \
-     them.",
+    "Files of the node at which reading hangs, as it does where a process is stuck in the kernel; the other files are \
+     read without them.",
 );
 pub(crate) const OLDEST_QUESTION: Family = gauge(
     "sandprobe_oldest_question_age_seconds",
     &[],
-    "How long the oldest question about the node's files has waited, or the look at the node that is under way.",
+    "Age of the oldest request to read files of the node, or of the listing of the node that is under way.",
 )
 .unit("seconds");
 pub(crate) const DROPPED_QUESTIONS: Family = counter(
     "sandprobe_questions_dropped_total",
     &[],
-    "Questions about the node's files that found no room to wait: what they asked for is told without a name or a cause.",
+    "Requests to read files of the node that found their queue full: events and findings then lack a name or a cause.",
 );
 pub(crate) const DROPPED: Family = counter(
     "sandprobe_stream_events_dropped_total",
     &[],
-    "Events that were not written to standard output, for nobody read it; the API has them all the same.",
+    "Events that were not written to standard output because nothing read it; the API has them all the same.",
 );
 pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",
     &["file"],
-    "Whether the last write to the state directory succeeded, of the findings and of the history of boots: with 0 what is \
-     found out is lost when sandprobe ends; /readyz and the log say why.",
+    "Whether the last write of the findings, or of the history of boots, to the state directory succeeded. With 0 they \
+     are lost when sandprobe ends; /readyz and the log say why.",
 )
 .unit("0 or 1");
 pub(crate) const STATE_FAILURES: Family = counter(
     "sandprobe_state_write_failures_total",
     &["file"],
-    "Writes to the state directory that failed, of the findings and of the history of boots.",
+    "Failed writes of the findings, or of the history of boots, to the state directory.",
 );
 pub(crate) const OUTDATED: Family = gauge(
     "sandprobe_server_files_stale",
     &[],
-    "Whether the server's certificate, key, client authority or token have changed in their files and cannot be used, so \
-     that those from before still are; the log says why.",
+    "1 if the server's certificate, key, client authority or token have changed in their files and cannot be used: the \
+     server still uses the old ones, and the log says why.",
 )
 .unit("0 or 1");
 pub(crate) const CERTIFICATE_EXPIRES: Family = gauge(
     "sandprobe_tls_certificate_expiration_timestamp_seconds",
     &[],
-    "When the certificate that the server shows, or the first of its chain to do so, expires; only where it serves by TLS.",
+    "When the server's certificate expires, or the certificate of its chain that expires first; only with TLS.",
 )
 .unit("seconds since the epoch");
 pub(crate) const QUEUE: Family =
-    gauge("sandprobe_queue_length", &["queue"], "What waits in a queue of sandprobe's.");
+    gauge("sandprobe_queue_length", &["queue"], "Entries that wait in a queue of sandprobe.");
 pub(crate) const QUEUE_CAPACITY: Family =
-    gauge("sandprobe_queue_capacity", &["queue"], "What finds room in a queue of sandprobe's.");
+    gauge("sandprobe_queue_capacity", &["queue"], "Entries that a queue of sandprobe has room for.");
 pub(crate) const FOLDED: Family = counter(
     "sandprobe_metric_series_folded_total",
     &["metric"],
-    "Values that went to the series `other`, because their family has all the series that it may have.",
+    "Values that went to the series `other` because their family already has as many series as it may have.",
 );
 
 pub(crate) const CPU: Family = counter(

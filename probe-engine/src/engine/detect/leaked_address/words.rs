@@ -19,11 +19,11 @@ impl Explain for LeakedAddress {
     fn summary(&self) -> String {
         let why = match self.cause {
             Cause::DelMissing => "DEL was never called",
-            Cause::DelBlind => "DEL was called without its network namespace only",
+            Cause::DelBlind => "DEL was called only with an empty CNI_NETNS",
             Cause::DelFailed => "DEL failed each time",
             Cause::AddFailed => "the ADD failed and no DEL was called",
             Cause::RuntimeEnded => "the runtime ended before it had the sandbox on record",
-            Cause::StaleRecord => "a store names a sandbox that no runtime knows",
+            Cause::StaleRecord => "the IPAM store names a sandbox that no runtime knows",
         };
         let network =
             self.network.as_deref().map(|name| format!(" of {}", escaped(name))).unwrap_or_default();
@@ -38,28 +38,28 @@ impl Explain for LeakedAddress {
     fn cause(&self) -> &'static str {
         match self.cause {
             Cause::DelMissing => {
-                "The sandbox is over and nobody knows it any more, but the plugin was never called with DEL for it: \
-                 its address stays given out."
+                "The sandbox is over and no runtime has it on record any more, but the CNI plugin was never called with \
+                 DEL for it. Its address stays allocated."
             }
             Cause::DelBlind => {
-                "DEL was called only after the network namespace had gone, with an empty CNI_NETNS. The plugin \
-                 answered that all is well, and its store still names the sandbox: it finds the address through the \
-                 namespace, and there was none."
+                "DEL was called only after the network namespace had gone, with an empty CNI_NETNS. The plugin looks \
+                 the address up in the namespace, so it found nothing to free. It reported success, and the IPAM store \
+                 still names the sandbox."
             }
             Cause::DelFailed => {
                 "Every DEL for the sandbox failed, and the runtime has stopped trying: it no longer has the sandbox \
                  on record."
             }
             Cause::AddFailed => {
-                "An ADD reserved the address and then failed, and no DEL was called to give it back."
+                "A CNI ADD reserved the address and then failed, and no DEL was called to free it."
             }
             Cause::RuntimeEnded => {
                 "The runtime ended after the plugin had given out the address and before it had the sandbox on \
                  record. The runtime that runs now does not know the sandbox, and will never call DEL for it."
             }
             Cause::StaleRecord => {
-                "The store names a sandbox that no runtime has on record. How that came about was not seen: it was \
-                 before sandprobe ran, before the last boot, or while records were lost."
+                "The IPAM store names a sandbox that no runtime has on record. sandprobe did not see how that came \
+                 about: it was before sandprobe ran, before the last boot, or while records were lost."
             }
         }
     }
@@ -91,16 +91,16 @@ impl Explain for LeakedAddress {
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         if self.many.is_some() {
             return lines(&[
-                "# This looks at the node anew, lists every address that is leaked, and writes a script that frees them one",
-                "# by one, each after a check of its own. Read it before it is run.",
+                "# This looks at the node again and writes a script that frees the leaked addresses one by one. The script",
+                "# checks each address before it frees it. Read the script before you run it.",
                 "sandprobe leaks --repair-script > free.sh",
             ]);
         }
         let Some(sandbox) = sandboxes.first() else { return Vec::new() };
         if self.stores.is_empty() {
             return lines(&[
-                "# libcni's cache alone names it. Runtimes with GC of CNI 1.1 forget it by themselves; whether the IPAM",
-                "# still holds the address only its own tool can say.",
+                "# Only libcni's cache names this address. A runtime that calls CNI GC (CNI 1.1) removes the record by",
+                "# itself. Ask the IPAM plugin's own tool whether the address is still allocated.",
             ]);
         }
         let mut all = Vec::new();
@@ -113,7 +113,7 @@ impl Explain for LeakedAddress {
                 StoreKind::AwsIpamd => all.extend(restart_ipamd()),
                 StoreKind::Declared => {
                     all.push(
-                        "# The store is the plugin's own, and so is the way to free from it; this is the record:"
+                        "# Free the address with the plugin's own tool: sandprobe does not know this store. The record is:"
                             .to_owned(),
                     );
                     let file = quoted(&format!("{}/{}", store.path.trim_end_matches('/'), self.address));
