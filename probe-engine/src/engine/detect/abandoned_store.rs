@@ -1,12 +1,12 @@
-//! **Rule:** host-local's folder of a network still counts addresses as given out, although the node's configuration, read
-//! whole, names other networks and not this one, and none of the holders is known to live or to be on record.
+//! **Rule:** host-local's folder of a network still counts addresses as allocated. The node's CNI configuration was
+//! read whole and names other networks, but not this one. No sandbox that the folder names runs or is on record.
 //!
-//! Such a folder stays after another network plugin was installed. Its addresses are in nobody's way, so that they are
-//! one finding, to be known, and not a leak each.
+//! Such a folder stays after another network plugin was installed. No pod needs its addresses, so the folder is one
+//! finding of severity info, and its addresses are not reported as leaks.
 //!
-//! Not flagged: a network of which a sandbox lives or is on record; any while no network is configured, or while a plugin
-//! is configured that takes networks from elsewhere (multus: from the API). While the configuration or the runtimes'
-//! records cannot be read whole nothing is told of such a store, nor of leaks in it, and nothing has come right.
+//! Not flagged: a network of which a sandbox runs or is on record; any network while none is configured, or while a
+//! plugin is configured that takes networks from elsewhere (multus: from the API). While the configuration or the
+//! runtimes' records cannot be read whole, no such finding opens or closes, and no leak in such a store is reported.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ use crate::{
 /// Plugins that attach pods to networks which no file on the node has to name.
 const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
 
-/// The stores of networks that are no more, by path, and whether that is sure.
+/// The stores of networks that no configuration names any more, by path, and whether that is sure.
 pub(super) type Abandoned = BTreeMap<String, bool>;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -63,11 +63,11 @@ pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
     judged.collect()
 }
 
-/// Whether surely none of a store's holders lives or is on record; `None`: one is.
+/// Whether it is sure that no sandbox which the store names runs or is on record. `None`: one does.
 fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
     let mut is_sure = true;
     for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
-        // Podman's and nerdctl's containers are no sandboxes, and on no record that is read.
+        // Containers of Podman and nerdctl are no sandboxes, and no record that the agent reads has them.
         let is_other = ctx.world.sandboxes.recall(id).is_none() && ctx.index.monitors.is_named(id);
         let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
         match ctx.kept(id) {

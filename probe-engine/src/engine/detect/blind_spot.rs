@@ -1,13 +1,13 @@
-//! **Rule:** something is not seen that verdicts are made of: a signal that no mechanism tells of, records that were
-//! lost in the last ten minutes, a store or a runtime's records that could not be read whole, a file of libcni's cache,
-//! a file at which reading hangs, network namespaces that could not be listed whole, a kubelet that is not known though
-//! there are pods.
+//! **Rule:** the agent cannot see something that verdicts rest on: a kernel signal that no mechanism reports; records
+//! that were lost in the last ten minutes; a store, a runtime's records or a file of libcni's cache that could not be
+//! read; a file at which reading hangs; network namespaces that could not be listed whole; a kubelet that was not found
+//! although there are pods.
 //!
-//! Not flagged: a signal that is seen by a worse mechanism than the best (`doctor` says what that costs); a signal of
-//! which nothing is said, as where there are no hooks at all (a scan); a store or a runtime that is not there; missing
-//! runtime records while no sandbox is known, as on a node that only runs containers of Docker's; a file of libcni's cache
-//! that could not be read once, for libcni may have been at writing it; a kubelet that restarts; a node without pods of a
-//! kubelet's.
+//! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
+//! without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that does not exist;
+//! missing runtime records while no sandbox is known, as on a node that only runs Docker's containers; a file of
+//! libcni's cache that could not be read once, since libcni may have been writing it; a kubelet that restarts; a node
+//! without pods of a kubelet.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::{
     words::{escape::escaped, shell::lines},
 };
 
-/// By then what is read in a row with the configuration has been read.
+/// By then the files that are read together with the configuration have been read.
 pub(super) const READ: Duration = Duration::from_secs(10);
 
-/// A kubelet that is started again, or replaced by another version, is there by then.
+/// By then a kubelet that restarts, or is replaced by another version, runs again.
 pub(super) const KUBELET: Duration = Duration::from_secs(5 * 60);
 
 const OF_LOSS: [FindingKind; 4] = [
@@ -62,7 +62,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, Verdict::Confirmed));
     }
     found.extend(cache(ctx));
-    // Only there a rule is switched off by it: of what else cannot be listed whole, nothing is taken to be absent.
+    // Only this list switches a rule off. For other lists that are not whole, no rule concludes that something is
+    // absent.
     if let Some(at) = ctx.world.lists.partial.get(&List::Netns) {
         let spot = Blind::Listing { list: List::Netns };
         let weaker = [FindingKind::OrphanNetns];
@@ -81,7 +82,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
 }
 
-/// The files of libcni's cache that cannot be read, all in one: after a power cut there may be many.
+/// One finding for all files of libcni's cache that cannot be read: after a power cut there may be many.
 fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     let all = &ctx.world.records.unread;
     let lasting = |it: &Unread| it.read_at >= it.since + READ;
@@ -96,7 +97,7 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     } else if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }
     } else {
-        // It is to be read once more.
+        // It has to be read a second time before it is reported.
         Verdict::Unverified
     };
     let spot = Blind::CniCache { path: path.clone(), count: u64::try_from(count).unwrap_or(u64::MAX) };
@@ -123,7 +124,7 @@ fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
 }
 
-/// What is judged by a signal.
+/// The kinds of findings that depend on a signal.
 fn weaker(signal: Signal) -> &'static [FindingKind] {
     match signal {
         Signal::Exec => &[
@@ -154,7 +155,7 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
         }
         Signal::CgroupEmptied => &[FindingKind::DuplicateSandbox, FindingKind::StuckCgroup],
         Signal::CgroupRemoved => &[FindingKind::StuckCgroup],
-        // A cgroup that is removed and not yet released is a number, never a finding; and when somebody listens is a time.
+        // The first is only a number (cgroups removed and not yet released), the second only a time (of listening).
         Signal::CgroupReleased | Signal::Listening => &[],
     }
 }

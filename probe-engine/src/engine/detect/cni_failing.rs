@@ -1,12 +1,13 @@
-//! **Rule:** a plugin that the runtime called fails its ADD, and the pod has no network by a later one: for one pod
-//! twice, or for two pods within a minute.
+//! **Rule:** the ADD of a plugin that the runtime called fails, and no later ADD has given the pod its network. It
+//! opens at the second failure for one pod, or when two pods fail within a minute.
 //!
-//! Each try of containerd's is a new sandbox with a new namespace; others try again in the same one. Either way it is
-//! the pod that waits. The plugin is the one that the runtime called: what it called itself has failed before it.
+//! containerd makes a new sandbox with a new network namespace for each try; other runtimes try again in the same
+//! sandbox. The rule therefore judges pods, not sandboxes. It names the plugin that the runtime called; a plugin that
+//! this one called may have failed first.
 //!
-//! Not flagged: one failure after which the next try succeeds (the stream tells it); a pod that is gone; CHECK and DEL;
-//! a call that names no pod. What failed before records were lost keeps a finding open and opens none: the success may
-//! be among what was lost.
+//! Not flagged: one failure after which the next try succeeds (the event stream shows it); a pod that is gone; CHECK
+//! and DEL; a call that names no pod. If records were lost after a failure, the record of a success may be among them:
+//! such a failure keeps a finding open and opens none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,16 +35,16 @@ use crate::{
     words::{escape::escaped, shell::cni_in_journal, span::span},
 };
 
-/// Failures of two pods are one problem if they are so close to each other.
+/// Failures of two pods within this time count as one problem.
 pub(super) const TOGETHER: Duration = Duration::from_secs(60);
-/// What goes on for so long, or so often, is no accident.
+/// Failures that go on for this long are confirmed.
 pub(super) const LONG: Duration = Duration::from_secs(30);
 const OFTEN: u32 = 3;
-/// So many pods without a network are to be looked at now.
+/// With this many pods that wait the finding is critical.
 pub(super) const MANY: u32 = 3;
-/// Between two tries nothing of a pod may be there, where its cgroup cannot be seen.
+/// How long a pod may have neither sandbox nor cgroup between two tries, where its cgroup cannot be seen.
 pub(super) const ABSENT: Duration = Duration::from_secs(30);
-/// So many sandboxes, the latest, are shown as evidence.
+/// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
 
 /// A pod that waits for its network, because an ADD of this plugin failed.
@@ -53,19 +54,19 @@ pub(super) struct Waiting {
     /// ADDs that failed, and when the first of them began.
     attempts: u32,
     since: Timestamp,
-    /// How long they ran, together.
+    /// How long these ADDs ran in all.
     wasted: Duration,
-    /// Records were lost during one of them, or during all.
+    /// Records were lost during at least one of these ADDs.
     gapped: bool,
     is_sure: bool,
-    /// The latest, with the code that it ended with.
+    /// The latest failed ADD, and the exit code below.
     last: Try,
     code: Option<u32>,
     /// What the plugin said last, or why that could not be read.
     said: Option<(Try, MessageFound)>,
-    /// The latest of them, the oldest first.
+    /// The latest failed ADDs, the oldest first.
     shown: Vec<Try>,
-    /// When the pod waits no longer, or for less, if nothing more happens.
+    /// When the number of failures drops, or the pod counts as waiting no longer, if nothing more happens.
     until: Timestamp,
 }
 
@@ -84,7 +85,7 @@ impl Rule for CniFailing {
         &marks.names
     }
 
-    /// A pod that is gone waits for nothing.
+    /// A pod that is gone no longer waits, so a change of a pod counts.
     fn leans_on(marks: &Marks) -> bool {
         !marks.pods.is_empty()
     }
@@ -131,7 +132,7 @@ fn waiting(
     let forgotten = tries.iter().map(|(_, plugin)| plugin.add.last_at + LATELY);
     let said: Vec<(Try, &MessageFound)> =
         tries.iter().rev().filter_map(|it| Some((try_of(it), it.0.message.as_ref()?))).collect();
-    // What the plugin said is worth more than why the latest could not be read.
+    // An older message of the plugin is worth more than the reason why the latest one could not be read.
     let best = said.iter().find(|(_, it)| it.text.is_some()).or_else(|| said.first());
     Some(Waiting {
         pod: pod.clone(),
@@ -225,7 +226,7 @@ fn has_network(rows: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool 
     failed.add.succeeded > 0 || rows.iter().any(|other| later(&other))
 }
 
-/// Since when a pod that is not there is gone; zero: it is forgotten.
+/// Since when a pod is gone. Zero: the world has forgotten it.
 fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     let row = match &pod.uid {
         Some(uid) => world.pods.by_uid(uid).and_then(|id| world.pods.get(&id)),
@@ -241,7 +242,7 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     }
 }
 
-/// Whether it says which pod it is.
+/// Whether namespace and name are known.
 pub(super) fn names_pod(pod: &PodName) -> bool {
     pod.uid.is_some() || pod.name.is_some() && pod.namespace.is_some()
 }

@@ -1,10 +1,11 @@
-//! **Rule:** as many plugins as the limit run at once for the runtime, and the oldest for more than five seconds.
+//! **Rule:** the runtime has as many plugins running at once as the limit says, and the oldest has run for more than
+//! five seconds.
 //!
-//! Plugins take turns: host-local locks its network's store, iptables its tables, ipamd its pool. A node that starts
-//! many pods has many plugins that run; only if the oldest does not come through is it a queue.
+//! Plugins wait for each other's locks: host-local locks its network's store, iptables its tables, ipamd its pool. A
+//! node that starts many pods has many plugins that run. It is a queue only if the oldest of them does not end.
 //!
-//! Not flagged: what plugins call themselves (it would count one operation several times); calls whose end may have
-//! been among lost records, until a listing shows that they still run.
+//! Not flagged: plugins that another plugin called (they would count one operation several times); calls whose end may
+//! be among lost records, until a listing shows that they still run.
 
 use std::time::Duration;
 
@@ -19,9 +20,9 @@ use crate::{
     words::{escape::escaped, shell::cni_in_journal, span::span},
 };
 
-/// Until then the oldest may just be at work.
+/// Until then the oldest plugin may simply be at work.
 pub(super) const OLD: Duration = Duration::from_secs(5);
-/// So many sandboxes, those that wait for longest, are shown as evidence.
+/// How many sandboxes, those that have waited longest, are shown as evidence.
 const SHOWN: usize = 16;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {

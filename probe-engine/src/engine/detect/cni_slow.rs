@@ -1,9 +1,10 @@
-//! **Rule:** a call of a plugin by the runtime, ADD or DEL, runs for longer than the limit, or did in the last ten
-//! minutes.
+//! **Rule:** the runtime called a plugin with ADD or DEL, and the call has run for longer than the limit; or such a
+//! call ended in the last ten minutes.
 //!
-//! Not flagged: an ADD that ran for long and failed, or that is tried again after one that failed (`cni_failing`); what
-//! plugins call themselves (it is part of their own time); a call whose end may have been among lost records, until a
-//! listing shows that it still runs; the time in which the node was suspended, and what the call had run before.
+//! Not flagged: an ADD that ran for long and failed, or that is tried again after a failed one (`cni_failing`); calls
+//! that plugins make themselves, which are part of the time of the runtime's call; a call whose end may be among lost
+//! records, until a listing shows that it still runs. After a suspend of the node the time of a call counts from when
+//! the node woke.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,10 +31,10 @@ use crate::{
     words::{escape::escaped, shell::cni_in_journal, span::span},
 };
 
-/// So many sandboxes, those whose calls took longest, are shown as evidence.
+/// How many sandboxes, those whose calls took longest, are shown as evidence.
 const SHOWN: usize = 16;
 
-/// Of a call that only a listing showed nothing tells when it ends: its program began before the hooks were there.
+/// A call that only a listing showed is not judged: its program began before the hooks, and no hook sees its end.
 fn is_judged(call: &&Call) -> bool {
     call.top && call.origin != Origin::Listed
 }
@@ -45,7 +46,7 @@ pub(super) struct Slow {
     command: &'static str,
     took: Duration,
     since: Timestamp,
-    /// Until when it is told of; none while it runs.
+    /// Until when the finding names it; none while it runs.
     until: Option<Timestamp>,
     pod: PodName,
     container: Option<ContainerId>,
@@ -85,7 +86,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
     for it in judged.parts() {
         slow.entry((it.plugin.clone(), it.command)).or_default().push(it.clone());
     }
-    // What has not run for long yet, by when the first of it will have.
+    // When the first of the calls that are within the limit will pass it.
     let mut next: Option<Timestamp> = None;
     for call in ctx.world.calls.values().filter(is_judged) {
         let plugin = call.call.plugin.clone();
@@ -115,7 +116,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
     found.extend(next.map(watched));
 }
 
-/// Whether an ADD of this plugin has failed for the pod: `cni_failing` tells of that.
+/// Whether an ADD of this plugin has failed for the pod: `cni_failing` covers that.
 fn has_failed(ctx: &DetectContext<'_>, pod: &PodName, plugin: &str) -> bool {
     let rows = ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key));
     names_pod(pod) && rows.flat_map(|row| &row.plugins).any(|it| it.name == plugin && it.add.failed > 0)
@@ -184,7 +185,7 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
     })
 }
 
-/// Nothing yet, and to be looked at again then. It has a key of its own, so that it keeps no other one open.
+/// No finding yet, but a time to look again. It has a key of its own, so that it keeps no finding open.
 fn watched(until: Timestamp) -> Detection {
     let nothing = CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
     let kind = Kind::from(nothing);

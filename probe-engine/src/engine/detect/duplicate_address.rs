@@ -1,9 +1,9 @@
-//! **Rule:** two sandboxes that live have the same address in the same network, each by an ADD that succeeded, and for
-//! neither has the runtime begun a DEL.
+//! **Rule:** two sandboxes that run have the same address in the same network, each by an ADD that succeeded, and the
+//! runtime has begun a DEL for neither.
 //!
-//! Not flagged: an address that is handed out again once DEL of its last holder has begun, however quickly; loopback
-//! and link-local addresses, which mean something within one link only; a network whose name was only inferred;
-//! attachments during which records were lost, since the DEL may have been among them.
+//! Not flagged: an address that is given out again once DEL of its last holder has begun, however quickly; loopback and
+//! link-local addresses, which are valid on one link only; a network whose name was only inferred; attachments during
+//! which records were lost, since the record of the DEL may be among them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// By then a DEL or an end that came before has been told, however late its record.
+/// By then the agent has the record of an earlier DEL or end, however late that record came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 impl Rule for DuplicateAddress {
@@ -63,7 +63,7 @@ impl Rule for DuplicateAddress {
     }
 }
 
-/// Its sandbox lives, and nobody has begun to take it away.
+/// Whether its sandbox runs and no DEL has begun for it.
 fn is_held(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     let lives = |row: &Attachment| {
         ctx.world.sandboxes.get(&row.container).is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
@@ -71,7 +71,7 @@ fn is_held(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     !row.gapped && !row.inferred && !row.is_being_deleted() && lives(row)
 }
 
-/// libcni writes down only what an ADD gave that succeeded.
+/// libcni's cache has only the result of an ADD that succeeded.
 fn is_granted(row: &Attachment, lease: &Lease) -> bool {
     let by_add = row.is_added() && (lease.kernel.is_some() || lease.cached);
     let before_us = !row.was_seen() && lease.cached;

@@ -1,8 +1,8 @@
 //! **Rule:** two containers of one name run in one sandbox for longer than a restart takes.
 //!
-//! Not flagged: containers whose name or sandbox is not known; an old and a new one that overlap for a moment, since the
-//! end of the first may be told late; anything between a gap and the listing that closes it, since an end may have been
-//! lost.
+//! Not flagged: containers whose name or sandbox is not known; an old and a new container that overlap for a moment,
+//! since the record of the old one's end may come late; anything between a gap and the listing that closes it, since
+//! the record of an end may be lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// How long the old one and the new one may seem to run together.
+/// How long the old container and the new one may seem to run together during a restart.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 
 impl Rule for DuplicateContainer {

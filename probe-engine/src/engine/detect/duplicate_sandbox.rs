@@ -1,18 +1,21 @@
-//! **Rule:** a sandbox is a duplicate when it lives beside another one of its pod (`concurrent`), when it was made
-//! after all of its pod's containers were done and no container ever started in it (`after_completion`), or when it
-//! is one of three in ten minutes that ran none, after one that did (`unused_rebuild`). A container is done that exited 0,
-//! or that the runtime ended after the last of the others had done so: a sidecar, which has no end of its own.
+//! **Rule:** a sandbox is a duplicate in one of three forms. `concurrent`: it runs at the same time as another sandbox
+//! of its pod. `after_completion`: it was made after all of its pod's containers had completed, and no container ever
+//! started in it. `unused_rebuild`: after a sandbox that ran a container, it is one of three within ten minutes that
+//! ran none. A container has completed if it exited 0. A sidecar has completed if the runtime ended it after the last
+//! of the other containers had exited 0.
 //!
-//! Only sandboxes that got their network count: each ADD that fails makes the kubelet try with another sandbox, which is
-//! `cni_failing`. Not flagged: a sandbox beside one whose runtime ended while it made it (`world::abandoned`); a new
-//! sandbox after a crash, a reboot or a change (a container starts in it), a pod that cannot pull its image (one sandbox),
-//! a container that crashes again and again (in one sandbox), and anything that was there while records were lost.
+//! Only sandboxes that got their network count: each ADD that fails makes the kubelet try with another sandbox, which
+//! is `cni_failing`. Not flagged: a sandbox beside one whose runtime ended while it made that one (`world::abandoned`);
+//! a new sandbox after a crash, a reboot or a change (a container starts in it); a pod that cannot pull its image (one
+//! sandbox); a container that crashes again and again (in one sandbox); any sandbox that existed while records were
+//! lost.
 //!
-//! An init container exits 0 as well; but the kubelet stops the sandbox only of a pod that is done. So the sandbox
-//! before must have been stopped by the runtime.
+//! An init container exits 0 as well. But the kubelet has a sandbox stopped only if its pod has completed, so the rule
+//! demands that the runtime had begun to stop the earlier sandbox.
 //!
-//! `after_completion` and `unused_rebuild` are told of what happened, which nothing undoes: they are over by themselves
-//! when nothing of the kind goes on, while all of their evidence is still remembered. What is forgotten closes nothing.
+//! `after_completion` and `unused_rebuild` are about the past, which no repair undoes. They close when nothing of the
+//! kind happens any more, while the world still remembers all of their evidence. A row that is forgotten closes
+//! nothing.
 
 pub(super) mod burst;
 
@@ -41,11 +44,11 @@ use crate::{
 
 /// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
-/// How long a sandbox of a pod that is done may be there before it is told of.
+/// How long a sandbox of a completed pod may exist before a finding opens.
 pub(super) const IDLE: Duration = Duration::from_secs(20);
-/// How long it is told of after its end.
+/// How long the finding stays open after the sandbox's end.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
-/// So many within [`WINDOW`] are no accident.
+/// This many within [`WINDOW`] make a finding.
 pub(super) const REBUILDS: usize = 3;
 
 impl Rule for DuplicateSandbox {
@@ -64,7 +67,7 @@ impl Rule for DuplicateSandbox {
         let all = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
         let mut connected: Vec<&Sandbox> = all.filter(|row| !row.gapped && ctx.is_connected(row)).collect();
         connected.sort_by_key(|row| (row.first_at, &row.id));
-        // Whether a sandbox ran anything is not to be seen afterwards.
+        // Nothing shows afterwards whether a sandbox ran a container while records were lost.
         let whole: Vec<&Sandbox> = connected.iter().copied().filter(|row| !row.work.is_unsure).collect();
         found.extend(concurrent(ctx, &connected));
         found.extend(unused_rebuild(ctx, &whole));
@@ -121,12 +124,12 @@ fn after_completion<'a>(
     })
 }
 
-/// Whether a pod's work in a sandbox was done, and only then the sandbox was ended, by its runtime and by that time.
-/// What lives on without its pause ends when it is told to, done or not.
+/// Whether all containers of a sandbox had completed before the runtime began to stop it, and it was over by that time.
+/// Containers that outlive their pause end when they are told to, whether they have completed or not.
 fn is_done(row: &Sandbox, by: Timestamp) -> bool {
     let in_order = row.ending.stop_at.is_some_and(|at| at <= by);
     let by = row.ending.death.as_ref().map_or(by, |death| by.min(death.at));
-    // Of a container that was restarted the last run counts.
+    // For a container that was restarted, the last run counts.
     let mut last: BTreeMap<&str, &ContainerRun> = BTreeMap::new();
     for ran in row.containers() {
         last.insert(ran.name.as_deref().unwrap_or(ran.id.as_str()), ran);
@@ -139,16 +142,16 @@ fn is_done(row: &Sandbox, by: Timestamp) -> bool {
     in_order && !last.is_empty() && last.values().all(is_over)
 }
 
-/// Whether the runtime ended it for the reason that the last of the others had ended, by itself, at `completed`: it ran
-/// beside that one. What began later is what an init container had made way for.
+/// Whether a container is a sidecar that the runtime ended because the last of the others had ended by itself at
+/// `completed`. It must have run before that time: a container that began later followed an init container.
 fn is_sidecar(ran: &ContainerRun, completed: Timestamp, by: Timestamp) -> bool {
     let was_stopped = |stopped_at: Option<Timestamp>| stopped_at.is_some_and(|at| at >= completed);
     ran.started_at < completed
         && ran.ended.is_some_and(|ended| ended.at <= by && was_stopped(ended.stopped_at))
 }
 
-/// Named by the sandbox before them, which stays the same however many follow. It goes on as long as the latest three
-/// were made within the window, and one of them within the window from now.
+/// The finding has the name of the sandbox before the unused ones, which stays the same however many follow. It goes on
+/// as long as the latest three were made within the window, and one of them within the window before now.
 fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
     let used = attempts.iter().rposition(|row| !row.containers().is_empty())?;
     let unused: Vec<&Sandbox> =
@@ -158,7 +161,7 @@ fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Dup
         last.first_at.since(first.first_at) <= WINDOW
     };
     let rows = unused.windows(REBUILDS).rev().find(close)?;
-    // One after a pod that was done is told as that.
+    // A sandbox after the completion of its pod is an `after_completion`.
     if is_done(attempts[used], unused[0].first_at) {
         return None;
     }
@@ -172,10 +175,10 @@ fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Dup
     (ctx.now < until).then(|| detection(&it, Verdict::Passing { until }))
 }
 
-/// What a detection is made of.
+/// The parts of a detection.
 struct Told<'a> {
     form: Duplicate,
-    /// A pod's sandboxes can be duplicates more than once: this one tells which time it is.
+    /// The sandbox that the key names: a pod's sandboxes can be duplicates more than once.
     named: &'a Sandbox,
     rows: &'a [&'a Sandbox],
     since: Timestamp,

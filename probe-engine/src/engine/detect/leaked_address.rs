@@ -1,14 +1,16 @@
-//! **Rule:** an address is leaked when its sandbox is over, no runtime has the sandbox on record any more, and the IPAM's
-//! store (or, of what no DEL was called for, libcni's cache) still names the sandbox, all of it read anew after the grace
-//! that runtime and kubelet have to clean up. A namespace that still has the address then is kept by a file alone.
+//! **Rule:** an address is leaked when its sandbox is over, no runtime has the sandbox on record any more, and the
+//! IPAM's store still names the sandbox. If no DEL was called, libcni's cache counts as a store. Runtime and kubelet
+//! have a grace to clean up; after it everything is read again. A network namespace that still has the address is then
+//! kept by a file alone.
 //!
-//! Not flagged: a dead sandbox that its runtime still has on record (to be cleaned up: a DEL is still to come); a DEL
-//! with an empty `CNI_NETNS` as such (containerd calls one on every RemovePodSandbox); an address that another sandbox
-//! was given meanwhile; a container of no pod, as podman and nerdctl run them; what is in the store of a network that is
-//! no more (`abandoned_store`); anything while runtime or kubelet is down, or whose runtime's records cannot be read and
-//! for which no DEL was seen (but what is open then stays so).
+//! Not flagged: a dead sandbox that its runtime still has on record (its DEL is still to come); a DEL with an empty
+//! `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another sandbox got
+//! meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store of a network that no
+//! configuration names any more (`abandoned_store`). No finding opens while runtime or kubelet is down, or while the
+//! runtime's records cannot be read and no DEL was seen; an open finding stays open then.
 //!
-//! Where no store can be read, nothing says whether a blind DEL freed the address: that is `unverified_release`.
+//! Where no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
+//! `unverified_release`.
 
 pub(super) mod many;
 mod words;

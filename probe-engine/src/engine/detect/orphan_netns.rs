@@ -4,11 +4,11 @@
 //! Not flagged: namespaces of others (`ip netns add`, `qrouter-*`, Docker's), which are neither; one that no file holds
 //! (a descriptor or a socket does: no list has it); one that a dead sandbox has which its runtime is still to clean up;
 //! one that nobody is known to have if it can be that of a sandbox on record whose namespace is not known, which it
-//! cannot if it was made when that one had been on record for long; anything if not every process could be looked at. It must be found so, by a listing of the node, when
-//! its time is up.
+//! cannot if it was made when that one had been on record for long; anything if not every process could be looked at.
+//! It must be found so, by a listing of the node, when its time is up.
 //!
-//! While a runtime restarts nobody cleans up, and its sandboxes that have no process stand there with a file alone:
-//! nothing is told then, nor has anything come right.
+//! While a runtime restarts it cleans nothing up, and its sandboxes without a process have only the file. No finding
+//! opens or closes then.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl Rule for OrphanNetns {
         &marks.netns
     }
 
-    /// Whose the records without a pod's name are, and which sandbox has no namespace yet, can turn with any sandbox.
+    /// Any sandbox can show whose a record without a pod's name is, and may be the owner of a namespace without one.
     fn leans_on(marks: &Marks) -> bool {
         !marks.sandboxes.is_empty()
     }
@@ -57,12 +57,12 @@ impl Rule for OrphanNetns {
     }
 }
 
-/// A namespace without a sandbox.
+/// A network namespace without a sandbox.
 struct Left {
     since: Timestamp,
     /// When the records were read that no longer have its sandbox; none: they do not say now.
     read_at: Option<Timestamp>,
-    /// The sandboxes that had it, if that is known.
+    /// The sandboxes that had it, as far as that is known.
     owners: Vec<ContainerId>,
 }
 
@@ -74,7 +74,7 @@ fn left(ctx: &DetectContext<'_>, row: &Netns) -> Option<Left> {
     let owners = ctx.index.owners(row);
     let is_pinned = pin(world, row).is_some();
     if owners.is_empty() {
-        // Before it has a sandbox it is made, and found.
+        // It can be empty before it gets its sandbox: the time counts from when it was made at the earliest.
         let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
         let read_at = world.unplaced().and_then(|it| it.absent_at(row.created_at));
         return Some(Left { since, read_at, owners });
@@ -119,7 +119,7 @@ fn lives(world: &World, id: &ContainerId) -> bool {
     world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
 }
 
-/// The name of the file by which a runtime holds it.
+/// The name of the file that a runtime bound it to.
 fn pin<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
     row.mounts.iter().find_map(|path| {
         let name = path.strip_prefix("/var").unwrap_or(path).strip_prefix("/run/netns/")?;

@@ -1,9 +1,9 @@
-//! **Rule:** the process that holds a sandbox, or its shim, lives, although no runtime has the sandbox, or any other of
-//! its pod, on record any more.
+//! **Rule:** the process that holds a sandbox (pause), its shim or its conmon runs, although no runtime has this
+//! sandbox or another one of its pod on record any more.
 //!
-//! Not flagged: a sandbox that is being made (its record may come only after its network, however long that takes); a
-//! pod that has another sandbox on record (`duplicate_sandbox` tells of that); anything while a runtime's records cannot
-//! be read whole, or between a gap and the listing that closes it.
+//! Not flagged: a sandbox that is being made (the runtime may write its record only after its network is set up,
+//! however long that takes); a pod that has another sandbox on record (`duplicate_sandbox` covers that); anything while
+//! a runtime's records cannot be read whole, or between a gap and the listing that closes it.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! Who has the addresses of the pools that the node gives pods addresses from.
+//! Which addresses of the node's pools are in use, and why.
 //!
-//! The counts are kept from one look to the next. A look counts anew only the addresses that something changed about; it
-//! counts all of them when something changed that the use of any address may depend on.
+//! The counts are kept from one look to the next. A look counts again only the addresses that a change concerns. It
+//! counts all addresses again after a change that the use of any address may depend on.
 //!
 //! **Invariant:** an address is counted once, for the best reason that it is in use. Counting everything anew gives the
 //! counts that are kept ([`FindingTracker::differences`](super::FindingTracker::differences)).
@@ -47,7 +47,7 @@ struct NetworkPools {
     taken: BTreeMap<IpAddr, Taken>,
     /// The addresses that leaked, or may have.
     leaked: BTreeMap<IpAddr, Use>,
-    /// The addresses that a store has as given out, without naming a sandbox; and since when.
+    /// The addresses that a store counts as allocated without naming a sandbox, and since when.
     nameless: BTreeMap<IpAddr, Timestamp>,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct PoolCount {
     pub(super) pool: Pool,
     /// How many addresses are not free, by the reason.
     taken: BTreeMap<Use, u64>,
-    /// How many of them were given out at each time.
+    /// How many of these addresses were allocated at each time.
     given_at: BTreeMap<Timestamp, u64>,
-    /// How many of them may have been given back among lost records.
+    /// How many of these addresses may have been freed while records were lost.
     pub(super) unsure: u64,
     pub(super) leaks: Vec<PoolLeak>,
 }
@@ -96,7 +96,7 @@ impl Pools {
         Self { networks: with_pools.map(|network| NetworkPools::count(world, network, leaks)).collect() }
     }
 
-    /// Counts anew the addresses that something changed about. `is_leak_changed`: a leak may be another one than before.
+    /// Counts the addresses that a change concerns again. `is_leak_changed`: the leaks may have changed.
     pub(super) fn update(
         &mut self,
         ctx: &DetectContext<'_>,
@@ -122,7 +122,7 @@ impl Pools {
         }
     }
 
-    /// Whether these are the pools of the networks' configuration.
+    /// Whether these are the pools that the networks' configuration names now.
     fn are_of(&self, networks: &[Network]) -> bool {
         let known = |network: &NetworkPools, it: &Network| {
             network.network == it.name && network.pools.iter().map(|it| &it.pool).eq(&it.pools)
@@ -184,7 +184,8 @@ impl NetworkPools {
         differing(&before, &self.leaked)
     }
 
-    /// Takes in what the stores give out to nobody by name. Gives the addresses whose use that may change.
+    /// Takes in the addresses that stores count as allocated without naming a sandbox. Gives the addresses whose use
+    /// that may change.
     fn note_nameless(&mut self, world: &World) -> BTreeSet<IpAddr> {
         let before = mem::take(&mut self.nameless);
         let stores = world.records.stores.values().map(|(_, read)| read);
@@ -209,7 +210,7 @@ impl NetworkPools {
 
     /// Whether a sandbox has the address of this lease, and for what reason.
     fn taken_by(&self, world: &World, row: &Attachment, lease: &Lease) -> Option<Taken> {
-        // Where the store can be read it says what is given out; libcni's cache may be old.
+        // A store that can be read decides what is allocated; libcni's cache may be old.
         let is_taken = lease.kernel.is_some()
             || !lease.stores.is_empty()
             || lease.cached && !world.is_store_read(row, lease);
@@ -220,7 +221,7 @@ impl NetworkPools {
             Some(sandbox) if !sandbox.is_stopped() => Use::Live,
             _ if lease.kernel.is_some() => Use::Live,
             _ if world.records.kept(&row.container) == Kept::Yes => Use::Pending,
-            // Who has it is not known: nothing says that it is leaked.
+            // No sandbox is known to have it, which is no proof of a leak.
             _ => self.leaked.get(&lease.address).copied().unwrap_or(Use::Live),
         };
         let is_sure = !world.is_gapped(List::Netns) || !lease.stores.is_empty();
@@ -264,7 +265,7 @@ impl PoolCount {
         self.unsure = self.unsure.saturating_sub(u64::from(!taken.is_sure));
     }
 
-    /// When the latest of the addresses that are not free was given out.
+    /// When the latest of the addresses that are not free was allocated.
     pub(super) fn taken_at(&self) -> Timestamp {
         self.given_at.last_key_value().map_or(Timestamp::ZERO, |(at, _)| *at)
     }
@@ -295,7 +296,7 @@ impl PoolLeak {
 }
 
 impl Taken {
-    /// A store gives the address out, and does not say to whom.
+    /// A store counts the address as allocated, and names no sandbox.
     fn by_nobody(since: Timestamp) -> Self {
         Self { by: Use::Live, at: since, is_sure: true }
     }

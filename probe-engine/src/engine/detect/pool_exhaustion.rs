@@ -1,12 +1,12 @@
-//! **Rule:** a pool has no free address; or will have none within a day at the rate at which its addresses leak; or has
-//! fewer than a tenth free, and some of it has leaked.
+//! **Rule:** a pool has no free address; or at the rate at which its addresses leak it will have none within a day; or
+//! fewer than a tenth of its addresses are free and some have leaked.
 //!
-//! The rate is that of three or more confirmed leaks of the last day whose history was seen, over the time since the
-//! first of them, but an hour at least: a burst is no rate.
+//! The rate is the number of confirmed leaks of the last day whose history the agent saw, at least three, divided by
+//! the time since the first of them, at least an hour: a burst of leaks gives no high rate.
 //!
-//! Not flagged: a pool that living pods use well; one of several pools of a network while another one of its family has
-//! free addresses (host-local takes the next); a pool that was full for a moment; one whose count leans on what may have
-//! been given back among lost records.
+//! Not flagged: a pool that running pods have nearly filled; one of several pools of a network while another one of the
+//! same address family has free addresses (host-local takes the next); a pool that was full for a moment; a pool whose
+//! count depends on an address that may have been freed while records were lost.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
 
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Fewer are no rate.
+/// Fewer leaks give no rate.
 pub(super) const LEAKS: usize = 3;
 /// Pods that come and go may have all addresses for a moment.
 pub(super) const MOMENT: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
         let since = confirmed.map(|leak| leak.since).max().unwrap_or(ctx.now);
         (Severity::Warning, since, Verdict::Confirmed)
     } else if is_low && view.leak_candidate > 0 {
-        // Leaks are looked at anew when runtime or kubelet start; that alone mends nothing.
+        // Leaks wait anew when the runtime or the kubelet starts. That alone does not close the finding.
         (Severity::Warning, ctx.now, Verdict::Watched { until: None })
     } else {
         return None;
@@ -96,10 +96,10 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
     })
 }
 
-/// When nothing is free any more, if it goes on leaking as it does.
+/// When no address will be free any more, if addresses go on leaking at this rate.
 fn runs_out_in(ctx: &DetectContext<'_>, it: &PoolCount, free: u64) -> Option<Duration> {
     let from = ctx.now.saturating_sub(DAY);
-    // Of a record that only turned up nobody knows when it leaked.
+    // Nothing shows when a `stale_record` leaked.
     let seen = it.leaks.iter().filter(|leak| leak.is_confirmed && leak.cause != Cause::StaleRecord);
     let times: Vec<Timestamp> = seen.map(|leak| leak.since).filter(|at| *at >= from).collect();
     let first = times.iter().min().filter(|_| times.len() >= LEAKS)?;

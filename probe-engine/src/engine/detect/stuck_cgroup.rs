@@ -4,8 +4,8 @@
 //! Not flagged: a pod that has not had a sandbox yet (the kubelet makes its directory before it waits for volumes, for
 //! as long as that takes); a pod whose dead sandbox its runtime still has on record; any pod where no kubelet runs,
 //! since nobody else removes these directories; a directory that is removed and that the kernel still keeps for the
-//! memory charged to it. A runtime's record that no source names may be of a pod that was there before it: then nothing is
-//! told of that pod.
+//! memory charged to it. A runtime's record may name no pod, and no other source either. It can then belong to any pod
+//! that existed before it, and no such pod is reported.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Rule for StuckCgroup {
         &marks.pods
     }
 
-    /// Whose the records without a pod's name are, and which sandbox has no namespace yet, can turn with any sandbox.
+    /// Any sandbox can show which pod a record without a pod's name belongs to.
     fn leans_on(marks: &Marks) -> bool {
         !marks.sandboxes.is_empty()
     }
@@ -50,7 +50,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let since = pod.left_at?;
     let uid = pod.named.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
-    // One that was made later waits for its first sandbox.
+    // A directory that was made later belongs to a pod that waits for its first sandbox.
     let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
     let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
     let mut containers =

@@ -1,11 +1,11 @@
-//! **Rule:** the last reference to a network namespace is gone, and for a while the kernel has taken apart neither it
-//! nor any other.
+//! **Rule:** the last reference to a network namespace is gone, and for a while the kernel has finished neither its
+//! teardown nor that of any other namespace.
 //!
-//! The kernel takes namespaces apart one batch after the other, in one queue: only the one that has waited longest is
-//! told of, with the number of those behind it. Not flagged: a queue that is long, but moves; anything where the end of
-//! the teardown is not seen; a namespace that was there while records were lost, since its end may have been among them;
-//! one of whose end no hook told (netlink did, or a listing without it); one whose successors in the queue have been
-//! taken apart, so that it was, too.
+//! The kernel tears namespaces down one batch after the other, in one queue. Only the one that has waited longest is
+//! reported, with the number of those behind it. Not flagged: a queue that is long, but moves; anything where no hook
+//! sees the end of a teardown; a namespace that existed while records were lost, since the record of its end may be
+//! among them; a namespace whose drop no hook saw (netlink reported it, or a listing did not have it); a namespace
+//! whose successors in the queue are done, since the kernel works in order.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -1,6 +1,6 @@
-//! One look at a node that nobody has watched: what a finding_tracker would have come to by now.
+//! One look at a node that no agent has watched: the findings that a `FindingTracker` would have by now.
 //!
-//! **Invariant:** what is too young to be told of by a finding_tracker is not told of here.
+//! **Invariant:** a state that is too young for a `FindingTracker` to report is not reported here.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,13 @@ use crate::{
     },
 };
 
-/// What is held of runtime and kubelet, whose time to clean up counts.
+/// How the look knows whether runtime and kubelet have had their time to clean up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemons {
-    /// They are up since their processes are; while one is not there, nobody cleans up.
+    /// By their processes: both are up since these started. While one is missing, nothing is cleaned up.
     Seen,
-    /// There are no processes to see, as on a disk that was taken out: what is old by its own date has had its time.
+    /// There are no processes to see, as on a disk that was taken out. A record that is old by its own date has had its
+    /// time.
     Supposed,
 }
 
@@ -39,7 +40,7 @@ pub(in crate::engine) fn survey(
     let (_, found) = Judge::anew(it);
     let mut sighted: Vec<Detection> = found.into_iter().flat_map(|(_, all)| all).collect();
     if cleaners == Daemons::Supposed {
-        // Where nothing runs there is nothing of which a list could be missing: it was not to be had.
+        // On a disk no process runs, so a missing list of what runs is no blind spot.
         sighted.retain(
             |it| !matches!(&it.kind, Kind::BlindSpot(it) if matches!(it.spot, Blind::Listing { .. })),
         );

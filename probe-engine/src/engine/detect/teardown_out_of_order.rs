@@ -1,10 +1,10 @@
-//! **Rule:** the process that holds a sandbox was killed, or its network namespace went, while the runtime had not begun
-//! to stop the sandbox, and by somebody other than the runtime.
+//! **Rule:** something other than the runtime killed the process that holds a sandbox (pause), or the sandbox's network
+//! namespace ended, before the runtime had begun to stop the sandbox.
 //!
-//! Not flagged: pause dying within a stop of the runtime's, before DEL (the usual order); a kill by runc, crun, youki, a
-//! shim or what they run; an end whose cause nobody saw; anything that was there while records were lost, since the
-//! stop may have been among them. An end for want of memory is told as that, not as the doing of the task that
-//! happened to allocate.
+//! Not flagged: pause that dies before DEL while the runtime stops the sandbox (the usual order); a kill by runc, crun,
+//! youki, a shim or a program that these run; an end whose cause no hook saw; a sandbox that existed while records were
+//! lost, since the record of the stop may be among them. A kill by the OOM killer names no killer: the task that
+//! happened to allocate memory is not to blame.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     words::{escape::escaped, name::signal_number, shell::lines},
 };
 
-/// By then a stop that was under way has shown itself, however late its records came.
+/// By then the agent has the records of a stop that was under way, however late they came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 impl Rule for TeardownOutOfOrder {
@@ -65,7 +65,7 @@ fn death(row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
 
 fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
     let gone = row.ending.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
-    // With its last process goes a namespace that is bound to no file: that is the process's end.
+    // A namespace that is bound to no file ends with its last process: the finding is then about that process.
     if row.ending.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }

@@ -1,11 +1,12 @@
-//! **Rule:** sandboxes of a plugin went with a DEL that named no namespace as the only one that succeeded, and no store
-//! can be read that would say whether their addresses were freed.
+//! **Rule:** only DELs with an empty `CNI_NETNS` succeeded for sandboxes of a plugin, and no store can be read that
+//! would show whether their addresses were freed.
 //!
-//! That is no leak: most plugins free what the container's id names. It says for which plugin a leak would not be seen.
+//! That is no leak: most plugins free addresses by container id. The finding says for which plugin the agent would not
+//! see a leak.
 //!
-//! Not flagged: networks whose store was read whole (there `leaked_address` knows); plugins and IPAMs that are known to
-//! free by container id; sandboxes whose ADD was before us, or with whom records were lost: a DEL with a namespace may
-//! be among those. It closes after an hour without a new one.
+//! Not flagged: networks whose store was read whole (`leaked_address` covers those); plugins and IPAMs that are known
+//! to free by container id; sandboxes whose ADD was before the agent started, or during which records were lost, since
+//! a DEL with a namespace may be among those. The finding closes after an hour without a new such sandbox.
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{

@@ -1,8 +1,8 @@
 //! Every kind of finding, and what one of each says. The rule by which it is found, its words for people and its repair
 //! stand together in the kind's file in `engine/detect/`.
 //!
-//! **Invariant:** the members, their order and their names are those of the JSON that users read (docs/findings.md), and
-//! those of the state file.
+//! **Invariant:** the members, their order and their names are those of the JSON that users read (docs/findings.md),
+//! and those of the state file.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -177,8 +177,8 @@ closed_set! {
         DelFailed,
         /// The ADD that reserved it failed, and no DEL was called.
         AddFailed,
-        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never call
-        /// DEL.
+        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never
+        /// call DEL.
         RuntimeEnded,
         /// A store names a sandbox that no runtime knows; how that came about was not seen.
         StaleRecord,
