@@ -133,9 +133,9 @@ fn a_recording_s_findings_are_a_table() {
     assert_eq!(
         text(&output.stdout),
         "\
-STAGE      SEVERITY  KIND            POD  SINCE  SUMMARY                                                                    KEY
-confirmed  warning   leaked_address  -    3m17s  10.88.0.5 of podnet leaked: a store names a sandbox that no runtime knows  leaked_address/podnet/10.88.0.5/aaaaaaaaaaaa
-confirmed  warning   leaked_address  -    3m17s  10.88.0.6 of podnet leaked: a store names a sandbox that no runtime knows  leaked_address/podnet/10.88.0.6/bbbbbbbbbbbb
+STAGE      SEVERITY  KIND            POD  SINCE  SUMMARY                                                                           KEY
+confirmed  warning   leaked_address  -    3m17s  10.88.0.5 of podnet leaked: the IPAM store names a sandbox that no runtime knows  leaked_address/podnet/10.88.0.5/aaaaaaaaaaaa
+confirmed  warning   leaked_address  -    3m17s  10.88.0.6 of podnet leaked: the IPAM store names a sandbox that no runtime knows  leaked_address/podnet/10.88.0.6/bbbbbbbbbbbb
 "
     );
     assert_eq!(text(&output.stderr), "");
