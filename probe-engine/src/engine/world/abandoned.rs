@@ -1,8 +1,9 @@
 //! Sandboxes whose runtime ended while it made them.
 //!
-//! containerd before 1.5.15 and 1.6.9 has a sandbox on record only after its network: killed in between, it leaves the
-//! namespace, the address and the interface, and the one that starts next knows nothing of them. Nobody will ever call
-//! DEL. Later versions, and CRI-O, write their record first: theirs is cleaned up.
+//! containerd before 1.5.15 and 1.6.9 writes its record of a sandbox only after it has set up the sandbox's network. If
+//! it is killed in between, it leaves the network namespace, the address and the interface, and after its restart it
+//! does not know of them. No runtime will ever call DEL. Later versions, and CRI-O, write the record first, and clean
+//! up.
 //!
 //! **Rule:** a sandbox is abandoned when it never had a process, no CNI call for it is open, every runtime that runs
 //! started after it began, and their records, read whole since they can answer, do not name it.
@@ -19,14 +20,14 @@ use crate::{
     model::{fact::List, id::ContainerId, time::Timestamp},
 };
 
-/// How long a runtime that has just started needs until it answers on its socket. Only there it tells of a sandbox that has
-/// no folder yet.
+/// How long a runtime that has just started needs until it answers on its socket. Only its answer there names a sandbox
+/// that has no folder yet.
 pub(in crate::engine) const ANSWERS: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Finds out which sandboxes are abandoned, after a whole reading of the runtimes' records.
+    /// Finds out which sandboxes are abandoned, after the runtimes' records were read whole.
     pub(super) fn judge_abandoned(&mut self, ctx: EventContext) {
-        // A process that was not seen may be found.
+        // The next listing may find a process of the sandbox that the agent missed.
         if self.is_gapped(List::Processes) {
             return;
         }
@@ -42,7 +43,7 @@ impl World {
         }
     }
 
-    /// Whether a sandbox may be abandoned, as far as is known. Such a sandbox does not count as one that lives.
+    /// Whether a sandbox may be abandoned, as far as is known. Such a sandbox does not count as live.
     pub(in crate::engine) fn may_be_abandoned(&self, id: &ContainerId) -> bool {
         let Some((since, row)) = self.runtimes_since().zip(self.sandboxes.get(id)) else { return false };
         self.is_unfinished(row, since) && self.records.kept(id) != Kept::Yes
@@ -59,7 +60,7 @@ impl World {
         making.iter().any(may_be).then_some(since + ANSWERS)
     }
 
-    /// Whether a sandbox was in the making when the runtimes began that run now.
+    /// Whether a sandbox was in the making when the runtimes that run now started.
     fn is_unfinished(&self, row: &Sandbox, runtimes: Timestamp) -> bool {
         row.state == State::Created
             && row.up_since.is_none()

@@ -1,8 +1,8 @@
-//! What CNI did between one sandbox and one network: an attachment is a container id and an interface (CNI
-//! specification). What the runtime calls in a row for it, ADD by ADD and DEL by DEL, is one story.
+//! CNI attachments. An attachment is a container id and an interface (CNI specification); its row has the results of all
+//! ADDs and DELs that the runtime called for it.
 //!
-//! **Invariant:** only calls of the node's own runtime are counted here, plugin by plugin: what a plugin calls itself
-//! (bridge calls host-local) or a CNI daemon's pod runs can neither open nor close anything.
+//! **Invariant:** only calls by the node's own runtime count here, for each plugin by itself. Calls that a plugin makes
+//! (bridge calls host-local), or that a CNI daemon's pod makes, change no attachment.
 
 mod lease;
 mod plugin;
@@ -34,27 +34,27 @@ pub struct Attachment {
     pub ifname: String,
     pub pod: PodName,
     pub network: Option<String>,
-    /// The network's name is that of the only configuration that uses the plugin.
+    /// The network's name was inferred: it is that of the only configuration that uses the plugin.
     pub inferred: bool,
-    /// As the first ADD named it.
+    /// The path that the first ADD named.
     pub netns_path: Option<String>,
     pub first_at: Timestamp,
-    /// Something was last heard of it.
+    /// When the world last learned something about it.
     pub last_at: Timestamp,
     /// The plugins that the runtime itself called, in the order of their first call.
     pub plugins: Vec<Plugin>,
-    /// When libcni's cache was last read to have a result for it; none, if it has not.
+    /// When libcni's cache was last read with a result for it. None: the cache has none.
     pub cached_at: Option<Timestamp>,
     pub leases: Vec<Lease>,
-    /// What the runtime wrote down of a failed ADD.
+    /// The runtime's log message about a failed ADD.
     pub message: Option<MessageFound>,
-    /// It was counted among those of which nothing says that their addresses were freed.
+    /// It was counted for `unverified_release`.
     pub unverified: bool,
-    /// A record was lost while it was there: what was not seen may have happened.
+    /// Records were lost while it existed, so a DEL may have gone unseen.
     pub gapped: bool,
 }
 
-/// So many plugins of one chain are told apart.
+/// How many plugins of one chain have a row of their own.
 const PLUGINS: usize = 16;
 impl Attachment {
     pub(super) fn new(container: ContainerId, ifname: &str, at: Timestamp) -> Self {
@@ -82,7 +82,7 @@ impl Attachment {
         self.ifname == "lo"
     }
 
-    /// What became of ADD, plugin by plugin, as far as it was seen.
+    /// The ADDs of each plugin, as far as they were seen.
     pub fn adds(&self) -> impl Iterator<Item = &Runs> {
         self.plugins.iter().map(|plugin| &plugin.add).filter(|add| add.begun > 0)
     }
@@ -93,7 +93,7 @@ impl Attachment {
         self.adds().next().is_some()
     }
 
-    /// Every plugin of the chain that was called has succeeded, the last time it was.
+    /// Whether the last call of each plugin of the chain has succeeded.
     #[must_use]
     pub fn is_added(&self) -> bool {
         self.was_seen()
@@ -106,7 +106,7 @@ impl Attachment {
         self.plugins.iter().any(|plugin| plugin.add.is_open())
     }
 
-    /// Whether the runtime began to take it away again.
+    /// Whether the runtime has begun a DEL.
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.blind.begun > 0)
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// A plugin that the runtime called is over.
+    /// A plugin that the runtime called has ended.
     pub(super) fn attachment_answered(&mut self, ctx: EventContext, call: &Call, end: Option<&End>) {
         let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
         let ifname = call.call.ifname.clone().unwrap_or_default();
@@ -230,7 +230,7 @@ impl World {
         let failed = call.call.command == "ADD" && end.is_some_and(|end| end.code != 0);
         if let Some(runs) = row.runs(call) {
             runs.end(ctx.at, end, took);
-            // An ADD that waits until it fails is one that fails.
+            // A slow ADD that fails counts as failed, not as slow.
             if end.is_some() && !failed {
                 runs.lasted(ctx.at, took);
             }
@@ -283,8 +283,8 @@ impl World {
         }
     }
 
-    /// A file of libcni's cache cannot be read: its attachment is in the cache as it was before, and of others it says
-    /// nothing.
+    /// A file of libcni's cache cannot be read. Its attachment stays in the cache as it was before; other attachments do
+    /// not change.
     pub(super) fn cache_unread(&mut self, ctx: EventContext, path: String) {
         let name = path.rsplit('/').next().unwrap_or(&path);
         let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
@@ -302,7 +302,7 @@ impl World {
         self.records.unread(ctx.at, path);
     }
 
-    /// What a complete listing of libcni's cache that began then does not name is not in it.
+    /// Attachments that a complete listing of libcni's cache, begun at that time, did not name are no longer in it.
     pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
         self.records.unread.retain(|_, it| it.read_at >= begun);
         self.attachments.rows.update(|_, row| {
@@ -343,7 +343,7 @@ impl World {
         self.records.networks().iter().find(|network| network.name == *name)
     }
 
-    /// Whether every plugin that is to be called for a sandbox was, as far as the node's configuration says which.
+    /// Whether the runtime has called every plugin that the node's configuration names for a sandbox.
     pub(super) fn chains_are_through(&self, id: &ContainerId) -> bool {
         let called = |row: &Attachment, name: &String| {
             row.plugins.iter().any(|plugin| plugin.name == *name && plugin.add.succeeded > 0)
@@ -367,15 +367,15 @@ impl World {
         self.attachments.rows.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
     }
 
-    /// A record was lost: what is open now may have gone on unseen.
+    /// Records were lost: attachments that exist now may have changed unseen.
     pub(super) fn rows_gapped(&mut self) {
         self.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
         self.sandboxes.mark_gapped();
         self.netns.mark_gapped();
     }
 
-    /// The sandbox was found to be as it was. So is what still has its addresses, or its result in libcni's cache: no DEL
-    /// has succeeded.
+    /// A listing showed the sandbox unchanged. Its attachments lose their marks if they still have their addresses, or
+    /// their result in libcni's cache: no DEL has succeeded for these.
     pub(super) fn attachments_heal(&mut self, id: &ContainerId, since: Timestamp) {
         if !self.attachments_of(id).any(|row| row.gapped) {
             return;
@@ -388,9 +388,9 @@ impl World {
     }
 }
 
-/// CHECK, GC and what is about the plugin change nothing between a sandbox and a network.
+/// Whether a call changes an attachment. CHECK, GC and calls about the plugin itself do not.
 ///
-/// Neither does one that only a listing showed: no hook tells of the end of a program that began before it was there.
+/// A call that only a listing showed does not count either: no hook sees the end of a program that began before the hook.
 fn is_operation(call: &Call) -> bool {
     matches!(call.call.command.as_str(), "ADD" | "DEL") && call.origin != Origin::Listed
 }

@@ -1,7 +1,7 @@
 //! CNI calls that run. One call is one plugin process: it begins with the exec and is over with the exit.
 //!
-//! What a plugin runs for itself inherits its `CNI_*` (iptables, eight times for one ADD): a plugin is a program
-//! from one of `CNI_PATH`'s directories.
+//! Programs that a plugin runs inherit its `CNI_*` variables (iptables, eight times for one ADD). Only a program from
+//! one of the directories in `CNI_PATH` counts as a plugin.
 
 use probe_common::event::class;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct Call {
     pub container: Option<ContainerId>,
     /// From `CNI_ARGS`.
     pub pod: PodName,
-    /// Called by the runtime itself: its success counts for the sandbox.
+    /// Whether the runtime itself made the call: then its success counts for the sandbox.
     pub top: bool,
     /// The plugin's executable.
     pub path: String,
@@ -48,7 +48,7 @@ enum Kind {
     Helper,
 }
 
-/// So many programs stand at most between a plugin and one that it runs: a wrapper, a shell.
+/// How many programs there can be between a plugin and one that it runs: a wrapper, a shell.
 const HELPERS: usize = 4;
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// A plugin that ran already when we began to look. Its start is its process's; nobody saw it, so it is not told.
+    /// A plugin that ran already when the agent started. Its start is that of its process. No event is sent for it.
     pub(super) fn cni_found(
         &mut self,
         ctx: EventContext,
@@ -154,7 +154,7 @@ impl World {
         self.calls.insert(call.call.process.key, call);
     }
 
-    /// The runtime gives a sandbox its network: the first evidence of the sandbox, with most runtimes.
+    /// The runtime calls ADD for a sandbox. With most runtimes that is the first sign of the sandbox.
     fn network_added(&mut self, ctx: EventContext, call: &Call, caller: TaskKey) {
         let Some(id) = &call.container else { return };
         let pod = self.pod_lives(ctx, &call.pod, NameSource::CniArgs);
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// The plugin's process is over; `end` is missing if nobody saw how.
+    /// The plugin's process has ended. `end` is missing if no hook saw how.
     pub(super) fn cni_finished(&mut self, ctx: EventContext, call: Call, end: Option<End>) {
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(ctx, &call, end.as_ref());
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// A late record can tell of a call whose end was told of before.
+    /// The record of a call can come after the record of its end.
     fn may_be_over(&mut self, ctx: EventContext, key: TaskKey) {
         let is_over = self.processes.get(key).is_some_and(|row| row.state != State::Running);
         if is_over && let Some(call) = self.calls.remove(&key) {
@@ -222,7 +222,7 @@ impl World {
                 folder
                     .is_some_and(|folder| path.split(':').any(|entry| entry.trim_end_matches('/') == folder))
             }
-            // Without `CNI_PATH` nothing but the caller tells a plugin from a helper.
+            // Without `CNI_PATH` only the caller shows whether it is a plugin or a helper.
             None => !caller,
         };
         if !is_plugin {
@@ -242,8 +242,8 @@ impl World {
         line.find_map(|key| self.calls.get(&key))
     }
 
-    /// Whether an ADD for this container was found running, and runs still. Its attachment does not count it: no hook tells
-    /// of the end of a program that began before the hook was there.
+    /// Whether a listing found an ADD for this container that still runs. Its attachment does not count it: no hook
+    /// sees the end of a program that began before the hook.
     pub(super) fn has_found_add(&self, container: &ContainerId) -> bool {
         let is_found = |call: &Call| call.origin == Origin::Listed && call.top && call.call.command == "ADD";
         self.host_calls(Some(container)).any(is_found)

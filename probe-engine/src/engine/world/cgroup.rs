@@ -25,10 +25,10 @@ pub struct Cgroup {
     pub key: CgroupKey,
     pub path: String,
     pub level: u32,
-    /// What its path says.
+    /// The pod that its path names.
     pub pod: Option<PodUid>,
     pub container: Option<ContainerId>,
-    /// Made by what runs in a container, below the container's own.
+    /// A program in a container made it, below the container's own directory.
     pub nested: bool,
     pub created_at: Option<Timestamp>,
     pub found_at: Option<Timestamp>,
@@ -73,7 +73,7 @@ impl Table {
         self.rows.insert(row.key, row);
     }
 
-    /// Those that a complete listing which began then did not name are gone.
+    /// Removes the cgroups that a complete listing, begun at that time, did not name.
     pub(super) fn not_listed(&mut self, at: Timestamp, begun: Timestamp) -> Vec<CgroupKey> {
         let mut gone = Vec::new();
         self.rows.update(|key, row| {
@@ -158,7 +158,7 @@ impl World {
         self.cgroup_gone(ctx, key);
     }
 
-    /// The kernel's object is gone too: nothing can refer to it any more, and the row has done its work.
+    /// The kernel has freed the cgroup's object. Nothing can refer to it any more, so the row can be forgotten.
     pub(super) fn cgroup_released(&mut self, ctx: EventContext, it: fact::Cgroup) {
         let key = it.key;
         let row = self.cgroup_row(it);
@@ -194,7 +194,7 @@ impl World {
         }
         row.emptied_at = Some(ctx.at);
         row.populated = Some(false);
-        // Each level up to the root is told of; only those that are somebody's matter.
+        // The kernel reports each level up to the root. Only directories of pods and containers matter.
         let own = row.is_container().then(|| row.container.clone()).flatten();
         if own.is_none() && !row.is_pod() {
             return;
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// The container whose own directory this is.
+    /// The container that this is the own directory of.
     pub(super) fn own_container(&self, key: CgroupKey) -> Option<ContainerId> {
         self.cgroups.get(&key).filter(|row| row.is_container())?.container.clone()
     }

@@ -1,4 +1,4 @@
-//! Which rows may have changed since the verdicts were last looked at.
+//! Which rows may have changed since the detectors last looked at the world.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who is to clean up after pods, since when they can, and which versions they are.
+//! The runtimes and the kubelet, which clean up after pods: since when they run, and in which versions.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ use crate::{
     },
 };
 
-/// Where users who are not root may have cgroups of their own, and name them as they like.
+/// Below it, users who are not root may have cgroups with names of their choice.
 const SESSIONS: &str = "/user.slice/";
 
 impl World {
-    /// Since when both the runtime and, where there is to be one, the kubelet run; none if one of them does not. A
-    /// runtime that is there and not used has nothing to clean up: whether it runs means nothing.
+    /// Since when the runtime runs, and the kubelet where the node needs one. None: one of them does not run. A runtime
+    /// that is installed and not used has nothing to clean up, so it does not count.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
         let runtime = self.running_since(&self.used_runtimes())?;
         match self.running_since(&runtime::kubelets().collect::<Vec<_>>()) {
@@ -34,8 +34,8 @@ impl World {
         }
     }
 
-    /// Since when every runtime that is used and runs has done so: what was in the making before that, none of them makes
-    /// any more.
+    /// Since when every runtime that is used and runs has been running. None of them still makes a sandbox that was in
+    /// the making before that.
     pub(in crate::engine) fn runtimes_since(&self) -> Option<Timestamp> {
         self.daemons(&self.used_runtimes()).map(|row| Timestamp(row.key.start)).min()
     }
@@ -49,8 +49,8 @@ impl World {
         RUNTIMES.iter().filter(is_used).flat_map(Runtime::programs).collect()
     }
 
-    /// Whether CRI-O is a runtime of this node, be it that it restarts just now: then it has run a moment ago, or its
-    /// sandboxes are on record.
+    /// Whether CRI-O is a runtime of this node, even while it restarts: then it ran a moment ago, or its sandboxes are on
+    /// record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
         let ran = |row: &Process| {
             row.comm == CRIO.daemon && is_trusted(row.program.class) && !self.in_container(row.cgroup)
@@ -81,12 +81,12 @@ impl World {
         self.kubelets().next().is_some()
     }
 
-    /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them. Where the
-    /// agent has not looked at the node by itself, as in a replay of single facts, nothing is missed.
+    /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them.
+    /// Where the agent has not looked at the node by itself, as in a replay of single facts, nothing is missed.
     pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
         let began = self.node.began_at?;
         let is_listed = self.records.networks.is_some() && !self.lists.partial.contains_key(&List::Processes);
-        // What a pod left behind, if nothing runs in it, is no pod.
+        // A cgroup without processes may be left over from a pod that is gone.
         let is_pod = |row: &Cgroup| row.is_live() && row.is_pod() && row.populated != Some(false);
         let of_kubelet = || {
             self.cgroups.values().any(is_pod) || self.records.kubelet_expected && !self.sandboxes.is_empty()
@@ -115,8 +115,8 @@ impl World {
         self.processes.daemons().filter(is_one)
     }
 
-    /// A kubelet in a container that is the node's all the same, as RKE1's: root's, in one of no pod and of no user's session,
-    /// and in the node's own pid and network namespaces.
+    /// Whether a process in a container is the node's kubelet, as in RKE1. It must be root's, in a container that
+    /// belongs to no pod and to no user's session, and in the node's own pid and network namespaces.
     pub(super) fn is_contained_kubelet(&self, row: &Process) -> bool {
         let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
         is_kubelet(&row.comm)
@@ -126,7 +126,7 @@ impl World {
             && row.netns == self.node.host_netns
     }
 
-    /// The containers and sandboxes that a shim, a monitor or a runtime's program is at work for now.
+    /// The containers and sandboxes that a shim, a conmon or another program of a runtime works for now.
     pub(in crate::engine) fn monitored(&self) -> BTreeSet<&ContainerId> {
         let running = self.processes.values().filter(|row| row.state == State::Running);
         running.filter_map(|row| row.program.about.as_ref()).collect()
@@ -150,7 +150,7 @@ impl World {
             .collect()
     }
 
-    /// Fills in the versions that were found since. True: there were some.
+    /// Fills in the versions that were found since the last call. True: there were some.
     pub(in crate::engine) fn learn_versions(&self, programs: &mut [ProgramFound]) -> bool {
         let mut learned = false;
         for it in programs.iter_mut().filter(|it| it.version.is_none()) {
@@ -160,7 +160,7 @@ impl World {
         learned
     }
 
-    /// A finding is about to be told: by when it is confirmed its programs' versions are to be known.
+    /// A finding opens: asks for the versions of its programs, so that they are known when it is confirmed.
     pub(in crate::engine) fn ask_programs(&mut self, what: &ChangeKind) {
         let (ChangeKind::FindingOpened(finding) | ChangeKind::FindingConfirmed(finding)) = what else {
             return;

@@ -1,4 +1,5 @@
-//! Where a change happened, looked up when it is told: by then more is known than when it happened.
+//! The pod, sandbox and container of a change. They are looked up when the change's event is sent, since more is known by
+//! then than when it happened.
 
 use crate::{
     engine::{
@@ -44,14 +45,14 @@ impl World {
             (Some(row), Some(call)) if row.name.is_none() => Some(call),
             (row, call) => row.or(call),
         };
-        // A pod of which nothing is known but a path that it left behind.
+        // A pod of which only the path of a cgroup is known.
         let by_path = || {
             let uid = cgroup?.pod.clone()?;
             Some(PodRef { uid: Some(uid), source: Some(NameSource::CgroupPath), ..PodRef::default() })
         };
         let settled = match &pod_ref {
             Some(pod) => pod.name.is_some(),
-            // No pod is meant: the container was asked about and has none, or a call of no pod's.
+            // It concerns no pod: the subject is a container without a pod, or a CNI call without one.
             None => match container {
                 Some(row) => row.role.is_some() || !row.question.is_open,
                 None => netns.is_none() || sandbox.is_some(),
@@ -74,7 +75,7 @@ impl World {
         (context, settled)
     }
 
-    /// What a change about this waits for.
+    /// What a change about this subject waits for before its event is sent.
     pub(super) fn wait_of(&self, subject: &Subject) -> Wait {
         let of_netns =
             subject.netns.and_then(|life| self.netns.get(life)).is_some_and(|row| row.sandbox.is_some());
@@ -84,7 +85,7 @@ impl World {
         if of_netns || of_cgroup || of_pod { Wait::Name } else { Wait::Nothing }
     }
 
-    /// Whether a pod has only its UID so far, and its kubelet may still give its name away.
+    /// Whether only the UID of a pod is known so far, and its name may still be found.
     pub(super) fn may_be_named(&self, uid: &PodUid) -> bool {
         let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.get(&pod));
         self.records.kubelet_expected && pod.is_some_and(|pod| pod.named.name.is_none() && pod.is_present())

@@ -1,4 +1,5 @@
-//! Names heard before, or without, what they name: a log folder or a cached result proves no living pod.
+//! Names of pods and containers that are not known otherwise yet. A log folder or a cached CNI result proves no running
+//! pod, so its name is kept here until something else shows the pod.
 
 use crate::{
     engine::world::{EventContext, World, args::Args, presence::Voucher},
@@ -10,7 +11,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is known of a container's id that nothing alive has shown yet.
+/// The facts about a container's id for which no process or cgroup is known yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hint {
     pub id: ContainerId,
@@ -20,7 +21,7 @@ pub struct Hint {
     pub name: Option<String>,
     pub pod: Option<PodName>,
     pub netns_path: Option<String>,
-    /// When its program was executed, by a date that the runtime left.
+    /// When its program was executed, by the date of a file of the runtime.
     pub started: Option<Timestamp>,
     pub source: NameSource,
 }
@@ -50,7 +51,7 @@ impl Hint {
         }
     }
 
-    /// Adds what another one knows and this one does not.
+    /// Adds the facts that another hint has and this one has not.
     fn join(&mut self, other: Self) {
         self.at = self.at.max(other.at);
         self.role = self.role.or(other.role);
@@ -73,7 +74,7 @@ impl Name {
 }
 
 impl World {
-    /// Gives it to what it names, or keeps it for when that shows.
+    /// Gives the hint to the pod or container that it names, or keeps it until that is known.
     pub(super) fn hint(&mut self, ctx: EventContext, hint: Hint) {
         if self.containers.contains_key(&hint.id) || self.sandboxes.contains_key(&hint.id) {
             self.learn(ctx, &hint);
@@ -121,7 +122,7 @@ impl World {
         self.record_vouches(ctx, &it.container);
     }
 
-    /// A record of the network's vouches for a sandbox that is known otherwise; alone it proves nothing.
+    /// A record of CNI confirms a sandbox that is known otherwise. Alone it proves no sandbox.
     pub(super) fn record_vouches(&mut self, ctx: EventContext, container: &ContainerId) {
         self.sandboxes.vouch(container, Voucher::Cni, ctx.at);
     }

@@ -1,7 +1,7 @@
-//! Listings and gaps: when "not in the list" may mean "not there".
+//! Listings and gaps: when a thing that is missing in a listing counts as gone.
 //!
-//! **Invariant:** nothing is concluded from absence but from a complete listing that began after a gap, and of nothing
-//! that such a listing would not have had in it.
+//! **Invariant:** a thing counts as gone only if a complete listing that began after the gap does not have it, and such a
+//! listing would have had it if it existed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,54 +38,54 @@ pub struct Gap {
     pub doubt: Doubt,
 }
 
-/// What a complete listing that began after it ends.
+/// How much a loss leaves in doubt, until a complete listing that began after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// What verdicts rest on may be missing: absence means nothing.
+    /// Records that verdicts rest on may be missing: absence means nothing.
     #[default]
     Lost,
-    /// Only what containers do at will may be missing, or what netlink tells: rows may be out of date, verdicts stand.
+    /// Only records of the bulk ring or of netlink may be missing: rows may be out of date, but verdicts still hold.
     Excess,
-    /// Rows that were there when something was lost are marked; from then on a listing can show that they are as they
-    /// were.
+    /// Rows that existed when records were lost are marked (`gapped`). A later listing can show that they are unchanged.
     Marked,
 }
 
 /// What is known of listings.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Lists {
-    /// Those that have begun and not ended.
+    /// The listings that have begun and not ended.
     pub(super) begun: BTreeMap<List, Timestamp>,
     pub(super) gaps: BTreeMap<(Doubt, List), Timestamp>,
-    /// Lists that could not be read whole when they were last read, and since when that is so.
+    /// Lists that could not be read whole the last time, and since when.
     pub(in crate::engine) partial: BTreeMap<List, Timestamp>,
     /// When the node was last asked to be listed again.
     pub(in crate::engine) relisted_at: Option<Timestamp>,
 }
 
-/// What a loss can be of.
+/// Which kind of records a loss concerns.
 enum Concern {
-    /// Anything, so also what verdicts rest on.
+    /// Any records, also those that verdicts rest on.
     Anything,
-    /// What containers do at will, and what they make beyond their share of the other ring.
+    /// Records of the bulk ring: the activity of containers.
     Containers,
-    /// Addresses, and ends of namespaces of which no hook tells.
+    /// Addresses, and ends of network namespaces that no hook sees.
     Netlink,
 }
 
-/// A node that loses records is busy: it is not made to list itself all the time as well.
+/// A node that loses records is busy. Listings after losses are at least this far apart.
 const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
-/// A verdict is in no hurry: it waits for others that want a listing too.
+/// A verdict can wait. Listings for verdicts are at least this far apart.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(60);
-/// After the last loss: by then what was under way has been told, or is over.
+/// How long no record must have been lost before marks are removed. By then operations that were under way have ended, or
+/// their records have come.
 pub(in crate::engine) const QUIET: Duration = Duration::from_secs(30);
-/// What tells that a sandbox is as it was.
+/// The lists that can show that a sandbox is unchanged.
 const HEALING: [List; 3] = [List::Processes, List::Netns, List::CniCache];
-/// What can be out of date when only the doings of containers are lost.
+/// The lists that can be out of date when only records of the bulk ring are lost.
 const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses, List::Cgroups];
 const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
-/// So many verdicts of one moment are served by one listing.
+/// Verdicts that ask for a listing within this time share one.
 const GATHER: Duration = Duration::from_secs(1);
 
 impl World {
@@ -106,7 +106,7 @@ impl World {
         }
         self.lists.partial.remove(&list);
         let over = [Doubt::Lost, Doubt::Excess, Doubt::Marked].map(|doubt| (doubt, is_over(doubt)));
-        // Records tell of their own changes only by being read again.
+        // Changes of records only show when the records are read again.
         match list {
             List::CniCache => self.cache_not_listed(begun),
             List::Ipam => self.stores_not_listed(ctx, begun),
@@ -129,14 +129,14 @@ impl World {
         }
     }
 
-    /// What a complete listing that began then, after a gap, does not name is not there.
+    /// Removes the rows that a complete listing, begun at that time after a gap, does not name.
     fn not_listed(&mut self, ctx: EventContext, list: List, begun: Timestamp) {
         let ctx = EventContext { origin: Origin::Listed, ..ctx };
         match list {
             List::Processes => self.processes_not_listed(ctx, begun),
             List::Netns => self.netns_not_listed(ctx, begun),
             List::Cgroups => self.cgroups_not_listed(ctx, begun),
-            // What these name is believed for its own evidence only.
+            // Absence from these lists proves nothing.
             List::Addresses
             | List::Containers
             | List::Pods
@@ -158,8 +158,8 @@ impl World {
         }
     }
 
-    /// Whether a list tells of a process as long as it runs. Most are told only because every exec is, or run in a
-    /// container: no list has those.
+    /// Whether a listing has a process as long as it runs. Most processes are known only because hooks report every
+    /// exec, or run in a container: no listing has those.
     fn is_listable(&self, row: &process::Process) -> bool {
         row.found_at > row.executed_at
             || row.program.class & class::CONTAINER_TOP != 0
@@ -192,8 +192,8 @@ impl World {
         }
     }
 
-    /// Rows that were there when something was lost are as they were, if a listing after a quiet time shows it: then nothing
-    /// has befallen them that was not told. What is over by then stays marked.
+    /// Removes the marks of rows that a listing after a quiet time shows unchanged: no lost record was about them. Rows
+    /// that are over by then stay marked.
     fn heal(&mut self, ctx: EventContext, list: List) {
         let since = self.coverage.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {
@@ -215,8 +215,8 @@ impl World {
         self.changed_at.get_or_insert(ctx.at);
     }
 
-    /// Whether a listing since then showed the process that holds a sandbox, or its namespace, and no plugin is at work on
-    /// it.
+    /// Whether a listing since that time showed the process that holds a sandbox, or its network namespace, and no CNI
+    /// plugin works on it.
     fn is_seen(&self, row: &Sandbox, since: Timestamp) -> bool {
         let process = self.containers.get(&row.id).and_then(|row| row.process());
         let process = process.and_then(|key| self.processes.get(key));
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Whether what verdicts rest on may be missing until this is listed again.
+    /// Whether records that verdicts rest on may be missing until this list is read again.
     pub(in crate::engine) fn is_gapped(&self, list: List) -> bool {
         self.lists.gaps.contains_key(&(Doubt::Lost, list))
     }
@@ -302,8 +302,8 @@ impl World {
     }
 }
 
-/// The bulk ring has what containers do at will: programs, nested cgroups, calls that merely look like CNI, and what one
-/// of them causes beyond its share of the other ring. The rest can be anything.
+/// The bulk ring has the activity of containers: programs, nested cgroups, calls that only look like CNI, and records
+/// of one container beyond its share of the lifecycle ring. A loss elsewhere can be of any record.
 fn concern(what: Loss) -> Concern {
     match what {
         Loss::LifecycleRing | Loss::Record | Loss::Channel | Loss::SkippedRun => Concern::Anything,

@@ -1,4 +1,4 @@
-//! How much was lost of late: verdicts on that time are weaker.
+//! The recent losses of records: verdicts on their time are weaker.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,18 +21,18 @@ pub struct Losses {
     pub count: u64,
     pub since: Timestamp,
     pub last_at: Timestamp,
-    /// When, from the first to the last of those that followed each other within a second.
+    /// The times of the losses. Losses that follow each other within a second are one span.
     pub spans: Vec<(Timestamp, Timestamp)>,
 }
 
-/// So many spans are told apart; of more, the first grow together.
+/// How many spans are kept apart. If there are more, the oldest are joined.
 const SPANS: usize = 32;
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// How far the node can be seen.
+/// How much of the node the agent can see.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Coverage {
-    /// How each signal is seen, if that was told.
+    /// How each kernel signal is seen, as far as the sources have said.
     pub(in crate::engine) attached: BTreeMap<Signal, Attached>,
     pub(in crate::engine) losses: Option<Losses>,
     /// Files at which reading hangs, and since when.

@@ -1,4 +1,4 @@
-//! Network namespaces. An inode number is handed out again at once, so each life has a number of our own.
+//! Network namespaces. The kernel reuses an inode number at once, so the world numbers each life of an inode.
 
 mod address;
 pub(in crate::engine) mod claim;
@@ -35,21 +35,22 @@ pub struct Netns {
     pub found_at: Option<Timestamp>,
     /// Since when every listing that found it found no process in it.
     pub vacant_since: Option<Timestamp>,
-    /// Who made it; all zero if that was not seen.
+    /// The task that made it; all zero if no hook saw that.
     pub creator: Task,
-    /// Where it is bound to a file.
+    /// The files that it is bound to.
     pub mounts: Vec<String>,
     pub sandbox: Option<ContainerId>,
-    /// A plugin of that sandbox worked in it or its process lives in it; otherwise it is the likeliest guess.
+    /// Whether a CNI plugin worked in it for that sandbox, or the sandbox's process is in it. Otherwise the sandbox is
+    /// only the likeliest one.
     pub proven: bool,
     pub addresses: Vec<Address>,
-    /// When its last reference went.
+    /// When its last reference was dropped.
     pub dropped_at: Option<Timestamp>,
-    /// No hook told of its end, or of what followed: netlink did, or a listing without it, or the end of one that was
-    /// behind it. How long the kernel took it apart is not known.
+    /// No hook saw its end: netlink reported it, or a listing did not have it, or a namespace behind it in the kernel's
+    /// queue has ended. How long its teardown took is not known.
     #[serde(default)]
     pub end_inferred: bool,
-    /// The hooks said that they will not see its end: netlink speaks for it.
+    /// The hooks reported that they will not see its end; netlink's report counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub end_unseen: bool,
     /// Its end may have been among records that were lost.
@@ -65,7 +66,7 @@ pub struct Netns {
 pub enum State {
     #[default]
     Live,
-    /// The last reference is gone; the kernel takes it apart.
+    /// The last reference is gone, and its teardown is under way.
     Dropped { at: Timestamp },
     /// The inode number is free.
     Freed { at: Timestamp },
@@ -127,7 +128,7 @@ impl Netns {
         self.state == State::Live
     }
 
-    /// Since when the kernel has been taking it apart, if it is known that it does, and that its end would be told.
+    /// Since when its teardown has been under way. None: it is not, or no hook would see its end.
     #[must_use]
     pub fn ending_since(&self) -> Option<Timestamp> {
         match self.state {
@@ -136,13 +137,13 @@ impl Netns {
         }
     }
 
-    /// Whether a list tells of it as long as it is there: it stood in one before, a file holds it, or a sandbox lives in it.
-    /// What only a descriptor, a socket or a thread holds is in none.
+    /// Whether a listing has it as long as it exists: an earlier listing had it, it is bound to a file, or a sandbox is
+    /// in it. A namespace that only a descriptor, a socket or a thread holds is in no listing.
     pub(super) fn is_listable(&self) -> bool {
         self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
     }
 
-    /// When it was last seen to be, or its end was.
+    /// When it was last seen, or when its end was.
     fn last_at(&self) -> Option<Timestamp> {
         match self.state {
             State::Live => self.found_at,
@@ -151,11 +152,11 @@ impl Netns {
     }
 }
 
-/// Those that are dropped so close to each other may be taken apart together, in any order.
+/// The kernel may tear down namespaces that are dropped within this time in one batch, in any order.
 pub(in crate::engine) const SAME_BATCH: Duration = Duration::from_secs(1);
 
-/// The latest drop of those that were seen to be taken apart. The kernel takes them in their order: those that were
-/// dropped before it, but for its own batch, are through as well.
+/// The latest drop of a namespace whose teardown was seen to end. The kernel works in order: the teardown of all that
+/// were dropped before it, except in its own batch, has ended as well.
 pub(in crate::engine) fn passed_at<'a>(rows: impl Iterator<Item = &'a Netns>) -> Option<Timestamp> {
     let of_row = |row: &Netns| match row.state {
         State::Freed { .. } if !row.end_inferred => row.dropped_at,
@@ -179,7 +180,7 @@ impl World {
         let known =
             lives().find(|row| row.created_at.is_none() && row.last_at() >= Some(ctx.at)).map(|row| row.life);
         let life = known.unwrap_or_else(|| {
-            // The number is in use anew: whoever had it is gone, seen or not.
+            // The inode number is in use again, so the namespace that had it before has ended, seen or not.
             for life in self.netns.lives(key.inode).map(|row| row.life).collect::<Vec<_>>() {
                 self.drop_life(ctx, life, None);
                 if self.free_life(ctx, life).is_some() {
@@ -212,34 +213,35 @@ impl World {
         if let Some(life) = found {
             self.drop_life(ctx, life, by);
         } else if self.netns.of(key).is_none() {
-            // It was there before us and no listing showed it.
+            // It existed before the agent, and no listing showed it.
             let life = self.netns.begin(Netns { key, ..Netns::default() });
             self.drop_life(ctx, life, by);
         }
     }
 
-    /// Netlink tells that a namespace has ended, which can be long after the kernel's own record of it. It tells only of
-    /// namespaces that it was asked to watch: one that is not known any more is over, and its number perhaps another's.
+    /// Netlink reports that a namespace has ended, perhaps long after a hook's record of the end. It reports only
+    /// namespaces that it was asked to watch. One that the world no longer knows has ended before, and its number may
+    /// be in use again.
     fn netns_unnamed(&mut self, ctx: EventContext, found: Option<u64>) {
         let Some(life) = found else {
             self.counts.stale = self.counts.stale.saturating_add(1);
             return;
         };
-        // Of one whose beginning a hook has seen, a hook sees the end too, and tells it in its order; unless it said that
-        // it will not.
+        // If a hook saw the namespace begin, a hook also sees its end and reports it in order, unless the hook reported
+        // that it will not.
         let end_unseen = self.netns.get(life).is_some_and(|row| row.end_unseen);
         let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some() && !row.end_unseen);
         if !(seen && self.is_hooked(Signal::NetnsDropped)) {
             self.drop_life(ctx, life, None);
         }
         if end_unseen {
-            // Nobody will tell that its teardown is complete.
+            // Nothing will report the end of its teardown.
             self.free_life(ctx, life);
         }
     }
 
     pub(super) fn drop_life(&mut self, ctx: EventContext, life: u64, by: Option<Process>) {
-        // A namespace loses its id in ours before its addresses go.
+        // A namespace loses its id in the agent's own namespace before its addresses are removed.
         let by_netlink =
             [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| self.is_by_netlink(*signal));
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
@@ -248,7 +250,7 @@ impl World {
         row.dropped_at = Some(ctx.at);
         row.end_inferred = ctx.origin != Origin::Kernel;
         let sandbox = row.sandbox.clone();
-        // Where nothing tells of its addresses' removal, its end does.
+        // Where nothing reports the removal of its addresses, its end stands for that.
         let heard = ctx.origin == Origin::Kernel && !by_netlink;
         let unheard = if heard { Vec::new() } else { mem::take(&mut row.addresses) };
         let subject = self.netns_subject(life);
@@ -262,7 +264,8 @@ impl World {
         }
     }
 
-    /// The inode's number alone is told, and of namespaces of every type: only what is known is believed.
+    /// The hook reports only an inode number, for namespaces of every type. Only the number of a known network namespace
+    /// counts.
     pub(super) fn netns_freed(&mut self, ctx: EventContext, key: NetnsKey) {
         let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= ctx.at);
         let begun = |row: &&Netns| row.is_live() && row.created_at.is_none_or(|created| created < ctx.at);
@@ -273,7 +276,7 @@ impl World {
             State::Dropped { at } => Some(ctx.at.since(at)),
             State::Live | State::Freed { .. } => None,
         };
-        // Two CPUs that put the last two references at once can both miss that theirs was the last.
+        // Two CPUs that drop the last two references at once may both miss that theirs was the last.
         self.drop_life(ctx, life, None);
         if let Some(subject) = self.free_life(ctx, life) {
             let wait = self.wait_of(&subject);
@@ -281,7 +284,7 @@ impl World {
         }
     }
 
-    /// Nothing is left of it: not its number, not an address.
+    /// Its teardown has ended: its inode number is free, and it has no addresses.
     fn free_life(&mut self, ctx: EventContext, life: u64) -> Option<Subject> {
         let row = self.netns.rows.get_mut(&life)?;
         row.state = row.state.step(Step::Free, ctx.at)?;
@@ -308,7 +311,7 @@ impl World {
         self.claim_by_mounts(ctx, life);
     }
 
-    /// The life that a listing or an address shows, begun if it was not known; none if it is known to be over.
+    /// The life that a listing or an address shows. It begins here if it was not known. None: it is known to be over.
     pub(super) fn netns_seen(&mut self, ctx: EventContext, key: NetnsKey) -> Option<u64> {
         let live = self.netns.lives(key.inode).rev().find(|row| same(row.key, key) && row.is_live());
         if let Some(life) = live.map(|row| row.life) {
@@ -319,7 +322,7 @@ impl World {
         }
         let over = self.netns.lives(key.inode).any(|row| match row.state {
             State::Live => false,
-            // As long as it is being taken apart, the number is its own.
+            // The number is not free until the teardown has ended.
             State::Dropped { .. } => same(row.key, key),
             State::Freed { at } => same(row.key, key) && (key.cookie != 0 || ctx.at <= at),
         });
@@ -331,7 +334,7 @@ impl World {
         Some(life)
     }
 
-    /// Ends of what containers made beyond their share were lost.
+    /// Records of the bulk ring were lost: ends of namespaces that containers made may be among them.
     pub(super) fn inner_netns_gapped(&mut self) {
         let cgroups = &self.cgroups;
         let is_inner =

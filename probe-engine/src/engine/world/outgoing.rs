@@ -1,6 +1,6 @@
-//! When a change can leave the outbox, and with which context.
+//! When the event of a change can be sent, and with which pod, sandbox and container.
 //!
-//! A change whose pod has no name yet is held for a moment, and everything behind it waits.
+//! A change whose pod has no name yet is held for a moment, and all changes behind it wait.
 //!
 //! On a node with a kubelet a pod has a cgroup first and a name only when its sandbox is made: the kubelet mounts the
 //! pod's volumes in between, and with many pods at once that takes seconds. When the moment is over, a change of such a
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What becomes of the first change in line.
+/// What happens to the first change in the queue.
 enum Turn {
     Tell,
     Drop,
@@ -30,7 +30,7 @@ enum Turn {
 }
 
 impl World {
-    /// The next change that can be told by `now`.
+    /// The next change whose event can be sent by `now`.
     pub(in crate::engine) fn next_change(&mut self, now: Timestamp, hold: Duration) -> Option<Change> {
         loop {
             let place = self.outbox.due_aside(now, |uid| self.may_be_named(uid));
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// `settled`: nothing more will become known of the change's pod.
+    /// `settled`: nothing more will become known about the change's pod.
     fn turn(&self, held: &Held, context: &Context, settled: bool, now: Timestamp, hold: Duration) -> Turn {
         let is_over = now >= held.at + hold || self.outbox.is_over_full();
         match held.wait {
@@ -78,7 +78,7 @@ impl World {
                     Some(_) if settled || is_over => Turn::Tell,
                     Some(_) => Turn::Hold,
                     None if !is_over && row.is_some_and(|row| row.question.is_open) => Turn::Hold,
-                    // Most of what has a container's cgroup is a container.
+                    // Most ids with a container's cgroup are containers, not sandboxes.
                     None if wanted == Role::Container => Turn::Tell,
                     None => Turn::Drop,
                 }
