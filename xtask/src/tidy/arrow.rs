@@ -5,11 +5,13 @@ use super::Source;
 /// Each module of the agent with the modules that it may use. Every module may use itself.
 const ARROW: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("engine", &["model"]),
+    // How findings are put into words: names, spans, commands for a shell.
+    ("words", &["model"]),
+    ("engine", &["model", "words"]),
     ("recording", &["model", "engine"]),
     ("confine", &[]),
     ("source", &["model", "engine", "recording"]),
-    ("sink", &["model", "engine", "recording"]),
+    ("sink", &["model", "engine", "recording", "words"]),
     ("golden", &[]),
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
@@ -21,6 +23,7 @@ const ARROW: &[(&str, &[&str])] = &[
             "model",
             "engine",
             "recording",
+            "words",
             "golden",
             "replay",
             "source",
