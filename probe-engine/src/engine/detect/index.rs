@@ -43,6 +43,8 @@ pub(super) struct Index {
     pub(super) addresses: Links<AttachmentKey, IpAddr>,
     /// The pod that each attachment names.
     pub(super) named: Links<AttachmentKey, PodName>,
+    /// By what the row of its pod is found: the UID, or the name where there is no UID.
+    names: Links<PodName, PodName>,
     /// The files by which sandboxes and attachments name their namespaces.
     sandbox_paths: Links<ContainerId, String>,
     attachment_paths: Links<AttachmentKey, String>,
@@ -146,7 +148,11 @@ impl Index {
             marks.sandboxes.extend(self.addresses.by(address).map(|(id, _)| id.clone()));
         }
         marks.addresses.extend(addresses);
-        marks.names.extend(self.named.set(key, row.map(|row| row.pod.clone())));
+        for name in self.named.set(key, row.map(|row| row.pod.clone())) {
+            let is_named = self.named.is_named(&name);
+            self.names.set(&name, is_named.then(|| by_uid_or_name(&name)));
+            marks.names.insert(name);
+        }
         let path = row.and_then(|row| row.netns_path.as_ref());
         let paths = self.attachment_paths.set(key, path.map(|path| plain(path).into_owned()));
         self.mark_mounted(&paths, marks);
@@ -161,6 +167,13 @@ impl Index {
     fn pod(&mut self, world: &World, id: u64, marks: &mut Marks) {
         marks.pods.insert(id);
         let row = world.pods.get(&id);
+        // A pod that is back waits for its network again.
+        if let Some(row) = row {
+            let by_name = PodName { uid: None, ..row.named.clone() };
+            for known in [by_uid_or_name(&row.named), by_name] {
+                marks.names.extend(self.names.by(&known).cloned());
+            }
+        }
         self.cgroups.set(&id, row.map_or(&[][..], |row| &row.cgroups).iter().copied());
     }
 
@@ -220,6 +233,14 @@ impl Index {
             owners.extend(self.attachment_paths.by(&path).map(|(id, _)| id.clone()));
         }
         owners.into_iter().collect()
+    }
+}
+
+/// What a pod's row is found by.
+fn by_uid_or_name(name: &PodName) -> PodName {
+    match &name.uid {
+        Some(uid) => PodName { uid: Some(uid.clone()), ..PodName::default() },
+        None => name.clone(),
     }
 }
 
