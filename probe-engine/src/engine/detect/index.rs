@@ -45,6 +45,7 @@ pub(super) struct Index {
     pub(super) named: Links<AttachmentKey, PodName>,
     /// By what the row of its pod is found: the UID, or the name where there is no UID.
     names: Links<PodName, PodName>,
+    pod_names: Links<u64, PodName>,
     /// The files by which sandboxes and attachments name their namespaces.
     sandbox_paths: Links<ContainerId, String>,
     attachment_paths: Links<AttachmentKey, String>,
@@ -167,12 +168,11 @@ impl Index {
     fn pod(&mut self, world: &World, id: u64, marks: &mut Marks) {
         marks.pods.insert(id);
         let row = world.pods.get(&id);
-        // A pod that is back waits for its network again.
-        if let Some(row) = row {
-            let by_name = PodName { uid: None, ..row.named.clone() };
-            for known in [by_uid_or_name(&row.named), by_name] {
-                marks.names.extend(self.names.by(&known).cloned());
-            }
+        // A pod that is back waits for its network again; one that is forgotten does not.
+        let by_name = |named: &PodName| PodName { uid: None, ..named.clone() };
+        let keys = row.map(|row| [by_uid_or_name(&row.named), by_name(&row.named)]);
+        for key in self.pod_names.set(&id, keys.into_iter().flatten()) {
+            marks.names.extend(self.names.by(&key).cloned());
         }
         self.cgroups.set(&id, row.map_or(&[][..], |row| &row.cgroups).iter().copied());
     }
