@@ -266,6 +266,11 @@ impl<'a> DetectContext<'a> {
         if let Some(found_at) = found_at.filter(|at| *at >= ready) {
             return Some(Verdict::Passing { until: found_at + FRESH + Duration::from_nanos(1) });
         }
+        self.listed_since(ready)
+    }
+
+    /// A listing is wanted of what no listing found since then. None: one was made, and did not find it.
+    pub(super) fn listed_since(&self, ready: Timestamp) -> Option<Verdict> {
         match self.world.lists.relisted_at.filter(|asked| *asked >= ready) {
             None => Some(Verdict::Unlisted),
             Some(asked) if self.now < asked + ANSWER => {

@@ -5,7 +5,8 @@
 //! (a descriptor or a socket does: no list has it); one that a dead sandbox has which its runtime is still to clean up;
 //! one that nobody is known to have if it can be that of a sandbox on record whose namespace is not known, which it
 //! cannot if it was made when that one had been on record for long; anything if not every process could be looked at.
-//! It must be found so, by a listing of the node, when its time is up.
+//! A listing of the node must show it when its time is up. If the namespace was made while the agent ran, the agent
+//! also asks for a listing when a quarter of the time is up.
 //!
 //! While a runtime restarts it cleans nothing up, and its sandboxes without a process have only the file. No finding
 //! opens or closes then.
@@ -46,7 +47,11 @@ impl Rule for OrphanNetns {
 
     fn judge(ctx: &DetectContext<'_>, life: &u64, found: &mut Vec<Detection>) {
         let Some(row) = ctx.world.netns.get(*life) else { return };
-        if !row.is_live() || row.mounts.is_empty() || row.key.inode == ctx.world.node.host_netns {
+        if !row.is_live() || row.key.inode == ctx.world.node.host_netns {
+            return;
+        }
+        if row.mounts.is_empty() {
+            found.extend(not_listed_yet(ctx, row));
             return;
         }
         if let Some(left) = left(ctx, row)
@@ -55,6 +60,26 @@ impl Rule for OrphanNetns {
             found.push(detection(ctx, row, left, standing));
         }
     }
+}
+
+/// A namespace that was made while the agent ran, and that no CNI call named. No hook tells which file holds it: a
+/// listing must show that, once the namespace is old enough to be told of.
+fn not_listed_yet(ctx: &DetectContext<'_>, row: &Netns) -> Option<Detection> {
+    let made = row.created_at.filter(|_| row.sandbox.is_none() && row.found_at.is_none())?;
+    if ctx.index.residents.is_named(&row.key.inode) {
+        return None;
+    }
+    let standing = match ctx.after_cleanup(made, ctx.limits.leak_grace / 4) {
+        Verdict::Confirmed => ctx.listed_since(made.max(ctx.up?) + ctx.limits.leak_grace / 4)?,
+        early @ (Verdict::Watched { .. }
+        | Verdict::Candidate { .. }
+        | Verdict::Unsure
+        | Verdict::Unverified
+        | Verdict::Unlisted
+        | Verdict::Passing { .. }) => Verdict::Watched { until: early.again() },
+    };
+    let left = Left { since: made, read_at: None, owners: Vec::new() };
+    Some(detection(ctx, row, left, standing))
 }
 
 /// A network namespace without a sandbox.
@@ -138,7 +163,8 @@ fn is_uuid(text: &str) -> bool {
 fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict) -> Detection {
     let sandbox = left.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
     let kind = Kind::from(OrphanNetns { netns: row.key, mounts: row.mounts.clone() });
-    let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or("");
+    let inode = row.key.inode.to_string();
+    let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or(&inode);
     Detection {
         key: Key::new(kind.into_str(), &[name]),
         kind,

@@ -4,15 +4,20 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PATH, PAUSE, TOP},
-    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf, pod_name},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, cgroup, id, leaf, pod_name},
 };
 use crate::model::{
-    fact::{Fact, List, Loss, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox},
+    fact::{
+        Fact, Holder, List, Loss, Origin, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store,
+        StoreKind, StoreRead,
+    },
     id::NetnsKey,
+    time::Timestamp,
 };
 
 const PIN: &str = "/run/netns/cni-11111111-2222-3333-4444-000000000001";
 const OTHER: u32 = POD_NETNS + 1;
+const ADMIN: Who = Who::new(900, 899, "ip");
 
 /// Both daemons run, and so does the shim.
 fn daemons(story: &mut Story) {
@@ -98,6 +103,103 @@ fn a_pin_that_no_sandbox_has_is_an_orphan() {
             129099 finding.confirmed orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
         ",
     );
+}
+
+/// No hook tells to which file a namespace is bound: a listing is asked for when a quarter of the grace is over.
+#[test]
+fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    story.at(10).on_record(&[]).list(List::Netns, true, |_| {});
+    story.until(1000).netns(ADMIN, OTHER, 0).until(29_000).moment().until(38_000).moment();
+    netns(story.until(39_000), OTHER, &[PIN], true);
+    story.until(40_000).on_record(&[]).until(75_000).moment();
+    story.until(160_000).on_record(&[]).until(165_000).moment();
+    netns(story.until(166_000), OTHER, &[PIN], true);
+    story.until(167_000).moment();
+    story.check_findings(
+        "
+            ? relist
+            69001 finding.opened orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+            ? relist
+            166099 finding.confirmed orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+        ",
+    );
+}
+
+/// A service with a namespace of its own: one listing shows that no file holds it, and there is no second one.
+#[test]
+fn one_of_another_that_is_made_while_the_agent_runs_is_looked_for_once() {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    story.at(10).on_record(&[]).list(List::Netns, true, |_| {});
+    story.until(1000).netns(ADMIN, OTHER, 0).until(38_000).moment();
+    story.list(List::Netns, true, |story| {
+        story.listed(Fact::NetnsFound { netns: NetnsKey::new(OTHER, 0), mounts: Vec::new(), vacant: false });
+    });
+    story.until(900_000).on_record(&[]).moment();
+    story.check_findings("? relist");
+}
+
+/// The store of an IPAM plugin in which sandbox `a` has an address.
+fn store() -> StoreRead {
+    let path = "/var/lib/cni/networks/podnet".to_owned();
+    let held = Reservation {
+        address: "10.1.0.2".parse().expect("an address"),
+        holder: Some(Holder { container: id('a'), ifname: "eth0".to_owned() }),
+        since: Timestamp::ZERO,
+    };
+    StoreRead {
+        store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+        reservations: vec![held],
+        complete: true,
+    }
+}
+
+/// The runtime and all that it ran were killed, and its records are gone. An agent that comes later finds what is left.
+fn leftover(populated: bool, kept: &[char]) -> Story {
+    let mut story = Story::new();
+    daemons(story.at(1));
+    let cgroups = |story: &mut Story| {
+        story.list(List::Cgroups, true, |story| {
+            let pod = format!("/kubepods/besteffort/pod{UID}");
+            story.listed(Fact::CgroupFound { cgroup: cgroup(20, &pod), populated });
+            story.listed(Fact::CgroupFound { cgroup: cgroup(21, &leaf('a')), populated });
+        });
+    };
+    cgroups(story.until(10_000));
+    story.container('a', Role::Sandbox, 'a', "");
+    netns(story.until(10_020), POD_NETNS, &[PIN], true);
+    for at in [11_000, 30_000, 60_000, 126_000, 180_000] {
+        story.until(at).list(List::Runtimes, true, |story| {
+            story.on_record(kept);
+        });
+        story.list(List::Ipam, true, |story| {
+            story.listed(Fact::StoreRead(store()));
+        });
+        story.moment();
+        netns(&mut story, POD_NETNS, &[PIN], true);
+        cgroups(&mut story);
+    }
+    story.until(181_000).moment();
+    story
+}
+
+#[test]
+fn what_is_left_of_a_sandbox_that_no_runtime_knows_hides_nothing() {
+    leftover(false, &[]).check_findings(
+        "
+            40021 finding.opened orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+            60002 finding.opened stuck_cgroup/11111111-2222-3333-4444-555555555555 [default/web-0 a] Agent
+            60103 finding.opened leaked_address/podnet/10.1.0.2/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa [default/web-0 a] Agent
+            180099 finding.confirmed leaked_address/podnet/10.1.0.2/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa [default/web-0 a] Agent
+            180099 finding.confirmed orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+            180099 finding.confirmed stuck_cgroup/11111111-2222-3333-4444-555555555555 [default/web-0 a] Agent
+        ",
+    );
+    for (populated, kept) in [(true, &[][..]), (false, &['a'])] {
+        leftover(populated, kept).check_findings("");
+    }
 }
 
 #[test]

@@ -215,6 +215,15 @@ impl World {
         self.stop(ctx, id, StopReason::RuntimeEnded);
     }
 
+    /// A listing found only the cgroup that the sandbox left behind. The sandbox was ready once, since a runtime makes the
+    /// cgroup after the network.
+    pub(in crate::engine::world) fn sandbox_left_over(&mut self, ctx: EventContext, id: &ContainerId) {
+        if let Some(pod) = self.sandboxes.get(id).and_then(|row| row.pod) {
+            self.pods.left(pod, ctx.at);
+        }
+        self.stop(ctx, id, StopReason::NotListed);
+    }
+
     /// Its namespace went. `by`: who dropped it last.
     pub(in crate::engine::world) fn sandbox_lost_netns(
         &mut self,
