@@ -1,11 +1,11 @@
-//! What is believed to be so on this node: an index over aggregates. Each aggregate is a module that holds its row, its
-//! states and what facts bring about in it.
+//! The state of this node as the engine knows it: one table for each kind of thing. The module of a kind holds its row,
+//! its states, and the effects of facts on it.
 //!
-//! **Invariant:** the rows of a sandbox, a network namespace, a cgroup, a container, a process, a pod and an attachment
-//! are changed only in the aggregate's own module: only there a table gives a row out to be changed.
+//! **Invariant:** the rows of sandboxes, network namespaces, cgroups, containers, processes, pods and attachments are
+//! changed only in their own modules. No table gives out a mutable row elsewhere.
 //!
-//! **Invariant:** what is over stays for a moment, so that what comes late still finds its name, and then goes:
-//! memory is bounded by what lives.
+//! **Invariant:** memory is bounded by what lives. The row of an ended thing stays for a while, so that late records
+//! still find its name, and is then forgotten.
 
 pub(super) mod abandoned;
 pub mod args;
@@ -61,7 +61,7 @@ use crate::{
     },
 };
 
-/// One thing that an engine believes or that waits in it, as it is dumped before a restart and taken back after it.
+/// One part of the engine's state. Entries are written before a restart and restored after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointEntry {
@@ -84,7 +84,7 @@ pub enum CheckpointEntry {
     Gap(list::Gap),
     Partial(list::Begun),
     Attachment(attachment::Attachment),
-    /// A record as it was read then.
+    /// A record as it was read at this time.
     Record {
         at: Timestamp,
         record: record::Record,
@@ -98,18 +98,18 @@ pub enum CheckpointEntry {
     },
     Release(release::Release),
     Recovery(Box<Recovery>),
-    /// Of which it was told that they are complete, in that order.
+    /// The starts that were reported as complete, in that order.
     Starts(Vec<Start>),
     /// A kernel record that the watermark has not passed yet.
     Pending(Box<Observation>),
     /// A change that waits in the outbox.
     Held(Box<Held>),
     Finding(Box<Finding>),
-    /// A question that was not taken yet.
+    /// A question that no source has taken yet.
     Asked(Question),
 }
 
-/// Where the engine is in time, and the next number of everything that it counts.
+/// The engine's time, and the next value of each of its counters.
 #[serde_as]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineState {
@@ -119,23 +119,23 @@ pub struct EngineState {
     pub watermark: Timestamp,
     #[serde_as(as = "DisplayFromStr")]
     pub next_seq: u64,
-    /// The latest time of anything that was told.
+    /// The latest time of any event.
     pub told_at: Timestamp,
     #[serde_as(as = "DisplayFromStr")]
     pub next_life: u64,
     #[serde_as(as = "DisplayFromStr")]
     pub next_pod: u64,
-    /// Inode of the node's own network namespace; 0 = not known yet.
+    /// The inode of the node's own network namespace. Zero: not known yet.
     pub host_netns: u32,
     /// When the node was last asked to be listed again.
     pub relisted_at: Option<Timestamp>,
-    /// When the node was last found to run again after it had been suspended.
+    /// When the node last resumed after it had been suspended.
     pub woke_at: Timestamp,
     #[serde(default)]
     pub began_at: Option<Timestamp>,
-    /// When the world is to be looked at for what is wrong.
+    /// When the detectors next judge the world.
     pub judge_at: Option<Timestamp>,
-    /// How much of what netlink may be asked for in a second it was asked for.
+    /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
     pub watches: netns::watch::Budget,
 }
@@ -159,25 +159,25 @@ pub struct World {
     boot: recovery::Boot,
     pub(super) starts: start::Table,
     pub(super) node: Node,
-    /// The first change since the engine last asked.
+    /// The time of the first change since the engine last asked.
     pub(super) changed_at: Option<Timestamp>,
     pub(super) timers: Timers,
     pub(super) counts: Counts,
     pub(super) outbox: Outbox,
 }
 
-/// The node itself.
+/// Facts about the node itself.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// Inode of its own network namespace; 0 = not known yet.
+    /// The inode of its own network namespace. Zero: not known yet.
     pub(super) host_netns: u32,
-    /// When it was last found to run again after it had been suspended; zero: it was not.
+    /// When it last resumed after it had been suspended. Zero: it was not suspended.
     pub(super) woke_at: Timestamp,
-    /// When this agent began to look; of the boot, an earlier one may have.
+    /// When this run of the agent began to observe. An earlier run may have observed the same boot.
     pub(super) began_at: Option<Timestamp>,
 }
 
-/// When and by whom something was said.
+/// The time and the source of a fact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventContext {
     pub(super) at: Timestamp,
@@ -186,7 +186,7 @@ pub(super) struct EventContext {
 }
 
 impl EventContext {
-    /// The same source, speaking of an earlier time: what is told now is behind what was told already.
+    /// The same source at an earlier time. An event with that time is late: later events were sent already.
     fn back_at(self, at: Timestamp) -> Self {
         Self { at, late: self.late || at < self.at, ..self }
     }
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// Takes one fact in. Facts come in the order in which they are to be believed.
+    /// Applies one fact. Facts come in the order in which they take effect.
     pub(super) fn apply(&mut self, seen: Observation, late: bool) {
         let ctx = EventContext { at: seen.at, origin: seen.origin, late };
         self.changed_at.get_or_insert(ctx.at);
@@ -255,12 +255,12 @@ impl World {
             }
             Fact::Resumed { .. } => self.node.woke_at = self.node.woke_at.max(ctx.at),
             Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
-            // The timeline's affair.
+            // The timeline handles this.
             Fact::Watermark => {}
         }
     }
 
-    /// Deadlines up to `now` fall due.
+    /// Runs the timers that are due by `now`.
     pub(super) fn tick(&mut self, now: Timestamp) {
         while let Some(name) = self.timers.pop(now) {
             match name {
@@ -282,19 +282,19 @@ impl World {
         self.outbox.ask(question);
     }
 
-    /// How long something took, without the time in which nothing ran: of what was under way when the node was suspended
-    /// only the rest counts.
+    /// How long something took, without the time in which the node was suspended. If it was suspended in between, only
+    /// the time after that counts.
     pub(in crate::engine) fn awake_for(&self, from: Timestamp, to: Timestamp) -> Duration {
         to.since(if self.node.woke_at <= to { from.max(self.node.woke_at) } else { from })
     }
 
-    /// Something is over: its row may go when it has been over for long enough.
+    /// A thing ended: its row can be forgotten after the grace time.
     fn schedule_reap(&mut self, at: Timestamp) {
         self.timers.arm_earlier(timer::Name::Reap, at + reap::GRACE);
     }
 }
 
-/// Who did it, as it is told.
+/// The process that caused a change, as events name it.
 fn process_of(task: &Task) -> change::Process {
     change::Process { key: task.key, parent: task.parent, comm: task.comm.clone() }
 }

@@ -1,17 +1,18 @@
-//! Sandboxes whose runtime ended while it made them.
+//! Sandboxes whose runtime ended while it was making them.
 //!
 //! containerd before 1.5.15 and 1.6.9 writes its record of a sandbox only after it has set up the sandbox's network. If
 //! it is killed in between, it leaves the network namespace, the address and the interface, and after its restart it
-//! does not know of them. No runtime will ever call DEL. Later versions, and CRI-O, write the record first, and clean
-//! up.
+//! does not know of them. No runtime will ever call DEL for such a sandbox. Later versions of containerd, and CRI-O,
+//! write the record first and clean up after a restart.
 //!
 //! A runtime may also be killed with all its processes and lose its records. An agent that starts later finds the
 //! cgroup of such a sandbox, and nothing else of it. No runtime will call DEL for it either.
 //!
-//! **Rule:** a sandbox is abandoned when it never had a process, no CNI call for it is open, every runtime that runs
-//! started after it began, and their records, read whole since they can answer, do not name it. A sandbox that a
-//! listing found is left over when no process of it was ever seen, its cgroup is empty, no CNI call for it is open, and
-//! the runtimes' records, read whole later, do not name it.
+//! **Rule:** a sandbox is abandoned when all of these hold: it never had a process; no CNI call for it is open; every
+//! runtime that runs started after the sandbox's first sign; the runtimes' records were all read after the runtimes
+//! could answer, and none names the sandbox. A sandbox that a listing found is left over when all of these hold: none of
+//! its processes was ever seen; its cgroup is empty; no CNI call for it is open; the runtimes' records were all read
+//! later, and none names the sandbox.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -29,12 +30,12 @@ use crate::{
     },
 };
 
-/// How long a runtime that has just started needs until it answers on its socket. Only its answer there names a sandbox
-/// that has no folder yet.
+/// How long a runtime needs after its start until it answers on its socket. A sandbox without a folder is named only by
+/// that answer.
 pub(in crate::engine) const ANSWERS: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Finds out which sandboxes are abandoned, after the runtimes' records were read whole.
+    /// Marks the abandoned sandboxes after all records of the runtimes were read.
     pub(super) fn judge_abandoned(&mut self, ctx: EventContext) {
         // The next listing may find a process of the sandbox that the agent missed.
         if self.is_gapped(List::Processes) {
@@ -53,7 +54,8 @@ impl World {
         }
     }
 
-    /// Whether the runtimes' records do not name a sandbox, read whole after the runtimes had time to answer since then.
+    /// Whether the runtimes' records were all read after the runtimes had time to answer since `since`, and none names the
+    /// sandbox.
     fn is_off_record(&self, row: &Sandbox, since: Timestamp) -> bool {
         match self.records.kept(&row.id).unless(self.has_unread_runtime()) {
             Kept::No { at } => at >= since + ANSWERS,
@@ -61,14 +63,14 @@ impl World {
         }
     }
 
-    /// Whether a sandbox may be abandoned, as far as is known. Such a sandbox does not count as live.
+    /// Whether a sandbox may be abandoned. Such a sandbox does not count as live.
     pub(in crate::engine) fn may_be_abandoned(&self, id: &ContainerId) -> bool {
         let Some((since, row)) = self.runtimes_since().zip(self.sandboxes.get(id)) else { return false };
         self.is_unfinished(row, since) && self.records.kept(id) != Kept::Yes
     }
 
-    /// When the records are to be read because a sandbox may be abandoned: when the runtimes can answer. `making`: the
-    /// sandboxes that have no process yet.
+    /// The time at which the records must be read because one of the sandboxes in `making` may be abandoned. `making`
+    /// holds the sandboxes that have no process yet.
     pub(super) fn abandoned_due(&self, making: &BTreeSet<ContainerId>) -> Option<Timestamp> {
         let since = self.runtimes_since()?;
         let may_be = |id: &ContainerId| {
@@ -91,7 +93,7 @@ impl World {
             && !self.attachments_of(&row.id).any(Attachment::is_busy)
     }
 
-    /// Whether a sandbox was in the making when the runtimes that run now started.
+    /// Whether the sandbox was still being made when the present runtimes started.
     fn is_unfinished(&self, row: &Sandbox, runtimes: Timestamp) -> bool {
         row.state == State::Created
             && row.up_since.is_none()

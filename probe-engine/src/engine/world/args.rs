@@ -1,11 +1,11 @@
-//! `CNI_ARGS`: who a CNI call is for, with no API call.
+//! `CNI_ARGS` names the pod and the sandbox of a CNI call, so no API call is needed.
 
 use crate::model::{
     fact::PodName,
     id::{ContainerId, PodUid},
 };
 
-/// The Kubernetes part of `CNI_ARGS`, whose pairs come in any order.
+/// The Kubernetes keys of `CNI_ARGS`. The pairs can come in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
     pub pod: PodName,
@@ -13,7 +13,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// `K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;…`; other keys are for others.
+    /// Reads `K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;…`. It ignores other keys.
     #[must_use]
     pub fn read(text: &str) -> Self {
         Self::of(text.split(';').filter_map(|pair| pair.split_once('=')))

@@ -1,5 +1,5 @@
-//! What the arguments of a runtime's program say. Only commands that bring something about are read: `kill` and
-//! `delete` name what may be long gone.
+//! Reads the arguments of runtimes' programs. Only commands that make something are read: `kill` and `delete` may name
+//! a container that ended long ago.
 
 use probe_common::runtime::{Form, HELPERS, Helper, RUNTIMES, Runtime};
 
@@ -11,11 +11,11 @@ use crate::model::{
 /// How runc's threads in a container name themselves (`libcontainer/nsenter`): `runc:[2:INIT]`.
 const INIT: &str = "runc:[";
 
-/// What a program is about to make or hold.
+/// The container or sandbox that a program is about to make, or that it monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     pub id: ContainerId,
-    /// conmon is told the pod's name; the others are not.
+    /// Only conmon's arguments name the pod.
     pub pod: Option<PodName>,
     pub name: Option<String>,
 }
@@ -31,7 +31,7 @@ pub fn read(argv: &[String]) -> Option<Made> {
     }
 }
 
-/// The container that an OCI runtime, a shim or a monitor is at work for, whatever it does.
+/// The container that an OCI runtime, a shim or a monitor works for, whatever its command is.
 #[must_use]
 pub fn about(argv: &[String]) -> Option<ContainerId> {
     let (program, rest) = argv.split_first()?;
@@ -42,7 +42,7 @@ pub fn about(argv: &[String]) -> Option<ContainerId> {
     }
 }
 
-/// Whether a runtime's program is run to end what it is about: `runc kill`, `runc delete`, a shim's `delete`.
+/// Whether a runtime's program is run to end a container: `runc kill`, `runc delete`, a shim's `delete`.
 #[must_use]
 pub fn is_ending(argv: &[String]) -> bool {
     let Some((program, rest)) = argv.split_first() else { return false };
@@ -50,8 +50,8 @@ pub fn is_ending(argv: &[String]) -> bool {
         && rest.iter().any(|arg| arg == "kill" || arg == "delete")
 }
 
-/// Whether a program of this name ends containers for the node's runtime. The kubelet asks the runtime; what it kills
-/// itself, it kills behind the runtime's back.
+/// Whether a program of this name ends containers on behalf of the node's runtime. The kubelet is not one of these
+/// programs: it asks the runtime to end a container.
 #[must_use]
 pub fn ends_containers(comm: &str) -> bool {
     let mut names = HELPERS.iter().map(|row| row.name).chain(RUNTIMES.iter().flat_map(Runtime::programs));
@@ -63,12 +63,14 @@ fn form(program: &str) -> Option<Form> {
     Helper::of(program.rsplit('/').next()?)?.form
 }
 
-/// An id as every runtime of pods gives it. Other arguments are words and paths, and one that was cut is no id.
+/// Parses a full container id. Runtimes of pods give full ids only. Other arguments are words and paths, and a
+/// truncated argument is no id.
 fn full(arg: &str) -> Option<ContainerId> {
     ContainerId::parse(arg).filter(ContainerId::is_full)
 }
 
-/// Whether it is a runtime's own first program in a container, which becomes the container's by another exec.
+/// Whether the process is the runtime's own first program in a container. A later exec replaces it by the container's
+/// program.
 #[must_use]
 pub fn is_init(comm: &str, argv: &[String]) -> bool {
     if comm.starts_with(INIT) {
@@ -80,7 +82,7 @@ pub fn is_init(comm: &str, argv: &[String]) -> bool {
     }
 }
 
-/// `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the daemon that it leaves, without a verb.
+/// Reads `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the shim's daemon, which has no verb.
 fn shim(args: &[String]) -> Option<Made> {
     if args.last().is_some_and(|last| last == "delete") {
         return None;
@@ -89,7 +91,7 @@ fn shim(args: &[String]) -> Option<Made> {
     Some(Made { id, pod: None, name: None })
 }
 
-/// `runc … create --bundle DIR ID`.
+/// Reads `runc … create --bundle DIR ID`.
 fn runtime(args: &[String]) -> Option<Made> {
     if !args.iter().any(|arg| arg == "create" || arg == "run") {
         return None;
@@ -97,7 +99,7 @@ fn runtime(args: &[String]) -> Option<Made> {
     Some(Made { id: full(args.last()?)?, pod: None, name: None })
 }
 
-/// `conmon -c ID -n k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT …`; the sandbox's container is called `POD`.
+/// Reads `conmon -c ID -n k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT …`. The name of a sandbox's container is `POD`.
 fn conmon(args: &[String]) -> Option<Made> {
     let id = full(value(args, &["-c", "--cid"])?)?;
     let name = value(args, &["-n", "--name"]).and_then(dockershim_name);
@@ -105,7 +107,8 @@ fn conmon(args: &[String]) -> Option<Made> {
     Some(Made { id, pod, name })
 }
 
-/// The name that dockershim began with and CRI-O and cri-dockerd keep. No part can have an underscore in it.
+/// Reads the container name format of dockershim, which CRI-O and cri-dockerd use as well. No part has an underscore in
+/// it.
 #[must_use]
 pub fn dockershim_name(text: &str) -> Option<(String, PodName)> {
     let parts: Vec<&str> = text.split('_').collect();

@@ -1,8 +1,8 @@
-//! CNI attachments. An attachment is a container id and an interface (CNI specification); its row has the results of all
-//! ADDs and DELs that the runtime called for it.
+//! CNI attachments. An attachment is a container id and an interface name (CNI specification). Its row holds the
+//! results of all ADDs and DELs that the runtime called for it.
 //!
-//! **Invariant:** only calls by the node's own runtime count here, for each plugin by itself. Calls that a plugin makes
-//! (bridge calls host-local), or that a CNI daemon's pod makes, change no attachment.
+//! **Invariant:** only calls by the node's own runtime count here, separately for each plugin. Calls that a plugin
+//! makes (bridge calls host-local) or that a CNI daemon's pod makes change no attachment.
 
 mod lease;
 mod plugin;
@@ -34,27 +34,27 @@ pub struct Attachment {
     pub ifname: String,
     pub pod: PodName,
     pub network: Option<String>,
-    /// The network's name was inferred: it is that of the only configuration that uses the plugin.
+    /// The network's name was inferred: only one configuration uses the plugin.
     pub inferred: bool,
-    /// The path that the first ADD named.
+    /// The netns path of the first ADD.
     pub netns_path: Option<String>,
     pub first_at: Timestamp,
-    /// When the world last learned something about it.
+    /// When the world last learned something about this attachment.
     pub last_at: Timestamp,
     /// The plugins that the runtime itself called, in the order of their first call.
     pub plugins: Vec<Plugin>,
-    /// When libcni's cache was last read with a result for it. None: the cache has none.
+    /// When a reading of libcni's cache last had a result for this attachment. None: the cache has no result.
     pub cached_at: Option<Timestamp>,
     pub leases: Vec<Lease>,
     /// The runtime's log message about a failed ADD.
     pub message: Option<MessageFound>,
-    /// It was counted for `unverified_release`.
+    /// The attachment was counted for `unverified_release`.
     pub unverified: bool,
-    /// Records were lost while it existed, so a DEL may have gone unseen.
+    /// Records were lost while the attachment existed, so a DEL may have been missed.
     pub gapped: bool,
 }
 
-/// How many plugins of one chain have a row of their own.
+/// At most this many plugins of one chain have a row.
 const PLUGINS: usize = 16;
 impl Attachment {
     pub(super) fn new(container: ContainerId, ifname: &str, at: Timestamp) -> Self {
@@ -76,24 +76,24 @@ impl Attachment {
         }
     }
 
-    /// Whether it is the loopback's, which has no address to lose.
+    /// Whether this is the loopback interface, which has no address to lose.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.ifname == "lo"
     }
 
-    /// The ADDs of each plugin, as far as they were seen.
+    /// The ADD runs of each plugin whose ADD was seen.
     pub fn adds(&self) -> impl Iterator<Item = &Runs> {
         self.plugins.iter().map(|plugin| &plugin.add).filter(|add| add.begun > 0)
     }
 
-    /// Whether its ADD was seen.
+    /// Whether an ADD of this attachment was seen.
     #[must_use]
     pub fn was_seen(&self) -> bool {
         self.adds().next().is_some()
     }
 
-    /// Whether the last call of each plugin of the chain has succeeded.
+    /// Whether the last ADD of each plugin of the chain has succeeded.
     #[must_use]
     pub fn is_added(&self) -> bool {
         self.was_seen()
@@ -119,7 +119,7 @@ impl Attachment {
             .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.blind.is_open())
     }
 
-    /// Whether this is the name of its file in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
+    /// Whether this is the file name of the attachment in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
     fn is_cached_as(&self, name: &str) -> bool {
         let network = name
             .strip_suffix(self.ifname.as_str())
@@ -130,11 +130,11 @@ impl Attachment {
             .is_some_and(|name| self.inferred || self.network.as_ref().is_none_or(|network| network == name))
     }
 
-    /// The plugin that a lease of it came by, or that nothing else can have.
+    /// The plugin that gave this lease. Where that is not known, the first plugin of the chain.
     #[must_use]
     pub fn plugin_of(&self, lease: &Lease) -> Option<&Plugin> {
         let named = lease.plugin.as_ref().and_then(|name| self.plugins.iter().find(|it| it.name == *name));
-        // Of a chain the first plugin makes the interface and asks the IPAM.
+        // The first plugin of a chain makes the interface and asks the IPAM plugin.
         named.or_else(|| self.plugins.iter().find(|it| it.add.begun > 0)).or_else(|| self.plugins.last())
     }
 
@@ -149,7 +149,7 @@ impl Attachment {
         self.plugins.last_mut()
     }
 
-    /// The runs that a call counts with.
+    /// The runs to which this call belongs.
     fn runs(&mut self, call: &Call) -> Option<&mut Runs> {
         let plugin = self.plugin(&call.call.plugin)?;
         let is_blind = call.call.netns.as_deref().is_none_or(str::is_empty);
@@ -161,14 +161,14 @@ impl Attachment {
         }
     }
 
-    /// Whether its pod's name would not be known better by this one.
+    /// Whether the attachment's own pod name already has every part that `pod` has.
     fn names(&self, pod: &PodName) -> bool {
         (self.pod.namespace.is_some() || pod.namespace.is_none())
             && (self.pod.name.is_some() || pod.name.is_none())
             && (self.pod.uid.is_some() || pod.uid.is_none())
     }
 
-    /// Whether libcni's cache says of it what it said before.
+    /// Whether this result in libcni's cache tells nothing new.
     fn is_cached_already(&self, it: &CacheFound, pod: &PodName) -> bool {
         let is_named = self.names(pod)
             && !self.inferred
@@ -250,14 +250,14 @@ impl World {
         }
     }
 
-    /// libcni's cache names an attachment and what its ADD gave it.
+    /// A result in libcni's cache names an attachment and the addresses that its ADD gave.
     pub(super) fn attachment_cached(&mut self, ctx: EventContext, it: &CacheFound) {
         let id = it.container.clone();
         let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;
         let key = (id.clone(), it.ifname.clone());
         if self.attachments.get(&key).is_some_and(|row| row.is_cached_already(it, &pod)) {
             self.schedule_reap(ctx.at);
-            // A verdict that leans on the time of a reading is judged anew after each reading.
+            // Some verdicts depend on the time of a reading. They are judged again after each reading.
             if let Some(row) = self.attachments.rows.get_mut_unmarked(&key) {
                 row.cached_at = Some(ctx.at);
             }
@@ -283,13 +283,14 @@ impl World {
         }
     }
 
-    /// A file of libcni's cache cannot be read. Its attachment stays in the cache as it was before; other attachments do
-    /// not change.
+    /// A file of libcni's cache cannot be read. The attachment of that file keeps its cached result. Other attachments
+    /// do not change.
     pub(super) fn cache_unread(&mut self, ctx: EventContext, path: String) {
         let name = path.rsplit('/').next().unwrap_or(&path);
         let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
         let key = |row: &Attachment| (row.container.clone(), row.ifname.clone());
-        // Pods' containers have ids by which they are found; of others there are few.
+        // Containers of pods have full ids, by which their attachments are found. Few attachments belong to other
+        // containers.
         let keys: Vec<_> = match name.split('-').filter_map(ContainerId::parse).find(ContainerId::is_full) {
             Some(id) => self.attachments_of(&id).filter(is_it).map(key).collect(),
             None => self.attachments.values().filter(is_it).map(key).collect(),
@@ -302,7 +303,7 @@ impl World {
         self.records.unread(ctx.at, path);
     }
 
-    /// Attachments that a complete listing of libcni's cache, begun at that time, did not name are no longer in it.
+    /// Forgets the cached results that a complete listing of libcni's cache, begun at `begun`, did not name.
     pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
         self.records.unread.retain(|_, it| it.read_at >= begun);
         self.attachments.rows.update(|_, row| {
@@ -316,7 +317,7 @@ impl World {
         });
     }
 
-    /// A runtime's own record names the pod of a sandbox.
+    /// A runtime's record names the pod of a sandbox.
     pub(super) fn attachments_named(&mut self, id: &ContainerId, pod: &PodName) {
         if self.attachments_of(id).all(|row| row.names(pod)) {
             return;
@@ -351,7 +352,7 @@ impl World {
         let through = |row: &Attachment| {
             self.network(row).is_none_or(|network| network.plugins.iter().all(|name| called(row, name)))
         };
-        // The loopback's is nobody's configuration, and it alone connects nothing.
+        // No configuration names the loopback network, and the loopback alone connects nothing.
         let has_network = self.attachments_of(id).any(|row| !row.is_loopback());
         (has_network || self.records.networks().is_empty()) && self.attachments_of(id).all(through)
     }
@@ -367,15 +368,15 @@ impl World {
         self.attachments.rows.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
     }
 
-    /// Records were lost: attachments that exist now may have changed unseen.
+    /// Records were lost: the attachments that exist now may have changed unseen.
     pub(super) fn rows_gapped(&mut self) {
         self.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
         self.sandboxes.mark_gapped();
         self.netns.mark_gapped();
     }
 
-    /// A listing showed the sandbox unchanged. Its attachments lose their marks if they still have their addresses, or
-    /// their result in libcni's cache: no DEL has succeeded for these.
+    /// A listing showed the sandbox unchanged. An attachment of it loses its mark if it still has its addresses, or its
+    /// result in libcni's cache: then no DEL has succeeded for it.
     pub(super) fn attachments_heal(&mut self, id: &ContainerId, since: Timestamp) {
         if !self.attachments_of(id).any(|row| row.gapped) {
             return;
@@ -390,7 +391,8 @@ impl World {
 
 /// Whether a call changes an attachment. CHECK, GC and calls about the plugin itself do not.
 ///
-/// A call that only a listing showed does not count either: no hook sees the end of a program that began before the hook.
+/// A call that was found in a listing does not count either: no hook sees the end of a program that began before the
+/// hook was attached.
 fn is_operation(call: &Call) -> bool {
     matches!(call.call.command.as_str(), "ADD" | "DEL") && call.origin != Origin::Listed
 }

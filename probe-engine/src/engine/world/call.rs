@@ -1,7 +1,7 @@
-//! CNI calls that run. One call is one plugin process: it begins with the exec and is over with the exit.
+//! CNI calls that are running. One call is one plugin process: it begins with the exec and ends with the exit.
 //!
-//! Programs that a plugin runs inherit its `CNI_*` variables (iptables, eight times for one ADD). Only a program from
-//! one of the directories in `CNI_PATH` counts as a plugin.
+//! Programs that a plugin runs inherit its `CNI_*` variables (iptables runs eight times for one ADD). Only a program
+//! from one of the directories in `CNI_PATH` counts as a plugin.
 
 use probe_common::event::class;
 use serde::{Deserialize, Serialize};
@@ -31,24 +31,24 @@ pub struct Call {
     pub at: Timestamp,
     pub origin: Origin,
     pub container: Option<ContainerId>,
-    /// From `CNI_ARGS`.
+    /// The pod that `CNI_ARGS` names.
     pub pod: PodName,
-    /// Whether the runtime itself made the call: then its success counts for the sandbox.
+    /// Whether the runtime itself made the call. Only then its success counts for the sandbox.
     pub top: bool,
-    /// The plugin's executable.
+    /// The path of the plugin's executable.
     pub path: String,
 }
 
-/// What a process with `CNI_COMMAND` in its environment is.
+/// The kinds of process that have `CNI_COMMAND` in their environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plugin,
-    /// `VERSION` and `STATUS` are about the plugin, not about a pod.
+    /// `VERSION` and `STATUS` ask about the plugin, not about a pod.
     Quiet,
     Helper,
 }
 
-/// How many programs there can be between a plugin and one that it runs: a wrapper, a shell.
+/// How many programs can stand between a plugin and a plugin that it runs: a wrapper, a shell.
 const HELPERS: usize = 4;
 
 impl World {
@@ -83,7 +83,8 @@ impl World {
         }
     }
 
-    /// A plugin that ran already when the agent started. Its start is that of its process. No event is sent for it.
+    /// A plugin that was running when the agent started. The call's start is the start of its process. No event is sent
+    /// for it.
     pub(super) fn cni_found(
         &mut self,
         ctx: EventContext,
@@ -154,7 +155,7 @@ impl World {
         self.calls.insert(call.call.process.key, call);
     }
 
-    /// The runtime calls ADD for a sandbox. With most runtimes that is the first sign of the sandbox.
+    /// The runtime calls ADD for a sandbox. With most runtimes this is the first sign of the sandbox.
     fn network_added(&mut self, ctx: EventContext, call: &Call, caller: TaskKey) {
         let Some(id) = &call.container else { return };
         let pod = self.pod_lives(ctx, &call.pod, NameSource::CniArgs);
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// The plugin's process has ended. `end` is missing if no hook saw how.
+    /// A plugin's process has ended. `end` is missing if no hook saw its exit.
     pub(super) fn cni_finished(&mut self, ctx: EventContext, call: Call, end: Option<End>) {
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(ctx, &call, end.as_ref());
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// The record of a call can come after the record of its end.
+    /// Ends a call whose process has already ended: the record of the call can come after the record of the exit.
     fn may_be_over(&mut self, ctx: EventContext, key: TaskKey) {
         let is_over = self.processes.get(key).is_some_and(|row| row.state != State::Running);
         if is_over && let Some(call) = self.calls.remove(&key) {
@@ -222,7 +223,7 @@ impl World {
                 folder
                     .is_some_and(|folder| path.split(':').any(|entry| entry.trim_end_matches('/') == folder))
             }
-            // Without `CNI_PATH` only the caller shows whether it is a plugin or a helper.
+            // Without `CNI_PATH`, a program that a plugin runs is taken for a helper.
             None => !caller,
         };
         if !is_plugin {
@@ -235,21 +236,21 @@ impl World {
         }
     }
 
-    /// The call that a process is part of: its own, or that of the plugin that runs it, perhaps by a helper.
+    /// The call to which a process belongs: its own call, or the call of the plugin that runs it, perhaps by a helper.
     pub(super) fn call_around(&self, key: TaskKey) -> Option<&Call> {
         let parent = |key: &TaskKey| self.processes.get(*key).filter(|row| row.quiet).map(|row| row.parent);
         let mut line = std::iter::successors(Some(key), parent).take(HELPERS);
         line.find_map(|key| self.calls.get(&key))
     }
 
-    /// Whether a listing found an ADD for this container that still runs. Its attachment does not count it: no hook
-    /// sees the end of a program that began before the hook.
+    /// Whether a listing found an ADD for this container that still runs. Such an ADD is not counted in the attachment:
+    /// no hook sees the end of a program that began before the hook was attached.
     pub(super) fn has_found_add(&self, container: &ContainerId) -> bool {
         let is_found = |call: &Call| call.origin == Origin::Listed && call.top && call.call.command == "ADD";
         self.host_calls(Some(container)).any(is_found)
     }
 
-    /// Whether the node's own runtime has an operation open for the same container and the same namespace.
+    /// Whether the node's own runtime has a call open for the same container and the same namespace.
     pub(super) fn is_backed(&self, call: &Call) -> bool {
         self.host_calls(call.container.as_ref()).any(|own| own.call.netns == call.call.netns)
     }

@@ -25,14 +25,14 @@ pub struct Cgroup {
     pub key: CgroupKey,
     pub path: String,
     pub level: u32,
-    /// The pod that its path names.
+    /// The pod UID in the path.
     pub pod: Option<PodUid>,
     pub container: Option<ContainerId>,
-    /// A program in a container made it, below the container's own directory.
+    /// A program in a container made the cgroup, below the container's own directory.
     pub nested: bool,
     pub created_at: Option<Timestamp>,
     pub found_at: Option<Timestamp>,
-    /// When the kernel last said that it became empty.
+    /// When the kernel last reported that the cgroup became empty.
     pub emptied_at: Option<Timestamp>,
     pub populated: Option<bool>,
     pub state: State,
@@ -48,7 +48,7 @@ pub enum State {
     },
 }
 
-/// All cgroups by their keys.
+/// All cgroups by key.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     rows: Tracked<CgroupKey, Cgroup>,
@@ -68,12 +68,12 @@ impl Table {
         self.rows.take_changed()
     }
 
-    /// Takes back what was dumped.
+    /// Restores a row from a checkpoint.
     pub(super) fn insert(&mut self, row: Cgroup) {
         self.rows.insert(row.key, row);
     }
 
-    /// Removes the cgroups that a complete listing, begun at that time, did not name.
+    /// Removes the cgroups that a complete listing, begun at `begun`, did not name.
     pub(super) fn not_listed(&mut self, at: Timestamp, begun: Timestamp) -> Vec<CgroupKey> {
         let mut gone = Vec::new();
         self.rows.update(|key, row| {
@@ -87,14 +87,14 @@ impl Table {
         gone
     }
 
-    /// Forgets those that were removed by then.
+    /// Forgets the cgroups that were removed by `old`.
     pub(super) fn reap(&mut self, old: Timestamp) {
         self.rows.retain(|_, row| !matches!(row.state, State::Removed { at } if at <= old));
     }
 }
 
 impl State {
-    /// A directory is removed once: the kernel does not use its id again.
+    /// A directory is removed only once: the kernel does not reuse its id.
     fn step(self, at: Timestamp) -> Option<Self> {
         match self {
             Self::Live => Some(Self::Removed { at }),
@@ -109,13 +109,13 @@ impl Cgroup {
         self.state == State::Live
     }
 
-    /// The directory that a runtime made for a container.
+    /// Whether this is the directory that a runtime made for a container.
     #[must_use]
     pub fn is_container(&self) -> bool {
         self.container.is_some() && !self.nested
     }
 
-    /// The directory that the kubelet made for a pod.
+    /// Whether this is the directory that the kubelet made for a pod.
     #[must_use]
     pub fn is_pod(&self) -> bool {
         self.pod.is_some() && Place::read(&self.path).is_pod()
@@ -158,7 +158,7 @@ impl World {
         self.cgroup_gone(ctx, key);
     }
 
-    /// The kernel has freed the cgroup's object. Nothing can refer to it any more, so the row can be forgotten.
+    /// The kernel has freed the cgroup's object. Nothing can refer to the cgroup any more, so the row can be forgotten.
     pub(super) fn cgroup_released(&mut self, ctx: EventContext, it: fact::Cgroup) {
         let key = it.key;
         let row = self.cgroup_row(it);
@@ -194,7 +194,7 @@ impl World {
         }
         row.emptied_at = Some(ctx.at);
         row.populated = Some(false);
-        // The kernel reports each level up to the root. Only directories of pods and containers matter.
+        // The kernel reports each level up to the root. Only the directories of pods and containers matter.
         let own = row.is_container().then(|| row.container.clone()).flatten();
         if own.is_none() && !row.is_pod() {
             return;
@@ -220,7 +220,7 @@ impl World {
         self.cgroup_shows(ctx, key);
     }
 
-    /// A process's own listing names its cgroup, perhaps before the listing of cgroups does.
+    /// The listing of a process names its cgroup, perhaps before the listing of cgroups does.
     pub(super) fn cgroup_named(&mut self, ctx: EventContext, key: CgroupKey, path: &str) {
         if key != CgroupKey::default() && !path.is_empty() && !self.cgroups.contains_key(&key) {
             let it = fact::Cgroup { key, path: path.to_owned(), level: 0, nested: false };
@@ -228,12 +228,12 @@ impl World {
         }
     }
 
-    /// The container that this is the own directory of.
+    /// The container whose own directory this cgroup is.
     pub(super) fn own_container(&self, key: CgroupKey) -> Option<ContainerId> {
         self.cgroups.get(&key).filter(|row| row.is_container())?.container.clone()
     }
 
-    /// Whether it is a container's directory or lies below one.
+    /// Whether this cgroup is a container's directory or lies below one.
     pub(super) fn in_container(&self, key: CgroupKey) -> bool {
         self.cgroups.get(&key).is_some_and(|row| row.container.is_some())
     }
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// A directory exists: so do the pod and the container that its path names.
+    /// A cgroup exists, so the pod and the container in its path exist.
     fn cgroup_shows(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key).filter(|row| !row.nested) else { return };
         let (uid, id, is_pod) = (row.pod.clone(), row.container.clone(), row.is_pod());
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// A pod's own directory was made, or one in it.
+    /// A pod's own cgroup, or a cgroup in it, was made.
     fn pod_made(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key) else { return };
         let (is_pod, uid) = (row.is_pod(), row.pod.clone());
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// A directory is gone, and what it held with it.
+    /// A cgroup was removed. Its container or pod may be gone with it.
     pub(super) fn cgroup_gone(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key) else { return };
         let (own, pod, is_pod) = (self.own_container(key), row.pod.clone(), row.is_pod());

@@ -1,4 +1,4 @@
-//! Which rows may have changed since the detectors last looked at the world.
+//! The rows that may have changed since the detectors last judged the world.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(in crate::engine) struct Changed {
 }
 
 impl World {
-    /// What may have changed since the last call.
+    /// Takes the keys of all rows that may have changed since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> Changed {
         Changed {
             processes: self.processes.take_changed(),
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// Everything, as if it had changed.
+    /// All rows, as if each had changed.
     pub(in crate::engine) fn all_rows(&self) -> Changed {
         Changed {
             processes: self.processes.values().map(|row| row.key).collect(),

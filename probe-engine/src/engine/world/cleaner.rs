@@ -1,4 +1,4 @@
-//! The runtimes and the kubelet, which clean up after pods: since when they run, and in which versions.
+//! The daemons that clean up after pods, the runtimes and the kubelet: when they started, and their versions.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,13 @@ use crate::{
     },
 };
 
-/// Below it, users who are not root may have cgroups with names of their choice.
+/// Below this path, users other than root may make cgroups with names of their choice.
 const SESSIONS: &str = "/user.slice/";
 
 impl World {
-    /// Since when the runtime runs, and the kubelet where the node needs one. None: one of them does not run. A runtime
-    /// that is installed and not used has nothing to clean up, so it does not count.
+    /// Since when the daemons that clean up have all been running: the runtimes that are used and, where the node needs
+    /// one, the kubelet. None: one of them does not run. A runtime that is installed but not used has nothing to clean
+    /// up, so it does not count.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
         let runtime = self.running_since(&self.used_runtimes())?;
         match self.running_since(&runtime::kubelets().collect::<Vec<_>>()) {
@@ -34,8 +35,8 @@ impl World {
         }
     }
 
-    /// Since when every runtime that is used and runs has been running. None of them still makes a sandbox that was in
-    /// the making before that.
+    /// When the earliest of the used runtimes that run now started. A sandbox whose making began before that time is
+    /// not being made any more.
     pub(in crate::engine) fn runtimes_since(&self) -> Option<Timestamp> {
         self.daemons(&self.used_runtimes()).map(|row| Timestamp(row.key.start)).min()
     }
@@ -49,8 +50,8 @@ impl World {
         RUNTIMES.iter().filter(is_used).flat_map(Runtime::programs).collect()
     }
 
-    /// Whether CRI-O is a runtime of this node, even while it restarts: then it ran a moment ago, or its sandboxes are on
-    /// record.
+    /// Whether CRI-O is a runtime of this node. That holds also while CRI-O restarts, if it ran a moment ago or its
+    /// sandboxes are on record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
         let ran = |row: &Process| {
             row.comm == CRIO.daemon && is_trusted(row.program.class) && !self.in_container(row.cgroup)
@@ -76,13 +77,13 @@ impl World {
         self.daemons(names).map(|row| Timestamp(row.key.start)).max()
     }
 
-    /// Whether a kubelet runs: only that removes the cgroups of pods.
+    /// Whether a kubelet runs. Only the kubelet removes the cgroups of pods.
     pub(in crate::engine) fn has_kubelet(&self) -> bool {
         self.kubelets().next().is_some()
     }
 
-    /// Since when no kubelet is known, though it is needed: this node has pods, and shows that a kubelet made them.
-    /// Where the agent has not looked at the node by itself, as in a replay of single facts, nothing is missed.
+    /// Since when no kubelet has run though the node needs one: the node has pods, and shows that a kubelet made them.
+    /// None where the agent has not listed the node, as in a replay of single facts.
     pub(in crate::engine) fn kubelet_missing_since(&self) -> Option<Timestamp> {
         let began = self.node.began_at?;
         let is_listed = self.records.networks.is_some() && !self.lists.partial.contains_key(&List::Processes);
@@ -115,8 +116,8 @@ impl World {
         self.processes.daemons().filter(is_one)
     }
 
-    /// Whether a process in a container is the node's kubelet, as in RKE1. It must be root's, in a container that
-    /// belongs to no pod and to no user's session, and in the node's own pid and network namespaces.
+    /// Whether a process in a container is the node's kubelet, as in RKE1. The process must be root's and in the node's
+    /// own pid and network namespaces. Its container must belong to no pod and to no user's session.
     pub(super) fn is_contained_kubelet(&self, row: &Process) -> bool {
         let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
         is_kubelet(&row.comm)
@@ -126,13 +127,14 @@ impl World {
             && row.netns == self.node.host_netns
     }
 
-    /// The containers and sandboxes that a shim, a conmon or another program of a runtime works for now.
+    /// The containers and sandboxes for which a shim, a conmon or another program of a runtime runs now.
     pub(in crate::engine) fn monitored(&self) -> BTreeSet<&ContainerId> {
         let running = self.processes.values().filter(|row| row.state == State::Running);
         running.filter_map(|row| row.program.about.as_ref()).collect()
     }
 
-    /// The executables that had a part in a finding: the plugins of its sandboxes, runtime and kubelet.
+    /// The executables that took part in what a finding is about: the plugins of its sandboxes, the runtime and the
+    /// kubelet.
     fn paths_of(&self, finding: &Finding) -> BTreeSet<&str> {
         let all = finding.sandboxes.iter().flat_map(|id| self.attachments_of(id));
         let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
@@ -141,7 +143,7 @@ impl World {
         plugins.chain(daemons).filter(|path| path.starts_with('/')).collect()
     }
 
-    /// Which versions they are, as far as is known.
+    /// The known versions of these executables.
     pub(in crate::engine) fn programs_of(&self, finding: &Finding) -> Vec<ProgramFound> {
         let version = |path: &str| self.records.programs.get(path).cloned().flatten();
         self.paths_of(finding)
@@ -150,7 +152,7 @@ impl World {
             .collect()
     }
 
-    /// Fills in the versions that were found since the last call. True: there were some.
+    /// Fills in versions that became known since the last call. Returns whether there were any.
     pub(in crate::engine) fn learn_versions(&self, programs: &mut [ProgramFound]) -> bool {
         let mut learned = false;
         for it in programs.iter_mut().filter(|it| it.version.is_none()) {
@@ -160,7 +162,7 @@ impl World {
         learned
     }
 
-    /// A finding opens: asks for the versions of its programs, so that they are known when it is confirmed.
+    /// A finding opens. Asks for the versions of its programs, so that they are known when the finding is confirmed.
     pub(in crate::engine) fn ask_programs(&mut self, what: &ChangeKind) {
         let (ChangeKind::FindingOpened(finding) | ChangeKind::FindingConfirmed(finding)) = what else {
             return;

@@ -1,4 +1,4 @@
-//! What a runtime runs under an id: a container, or the process that holds a sandbox.
+//! The containers of runtimes: workload containers, and the pause containers of sandboxes.
 
 mod identity;
 mod listening;
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// What containers have in common.
+/// A pod or a sandbox by which the table finds containers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Group {
     Pod(u64),
@@ -46,15 +46,15 @@ impl Grouped for Container {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     pub id: ContainerId,
-    /// `None`: not known yet.
+    /// None: the role is not known yet.
     pub role: Option<Role>,
     pub name: Option<String>,
     pub sandbox: Option<ContainerId>,
-    /// `world::pod::Pod::id`.
+    /// The `world::pod::Pod::id` of its pod.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
     pub cgroup: Option<CgroupKey>,
-    /// The first evidence of it.
+    /// The time of the first evidence of the container.
     pub first_at: Timestamp,
     pub origin: Origin,
     pub question: RoleQuestion,
@@ -62,7 +62,7 @@ pub struct Container {
     pub state: State,
 }
 
-/// What is done to learn a container's role.
+/// The state of asking for a container's role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleQuestion {
     /// How often the role was asked for.
@@ -73,17 +73,17 @@ pub struct RoleQuestion {
     pub is_awaited: bool,
 }
 
-/// What was seen of a container's own program.
+/// The observations of a container's own program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub began: Option<Began>,
-    /// When it began by a date that the runtime left. That counts for a container that was found running.
+    /// When the program began, by a date in the runtime's files. It is used for a container that was found running.
     pub dated: Option<Timestamp>,
-    /// The first of its sockets that listened.
+    /// The first socket of the container that listened.
     pub listening: Option<Listening>,
-    /// The first program that was executed into the container right after its own began.
+    /// The first program that was executed into the container right after its own program began.
     pub hook: Option<Hook>,
-    /// When the runtime first told it to end, with a fatal signal, if that was before the end.
+    /// When the runtime first sent it a fatal signal, if that was before its end.
     pub stopped_at: Option<Timestamp>,
     /// Its exit code, if its end was seen.
     pub code: Option<u32>,
@@ -92,7 +92,7 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
     pub at: Timestamp,
-    /// It was found running then.
+    /// The container was found running at that time.
     pub listed: bool,
 }
 
@@ -103,26 +103,26 @@ pub struct Listening {
     pub socket: Listener,
 }
 
-/// A program that the runtime executed into a container: a postStart hook, most likely, for the kubelet runs that before
-/// it goes on with the pod, and has no container probed until then.
+/// A program that the runtime executed into a container right after its start. It is most likely a postStart hook: the
+/// kubelet runs that hook before it goes on with the pod, and runs no probe of the container until the hook has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     pub process: TaskKey,
     pub ended_at: Option<Timestamp>,
 }
 
-/// So long after its own program's start a container's hook is run at the latest.
+/// A hook begins at most this long after the start of the container's own program.
 const HOOKED: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing of its own runs yet.
+    /// No program of the container runs yet.
     #[default]
     Created,
     Running {
         process: TaskKey,
-        /// When it started; for one found running, when it was found.
+        /// When it started. For a container that was found running: when it was found.
         since: Timestamp,
         listed: bool,
     },
@@ -131,7 +131,7 @@ pub enum State {
     },
 }
 
-/// What can happen to a container.
+/// The transitions of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Run { process: TaskKey, listed: bool },
@@ -145,7 +145,7 @@ impl State {
                 Some(Self::Running { process, since: at, listed })
             }
             (Self::Created | Self::Running { .. }, Step::End) => Some(Self::Exited { at }),
-            // Later programs in it are the workload's own affair.
+            // Only the first program changes the state. The workload may run any other programs.
             (Self::Running { .. } | Self::Exited { .. }, Step::Run { .. })
             | (Self::Exited { .. }, Step::End) => None,
         }
@@ -168,7 +168,7 @@ impl Container {
 }
 
 impl World {
-    /// Something shows that a container or sandbox of this id exists.
+    /// Evidence shows that a container or sandbox of this id exists.
     pub(super) fn container_seen(
         &mut self,
         ctx: EventContext,
@@ -204,7 +204,8 @@ impl World {
             self.ask_name(ctx, pod);
         }
         if is_new && self.containers.get(id).is_some_and(|row| row.role.is_none()) {
-            // Whether it is a sandbox is known a moment later; its place in the stream is here.
+            // The role becomes known a moment later. If it is a sandbox, its `sandbox.created` belongs here in the
+            // stream.
             if let Some(row) = self.containers.rows.get_mut(id) {
                 row.question.is_awaited = true;
             }
@@ -220,7 +221,8 @@ impl World {
             return;
         }
         let Some(row) = self.containers.rows.get_mut(id) else { return };
-        // One that was found with processes in it has started already: this is `exec` into it.
+        // The container was found with processes in it, so it has started already and this program is an `exec` into
+        // it.
         let cgroup = row.cgroup.and_then(|key| self.cgroups.get(&key));
         let had_processes = |cgroup: &Cgroup| cgroup.created_at.is_none() && cgroup.populated == Some(true);
         if row.origin == Origin::Listed && cgroup.is_none_or(had_processes) {
@@ -235,7 +237,7 @@ impl World {
         self.started(ctx, id, process_of(task), bits);
     }
 
-    /// A program began in a container that runs already, and not as a child of it.
+    /// A program began in a container that runs already, and it is no child of the container's own program.
     fn executed_into(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
         let Some(row) = self.containers.rows.get_mut(id) else { return };
         if let State::Running { process: main, since, listed: false } = row.state
@@ -333,7 +335,7 @@ impl World {
         }
     }
 
-    /// Its process is no more, and nobody saw how it ended.
+    /// The container's process is gone, and no hook saw its end.
     pub(super) fn container_vanished(&mut self, ctx: EventContext, id: &ContainerId, process: TaskKey) {
         if self.containers.get(id).is_some_and(|row| row.process() == Some(process)) {
             self.container_over(ctx, id, StopReason::NotListed);

@@ -1,5 +1,5 @@
-//! The pod, sandbox and container of a change. They are looked up when the change's event is sent, since more is known by
-//! then than when it happened.
+//! The pod, sandbox and container of a change. They are looked up when the change's event is sent, because more is
+//! known then than when the change happened.
 
 use crate::{
     engine::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl World {
-    /// The context of a subject, and whether there is nothing more to wait for.
+    /// The context of a subject. `true`: everything that can still become known about the subject is in it.
     pub(super) fn context(&self, subject: &Subject) -> (Context, bool) {
         let cgroup = subject.cgroup.and_then(|key| self.cgroups.get(&key));
         let container = subject.container.as_ref().or_else(|| cgroup.and_then(|row| row.container.as_ref()));
@@ -45,14 +45,14 @@ impl World {
             (Some(row), Some(call)) if row.name.is_none() => Some(call),
             (row, call) => row.or(call),
         };
-        // A pod of which only the path of a cgroup is known.
+        // Only the path of a cgroup names this pod.
         let by_path = || {
             let uid = cgroup?.pod.clone()?;
             Some(PodRef { uid: Some(uid), source: Some(NameSource::CgroupPath), ..PodRef::default() })
         };
         let settled = match &pod_ref {
             Some(pod) => pod.name.is_some(),
-            // It concerns no pod: the subject is a container without a pod, or a CNI call without one.
+            // The subject may concern no pod: a container without a pod, or a CNI call without one.
             None => match container {
                 Some(row) => row.role.is_some() || !row.question.is_open,
                 None => netns.is_none() || sandbox.is_some(),
@@ -75,7 +75,7 @@ impl World {
         (context, settled)
     }
 
-    /// What a change about this subject waits for before its event is sent.
+    /// The fact for which a change about this subject waits before its event is sent.
     pub(super) fn wait_of(&self, subject: &Subject) -> Wait {
         let of_netns =
             subject.netns.and_then(|life| self.netns.get(life)).is_some_and(|row| row.sandbox.is_some());

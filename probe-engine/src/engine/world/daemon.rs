@@ -1,8 +1,8 @@
-//! The daemons that a node needs for its pods, by their names: runtimes and kubelets.
+//! The names of the daemons that serve pods: runtimes and kubelets.
 
 use probe_common::{event::class, runtime};
 
-/// Whether a process of this name can be one of them.
+/// Whether a process of this name can be a runtime or a kubelet.
 pub(super) fn is_daemon(comm: &str) -> bool {
     is_runtime(comm) || is_kubelet(comm)
 }
@@ -15,7 +15,7 @@ pub(super) fn is_kubelet(comm: &str) -> bool {
     runtime::kubelets().any(|kubelet| kubelet == comm)
 }
 
-/// Whether hooks or `/proc` said that a process of a daemon's name is root's: anybody else can name a program as he likes.
+/// Whether the hooks or `/proc` showed that the process is root's. Any user can give a program a daemon's name.
 pub(super) fn is_trusted(class: u32) -> bool {
     class & class::CALLER != 0
 }

@@ -1,4 +1,4 @@
-//! The tables as rows, and back.
+//! Turns the tables into checkpoint entries, and restores them.
 
 use crate::{
     engine::world::{CheckpointEntry, World, list},
@@ -55,7 +55,7 @@ impl World {
         rows
     }
 
-    /// Takes a row back; what is not the world's own is returned.
+    /// Restores an entry. Returns an entry that does not belong to the world.
     pub(in crate::engine) fn restore(&mut self, row: CheckpointEntry) -> Option<CheckpointEntry> {
         match row {
             CheckpointEntry::Timer { name, due } => self.timers.set(name, due),

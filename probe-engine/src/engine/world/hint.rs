@@ -1,5 +1,5 @@
-//! Names of pods and containers that are not known otherwise yet. A log folder or a cached CNI result proves no running
-//! pod, so its name is kept here until something else shows the pod.
+//! Facts about pods and containers that are not known yet. A log folder or a cached CNI result proves no running pod,
+//! so its facts are kept here until other evidence shows the pod.
 
 use crate::{
     engine::world::{EventContext, World, args::Args, presence::Voucher},
@@ -26,7 +26,7 @@ pub struct Hint {
     pub source: NameSource,
 }
 
-/// A pod's name by its UID.
+/// The name of the pod with a UID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
     pub uid: PodUid,
@@ -51,7 +51,7 @@ impl Hint {
         }
     }
 
-    /// Adds the facts that another hint has and this one has not.
+    /// Adds the facts of another hint that this hint lacks.
     fn join(&mut self, other: Self) {
         self.at = self.at.max(other.at);
         self.role = self.role.or(other.role);
@@ -74,7 +74,7 @@ impl Name {
 }
 
 impl World {
-    /// Gives the hint to the pod or container that it names, or keeps it until that is known.
+    /// Gives the hint to the container that it names, or keeps it until that container is known.
     pub(super) fn hint(&mut self, ctx: EventContext, hint: Hint) {
         if self.containers.contains_key(&hint.id) || self.sandboxes.contains_key(&hint.id) {
             self.learn(ctx, &hint);
@@ -122,7 +122,7 @@ impl World {
         self.record_vouches(ctx, &it.container);
     }
 
-    /// A record of CNI confirms a sandbox that is known otherwise. Alone it proves no sandbox.
+    /// A CNI record confirms a sandbox that other evidence shows. Alone it proves no sandbox.
     pub(super) fn record_vouches(&mut self, ctx: EventContext, container: &ContainerId) {
         self.sandboxes.vouch(container, Voucher::Cni, ctx.at);
     }

@@ -1,7 +1,7 @@
-//! Listings and gaps: when a thing that is missing in a listing counts as gone.
+//! Listings and gaps: when a row that is missing in a listing counts as gone.
 //!
-//! **Invariant:** a thing counts as gone only if a complete listing that began after the gap does not have it, and such a
-//! listing would have had it if it existed.
+//! **Invariant:** a row counts as gone only if a complete listing that began after the gap does not have it, and only
+//! if such a listing would have it while it exists.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,7 +29,7 @@ pub struct Begun {
     pub at: Timestamp,
 }
 
-/// Since when something about a kind of list is in doubt.
+/// The time from which the rows of one kind of list are in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     pub list: List,
@@ -38,34 +38,34 @@ pub struct Gap {
     pub doubt: Doubt,
 }
 
-/// How much a loss leaves in doubt, until a complete listing that began after it.
+/// What is in doubt after a loss, until a complete listing that began after the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// Records that verdicts rest on may be missing: absence means nothing.
+    /// Records that verdicts depend on may be missing. A row's absence proves nothing.
     #[default]
     Lost,
-    /// Only records of the bulk ring or of netlink may be missing: rows may be out of date, but verdicts still hold.
+    /// Only records of the bulk ring or of netlink may be missing. Rows may be out of date, but verdicts still hold.
     Excess,
     /// Rows that existed when records were lost are marked (`gapped`). A later listing can show that they are unchanged.
     Marked,
 }
 
-/// What is known of listings.
+/// The state of the listings.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Lists {
     /// The listings that have begun and not ended.
     pub(super) begun: BTreeMap<List, Timestamp>,
     pub(super) gaps: BTreeMap<(Doubt, List), Timestamp>,
-    /// Lists that could not be read whole the last time, and since when.
+    /// The lists whose last reading was incomplete, and since when.
     pub(in crate::engine) partial: BTreeMap<List, Timestamp>,
     /// When the node was last asked to be listed again.
     pub(in crate::engine) relisted_at: Option<Timestamp>,
 }
 
-/// Which kind of records a loss concerns.
+/// The records that a loss can concern.
 enum Concern {
-    /// Any records, also those that verdicts rest on.
+    /// Any records, with those that verdicts depend on.
     Anything,
     /// Records of the bulk ring: the activity of containers.
     Containers,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Removes the rows that a complete listing, begun at that time after a gap, does not name.
+    /// Removes the rows that a complete listing does not name. The listing began at `begun`, after a gap.
     fn not_listed(&mut self, ctx: EventContext, list: List, begun: Timestamp) {
         let ctx = EventContext { origin: Origin::Listed, ..ctx };
         match list {
@@ -158,8 +158,8 @@ impl World {
         }
     }
 
-    /// Whether a listing has a process as long as it runs. Most processes are known only because hooks report every
-    /// exec, or run in a container: no listing has those.
+    /// Whether a listing has a process as long as the process runs. No listing has processes that run in a container,
+    /// or that are known only because the hooks report every exec.
     fn is_listable(&self, row: &process::Process) -> bool {
         row.found_at > row.executed_at
             || row.program.class & class::CONTAINER_TOP != 0
@@ -186,14 +186,15 @@ impl World {
         for key in gone {
             self.cgroup_gone(ctx, key);
         }
-        // The directory that was known by what lay in it would have been in the list, and would have its key.
+        // The listing names every cgroup that exists. A pod's cgroup that was known only by the cgroups in it would
+        // have its key now.
         for pod in self.pods.lost_unseen_cgroups() {
             self.pod_may_be_gone(ctx, pod);
         }
     }
 
     /// Removes the marks of rows that a listing after a quiet time shows unchanged: no lost record was about them. Rows
-    /// that are over by then stay marked.
+    /// that are over stay marked.
     fn heal(&mut self, ctx: EventContext, list: List) {
         let since = self.coverage.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {
@@ -270,12 +271,12 @@ impl World {
         }
     }
 
-    /// Whether records that verdicts rest on may be missing until this list is read again.
+    /// Whether records that verdicts depend on may be missing until this list is read again.
     pub(in crate::engine) fn is_gapped(&self, list: List) -> bool {
         self.lists.gaps.contains_key(&(Doubt::Lost, list))
     }
 
-    /// A verdict depends on what a listing finds now.
+    /// A verdict depends on the result of a new listing.
     pub(in crate::engine) fn check(&mut self, at: Timestamp) {
         let soonest = self.lists.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
         self.timers.arm_earlier(timer::Name::Relist, (at + GATHER).max(soonest));
@@ -302,8 +303,9 @@ impl World {
     }
 }
 
-/// The bulk ring has the activity of containers: programs, nested cgroups, calls that only look like CNI, and records
-/// of one container beyond its share of the lifecycle ring. A loss elsewhere can be of any record.
+/// The records that a loss at this place can concern. The bulk ring has the activity of containers: programs, nested
+/// cgroups, calls that only look like CNI calls, and the records of a container that exceeds its share of the lifecycle
+/// ring. A loss elsewhere can be of any record.
 fn concern(what: Loss) -> Concern {
     match what {
         Loss::LifecycleRing | Loss::Record | Loss::Channel | Loss::SkippedRun => Concern::Anything,

@@ -1,4 +1,4 @@
-//! The recent losses of records: verdicts on their time are weaker.
+//! The recent losses of records. A verdict on their time is less certain.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +21,7 @@ pub struct Losses {
     pub count: u64,
     pub since: Timestamp,
     pub last_at: Timestamp,
-    /// The times of the losses. Losses that follow each other within a second are one span.
+    /// The times of the losses. Losses less than a second apart are one span.
     pub spans: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -29,13 +29,13 @@ pub struct Losses {
 const SPANS: usize = 32;
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// How much of the node the agent can see.
+/// What the agent can see of the node.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Coverage {
-    /// How each kernel signal is seen, as far as the sources have said.
+    /// How each kernel signal is seen, where a source has reported it.
     pub(in crate::engine) attached: BTreeMap<Signal, Attached>,
     pub(in crate::engine) losses: Option<Losses>,
-    /// Files at which reading hangs, and since when.
+    /// The files at which reading hangs, and since when.
     pub(in crate::engine) hanging: BTreeMap<String, Timestamp>,
 }
 

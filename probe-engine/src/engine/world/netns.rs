@@ -27,35 +27,35 @@ use crate::{
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netns {
-    /// Which life of the inode: counts up, never used again.
+    /// The number of this life of the inode. Numbers only rise and are never reused.
     #[serde_as(as = "DisplayFromStr")]
     pub life: u64,
     pub key: NetnsKey,
     pub created_at: Option<Timestamp>,
     pub found_at: Option<Timestamp>,
-    /// Since when every listing that found it found no process in it.
+    /// Since when every listing of the namespace has found no process in it.
     pub vacant_since: Option<Timestamp>,
-    /// The task that made it; all zero if no hook saw that.
+    /// The task that made the namespace. All zero if no hook saw that.
     pub creator: Task,
-    /// The files that it is bound to.
+    /// The files to which the namespace is bound.
     pub mounts: Vec<String>,
     pub sandbox: Option<ContainerId>,
-    /// Whether a CNI plugin worked in it for that sandbox, or the sandbox's process is in it. Otherwise the sandbox is
-    /// only the likeliest one.
+    /// A CNI plugin worked in the namespace for that sandbox, or the sandbox's process is in it. If this is false, the
+    /// sandbox is only the likeliest one.
     pub proven: bool,
     pub addresses: Vec<Address>,
-    /// When its last reference was dropped.
+    /// When the last reference to the namespace was dropped.
     pub dropped_at: Option<Timestamp>,
-    /// No hook saw its end: netlink reported it, or a listing did not have it, or a namespace behind it in the kernel's
-    /// queue has ended. How long its teardown took is not known.
+    /// No hook saw the end of the namespace: netlink reported it, or a listing did not have it, or a namespace that was
+    /// dropped later has been torn down. The duration of the teardown is not known.
     #[serde(default)]
     pub end_inferred: bool,
-    /// The hooks reported that they will not see its end; netlink's report counts.
+    /// The hooks reported that they will not see the end of the namespace. Netlink's report of its end counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub end_unseen: bool,
-    /// Its end may have been among records that were lost.
+    /// The end of the namespace may have been among lost records.
     pub gapped: bool,
-    /// Netlink was asked to watch it.
+    /// Netlink was asked to watch the namespace.
     #[serde(default)]
     pub watched: bool,
     pub state: State,
@@ -72,7 +72,7 @@ pub enum State {
     Freed { at: Timestamp },
 }
 
-/// What can happen to a namespace.
+/// The transitions of a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Drop,
@@ -87,14 +87,14 @@ pub struct Address {
     pub flags: u32,
 }
 
-/// What network namespaces have in common.
+/// The properties by which the table finds network namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Group {
-    /// They are, or were, bound to this file, as [`plain`] spells it.
+    /// It is or was bound to this file. The path is spelled as [`plain`] spells it.
     Path(String),
-    /// They live, their making was seen, and nobody is known to have them.
+    /// It lives, a hook saw its making, and it is known to belong to no sandbox and no file.
     Unclaimed,
-    /// They are over, or about to be.
+    /// Its last reference was dropped.
     Over,
 }
 
@@ -128,7 +128,7 @@ impl Netns {
         self.state == State::Live
     }
 
-    /// Since when its teardown has been under way. None: it is not, or no hook would see its end.
+    /// Since when the teardown has been under way. None: it is not under way, or no hook would see its end.
     #[must_use]
     pub fn ending_since(&self) -> Option<Timestamp> {
         match self.state {
@@ -137,13 +137,13 @@ impl Netns {
         }
     }
 
-    /// Whether a listing has it as long as it exists: an earlier listing had it, it is bound to a file, or a sandbox is
-    /// in it. A namespace that only a descriptor, a socket or a thread holds is in no listing.
+    /// Whether a listing has the namespace as long as it exists: an earlier listing had it, a file is bound to it, or a
+    /// sandbox is in it. A namespace that only a descriptor, a socket or a thread holds is in no listing.
     pub(super) fn is_listable(&self) -> bool {
         self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
     }
 
-    /// When it was last seen, or when its end was.
+    /// When the namespace ended. While it lives: when a listing last had it.
     fn last_at(&self) -> Option<Timestamp> {
         match self.state {
             State::Live => self.found_at,
@@ -155,8 +155,8 @@ impl Netns {
 /// The kernel may tear down namespaces that are dropped within this time in one batch, in any order.
 pub(in crate::engine) const SAME_BATCH: Duration = Duration::from_secs(1);
 
-/// The latest drop of a namespace whose teardown was seen to end. The kernel works in order: the teardown of all that
-/// were dropped before it, except in its own batch, has ended as well.
+/// The latest drop of a namespace whose teardown was seen to end. The kernel works in order: every namespace that was
+/// dropped before it, except in the same batch, has been torn down as well.
 pub(in crate::engine) fn passed_at<'a>(rows: impl Iterator<Item = &'a Netns>) -> Option<Timestamp> {
     let of_row = |row: &Netns| match row.state {
         State::Freed { .. } if !row.end_inferred => row.dropped_at,
@@ -176,11 +176,12 @@ impl World {
         if lives().any(is_told) {
             return;
         }
-        // A listing can be quicker than the record, and a late record can come after the end.
+        // A listing can come before the record, and a late record can come after the end.
         let known =
             lives().find(|row| row.created_at.is_none() && row.last_at() >= Some(ctx.at)).map(|row| row.life);
         let life = known.unwrap_or_else(|| {
-            // The inode number is in use again, so the namespace that had it before has ended, seen or not.
+            // The inode number is in use again, so the namespace that had it before has ended, whether or not that was
+            // seen.
             for life in self.netns.lives(key.inode).map(|row| row.life).collect::<Vec<_>>() {
                 self.drop_life(ctx, life, None);
                 if self.free_life(ctx, life).is_some() {
@@ -213,29 +214,29 @@ impl World {
         if let Some(life) = found {
             self.drop_life(ctx, life, by);
         } else if self.netns.of(key).is_none() {
-            // It existed before the agent, and no listing showed it.
+            // The namespace existed before the agent started, and no listing showed it.
             let life = self.netns.begin(Netns { key, ..Netns::default() });
             self.drop_life(ctx, life, by);
         }
     }
 
-    /// Netlink reports that a namespace has ended, perhaps long after a hook's record of the end. It reports only
-    /// namespaces that it was asked to watch. One that the world no longer knows has ended before, and its number may
-    /// be in use again.
+    /// Netlink reports that a namespace has ended, perhaps long after a hook's record of the end. Netlink reports only
+    /// namespaces that it was asked to watch. If the world no longer knows the namespace, it ended before, and its
+    /// number may be in use again.
     fn netns_unnamed(&mut self, ctx: EventContext, found: Option<u64>) {
         let Some(life) = found else {
             self.counts.stale = self.counts.stale.saturating_add(1);
             return;
         };
         // If a hook saw the namespace begin, a hook also sees its end and reports it in order, unless the hook reported
-        // that it will not.
+        // that it would not.
         let end_unseen = self.netns.get(life).is_some_and(|row| row.end_unseen);
         let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some() && !row.end_unseen);
         if !(seen && self.is_hooked(Signal::NetnsDropped)) {
             self.drop_life(ctx, life, None);
         }
         if end_unseen {
-            // Nothing will report the end of its teardown.
+            // No hook will report the end of the teardown.
             self.free_life(ctx, life);
         }
     }
@@ -250,7 +251,7 @@ impl World {
         row.dropped_at = Some(ctx.at);
         row.end_inferred = ctx.origin != Origin::Kernel;
         let sandbox = row.sandbox.clone();
-        // Where nothing reports the removal of its addresses, its end stands for that.
+        // If no hook reports the removal of the addresses, the end of the namespace counts as their removal.
         let heard = ctx.origin == Origin::Kernel && !by_netlink;
         let unheard = if heard { Vec::new() } else { mem::take(&mut row.addresses) };
         let subject = self.netns_subject(life);
@@ -264,8 +265,8 @@ impl World {
         }
     }
 
-    /// The hook reports only an inode number, for namespaces of every type. Only the number of a known network namespace
-    /// counts.
+    /// A namespace object was freed. The hook reports only an inode number, for namespaces of every type. Only the
+    /// number of a known network namespace counts.
     pub(super) fn netns_freed(&mut self, ctx: EventContext, key: NetnsKey) {
         let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= ctx.at);
         let begun = |row: &&Netns| row.is_live() && row.created_at.is_none_or(|created| created < ctx.at);
@@ -276,7 +277,7 @@ impl World {
             State::Dropped { at } => Some(ctx.at.since(at)),
             State::Live | State::Freed { .. } => None,
         };
-        // Two CPUs that drop the last two references at once may both miss that theirs was the last.
+        // Two CPUs that drop the last two references at once may both fail to see that theirs was the last.
         self.drop_life(ctx, life, None);
         if let Some(subject) = self.free_life(ctx, life) {
             let wait = self.wait_of(&subject);
@@ -284,7 +285,7 @@ impl World {
         }
     }
 
-    /// Its teardown has ended: its inode number is free, and it has no addresses.
+    /// The teardown has ended: the inode number is free, and the namespace has no addresses.
     fn free_life(&mut self, ctx: EventContext, life: u64) -> Option<Subject> {
         let row = self.netns.rows.get_mut(&life)?;
         row.state = row.state.step(Step::Free, ctx.at)?;
@@ -311,7 +312,8 @@ impl World {
         self.claim_by_mounts(ctx, life);
     }
 
-    /// The life that a listing or an address shows. It begins here if it was not known. None: it is known to be over.
+    /// The living namespace that a listing or an address shows. A new life begins if none was known. None: the
+    /// namespace is known to be over.
     pub(super) fn netns_seen(&mut self, ctx: EventContext, key: NetnsKey) -> Option<u64> {
         let live = self.netns.lives(key.inode).rev().find(|row| same(row.key, key) && row.is_live());
         if let Some(life) = live.map(|row| row.life) {
@@ -334,7 +336,7 @@ impl World {
         Some(life)
     }
 
-    /// Records of the bulk ring were lost: ends of namespaces that containers made may be among them.
+    /// Records of the bulk ring were lost. Ends of namespaces that containers made may be among them.
     pub(super) fn inner_netns_gapped(&mut self) {
         let cgroups = &self.cgroups;
         let is_inner =

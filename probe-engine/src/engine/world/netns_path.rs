@@ -1,8 +1,9 @@
-//! The path of the file that holds a network namespace, as `CNI_NETNS`, the mount table and libcni's cache spell it.
+//! The path of the file that holds a network namespace. `CNI_NETNS`, the mount table and libcni's cache spell it in
+//! different ways.
 
 use std::borrow::Cow;
 
-/// `/var/run` is `/run` on every node met.
+/// The path with `/var/run` replaced by `/run`: the two are the same directory on every known node.
 pub(in crate::engine) fn plain(path: &str) -> Cow<'_, str> {
     match path.strip_prefix("/var/run/") {
         Some(rest) => Cow::Owned(format!("/run/{rest}")),
@@ -14,7 +15,7 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || plain(one) == plain(other)
 }
 
-/// The pid of `/proc/PID/ns/net`.
+/// The pid in `/proc/PID/ns/net`.
 pub(super) fn process_of(path: &str) -> Option<u32> {
     path.strip_prefix("/proc/")?.strip_suffix("/ns/net")?.parse().ok()
 }

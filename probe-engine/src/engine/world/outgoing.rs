@@ -1,10 +1,10 @@
 //! When the event of a change can be sent, and with which pod, sandbox and container.
 //!
-//! A change whose pod has no name yet is held for a moment, and all changes behind it wait.
+//! A change is held for a moment if its pod has no name yet. All changes behind it wait.
 //!
-//! On a node with a kubelet a pod has a cgroup first and a name only when its sandbox is made: the kubelet mounts the
-//! pod's volumes in between, and with many pods at once that takes seconds. When the moment is over, a change of such a
-//! pod is put aside until the pod has its name, and nothing waits for it.
+//! On a node with a kubelet a pod's cgroup exists before its sandbox, and only the sandbox gives the pod's name. In
+//! between the kubelet mounts the pod's volumes, which takes seconds if many pods start at once. When the moment is
+//! over, a change of such a pod is put aside until the pod has its name, and the other changes go on.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What happens to the first change in the queue.
+/// What to do with the first change in the queue.
 enum Turn {
     Tell,
     Drop,
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// `settled`: nothing more will become known about the change's pod.
+    /// Decides about the first change. `settled`: nothing more will become known about its pod.
     fn turn(&self, held: &Held, context: &Context, settled: bool, now: Timestamp, hold: Duration) -> Turn {
         let is_over = now >= held.at + hold || self.outbox.is_over_full();
         match held.wait {
@@ -78,7 +78,7 @@ impl World {
                     Some(_) if settled || is_over => Turn::Tell,
                     Some(_) => Turn::Hold,
                     None if !is_over && row.is_some_and(|row| row.question.is_open) => Turn::Hold,
-                    // Most ids with a container's cgroup are containers, not sandboxes.
+                    // Most ids that have a container's cgroup are containers, not sandboxes.
                     None if wanted == Role::Container => Turn::Tell,
                     None => Turn::Drop,
                 }

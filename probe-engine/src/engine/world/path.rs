@@ -1,10 +1,11 @@
-//! What a cgroup's path says: which pod, which container, and whether it lies below a container's own directory.
+//! Reads a cgroup's path: its pod, its container, and whether it lies below a container's own directory.
 //!
-//! Both drivers of the kubelet and every runtime leave their marks in the names alone. The first `kubepods`
-//! counts: what a container makes below its own directory can look like a pod and is none.
+//! The path's names are the only sign that the kubelet's drivers and the runtimes leave. Only the first `kubepods`
+//! counts: a container can make directories below its own that look like a pod.
 //!
-//! A runtime with the cgroupfs driver under a kubelet with systemd's takes the whole of what it is told for the name of one
-//! directory, `kubepods-besteffort-podUID.slice:cri-containerd:ID`, which then stands at the root or beside the runtime's own.
+//! A runtime with the cgroupfs driver, under a kubelet with the systemd driver, uses its whole argument as the name of
+//! one directory: `kubepods-besteffort-podUID.slice:cri-containerd:ID`. That directory stands at the root or beside the
+//! runtime's own.
 
 use probe_common::name::{PODS_PREFIX, container_of};
 
@@ -14,7 +15,7 @@ use crate::model::id::{ContainerId, PodUid};
 pub struct Place {
     pub pod: Option<PodUid>,
     pub container: Option<ContainerId>,
-    /// It lies below the container's own directory, or below the pod's and is no container's.
+    /// It lies below the container's own directory, or below the pod's directory and is no container's.
     pub below: bool,
 }
 
@@ -36,8 +37,8 @@ impl Place {
         outside
     }
 
-    /// Below the root of all pods: an optional level for the quality of service, the pod, the container; or pod and
-    /// container in one.
+    /// Reads the directories below the root of all pods: an optional level for the quality of service, the pod, the
+    /// container. The pod and the container can be one directory.
     fn in_pods<'a>(parts: impl Iterator<Item = &'a str>) -> Self {
         let mut place = Self::default();
         for part in parts {
@@ -63,20 +64,21 @@ impl Place {
         }
     }
 
-    /// The pod's own directory.
+    /// Whether this is the pod's own directory.
     #[must_use]
     pub fn is_pod(&self) -> bool {
         self.pod.is_some() && self.container.is_none() && !self.below
     }
 }
 
-/// `kubepods`, `kubepods.slice`, or with the name of the kubelet's own root before it (`kubelet-kubepods.slice`).
+/// Whether this is the root of all pods: `kubepods`, `kubepods.slice`, or one with the kubelet's own root before it
+/// (`kubelet-kubepods.slice`).
 fn is_pods_root(part: &str) -> bool {
     let name = part.strip_suffix(".slice").unwrap_or(part);
     name.strip_suffix(PODS_PREFIX).is_some_and(|before| before.is_empty() || before.ends_with('-'))
 }
 
-/// The slice of a pod itself, alone or before a colon, that does not stand below the root of all pods.
+/// Whether this is the slice of a pod, alone or before a colon, outside the root of all pods.
 fn is_pods_slice(part: &str) -> bool {
     let slice = part.split(':').next().unwrap_or(part);
     let above = slice.strip_suffix(".slice").and_then(|name| name.rsplit_once("-pod"));
@@ -84,7 +86,7 @@ fn is_pods_slice(part: &str) -> bool {
         && pod_uid(slice).is_some()
 }
 
-/// `pod<uid>`, or `kubepods-besteffort-pod<uid>.slice` with underscores for dashes.
+/// The UID in `pod<uid>`, or in `kubepods-besteffort-pod<uid>.slice`, which has underscores for dashes.
 fn pod_uid(part: &str) -> Option<PodUid> {
     let name = part.strip_suffix(".slice").unwrap_or(part);
     let (before, uid) = name.rsplit_once("pod")?;
@@ -181,10 +183,10 @@ mod tests {
         let slice = format!("kubepods-besteffort-pod{under}.slice");
         let inner = format!("/kubepods.slice/kubepods-besteffort.slice/{slice}/{slice}:cri-containerd:{a}");
         check(&inner, &both);
-        // Docker puts the container's directory into one that is named as the slice.
+        // Docker puts the container's directory into one with the slice's name.
         check(&format!("/{slice}/{a}"), &both);
         assert!(Place::read(&format!("/{slice}")).is_pod());
-        // A static pod's; and of no pod at all.
+        // The first is a static pod's. The others are of no pod.
         let hash = "0123456789abcdef0123456789abcdef";
         check(
             &format!("/kubepods-burstable-pod{hash}.slice:cri-containerd:{a}"),

@@ -1,8 +1,8 @@
-//! Where the time of a pod's start went: phases, each of which begins where the one before ends, so that together they
-//! are the whole. `docs/phases.md` says from which event to which each goes.
+//! Splits the time of a pod's start into phases. Each phase begins where the one before it ends, so the phases add up
+//! to the whole time. `docs/phases.md` names the events at which each phase begins and ends.
 //!
-//! **Invariant:** computed from the world's rows alone, and changes nothing. Whatever those say, the phases lie in a row
-//! from the beginning to the end, none negative, with no gap and no overlap.
+//! **Invariant:** phases are computed from the world's rows alone, and change nothing. Whatever the rows contain, the
+//! phases follow each other from the beginning to the end, with no gap and no overlap, and none is negative.
 
 mod builder;
 mod cause;
@@ -26,18 +26,17 @@ use crate::{
 use builder::PhaseBuilder;
 use member::Members;
 
-/// A start whose containers are known is told so long after the last of them began.
+/// A start whose containers are known is reported this long after the last of them began.
 pub const SETTLED: Duration = Duration::from_secs(1);
 
-/// For so long a container that is known to be missing is waited for, from the last sign of any on. It is the time after
-/// which a Deployment is held to make no progress (`progressDeadlineSeconds`).
+/// If a container is known to be missing, it is waited for this long after the last sign of any container. It is the
+/// time after which Kubernetes reports that a Deployment makes no progress (`progressDeadlineSeconds`).
 pub const WAIT: Duration = Duration::from_secs(10 * 60);
 
-/// Where it is not known which containers a pod is to have: for so long no further one may have come before its start is
-/// held to be complete.
+/// If the pod's containers are not known, its start counts as complete once no new container has come for this long.
 pub const QUIET: Duration = Duration::from_secs(30);
 
-/// The start of the pod in this sandbox, as far as it is known by `now`; none of what was there before us.
+/// The start of the pod in this sandbox, as known at `now`. None if all of it was there before the agent.
 pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
     let row = world.sandboxes.recall(sandbox)?;
     let pod = world.pod_of_row(row);
@@ -45,8 +44,8 @@ pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp
     among(world, row, same.into_iter(), now)
 }
 
-/// Those that are not over and not told yet, as far as they are known by `now`. What came to nothing before another try of
-/// the same pod is part of that one.
+/// The starts that are not over and not reported yet, as known at `now`. A sandbox that came to nothing before a later
+/// try of the same pod is part of that try's start.
 pub(in crate::engine) fn open(world: &World, now: Timestamp) -> Vec<Start> {
     let mut by_pod: BTreeMap<u64, Vec<&Sandbox>> = BTreeMap::new();
     for row in world.sandboxes.all() {
@@ -66,7 +65,7 @@ pub(in crate::engine) fn open(world: &World, now: Timestamp) -> Vec<Start> {
     open.filter_map(start).collect()
 }
 
-/// The start in this sandbox; `same` are the sandboxes of its pod, this one among them.
+/// The start in this sandbox. `same` are all sandboxes of its pod, with this one.
 fn among<'a>(
     world: &World,
     row: &Sandbox,
@@ -92,7 +91,7 @@ fn among<'a>(
         Made::At(_) | Made::Never | Made::Unseen => first,
     };
     let told = row.work.started_at.is_some();
-    // One that waits for quiet is as long as it is by now.
+    // A start that waits for further containers lasts until now.
     let is_long_enough = missing.is_empty() && (told || known || world.announced_at(row).is_none());
     let last = parts.last().map(|part| part.started_at).filter(|_| is_long_enough);
     let mut cut = PhaseBuilder::new(begin, last.unwrap_or(now));
@@ -142,9 +141,10 @@ pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
     Members::of(world, row).parts.iter().filter_map(listens).collect()
 }
 
-/// When a start is told of if nothing more comes: at once when the sandbox is over; [`SETTLED`] after the last container
-/// that the pod is to have; with one of these missing, [`WAIT`] after the last sign. Where they are not known, [`QUIET`]
-/// after the last container began, or, where none runs, after the last one ended, for it may have been an init container's.
+/// When a start is reported if nothing more happens. If the sandbox is over: at once. If the pod's containers are known
+/// and have begun: [`SETTLED`] after the last one began. If one is missing: [`WAIT`] after the last sign. If the
+/// containers are not known: [`QUIET`] after the last one began, or, if none runs, after the last one ended, because
+/// that one may have been an init container.
 pub(super) fn settles_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
     let Members { parts, known, missing } = Members::of(world, row);
     let last = parts.last()?.started_at;
@@ -161,14 +161,15 @@ pub(super) fn settles_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
     Some(base.max(announced) + if known { WAIT } else { QUIET })
 }
 
-/// Whether another sandbox of the same pod began before, within this life of it: a static pod keeps its UID.
+/// Whether another sandbox of the same pod began earlier, within the pod's present life. A static pod keeps its UID, so
+/// it can have several lives.
 fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
     it.id != row.id
         && world.pods.get(&pod).is_some_and(|pod| it.first_at >= pod.first_at)
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }
 
-/// Its namespace is made before anything names the sandbox.
+/// The first sign of a sandbox. Its network namespace may be made before anything names the sandbox.
 fn sign(row: &Sandbox) -> Timestamp {
     row.network.netns_created_at.map_or(row.first_at, |at| at.min(row.first_at))
 }
@@ -181,9 +182,9 @@ fn earlier(at: Timestamp, id: &ContainerId, other: Timestamp, other_id: &Contain
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
     At(Timestamp),
-    /// Pods have none here, or did not need one.
+    /// Pods have no cgroup on this node, or this one needed none.
     Never,
-    /// It has one, and that was there before us, or was missed.
+    /// The pod has a cgroup. It was made before the agent started, or its making was missed.
     Unseen,
 }
 

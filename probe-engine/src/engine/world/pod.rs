@@ -1,4 +1,4 @@
-//! Pods: what sandboxes, containers, cgroups and CNI calls have in common.
+//! Pods. A pod joins sandboxes, containers, cgroups and CNI calls.
 
 mod readings;
 mod table;
@@ -31,35 +31,36 @@ use crate::{
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Counts up, never used again: a pod may be known by its name before its UID, or the other way round.
+    /// The number of this row. Numbers only rise and are never reused. A row needs its own number because a pod's name
+    /// may be known before its UID, or its UID before its name.
     #[serde_as(as = "DisplayFromStr")]
     pub id: u64,
     pub named: PodName,
-    /// Where the name comes from. While there is no name: where the UID comes from.
+    /// The source of the name. While there is no name, the source of the UID.
     pub source: NameSource,
-    /// The first sign of it in its present life, and who gave that.
+    /// The time and the origin of the first sign of the pod in its present life.
     pub first_at: Timestamp,
     pub origin: Origin,
-    /// Its own cgroups that exist. An all-zero key stands for a cgroup that is known only by what lies in it.
+    /// The pod's own cgroups that exist. An all-zero key stands for a cgroup of which only the cgroups in it are known.
     pub cgroups: Vec<CgroupKey>,
-    /// How often its name was asked for.
+    /// How often the pod's name was asked for.
     pub asked: u32,
-    /// When the latest of its sandboxes that had been ready stopped.
+    /// When the last sandbox of the pod that had been ready stopped.
     pub left_at: Option<Timestamp>,
     pub start: Start,
     pub state: State,
 }
 
-/// What is known of the start of a pod's present life.
+/// The state of the start in the pod's present life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// When the pod's cgroup was made.
     pub made_at: Option<Timestamp>,
-    /// It is held to be complete, and was told.
+    /// The start counts as complete, and was reported.
     pub is_complete: bool,
-    /// The names of the containers that the pod is to have; none: not known.
+    /// The names of the containers that the pod will have. Empty: not known.
     pub expected: Vec<String>,
-    /// What the pod's cgroup counted meanwhile.
+    /// The counters of the pod's cgroup during the start.
     pub readings: Readings,
 }
 
@@ -73,15 +74,16 @@ pub enum State {
     },
 }
 
-/// What can happen to a pod.
+/// The transitions of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Show,
     Go,
 }
 
-/// So often a name is asked for: when the UID is first seen and when the pod's first container is. The kubelet makes
-/// the pod's cgroup before the folder of its logs.
+/// A name is asked for at most this often: when the UID is first seen, and when the pod's first container is first
+/// seen. The kubelet makes the pod's cgroup before the folder of its logs, so the first answer may be that there is no
+/// name.
 const ASKS: u32 = 2;
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -101,7 +103,8 @@ impl Pod {
         self.state == State::Present
     }
 
-    /// It has a cgroup, by its key, or by what lies in it: then it stays until that cgroup is removed, seen or not.
+    /// The pod has a cgroup. An all-zero `key` means that only a cgroup in it is known. The entry stays until the pod's
+    /// cgroup is removed or a listing lacks it.
     fn has_cgroup(&mut self, key: CgroupKey) {
         let by_content = CgroupKey::default();
         if key != by_content {
@@ -114,7 +117,7 @@ impl Pod {
 }
 
 impl Start {
-    /// Takes over what is known of the same start by another name of the pod.
+    /// Adds the facts of another row that turned out to be the same pod.
     fn merge(&mut self, other: Self) {
         self.made_at = self.made_at.into_iter().chain(other.made_at).min();
         self.is_complete |= other.is_complete;
@@ -128,7 +131,7 @@ impl Start {
 }
 
 impl World {
-    /// Something shows that this pod is here, and what it is called.
+    /// Evidence shows that this pod exists, and names it.
     pub(super) fn pod_lives(&mut self, ctx: EventContext, name: &PodName, source: NameSource) -> Option<u64> {
         if name.uid.is_none() && (name.name.is_none() || name.namespace.is_none()) {
             return None;
@@ -179,15 +182,15 @@ impl World {
         Some(id)
     }
 
-    /// A pod that is known, by whatever is said of it; nothing is concluded about its being here.
+    /// Adds a name to a pod if it is known. This does not show that the pod exists.
     pub(super) fn pod_of(&mut self, name: &PodName, source: NameSource) -> Option<u64> {
         let id = self.pods.find(name)?;
         self.pods.learn(id, name, source);
         Some(id)
     }
 
-    /// What is known by its UID and what is known by its name turn out to be one pod: the first row stays. The other
-    /// one goes without a word; what was said of it and waits keeps its name.
+    /// Joins two rows that turned out to be one pod: one had its UID, the other its name. `keep` stays. No event
+    /// reports the end of the other row. Held changes about the other row keep its name.
     pub(super) fn pods_are_one(&mut self, ctx: EventContext, keep: u64, other: u64) {
         let Some(gone) = self.pods.get(&other).filter(|_| keep != other) else { return };
         let name = PodName { uid: None, ..gone.named.clone() };
@@ -212,7 +215,7 @@ impl World {
         self.containers.replace_pod(keep, other);
     }
 
-    /// Whether the making of its directory was seen.
+    /// Whether the making of the pod's cgroup was seen.
     pub(super) fn is_seen_from_birth(&self, id: u64) -> bool {
         let made = |key| self.cgroups.get(key).is_some_and(|cgroup| cgroup.created_at.is_some());
         self.pods.get(&id).is_some_and(|row| row.cgroups.iter().any(made))
@@ -226,7 +229,8 @@ impl World {
         self.ask(Question::Pod { uid });
     }
 
-    /// A pod is gone when its cgroup is, and every sandbox, container and network namespace of it.
+    /// Ends a pod once its cgroup is gone, none of its containers runs, and its sandboxes and their network namespaces
+    /// are gone.
     pub(super) fn pod_may_be_gone(&mut self, ctx: EventContext, id: u64) {
         let Some(row) = self.pods.get(&id) else { return };
         let lives = !row.cgroups.is_empty()

@@ -1,4 +1,4 @@
-//! Who vouches for a thing, and since when.
+//! The sources that show a sandbox's existence, and since when.
 
 use crate::model::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Voucher {
-    /// A hook saw it come, or its process lives.
+    /// A hook saw its making, or its process lives.
     Kernel,
-    /// A namespace is bound to a file.
+    /// Its network namespace is bound to a file.
     Mount,
     /// libcni's cache or an IPAM store names it.
     Cni,
-    /// The runtime's own record.
+    /// The runtime's own record names it.
     Runtime,
-    /// Its cgroup directory.
+    /// Its cgroup directory exists.
     Cgroupfs,
-    /// It was in a listing of processes.
+    /// A listing of processes had it.
     Listing,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
-    /// In the order of the vouchers.
+    /// Sorted by voucher.
     pub vouched: Vec<Vouched>,
 }
 
@@ -33,7 +33,7 @@ pub struct Vouched {
 }
 
 impl Presence {
-    /// Vouched for since `at`, unless since earlier.
+    /// Adds a voucher since `at`. An earlier time stays.
     pub fn vouch(&mut self, by: Voucher, at: Timestamp) {
         match self.vouched.binary_search_by_key(&by, |vouched| vouched.by) {
             Ok(found) => self.vouched[found].since = at.min(self.vouched[found].since),
@@ -41,7 +41,7 @@ impl Presence {
         }
     }
 
-    /// Whether it is vouched for by them, since then or earlier.
+    /// Whether this voucher has shown it since `at` or earlier.
     #[must_use]
     pub fn is_vouched(&self, by: Voucher, at: Timestamp) -> bool {
         self.vouched.iter().any(|vouched| vouched.by == by && vouched.since <= at)
@@ -51,7 +51,7 @@ impl Presence {
         self.vouched.retain(|vouched| vouched.by != by);
     }
 
-    /// Whether anything shows that it lives; records outlive what they are about.
+    /// Whether a voucher shows that it lives. Records do not: they can outlive the sandbox.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.vouched.iter().any(|vouched| match vouched.by {

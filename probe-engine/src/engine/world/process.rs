@@ -1,4 +1,4 @@
-//! Processes that matter, and the signals that may end them.
+//! The processes of runtimes, containers and CNI plugins, and the signals that may end them.
 
 pub(in crate::engine) mod table;
 
@@ -29,13 +29,13 @@ pub struct Process {
     pub parent: TaskKey,
     pub comm: String,
     pub cgroup: CgroupKey,
-    /// Inode of its network namespace; 0 = not known.
+    /// The inode of its network namespace. Zero: not known.
     pub netns: u32,
     pub program: Program,
-    /// When the latest exec was that was seen.
+    /// When its latest observed exec was.
     pub executed_at: Option<Timestamp>,
     pub found_at: Option<Timestamp>,
-    /// A program that a CNI plugin runs for itself (iptables): its end is not told.
+    /// A CNI plugin runs it as a helper (iptables), so its end is not reported.
     pub quiet: bool,
     pub state: State,
 }
@@ -50,19 +50,20 @@ pub enum State {
     },
 }
 
-/// What a process runs.
+/// The program that a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub filename: String,
-    /// Bits of `probe_common::event::class`.
+    /// The bits of `probe_common::event::class`.
     pub class: u32,
     /// The process's pid in its own pid namespace.
     pub ns_pid: u32,
-    /// The container that it is at work for, if it is a runtime's, shim's or monitor's program.
+    /// The container for which it works, if it is a program of a runtime, a shim or a monitor.
     pub about: Option<ContainerId>,
 }
 
-/// A fatal signal on its way, or the OOM killer's choice. Kept apart from the process, which may not be known.
+/// A fatal signal that was sent, or a choice of the OOM killer. It is kept apart from the process, because that may not
+/// be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal {
     pub target: TaskKey,
@@ -72,11 +73,12 @@ pub struct Signal {
     pub sender: change::Process,
 }
 
-/// So many signals are kept for one process: more than runtimes send, and no flood of them costs memory.
+/// At most this many signals are kept for one process. Runtimes send fewer, and a flood of signals must not cost
+/// memory.
 const SIGNALS: usize = 8;
 
 impl State {
-    /// A process ends once.
+    /// A process ends only once.
     fn step(self, at: Timestamp) -> Option<Self> {
         match self {
             Self::Running => Some(Self::Exited { at }),
@@ -84,7 +86,7 @@ impl State {
         }
     }
 
-    /// Whether it is over, and was not yet at `at`.
+    /// Whether it ended at `at` or later.
     fn is_since(self, at: Timestamp) -> bool {
         match self {
             Self::Running => false,
@@ -104,10 +106,10 @@ impl World {
         }
         self.learn_host_netns(&it.task, it.class);
         let init = argv::is_init(&it.task.comm, &it.argv);
-        // Arguments count of what the hooks know as a runtime's or a monitor's program of the node.
+        // Arguments count only for programs that the hooks class as a runtime's or a monitor's, outside of containers.
         let of_node = it.class & class::RUNTIME != 0 && !self.in_container(it.task.cgroup);
         let about = argv::about(&it.argv).filter(|_| of_node);
-        // A runtime's init is not told for what; its parent was.
+        // The arguments of a runtime's init do not name its container. Those of its parent do.
         let parent = self.processes.get(it.task.parent).filter(|_| init);
         let about = about.or_else(|| parent?.program.about.clone());
         let program = Program {
@@ -146,7 +148,7 @@ impl World {
         }
     }
 
-    /// Puts a process into the table, or gives it its new program.
+    /// Adds a process to the table, or gives a known process its new program.
     pub(super) fn began(&mut self, ctx: EventContext, task: &Task, program: Program) {
         self.supersede(ctx, task.key);
         let known = self.processes.get(task.key);
@@ -163,7 +165,7 @@ impl World {
             executed_at: Some(ctx.at),
             found_at: known.and_then(|known| known.found_at),
             quiet: false,
-            // It runs a program now, though a listing may have missed it before.
+            // It runs a program now, even if a listing before this exec did not have it.
             state: known.map(|known| known.state).filter(|state| state.is_since(ctx.at)).unwrap_or_default(),
         };
         self.processes.insert(row);
@@ -175,7 +177,7 @@ impl World {
         let known = self.processes.get(key);
         let state = known.map(|known| known.state).unwrap_or_default();
         let Some(ended) = state.step(ctx.at) else { return };
-        // The end of a process whose beginning was not seen is told only if it matters by itself.
+        // If a process's beginning was not seen, its end is reported only if the process itself matters.
         let matters = it.class & (class::CONTAINER_TOP | class::PAUSE | class::CALLER) != 0
             && !argv::is_init(&it.task.comm, &[]);
         let quiet = known.map_or(!matters, |known| known.quiet);
@@ -192,7 +194,7 @@ impl World {
             self.cni_finished(ctx, call, Some(end));
             return;
         }
-        // Killed before it had become the process that holds the sandbox, it takes the sandbox with it all the same.
+        // A process that was killed before it had become the pause process ends its sandbox all the same.
         if end.signal.is_some()
             && let Some(id) = self.own_container(cgroup)
         {
@@ -214,12 +216,12 @@ impl World {
         }
     }
 
-    /// How a process ended, with what was heard of it before.
+    /// How a process ended, with the signals that were seen before.
     fn end_of(&mut self, key: TaskKey, status: u32) -> End {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);
         let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
         let mut heard = self.processes.signals.remove(&key).unwrap_or_default();
-        // What was said of the pid alone is of whoever had it then.
+        // A signal that names only the pid was for the process that had the pid at that time.
         let unnamed = self.processes.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
         heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
         let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
@@ -227,7 +229,7 @@ impl World {
         End { code, signal, killer: killer.filter(|_| !oom).map(|killer| killer.sender), oom }
     }
 
-    /// When a runtime first sent it a fatal signal, as far as was heard.
+    /// When a runtime was first seen to send it a fatal signal.
     fn stopped_at(&self, key: TaskKey) -> Option<Timestamp> {
         let heard = self.processes.signals.get(&key).into_iter().flatten();
         heard.filter(|heard| !heard.oom && self.is_of_runtime(&heard.sender)).map(|heard| heard.at).min()
@@ -237,7 +239,8 @@ impl World {
         let target = self.target_of(ctx, &it);
         let ended = self.processes.get(target).filter(|known| known.state != State::Running);
         if let Some(known) = ended {
-            // The OOM killer is told of after the signal: what was told of the end stays, what is judged of it does not.
+            // The OOM killer's choice is reported after the signal. The reported end stays as it is, but verdicts use
+            // the OOM kill.
             if let Some(id) = self.own_container(known.cgroup).filter(|_| oom) {
                 self.sandbox_oom_killed(ctx, &id);
             }
@@ -245,7 +248,8 @@ impl World {
         }
         let signal = Signal { target, at: ctx.at, signal: it.signal, oom, sender: process_of(&it.sender) };
         let heard = self.processes.signals.entry(target).or_default();
-        // The first kill kills; of a signal that can be caught the last one may be the one that was not.
+        // The first SIGKILL ends the process. Signals that can be caught may have been caught, so only the last of each
+        // counts.
         if signal.signal != SIGKILL || oom {
             heard.retain(|other| other.signal != signal.signal || other.oom != oom);
         } else if heard.iter().any(|other| other.signal == SIGKILL && !other.oom) {
@@ -257,9 +261,9 @@ impl World {
         self.schedule_reap(ctx.at);
     }
 
-    /// Which process a signal is for. Of the OOM killer's victim older kernels tell the pid alone (start 0): it is the
-    /// task that asked for memory, the known process of that pid, or one to which the kernel has just sent a signal. Else
-    /// the pid stands for it until it ends.
+    /// The process that a signal is for. Older kernels name the OOM killer's victim by its pid alone (start 0). Then it
+    /// is the task that asked for memory, or the known running process with that pid, or a process with that pid to
+    /// which the kernel has just sent a signal. Otherwise the pid stands for the process until it ends.
     fn target_of(&self, ctx: EventContext, it: &Signaled) -> TaskKey {
         let told = it.target.key;
         if told.start != 0 {
@@ -274,14 +278,14 @@ impl World {
         known.or_else(|| self.processes.signals.keys().rev().copied().find(fits)).unwrap_or(told)
     }
 
-    /// Who had the pid before is no more.
+    /// Ends the process that had the same pid before.
     fn supersede(&mut self, ctx: EventContext, key: TaskKey) {
         if let Some(stale) = self.processes.stale(key) {
             self.vanished(ctx, stale);
         }
     }
 
-    /// A process is no more, and nobody saw how it ended.
+    /// A process is gone, and no hook saw its end.
     pub(super) fn vanished(&mut self, ctx: EventContext, key: TaskKey) {
         let Some(row) = self.processes.get(key) else { return };
         let Some(ended) = row.state.step(ctx.at) else { return };
@@ -342,7 +346,7 @@ impl World {
         }
     }
 
-    /// What a task's doings are about: its cgroup and what that belongs to.
+    /// The subject of a change that a task caused: the task's cgroup and its container.
     pub(super) fn subject_of(&self, task: &Task) -> Subject {
         let cgroup = self.cgroups.get(&task.cgroup);
         Subject {
@@ -352,7 +356,7 @@ impl World {
         }
     }
 
-    /// Runtimes and their callers live in the node's own network namespace, and so do CNI plugins when they begin.
+    /// Learns the node's own network namespace. Runtimes and their callers run in it, and CNI plugins begin in it.
     pub(super) fn learn_host_netns(&mut self, task: &Task, class: u32) {
         if self.node.host_netns == 0
             && class & (class::CALLER | class::CNI) != 0
@@ -374,7 +378,7 @@ fn unseen(task: &Task) -> Process {
     }
 }
 
-/// What a hook would have said of a process that was only listed.
+/// The class that a hook would have given to a process that was only listed.
 pub(super) fn class_of(comm: &str) -> u32 {
     let named = |names: &[[u8; 16]]| names.iter().any(|name| until_nul(name) == comm.as_bytes());
     let mut bits = 0;
@@ -388,7 +392,7 @@ pub(super) fn class_of(comm: &str) -> u32 {
     bits
 }
 
-/// Whether a program of this name makes pods' namespaces: a caller of CNI, a runtime, or runc's init.
+/// Whether a program of this name makes the network namespaces of pods: a caller of CNI, a runtime, or runc's init.
 pub(super) fn makes_pods(comm: &str) -> bool {
     class_of(comm) & (class::CALLER | class::RUNTIME) != 0 || argv::is_init(comm, &[])
 }

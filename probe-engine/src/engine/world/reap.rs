@@ -1,4 +1,4 @@
-//! Rows of what is over go after a moment.
+//! Forgets the rows of ended things after a while.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,23 +16,23 @@ use crate::{
     model::{fact::Signal, id::ContainerId, time::Timestamp},
 };
 
-/// How long what is over can still give its name to what comes late.
+/// How long the row of an ended thing is kept, so that late records still find its name.
 pub(in crate::engine) const GRACE: Duration = Duration::from_secs(60);
 
-/// How often rows are looked at, at most.
+/// The tables are searched for old rows at most this often.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// So many processes are remembered. Only with every exec shown and their ends lost can there be as many.
+/// At most this many processes are remembered. There can be as many only if every exec is seen and the ends are lost.
 const PROCESSES: usize = 65_536;
 
-/// How long a sandbox that is over is remembered for verdicts.
+/// How long a stopped sandbox is remembered for verdicts.
 pub(in crate::engine) const MEMORY: Duration = Duration::from_secs(15 * 60);
 
-/// The same of one that ran nothing: of three that were made within the window the first is told of for as long as the
-/// last.
+/// How long a stopped sandbox without containers is remembered. If three such sandboxes were made within the window,
+/// the first is needed as long as the last.
 const UNUSED: Duration = Duration::from_secs(15 * 60).saturating_add(rebuild::WINDOW);
 
-/// How long what was told of one is kept, if it left nothing.
+/// How long the evidence of a stopped sandbox is kept if no record holds an address for it.
 const SETTLED: Duration = Duration::from_secs(3 * 60);
 
 impl World {
@@ -57,7 +57,7 @@ impl World {
         let over = |row: &&process::Process| matches!(row.state, process::State::Exited { at } if at <= old);
         let mut gone: Vec<_> = self.processes.values().filter(over).map(|row| row.key).collect();
         let excess = (self.processes.len() - gone.len()).saturating_sub(PROCESSES);
-        // By key: those that began first.
+        // The processes with the lowest keys are the ones that began first.
         let is_kept = |row: &&process::Process| !over(row) && !self.calls.contains_key(&row.key);
         gone.extend(self.processes.values().filter(is_kept).map(|row| row.key).take(excess));
         for key in gone {
@@ -76,7 +76,7 @@ impl World {
         };
         let sandboxes = &self.sandboxes;
         self.containers.reap(old, has_cgroup, |id| sandboxes.get(id).is_some_and(|row| !row.is_stopped()));
-        // A namespace that outlives its sandbox is still its.
+        // A namespace that outlives its sandbox still belongs to it.
         let (containers, netns) = (&self.containers, &self.netns);
         self.sandboxes.remember(now, |row| {
             row.over_at().is_some_and(|at| at <= old)
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// What verdicts may need is kept for longer, but not for ever, and not for any number.
+    /// Forgets old sandboxes and attachments that no verdict can need any more.
     fn reap_remembered(&mut self, now: Timestamp) {
         let old = now.saturating_sub(MEMORY);
         let (sandboxes, records) = (&self.sandboxes, &self.records);
@@ -121,7 +121,8 @@ impl World {
                 attachments.range((id.clone(), String::new())..).take_while(|((key, _), _)| key == id);
             all.any(|(_, row)| row.leases.iter().any(Lease::is_on_record))
         };
-        // Of what ended a while ago and left nothing no verdict is to come: it is only remembered that it was.
+        // No verdict on a sandbox is expected once it ended a while ago and no record holds an address for it. Only the
+        // row stays.
         let settled = now.saturating_sub(SETTLED);
         self.sandboxes
             .drop_evidence(|row| row.over_at().is_some_and(|at| at <= settled) && !on_record(&row.id));
@@ -133,7 +134,7 @@ impl World {
             |row: &&Sandbox| row.is_remembered() && is_old(row) && !lives(&row.id) && !leased(&row.id);
         let mut done: BTreeSet<ContainerId> =
             self.sandboxes.all().filter(is_done).map(|row| row.id.clone()).collect();
-        // There are far more processes than sandboxes to be forgotten.
+        // This set is made only if it is needed, because there are many processes.
         if !done.is_empty() {
             let served: Vec<ContainerId> = self.monitored().into_iter().cloned().collect();
             served.iter().for_each(|id| {
@@ -143,7 +144,7 @@ impl World {
         self.sandboxes.forget(|row| !done.contains(&row.id));
     }
 
-    /// Whether anything waits to be dropped.
+    /// Whether a row is waiting to be forgotten.
     fn has_dead(&self) -> bool {
         !self.hints.is_empty()
             || !self.pods.names.is_empty()

@@ -1,7 +1,7 @@
-//! The sandboxes of one pod, one after the other, and how long each is needed to judge those after it.
+//! The successive sandboxes of one pod, and which of them are needed to judge the later ones.
 //!
-//! **Invariant:** bounded by the sandboxes that are remembered for their own sake: of those that one after the other ran
-//! nothing, two more.
+//! **Invariant:** bounded by the sandboxes that are remembered for other reasons. A series of sandboxes without
+//! containers needs at most two more.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::{
     model::id::ContainerId,
 };
 
-/// Sandboxes that are made within so long are made for one reason.
+/// Sandboxes of one pod that are made within this time are judged as one series.
 pub(in crate::engine) const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 impl World {
-    /// All sandboxes of each pod that has several, with those that are only remembered, the oldest first.
+    /// The sandboxes of each pod that has several, with remembered ones, oldest first.
     fn successive_sandboxes(&self) -> Vec<Vec<&Sandbox>> {
         let of_pods = self.sandboxes.shared_groups().filter(|group| matches!(group, Group::Uid(_)));
         let sorted = |group| {
@@ -28,8 +28,8 @@ impl World {
         of_pods.map(sorted).collect()
     }
 
-    /// Those that tell what the ones after them are: what ran in a sandbox before one that ran nothing, and which was
-    /// the first to run nothing.
+    /// The sandboxes that are needed to judge later ones of the same pod: a sandbox that ran containers before one that
+    /// ran none, and the first of a series that ran none.
     pub(super) fn precedents(&self) -> BTreeSet<ContainerId> {
         let mut needed = BTreeSet::new();
         for rows in self.successive_sandboxes() {

@@ -1,6 +1,6 @@
-//! What is kept on record outside the kernel: IPAM stores, runtimes' sandboxes, the networks' configuration.
+//! The records outside of the kernel: IPAM stores, the runtimes' sandboxes, the networks' configuration.
 //!
-//! **Invariant:** a record names what was, and proves nothing that lives. Only a complete reading says what is not.
+//! **Invariant:** a record does not prove that a thing lives. Only a complete reading proves that no record names it.
 
 mod dump;
 pub(in crate::engine) mod pods;
@@ -21,49 +21,49 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// The records, each as it was last read.
+/// The records as they were last read.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Records {
     pub(in crate::engine) stores: BTreeMap<String, (Timestamp, StoreRead)>,
     pub(in crate::engine) runtimes: BTreeMap<String, Runtime>,
     pub(in crate::engine) networks: Option<(Timestamp, NetworksRead)>,
     pub(in crate::engine) kubelet_expected: bool,
-    /// The files of libcni's cache that cannot be read, by path.
+    /// The files of libcni's cache that could not be read, by path.
     pub(in crate::engine) unread: BTreeMap<String, Unread>,
-    /// Since when each sandbox that is on record was known to be.
+    /// Since when each sandbox has been on record.
     pub(in crate::engine) known_since: BTreeMap<ContainerId, Timestamp>,
-    /// Versions by the executable's path; none: the executable does not tell its version.
+    /// The versions of executables by path. None: the executable does not tell its version.
     pub(in crate::engine) programs: BTreeMap<String, Option<String>>,
-    /// When the records were last asked for.
+    /// When the engine last asked for a reading of the records.
     pub(in crate::engine) asked_at: Option<Timestamp>,
 }
 
-/// A runtime's sandboxes as they were last read.
+/// The sandboxes of a runtime as they were last read.
 #[derive(Debug)]
 pub(in crate::engine) struct Runtime {
     pub(in crate::engine) kind: Option<RuntimeKind>,
     pub(in crate::engine) read_at: Timestamp,
     pub(in crate::engine) complete: bool,
-    /// How many of its sandboxes have a record that cannot be read.
+    /// How many records of its sandboxes could not be read.
     pub(in crate::engine) unread: u64,
     pub(in crate::engine) sandboxes: BTreeMap<ContainerId, Option<PodName>>,
 }
 
-/// Sandboxes whose fate only the records tell: a runtime forgets a sandbox without any other sign, and so is a store
-/// mended.
+/// The sandboxes for which the records must be read again: no other sign shows that a runtime forgot a sandbox or that
+/// a store was repaired.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Waiting {
-    /// Sandboxes that have no process yet.
+    /// The sandboxes that have no process yet.
     pub(in crate::engine) making: BTreeSet<ContainerId>,
-    /// Sandboxes that are over while something on disk still holds an address for them.
+    /// The stopped sandboxes for which a file still holds an address.
     pub(in crate::engine) holding: BTreeSet<ContainerId>,
 }
 
-/// A file that was there and could not be read.
+/// A file that exists and could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread {
     pub since: Timestamp,
-    /// The last time that it could not be read.
+    /// When it was last found to be unreadable.
     pub read_at: Timestamp,
 }
 
@@ -71,21 +71,21 @@ pub struct Unread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     Yes,
-    /// All runtimes' records could be read, the oldest at this time, and none has the sandbox.
+    /// All runtimes' records were read, the oldest at this time, and none has the sandbox.
     No {
         at: Timestamp,
     },
-    /// No runtime's records can be read, or not all of them.
+    /// The records of a runtime were not read, or not completely.
     Unknown,
 }
 
-/// At most this many files that cannot be read are remembered; a power cut tears a few.
+/// At most this many unreadable files are remembered. A power cut damages a few.
 const UNREAD: usize = 1024;
-/// The kubelet gives up on a sandbox that is not made by then: twice its `runtimeRequestTimeout` of 2 minutes.
+/// The kubelet gives up on a sandbox that is not made within this time: twice its `runtimeRequestTimeout` of 2 minutes.
 pub(in crate::engine) const MAKING: Duration = Duration::from_secs(4 * 60);
 
 impl Kept {
-    /// Absence says nothing while there are records that were not read.
+    /// Absence from the records proves nothing while some records are unread.
     #[must_use]
     pub fn unless(self, unread: bool) -> Self {
         match self {
@@ -96,12 +96,12 @@ impl Kept {
 }
 
 impl Records {
-    /// Where runtimes answered when they were asked. The other places are folders.
+    /// The sockets on which runtimes answered. The other places are folders.
     pub(in crate::engine) fn sockets(&self) -> Vec<String> {
         self.runtimes.keys().filter(|place| place.ends_with(".sock")).cloned().collect()
     }
 
-    /// Whether any runtime has this sandbox on record.
+    /// Whether a runtime has this sandbox on record.
     pub(in crate::engine) fn kept(&self, id: &ContainerId) -> Kept {
         if self.runtimes.values().any(|runtime| runtime.sandboxes.contains_key(id)) {
             return Kept::Yes;
@@ -121,8 +121,8 @@ impl Records {
         self.runtimes.values().filter(move |row| row.kind == Some(kind))
     }
 
-    /// Whether a runtime has nothing to do here: it has not one sandbox on record, all of its records read, and others
-    /// have.
+    /// Whether a runtime is not used: all its records were read and it has no sandbox on record, while another runtime
+    /// has some.
     pub(in crate::engine) fn is_unused(&self, kind: RuntimeKind) -> bool {
         let is_empty = |row: &Runtime| row.complete && row.sandboxes.is_empty();
         self.of_kind(kind).next().is_some()
@@ -134,7 +134,7 @@ impl Records {
         self.networks.as_ref().map_or(&[], |(_, read)| &read.networks)
     }
 
-    /// The only network whose chain has this plugin.
+    /// The network whose chain has this plugin, if there is exactly one.
     pub(in crate::engine) fn network_of(&self, plugin: &str) -> Option<&Network> {
         let mut all = self.networks().iter().filter(|network| network.plugins.iter().any(|it| it == plugin));
         let only = all.next()?;
@@ -148,8 +148,8 @@ impl Records {
         self.runtimes.insert(place, row);
     }
 
-    /// The pod of a sandbox, by what all runtimes' records say of it together: containerd's folders have ids alone, and
-    /// its socket names the pods.
+    /// The pod of a sandbox, joined from all runtimes' records. containerd's folders have only ids; its socket names
+    /// the pods.
     fn pod_on_record(&self, id: &ContainerId) -> PodName {
         let mut pod = PodName::default();
         let said = self.runtimes.values().filter_map(|runtime| runtime.sandboxes.get(id)?.as_ref());
@@ -157,7 +157,7 @@ impl Records {
         pod
     }
 
-    /// Notes after a reading since when each sandbox has been on record.
+    /// Updates, after a reading, since when each sandbox has been on record.
     fn note_known(&mut self, at: Timestamp) {
         let before = mem::take(&mut self.known_since);
         let ids = self.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());

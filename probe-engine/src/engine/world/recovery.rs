@@ -1,10 +1,11 @@
-//! What is noted for the recovery of the node: who started when, and which pods are back. What it means is made of it
-//! elsewhere (`engine::boot`).
+//! Collects what the report on the node's recovery needs: when the daemons started, and which pods are back.
+//! `engine::boot` makes the report of it.
 //!
-//! Pods are looked at a moment after something happened to one, when their names are known and it has shown whether a
-//! container that ended well was followed by another.
+//! Pods are looked at a moment after a change of one. By then their names are known, and it has shown whether a
+//! container that ended without error was followed by another.
 //!
-//! **Invariant:** bounded: so many pods and so many tries of the network, and nothing once the recovery is over.
+//! **Invariant:** bounded: the numbers of pods and of network attempts are limited, and nothing is added once the
+//! recovery is over.
 
 use std::time::Duration;
 
@@ -35,20 +36,20 @@ use crate::{
     },
 };
 
-/// How long names and ends are waited for before pods are looked at.
+/// How long to wait for names and ends before pods are looked at.
 const SETTLE: Duration = Duration::from_secs(1);
-/// So many pods come back at most.
+/// At most this many pods are noted as back.
 pub(in crate::engine) const PODS: usize = 1024;
-/// So many sandboxes' networks are followed.
+/// The networks of at most this many sandboxes are noted.
 pub(in crate::engine) const TRIES: usize = 1024;
-/// A restart is ordered once: another order within this time is a part of the same.
+/// A further order within this time is a part of the same restart.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
-/// What was ordered has begun within this time, unless it was ordered for later.
+/// A restart begins within this time after its order, unless it was ordered for later.
 pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
-/// A pod that went so shortly before the node did may have gone with it.
+/// A pod that ended at most this long before the node may have ended with it.
 const GONE_WITH: Duration = Duration::from_secs(30);
 
-/// The recovery of the node in this boot, and by which rules it is judged.
+/// The recovery of the node in this boot, and the rules by which it is judged.
 #[derive(Debug, Default)]
 pub(super) struct Boot {
     pub(super) recovery: Recovery,
@@ -56,7 +57,7 @@ pub(super) struct Boot {
 }
 
 impl World {
-    /// What is known of the recovery.
+    /// The facts that are known of the recovery.
     pub(in crate::engine) fn recovery(&self) -> &Recovery {
         &self.boot.recovery
     }
@@ -68,12 +69,12 @@ impl World {
         self.noted(ctx.at);
     }
 
-    /// The wall clock was set: the distance to the order is another.
+    /// The wall clock was set, so the time since the order has changed.
     pub(super) fn clock_set(&mut self, boot_wall_ns: i64) {
         if let Some(boot) = &mut self.boot.recovery.boot {
             let step = boot.boot_wall_ns.abs_diff(boot_wall_ns);
             boot.boot_wall_ns = boot_wall_ns;
-            // A clock that is slewed would be news all the time.
+            // Small corrections of the clock happen all the time, so they make no new revision.
             self.boot.recovery.revision =
                 self.boot.recovery.revision.wrapping_add(u64::from(step >= 1_000_000_000));
         }
@@ -84,19 +85,19 @@ impl World {
             (self.boot.rules.quiet, self.boot.rules.recovered);
     }
 
-    /// Whether sockets that listen are seen in this boot.
+    /// Whether this boot's sources report listening sockets.
     pub(super) fn listening_seen(&mut self, is_seen: bool) {
         self.boot.recovery.hears = is_seen;
     }
 
-    /// Something of it changed: it is looked at soon.
+    /// The facts changed: the recovery is looked at soon.
     fn noted(&mut self, at: Timestamp) {
         self.by_rules();
         self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
     }
 
-    /// A process is in the table and was there since then: is it one of those that the node waits for?
+    /// A process was added to the table and has run since `mark`. Notes it if it is init, a runtime or the kubelet.
     pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: TimedSource) {
         let is_contained = self.in_container(task.cgroup);
         let mut row = self.processes.get(task.key).into_iter().filter(|_| is_contained);
@@ -120,8 +121,8 @@ impl World {
         }
     }
 
-    /// Notes a program that orders a restart. True: it is told of for nothing else; it is in the stream if it does, and
-    /// is not remembered, for its end is not told.
+    /// Notes a program that orders a restart. Returns whether the program is reported for no other reason. Then the
+    /// process is not remembered, because its end is not reported.
     pub(super) fn only_orders(&mut self, ctx: EventContext, it: &Executed) -> bool {
         let orders = self.may_order(ctx, it);
         let only = it.class & class::ORDER != 0;
@@ -134,7 +135,7 @@ impl World {
         only
     }
 
-    /// A program outside of containers may be the one that orders the restart, or takes that back: whether it does.
+    /// A program outside of containers may order the restart or cancel the order. Returns whether it does.
     fn may_order(&mut self, ctx: EventContext, it: &Executed) -> bool {
         let Some(said) = order::read(&it.filename, &it.argv) else { return false };
         if self.in_container(it.task.cgroup) {
@@ -154,9 +155,9 @@ impl World {
         true
     }
 
-    /// A program with the name of one that restarts the node can do nothing of the kind, or be refused. It did if the runtime
-    /// and the kubelet run on, and no container was stopped since; or if they still make pods after that time, which no node
-    /// does that goes down.
+    /// Drops an order that had no effect. A program with the name of one that restarts the node may do something else,
+    /// or be refused. The order had no effect if the runtime and the kubelet still run and no container was stopped
+    /// since. It had none either if they still make pods after `WITHOUT_EFFECT`, which a node that shuts down does not.
     fn take_back_order(&mut self, now: Timestamp) {
         let Some(order) = self.boot.recovery.order.as_ref().filter(|order| !order::is_for_later(&order.by))
         else {
@@ -179,10 +180,10 @@ impl World {
         }
     }
 
-    /// The runtime's call of a plugin with ADD is over.
+    /// An ADD that the runtime called has ended.
     pub(super) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
         let Some(id) = &call.container else { return };
-        // The loopback's connects nothing, and never fails.
+        // The loopback's ADD connects nothing, and never fails.
         if call.call.ifname.as_deref() == Some("lo") || self.is_recovered(at) {
             return;
         }
@@ -200,7 +201,8 @@ impl World {
         self.noted(at);
     }
 
-    /// The oldest address in a store dates the network's first success, where nobody was there to see it.
+    /// The oldest address in a store gives the time of the network's first success, if that was before the agent
+    /// started.
     pub(super) fn leases_dated(&mut self, ctx: EventContext, read: &StoreRead) {
         let dates = read.reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
         let oldest = dates.chain(self.boot.recovery.leased_since).min();
@@ -217,25 +219,25 @@ impl World {
         }
     }
 
-    /// Whether nothing that happens now can be a part of it.
+    /// Whether the recovery is over, so that nothing that happens now belongs to it.
     fn is_recovered(&self, at: Timestamp) -> bool {
         self.boot.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited(at).is_empty()
     }
 
-    /// The pods that were there before and are not back.
+    /// The pods that ran before the restart and are not back.
     fn awaited(&self, now: Timestamp) -> Vec<&Pod> {
         let recovery = &self.boot.recovery;
         recovery.expected().unwrap_or_default().iter().filter(|pod| !recovery.is_back(pod, now)).collect()
     }
 
-    /// Looks which pods are back, and whether the last of them was the last.
+    /// Finds the pods that are back, and whether all are.
     pub(super) fn assess(&mut self, now: Timestamp) {
         let found: Vec<_> = self.sandboxes.all().filter_map(|row| self.back(row)).collect();
         let state = |it: &Recovery| (it.pods.clone(), it.closed, it.pods_left_out);
         let before = state(&self.boot.recovery);
         let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
         let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
-        // What is left out is not remembered: whoever is there at one time are so many at least.
+        // The pods that found no room are not remembered. At least as many exist as were counted at one time.
         self.boot.recovery.pods_left_out = self.boot.recovery.pods_left_out.max(left_out);
         self.by_rules();
         self.take_back_order(now);
@@ -252,7 +254,7 @@ impl World {
         }
     }
 
-    /// The pod of a sandbox, if it runs or has run in it; and when the first of its containers started.
+    /// The pod of a sandbox in which a container runs or ran, and when its first container started.
     fn back(&self, sandbox: &Sandbox) -> Option<(RecoveredPod, Timestamp)> {
         let row = sandbox.pod.and_then(|pod| self.pods.get(&pod));
         let mut named = row.map(|row| row.named.clone()).unwrap_or_default();
@@ -283,9 +285,9 @@ impl World {
         Some((RecoveredPod { pod, mark, listened }, first))
     }
 
-    /// When a container's program was executed. Of one that was found running by the date that its runtime left; else
-    /// that was no sooner than its process was forked, by the runtime's own program. Of one that was found and has ended
-    /// nobody knows.
+    /// When a container's program was executed. For a container that was found running: the date in the runtime's
+    /// files, or, without one, the time at which the runtime forked the process, which is not later. For a container
+    /// that was found and has ended: not known.
     fn mark_of(&self, ran: &ContainerRun) -> Option<TimedSource> {
         let hooked = TimedSource { at: ran.started_at, source: Source::Hook };
         let Some(row) = self.containers.get(&ran.id) else { return Some(hooked) };
@@ -300,7 +302,7 @@ impl World {
         }
     }
 
-    /// Notes that it is back; gives it again if it belongs to the recovery and there is no room for it.
+    /// Notes that a pod is back. Returns the pod if it belongs to the recovery and there is no room for it.
     fn is_back(&mut self, back: RecoveredPod, first: Timestamp) -> Option<RecoveredPod> {
         let in_time = back.mark.at <= Timestamp::ZERO + WINDOW;
         let awaited =
@@ -316,10 +318,10 @@ impl World {
             pods.push(back);
             return None;
         };
-        // In the same life it may turn out that what had started first was an init container.
+        // In the same life of the pod, the container that started first may turn out to be an init container.
         let same = known.pod.uid == back.pod.uid;
         if back.mark.at < known.mark.at || same && first <= known.mark.at {
-            // What has listened may turn out to have been an init container too.
+            // The container that listened may turn out to be an init container as well.
             (known.mark, known.listened) = (back.mark, back.listened);
         }
         known.listened = known.listened.or(back.listened);
@@ -332,7 +334,7 @@ impl World {
         None
     }
 
-    /// The pods of which something runs now, or did until a moment ago.
+    /// The pods of which a container runs now, or ran until a moment ago.
     pub(in crate::engine) fn standing(&self, now: Timestamp) -> StandingPods {
         let since = now.saturating_sub(GONE_WITH);
         let mut pods: Vec<Pod> = Vec::new();
@@ -353,7 +355,7 @@ impl World {
             let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
             let mut pod = Pod { namespace, name, uid, kind, listens: false };
             let mut containers = self.containers.values().filter(|it| it.pod == Some(row.id));
-            // Of one that an agent before this one saw the container is not known to listen any more.
+            // If an earlier run of the agent saw the container listen, only the recovery's pods still show that.
             let mut back = self.boot.recovery.pods.iter();
             pod.listens = containers.any(|it| it.run.listening.is_some())
                 || back.any(|it| it.pod.listens && it.pod.is(&pod));

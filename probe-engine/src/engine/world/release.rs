@@ -1,7 +1,8 @@
-//! Releases that nothing verifies: the runtime called DEL only when the namespace was gone, the plugin answered that
-//! all is well, and no store can be read that would say whether the address was freed.
+//! Releases that nothing verifies. The runtime called DEL only when the namespace was gone, and the plugin succeeded.
+//! No store could be read that shows whether the address was freed.
 //!
-//! **Invariant:** an attachment is counted once, and only if all its life was seen. The count outlives it.
+//! **Invariant:** an attachment is counted once, and only if its whole life was seen. The count outlives the
+//! attachment.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::{
     model::{fact::Network, time::Timestamp},
 };
 
-/// A plugin, and how many of its releases nothing verifies.
+/// A plugin, and the number of its releases that nothing verifies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     pub plugin: String,
@@ -25,16 +26,16 @@ pub struct Release {
     pub last_at: Timestamp,
 }
 
-/// Without a new one for so long, counting begins anew.
+/// If no new one came for this long, the count begins anew.
 pub(in crate::engine) const MEMORY: Duration = Duration::from_secs(60 * 60);
-/// So many plugins are told apart.
+/// At most this many plugins have a count.
 const PLUGINS: usize = 64;
 
-/// Those that look for what to free by the container's id, and need no namespace for it.
+/// The plugins that find an address by the container's id, and need no namespace to free it.
 const BY_CONTAINER: [&str; 4] = ["host-local", "calico", "calico-ipam", "cilium-cni"];
 
 impl World {
-    /// Counts those whose last DEL is long enough ago for the stores to have been read after it.
+    /// Counts the attachments whose last DEL is so long ago that the stores were read after it.
     pub(super) fn judge_releases(&mut self, now: Timestamp) {
         let old = now.saturating_sub(reap::GRACE);
         let is_new = |row: &&Attachment| {
@@ -68,8 +69,8 @@ impl World {
         }
     }
 
-    /// Whether a store says what became of its addresses, or its plugin can be trusted to have freed them. Where the
-    /// network is not known, that must be so of each that it can be.
+    /// Whether a store shows what became of the addresses, or the plugin reliably frees them. If the attachment's
+    /// network is not known, this must hold for each network that it can be.
     fn is_verified(&self, row: &Attachment) -> bool {
         let frees = |name: &str| BY_CONTAINER.contains(&name);
         let is_read = |name: &str| {
@@ -90,7 +91,7 @@ impl World {
     }
 }
 
-/// The plugin that gave the address, if it was called with DEL, and succeeded, only without a namespace.
+/// The plugin that gave the address, if it succeeded with DEL only without a namespace.
 fn blind(row: &Attachment) -> Option<&Plugin> {
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
     let is_blind = plugin.blind.succeeded > 0 && plugin.del.succeeded == 0 && plugin.del.unseen == 0;

@@ -1,16 +1,17 @@
-//! Pod sandboxes: everything that is known of one, from its first sign until nothing asks for it any more.
+//! Pod sandboxes. A row holds everything that is known of a sandbox, from its first sign until nothing needs it any
+//! more.
 //!
-//! The signs come from many sides, and any of them may be missing: CRI-O holds a sandbox without a process, a pod on the
-//! node's network has no CNI call, and with user namespaces the process comes before the call.
+//! The signs come from many sources, and any of them may be missing. CRI-O makes sandboxes without a pause process. A
+//! pod on the node's network has no CNI call. With user namespaces the process comes before the call.
 //!
 //! A sandbox that has stopped is first `Stopped`: late records still find it, its pod and its namespace. Then it is
-//! `Remembered`: verdicts on its pod and on its addresses may need it, but it has let go of all other rows.
+//! `Remembered`: verdicts on its pod and its addresses may need it, but it refers to no other row any more.
 //!
-//! What is known of an id before anything shows that it exists is no state of a sandbox: whether the id is a sandbox's or
-//! a container's is not known by then. It is kept as a [hint](super::hint).
+//! Facts about an id that nothing shows to exist are no state of a sandbox, because the id may be a container's. They
+//! are kept as a [hint](super::hint).
 //!
-//! **Invariant:** only this module and those below it change a sandbox: they alone can get one mutably. Memory is
-//! bounded: a remembered sandbox is forgotten after a while, and so are the oldest of too many.
+//! **Invariant:** only this module and its submodules change a sandbox: only they can get one mutably. Memory is
+//! bounded: a remembered sandbox is forgotten after a while, and the oldest are forgotten if there are too many.
 
 mod ending;
 mod evidence;
@@ -42,33 +43,33 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub id: ContainerId,
-    /// `world::pod::Pod::id`; none once the sandbox is only remembered.
+    /// The `world::pod::Pod::id` of its pod. None once the sandbox is only remembered.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
-    /// The first sign of it, and who gave that.
+    /// The time and the origin of its first sign.
     pub first_at: Timestamp,
     pub origin: Origin,
     pub state: State,
     pub presence: Presence,
     pub network: Network,
-    /// Since when its pause process or a container of it runs.
+    /// Since when its pause process or one of its containers has run.
     pub up_since: Option<Timestamp>,
     pub work: Work,
     pub ending: Ending,
-    /// A record was lost while it was there.
+    /// A record was lost while it existed.
     pub gapped: bool,
     pub told: Told,
 }
 
-/// What sandboxes have in common.
+/// The properties by which the table finds sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Group {
     Pod(u64),
-    /// What was told of them named a pod with this UID.
+    /// An event of the sandbox named a pod with this UID.
     Uid(PodUid),
-    /// They have a container, and their pod's start is not held to be complete.
+    /// The sandbox has a container, and its pod's start does not count as complete.
     Starting,
-    /// The file that is to hold their network namespace, as [`plain`] spells it.
+    /// The file that should hold the sandbox's network namespace. The path is spelled as [`plain`] spells it.
     NetnsPath(String),
 }
 
@@ -96,71 +97,72 @@ pub enum State {
         at: Timestamp,
         why: StopReason,
     },
-    /// It stopped then, and is kept for verdicts alone.
+    /// It stopped at this time, and is kept only for verdicts.
     Remembered {
         stopped_at: Timestamp,
     },
 }
 
-/// The network of a sandbox. The outcome of each ADD stands in its [attachment](super::attachment).
+/// The network of a sandbox. The result of each ADD is in its [attachment](super::attachment).
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// `world::netns::Netns::life`.
+    /// The `world::netns::Netns::life` of its network namespace.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub netns: Option<u64>,
-    /// As `CNI_NETNS` names it.
+    /// The path in `CNI_NETNS`.
     pub netns_path: Option<String>,
     /// When its namespace was made. The sandbox is remembered for longer than the namespace.
     pub netns_created_at: Option<Timestamp>,
-    /// A process of it runs in the node's own network: no CNI call is awaited.
+    /// A process of it runs in the node's own network namespace, so no CNI call is expected.
     pub is_host: bool,
 }
 
-/// The containers that ran in a sandbox, and whether its pod's start is complete with them.
+/// The containers that ran in a sandbox, and the state of its pod's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// In the order in which they became known.
     pub containers: Vec<ContainerRun>,
-    /// A record was lost while it was there: other containers may have run in it. A listing cannot heal this.
+    /// A record was lost while the sandbox existed, so other containers may have run in it. A listing cannot show that
+    /// none did.
     pub is_unsure: bool,
-    /// When its pod's start was held to be complete.
+    /// When its pod's start was counted as complete.
     pub started_at: Option<Timestamp>,
-    /// The start was held to be complete once before, and went on.
+    /// The start counted as complete once before, and then continued.
     pub is_revised: bool,
 }
 
-/// How a sandbox came to its end, as far as that was seen.
+/// The observations of a sandbox's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// When the runtime was first seen to stop it.
     pub stop_at: Option<Timestamp>,
-    /// How the process that holds it ended, if that was before the runtime's stop, or by somebody else.
+    /// How the pause process ended, if that was before the runtime's stop or was not the runtime's doing.
     pub death: Option<Death>,
-    /// Its namespace went, and who dropped it last.
+    /// When its namespace was dropped, and by whom.
     pub netns_gone: Option<NetnsGone>,
-    /// Since when no runtime has had it on record, all of them read whole.
+    /// Since when no runtime has had it on record, with all records read completely.
     pub forgotten_at: Option<Timestamp>,
-    /// Its runtime ended while it made it, and no runtime knows it.
+    /// Its runtime ended while it was making the sandbox, and no runtime knows the sandbox.
     pub is_abandoned: bool,
 }
 
-/// What was told of a sandbox.
+/// The parts of a sandbox's events that are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// Its pod, by all that was told. Its row in the table of pods may be gone.
+    /// Its pod, as its events named it. The pod's own row may be gone.
     pub pod: PodName,
-    /// In order.
+    /// In the order of the events.
     pub evidence: Vec<EvidenceEvent>,
 }
 
-/// What can happen to a sandbox.
+/// The transitions of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Ready,
     Stop(StopReason),
     Remember,
-    /// A sign of life of one that was held to be over.
+    /// A sign of life of a sandbox that counted as stopped.
     Return,
 }
 
@@ -211,7 +213,7 @@ impl Sandbox {
         }
     }
 
-    /// Whether it is kept for verdicts alone.
+    /// Whether it is kept only for verdicts.
     #[must_use]
     pub fn is_remembered(&self) -> bool {
         matches!(self.state, State::Remembered { .. })
@@ -223,7 +225,7 @@ impl Sandbox {
         &self.work.containers
     }
 
-    /// Lets go of all other rows. False: it has not stopped, or was remembered before.
+    /// Removes all references to other rows. Returns false if it has not stopped, or was remembered before.
     fn remember(&mut self, at: Timestamp) -> bool {
         let Some(remembered) = self.state.step(Step::Remember, at) else { return false };
         self.state = remembered;
@@ -234,7 +236,7 @@ impl Sandbox {
         true
     }
 
-    /// It is there after all. What was seen of it before stays known.
+    /// The sandbox exists after all. Earlier observations of it are kept.
     fn come_back(&mut self, at: Timestamp) {
         if let Some(created) = self.state.step(Step::Return, at) {
             self.state = created;

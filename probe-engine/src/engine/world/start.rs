@@ -1,5 +1,4 @@
-//! When starts are looked at: what the pod's cgroup counts where one phase may end and the next begin, and a start's
-//! being complete.
+//! Decides when a pod's cgroup is read during the pod's start, and when the start is complete.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,17 +20,17 @@ use crate::{
     },
 };
 
-/// So many complete starts are remembered, whatever became of their pods.
+/// At most this many complete starts are remembered, even if their pods are gone.
 pub(in crate::engine) const STARTS: usize = 1024;
-/// And so many phases of all of them together.
+/// At most this many phases of all remembered starts are kept.
 const PHASES: usize = 32 * 1024;
 
-/// Starts that were complete, the latest last.
+/// The complete starts, the latest last.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     pub(in crate::engine) rows: VecDeque<Start>,
     phases: usize,
-    /// Another number when any row is.
+    /// Changes whenever a row changes.
     pub(in crate::engine) revision: u64,
 }
 
@@ -70,12 +69,12 @@ impl Table {
 }
 
 impl World {
-    /// The start in this sandbox: as it was told, or else as it is by now.
+    /// The start in this sandbox: as it was reported, or else as it is now.
     pub(in crate::engine) fn start_of(&self, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
         self.starts.of(sandbox).cloned().or_else(|| phase::of(self, sandbox, now))
     }
 
-    /// A phase may have ended: the pod's cgroup is to be read, as long as the pod starts.
+    /// A phase may have ended. If the pod is starting, its cgroup is read.
     pub(super) fn phase_turns(&mut self, pod: Option<u64>) {
         let Some(row) = pod.and_then(|pod| self.pods.get(&pod)) else { return };
         if row.start.made_at.is_none() || row.start.is_complete || !row.is_present() {
@@ -94,7 +93,7 @@ impl World {
         }
     }
 
-    /// Another container of a sandbox runs, or ended: its start may be complete after a while.
+    /// A container of the sandbox began or ended, so the start may be complete after a while.
     pub(super) fn start_turns(&mut self, id: &ContainerId) {
         let due = self.sandboxes.recall(id).filter(|row| row.work.started_at.is_none());
         if let Some(due) = due.and_then(|row| phase::settles_at(self, row)) {
@@ -102,7 +101,7 @@ impl World {
         }
     }
 
-    /// The pod's kubelet keeps on record which containers it is to have.
+    /// The kubelet's record names the containers that the pod will have.
     pub(super) fn containers_expected(&mut self, uid: &PodUid, names: Vec<String>) {
         let Some(pod) = self.pods.by_uid(uid) else { return };
         self.pods.expect(pod, names);
@@ -112,7 +111,8 @@ impl World {
         open.iter().for_each(|id| self.start_turns(id));
     }
 
-    /// Asks which containers a pod is to have that starts in this sandbox, as long as that is not known.
+    /// Asks for the containers that the pod of this sandbox will have, while they are not known and the pod is
+    /// starting.
     pub(super) fn ask_expected(&mut self, sandbox: &ContainerId) {
         let Some(row) = self.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none()) else {
             return;
@@ -125,13 +125,13 @@ impl World {
         }
     }
 
-    /// The containers that the pod of a sandbox is to have; none: not known.
+    /// The containers that the sandbox's pod will have. Empty: not known.
     pub(in crate::engine) fn expected_in(&self, row: &Sandbox) -> &[String] {
         let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
         pod.map_or(&[], |pod| &pod.start.expected)
     }
 
-    /// Tells of the starts that are complete by now.
+    /// Reports the starts that are complete by now.
     pub(super) fn starts_due(&mut self, now: Timestamp) {
         let open = self.sandboxes.all_of(sandbox::Group::Starting);
         let mut due: Vec<(Timestamp, ContainerId)> =
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// The sandbox is over: no container can come.
+    /// The sandbox is over, so no further container can come.
     pub(super) fn start_over(&mut self, ctx: EventContext, id: &ContainerId) {
         let is_open = |row: &&Sandbox| row.work.started_at.is_none() && !row.containers().is_empty();
         if self.sandboxes.recall(id).filter(is_open).is_some() {
@@ -166,7 +166,7 @@ impl World {
         self.tell(ctx, subject, Wait::Name, ChangeKind::PodStarted(Box::new(start)));
     }
 
-    /// A container listens: one of a start that is complete is told of with that from now on.
+    /// A container listens. If its start was reported as complete, the start's row now shows it.
     pub(super) fn start_listens(&mut self, id: &ContainerId) {
         if self.starts.of(id).is_some() {
             let listening =
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// A container came that belongs to a start which was held to be complete.
+    /// A container came that belongs to a start which counted as complete.
     pub(super) fn start_goes_on(&mut self, id: &ContainerId) {
         self.sandboxes.start_revised(id);
         self.starts.forget(id);
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// The sandboxes of a pod, with those that are only remembered, by their ids' order.
+    /// The sandboxes of a pod, with remembered ones, sorted by id.
     pub(in crate::engine) fn all_of_pod(&self, pod: u64) -> Vec<&Sandbox> {
         let uid = self.pods.get(&pod).and_then(|row| row.named.uid.clone());
         let by_uid = uid.into_iter().flat_map(|uid| self.sandboxes.all_of(sandbox::Group::Uid(uid)));
@@ -198,7 +198,7 @@ impl World {
         row.pod.or_else(|| self.pods.by_uid(row.told.pod.uid.as_ref()?))
     }
 
-    /// When a container of this sandbox was announced that has not run yet, and is no restart as far as is known.
+    /// When the latest container of this sandbox was announced that has not run yet and is not known to be a restart.
     pub(in crate::engine) fn announced_at(&self, sandbox: &Sandbox) -> Option<Timestamp> {
         let pod = self.pod_of_row(sandbox);
         let is_of = |row: &&container::Container| {

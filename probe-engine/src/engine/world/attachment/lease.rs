@@ -1,7 +1,7 @@
-//! Leases: an address that an ADD gave to an attachment, and who vouches that it is still given.
+//! Leases. A lease is an address that an ADD gave to an attachment, with the records that still name it.
 //!
-//! Other addresses in a pod's namespace (docker0 of a Docker in it, a virtual IP, what IPv6 gives itself) are nobody's
-//! lease.
+//! Other addresses in a pod's namespace are no leases: docker0 of a Docker in the pod, virtual IPs, addresses that IPv6
+//! configures by itself.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -21,38 +21,38 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub address: IpAddr,
-    /// When it was first known to be given; zero: before this boot.
+    /// When the address was first known to be given. Zero: before this boot.
     pub since: Timestamp,
-    /// The plugin that the runtime called for it, if that was seen.
+    /// The plugin that the runtime called for it, if that call was seen.
     pub plugin: Option<String>,
-    /// The life of the namespace (`world::netns::Netns::life`) that has it.
+    /// The life (`world::netns::Netns::life`) of the namespace that has the address.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub kernel: Option<u64>,
-    /// libcni's cache names it.
+    /// libcni's cache names the address.
     pub cached: bool,
-    /// The stores that name it, by path.
+    /// The paths of the stores that name the address.
     pub stores: Vec<String>,
-    /// A store named it once: that it no longer does means that it was given back.
+    /// A store once named the address. If the store no longer names it, the address was given back.
     pub stored: bool,
 }
 
-/// So many addresses of one attachment are leases.
+/// At most this many addresses of one attachment are leases.
 const LEASES: usize = 16;
 
-/// `IFA_F_TEMPORARY` of IPv6, which for IPv4 is `IFA_F_SECONDARY`.
+/// `IFA_F_TEMPORARY` of IPv6. The same bit is `IFA_F_SECONDARY` of IPv4.
 const TEMPORARY: u32 = 1;
 /// `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
 
 impl Lease {
-    /// Whether anything says that it is still given.
+    /// Whether a record or a namespace shows that the address is still given.
     #[must_use]
     pub fn is_vouched(&self) -> bool {
         self.kernel.is_some() || self.cached || !self.stores.is_empty()
     }
 
-    /// Records name it. That a namespace still has the address says nothing once the sandbox is over: one that is kept
-    /// by a file alone is nobody's.
+    /// Whether a record names the address. An address in the namespace of a sandbox that is over does not count: a
+    /// namespace that only a file keeps belongs to nobody.
     #[must_use]
     pub fn is_on_record(&self) -> bool {
         self.cached || !self.stores.is_empty()
@@ -60,7 +60,7 @@ impl Lease {
 }
 
 impl Attachment {
-    /// The lease of an address, opened if it is new.
+    /// The lease of an address. A new lease is opened if there is none.
     pub(super) fn lease(&mut self, address: IpAddr, at: Timestamp, plugin: Option<&str>) -> &mut Lease {
         let place = self.leases.iter().position(|lease| lease.address == address);
         let place = place.unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Attachment {
 }
 
 impl Attachment {
-    /// Whether a store says of a reservation what it said before.
+    /// Whether this reading of a reservation tells nothing new.
     fn is_stored_already(&self, read: &StoreRead, it: &Reservation) -> bool {
         let is_it = |lease: &Lease| {
             lease.address == it.address
@@ -102,7 +102,7 @@ impl Attachment {
 }
 
 impl World {
-    /// An address appeared in a sandbox's namespace: a lease if the plugin of that interface is at work.
+    /// An address appeared in a sandbox's namespace. It is a lease if a plugin works on that interface now.
     pub(in crate::engine::world) fn lease_by_kernel(
         &mut self,
         ctx: EventContext,
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// An address, or with none all of them, is gone from a namespace.
+    /// An address is gone from a namespace. `address: None` means all addresses.
     pub(in crate::engine::world) fn lease_left_kernel(&mut self, life: u64, address: Option<IpAddr>) {
         let Some(id) = self.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
         let all = self.attachments.rows.range_mut((id.clone(), String::new())..);
@@ -136,7 +136,8 @@ impl World {
         }
     }
 
-    /// A store was read: what it names is given, and what it no longer names is not, as far as it goes.
+    /// A store was read. Every address that it names is given. An address that it no longer names is not given any
+    /// more, if the reading covers that address.
     pub(in crate::engine::world) fn leases_in_store(&mut self, ctx: EventContext, read: &StoreRead) {
         let path = &read.store.path;
         let mut unread = Vec::new();
@@ -178,7 +179,8 @@ impl World {
         }
     }
 
-    /// A store that does not keep the interface means the one that has the address, or the only one.
+    /// The interface of a reservation in a store that keeps no interface names: the one that has the address, or the
+    /// only one.
     fn interface_of(&self, holder: &fact::Holder, address: IpAddr) -> String {
         if !holder.ifname.is_empty() {
             return holder.ifname.clone();
@@ -191,11 +193,12 @@ impl World {
         by_address.or(only).map(|row| row.ifname.clone()).unwrap_or_default()
     }
 
-    /// Whether what a lease's network gives out stands in a store that was read whole.
+    /// Whether the store of the lease's network was read whole.
     pub(in crate::engine) fn is_store_read(&self, row: &Attachment, lease: &Lease) -> bool {
         let serves = |read: &StoreRead| match &read.store.network {
             Some(network) => Some(network) == row.network.as_ref(),
-            // A declared directory may be anybody's: it is this network's if it ever had the address.
+            // A directory that the operator declared has no network's name. It is this network's store if it ever had
+            // the address.
             None => matches!(read.store.kind, StoreKind::AwsIpamd) && lease.stored,
         };
         lease.stored || self.records.stores.values().any(|(_, read)| read.complete && serves(read))

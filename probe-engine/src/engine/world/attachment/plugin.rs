@@ -1,4 +1,4 @@
-//! What the plugins of an attachment were called for, and what came of it.
+//! The calls of each plugin of an attachment, and their results.
 
 use std::time::Duration;
 
@@ -10,97 +10,97 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-/// One plugin's part in an attachment.
+/// The calls of one plugin for one attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plugin {
     pub name: String,
-    /// Its executable.
+    /// The path of the plugin's executable.
     pub path: String,
     pub add: Runs,
-    /// DEL with the name of a namespace.
+    /// The DELs that named a network namespace.
     pub del: Runs,
-    /// DEL with an empty or no `CNI_NETNS`: the namespace is gone, says the runtime.
+    /// The DELs with an empty or no `CNI_NETNS`: the runtime says that the namespace is gone.
     pub blind: Runs,
-    /// When it was last asked what the plugin said as its ADD failed here.
+    /// When the engine last asked for the plugin's message about a failed ADD of this attachment.
     #[serde(default)]
     pub asked_at: Option<Timestamp>,
-    /// What failed for the same pod and interface in attachments that are no longer kept.
+    /// The failures for the same pod and interface in attachments that were dropped.
     #[serde(default)]
     pub earlier: Option<Earlier>,
 }
 
-/// What failed before, in attachments that are no longer kept.
+/// The failures for the same pod and interface in attachments that were dropped.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
     /// How many ADDs failed.
     pub failed: u32,
-    /// When the first of them began.
+    /// When the first of these ADDs began.
     pub first_at: Timestamp,
-    /// How long they ran, together.
+    /// How long these ADDs ran, added up.
     #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
 }
 
-/// What became of the latest run of a plugin; a retry replaces what it retries.
+/// The result of the latest run of a plugin. A retry replaces the result of the run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Open,
     Succeeded,
-    /// Or nobody saw its end.
+    /// It failed, or nobody saw its end.
     Failed,
 }
 
-/// What became of a plugin's runs of one kind.
+/// The runs of a plugin with one command.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     pub begun: u32,
     pub succeeded: u32,
     pub failed: u32,
-    /// Its end was not seen.
+    /// How many runs ended unseen.
     pub unseen: u32,
-    /// Of the latest run.
+    /// The result of the latest run.
     #[serde(default)]
     pub outcome: Option<Outcome>,
     pub first_at: Timestamp,
-    /// When the latest began or ended.
+    /// When the latest run began or ended.
     pub last_at: Timestamp,
-    /// The exit code of the last that failed.
+    /// The exit code of the last run that failed.
     pub code: Option<u32>,
-    /// How long the failed ones took, together.
+    /// How long the failed runs took, added up.
     #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
-    /// The longest of late, and when it ended.
+    /// The longest recent run, and when it ended.
     #[serde_as(as = "Nanoseconds")]
     pub longest: Duration,
     pub longest_at: Timestamp,
 }
 
-/// A long run is remembered for so long; then a shorter one takes its place.
+/// A longest run is remembered for this long. Then a shorter run takes its place.
 pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
 
 impl Plugin {
-    /// How many of its ADDs failed, here and in attachments that are no longer kept.
+    /// How many of the plugin's ADDs failed, with those of dropped attachments.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.add.failed.saturating_add(self.earlier.as_ref().map_or(0, |it| it.failed))
     }
 
-    /// When the first of its ADDs began, with those that are no longer kept.
+    /// When the first of the plugin's ADDs began, with those of dropped attachments.
     #[must_use]
     pub fn first_try(&self) -> Timestamp {
         self.earlier.as_ref().map_or(self.add.first_at, |it| it.first_at.min(self.add.first_at))
     }
 
-    /// How long its failed ADDs ran, with those that are no longer kept.
+    /// How long the plugin's failed ADDs ran, with those of dropped attachments.
     #[must_use]
     pub fn wasted(&self) -> Duration {
         self.add.wasted.saturating_add(self.earlier.as_ref().map_or(Duration::ZERO, |it| it.wasted))
     }
 
-    /// Counts what failed in an attachment that is about to be dropped.
+    /// Adds the failures of an attachment that is about to be dropped.
     pub(super) fn count_earlier(&mut self, dropped: &Self) {
         if dropped.failures() == 0 {
             return;

@@ -1,4 +1,4 @@
-//! All attachments, and how long each is kept.
+//! The table of attachments, and how long it keeps each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use crate::{
     model::{id::ContainerId, time::Timestamp},
 };
 
-/// By container and interface; the interface is empty where a store does not keep it.
+/// The attachments by container and interface. The interface is empty where a store does not keep it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     pub(super) rows: Tracked<(ContainerId, String), Attachment>,
-    /// When it was last asked what a plugin said, by its name; kept with the attachments that were asked about.
+    /// When each plugin, by name, was last asked for its message. Entries live as long as the attachments that asked.
     pub(super) messages_asked: BTreeMap<String, Timestamp>,
 }
 
@@ -33,20 +33,20 @@ impl Table {
         self.rows.take_changed()
     }
 
-    /// Takes back what was dumped.
+    /// Restores a row from a checkpoint.
     pub(in crate::engine::world) fn insert(&mut self, row: Attachment) {
         self.rows.insert((row.container.clone(), row.ifname.clone()), row);
     }
 
-    /// Nothing says that its addresses were freed, and that was counted.
+    /// The attachment was counted: nothing shows that its addresses were freed.
     pub(in crate::engine::world) fn mark_unverified(&mut self, key: &(ContainerId, String)) {
         if let Some(row) = self.rows.get_mut(key) {
             row.unverified = true;
         }
     }
 
-    /// Forgets leases that nobody vouches for, and attachments without any, where they are `old` and no verdict needs
-    /// their sandbox.
+    /// Forgets old leases that no record and no namespace shows, and old attachments without leases. Attachments of a
+    /// sandbox that a verdict needs stay.
     pub(in crate::engine::world) fn reap(
         &mut self,
         old: impl Fn(&ContainerId) -> Timestamp,

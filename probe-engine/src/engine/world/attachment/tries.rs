@@ -1,8 +1,9 @@
-//! Tries that came to nothing: while a pod's ADD fails, each try of the runtime's is another sandbox with attachments of
-//! its own, every few seconds, for as long as it lasts. Of one pod and interface the latest few are kept.
+//! Limits the attachments of failed tries. While a pod's ADD fails, the runtime makes another sandbox every few
+//! seconds, and each has attachments of its own. The latest few of one pod and interface are kept.
 //!
-//! **Invariant:** the number of attachments is bounded by what lives and what holds an address. What is dropped is first
-//! counted with the oldest of those that stay: how often an ADD failed, since when, and how long that took.
+//! **Invariant:** the number of attachments is bounded by the number of live sandboxes and of held addresses. The
+//! counts of a dropped attachment are first added to the oldest attachment that stays: the number of failed ADDs, the
+//! time of the first, and how long they took.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,18 +16,18 @@ use crate::{
     model::{change::Question, fact::PodName, id::ContainerId, time::Timestamp},
 };
 
-/// So many attachments of one pod's interface are kept of which nothing is left.
+/// At most this many attachments without any lease are kept of one pod's interface.
 pub(in crate::engine) const TRIES: usize = 16;
 
-/// So many of all pods together.
+/// At most this many attachments without any lease are kept of all pods together.
 const SETTLED: usize = 8192;
 
-/// What a plugin says is asked for once in such a time, however many of its ADDs fail: each answer is a search through
-/// the node's journal and logs, and those that fail together say the same.
+/// A plugin's message is asked for at most once in this time. Each answer is a search through the node's journal and
+/// logs, and ADDs that fail together have the same message.
 pub(in crate::engine) const ASK_EVERY: Duration = Duration::from_secs(30);
 
 impl Attachment {
-    /// Takes over the counts of an older one of the same pod and interface, of plugins that fail in both.
+    /// Adds the counts of an older attachment of the same pod and interface, for the plugins that fail in both.
     fn count_earlier(&mut self, dropped: &Self) {
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.add.failed > 0) {
             if let Some(before) = dropped.plugins.iter().find(|before| before.name == plugin.name) {
@@ -37,9 +38,9 @@ impl Attachment {
 }
 
 impl World {
-    /// Drops the oldest attachments of those pods, and then of all, that have too many of which nothing is left.
+    /// Drops the oldest attachments that hold nothing: first of each pod that has too many, then of all pods.
     ///
-    /// `precedents`: sandboxes that are over and needed to judge those after them.
+    /// `precedents`: stopped sandboxes that are needed to judge later sandboxes of the same pod.
     pub(in crate::engine::world) fn reap_tries(&mut self, precedents: &BTreeSet<ContainerId>) {
         let lives = |id: &ContainerId| {
             self.sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || precedents.contains(id)
@@ -57,15 +58,15 @@ impl World {
                 connected.entry(key).or_default().push(row.last_at);
             }
         }
-        // Each that is dropped, and the next of its pod that stays.
+        // Each dropped attachment, with the next attachment of its pod that stays.
         let mut dropped: Vec<(ContainerId, String, Option<ContainerId>)> = Vec::new();
         let mut rest: Vec<(Timestamp, ContainerId, String)> = Vec::new();
         for ((pod, ifname), mut all) in tries {
             all.sort_unstable();
-            // Those of no pod are no tries of one thing.
+            // Attachments without a pod's name are not tries for one pod.
             let excess = if *pod == PodName::default() { 0 } else { all.len().saturating_sub(TRIES) };
             let (over, kept) = all.split_at(excess);
-            // What failed before the pod had its network in between is none of what fails now.
+            // A failure before the pod last had its network does not belong to the present failures.
             let successes = connected.get(&(pod, ifname)).map_or(&[][..], Vec::as_slice);
             let heir = |before: Timestamp| {
                 let (at, id) = kept.first()?;
@@ -85,7 +86,7 @@ impl World {
         }
     }
 
-    /// Asks what a plugin said when its ADD failed, unless that was asked a moment ago.
+    /// Asks for the plugin's message about a failed ADD, unless it was asked for within `ASK_EVERY`.
     pub(super) fn ask_message(&mut self, ctx: EventContext, call: &Call, id: ContainerId, ifname: &str) {
         let name = &call.call.plugin;
         if self.attachments.messages_asked.get(name).is_some_and(|asked| ctx.at < *asked + ASK_EVERY) {
@@ -99,7 +100,7 @@ impl World {
         }
     }
 
-    /// Remembers that it was asked, also when an attachment is restored.
+    /// Remembers when a plugin's message was asked for. Restoring an attachment calls this as well.
     pub(in crate::engine::world) fn message_asked(&mut self, plugin: String, at: Timestamp) {
         self.attachments.messages_asked.retain(|_, asked| at < *asked + ASK_EVERY);
         let asked = self.attachments.messages_asked.entry(plugin).or_insert(at);

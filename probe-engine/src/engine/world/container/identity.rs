@@ -1,4 +1,4 @@
-//! Who a container is: its role, its sandbox, its pod and its name, as far as anybody has said.
+//! The identity of a container: its role, its sandbox, its pod and its name.
 
 use super::{Container, State};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
     },
 };
 
-/// So often a container's role is asked for: when its id is first seen, when its directory is made, and when its
+/// A container's role is asked for at most this often: when its id is first seen, when its cgroup is made, and when its
 /// program runs.
 const ASKS: u32 = 3;
 
 impl World {
-    /// A sandbox and its process are of one pod, however each came to be known.
+    /// Gives a sandbox and its pause container the same pod. Either of the two may have become known first.
     pub(super) fn pod_of_sandbox(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.rows.get_mut(id) else { return };
         let Some(sandbox) = self.sandboxes.get(id) else { return };
@@ -39,14 +39,14 @@ impl World {
         }
     }
 
-    /// The outbox gave up waiting for a role.
+    /// The outbox stopped waiting for a container's role.
     pub(in crate::engine::world) fn tentative_over(&mut self, id: &ContainerId) {
         if let Some(row) = self.containers.rows.get_mut(id) {
             row.question.is_awaited = false;
         }
     }
 
-    /// A runtime, shim or monitor is about to make or hold it.
+    /// A runtime, shim or monitor is about to make or hold the container.
     pub(in crate::engine::world) fn made(&mut self, ctx: EventContext, made: Made) {
         let Made { id, pod, name } = made;
         self.container_seen(ctx, &id, None, None);
@@ -72,9 +72,9 @@ impl World {
         }
     }
 
-    /// Takes in what was said of a container that is known to exist.
+    /// Stores the facts of a hint about a container that is known to exist.
     pub(in crate::engine::world) fn learn(&mut self, ctx: EventContext, hint: &Hint) {
-        // An answer can come after the end of what was asked about.
+        // An answer can come after the container has ended.
         let lives =
             self.containers.get(&hint.id).is_some_and(|row| !matches!(row.state, State::Exited { .. }))
                 || self.sandboxes.get(&hint.id).is_some_and(|row| !row.is_stopped());
@@ -130,7 +130,7 @@ impl World {
             Role::Container => {
                 self.sandbox_of(ctx, id);
                 self.container_ran(id);
-                // It may have been quicker than whoever was asked.
+                // The container may have ended before its role was answered.
                 if let State::Exited { at } = running {
                     self.run_ended(at, id, code);
                 }
@@ -145,11 +145,13 @@ impl World {
         }
     }
 
-    /// A container proves that the sandbox it lives in exists.
+    /// A container proves that its sandbox exists.
     fn sandbox_of(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get(id) else { return };
         let (sandbox, pod) = (row.sandbox.clone(), row.pod);
-        // Of a pod seen from its beginning, the sandbox is at most as old as this container; of another, who knows.
+        // If the pod was seen from its beginning, its sandbox is not older than the agent's observation, and existed
+        // If the agent saw the making of the pod's cgroup, the sandbox is not from before the agent. It existed by the
+        // time of this container's first sign. Otherwise its age is not known.
         let is_young = pod.is_some_and(|pod| self.is_seen_from_birth(pod));
         let first =
             if is_young { EventContext { origin: row.origin, ..ctx.back_at(row.first_at) } } else { ctx };

@@ -1,6 +1,8 @@
-//! When a container first listened: from then on it can be reached, which its program's beginning does not say.
+//! When a container first listened on a socket. From then on it can be reached. The start of its program does not show
+//! that.
 //!
-//! **Invariant:** of a container that was found running nothing is said: it may have listened before.
+//! **Invariant:** nothing is reported of a container that was found running: it may have listened before the agent
+//! started.
 
 use crate::{
     engine::{

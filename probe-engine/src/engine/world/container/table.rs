@@ -1,4 +1,4 @@
-//! All containers, and how long each is kept.
+//! The table of containers, and how long it keeps each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use crate::{
     model::{fact::Role, id::ContainerId, time::Timestamp},
 };
 
-/// All containers by id, the processes that hold sandboxes among them.
+/// All containers by id, with the pause containers of sandboxes.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     pub(super) rows: Groups<ContainerId, Container>,
@@ -31,17 +31,17 @@ impl Table {
         self.rows.take_changed()
     }
 
-    /// Those of a group.
+    /// The containers of a group.
     pub(in crate::engine) fn group(&self, group: Group) -> impl Iterator<Item = &Container> {
         self.rows.of(group)
     }
 
-    /// Takes back what was dumped.
+    /// Restores a row from a checkpoint.
     pub(in crate::engine::world) fn insert(&mut self, row: Container) {
         self.rows.insert(row.id.clone(), row);
     }
 
-    /// It turned out to be the process that holds a sandbox.
+    /// A container turned out to be the pause container of a sandbox.
     pub(in crate::engine::world) fn holds_sandbox(&mut self, id: &ContainerId, pod: Option<u64>) {
         if let Some(row) = self.rows.get_mut(id) {
             row.role = Some(Role::Sandbox);
@@ -49,14 +49,14 @@ impl Table {
         }
     }
 
-    /// It turned out in which sandbox it lives.
+    /// The sandbox of a container became known.
     pub(in crate::engine::world) fn lives_in(&mut self, id: &ContainerId, sandbox: &ContainerId) {
         if let Some(row) = self.rows.get_mut(id) {
             row.sandbox = Some(sandbox.clone());
         }
     }
 
-    /// Two rows of pods turned out to be one.
+    /// Two rows of pods turned out to be one pod.
     pub(in crate::engine::world) fn replace_pod(&mut self, keep: u64, other: u64) {
         self.rows.update(|_, row| {
             let is_other = row.pod == Some(other);
@@ -67,7 +67,7 @@ impl Table {
         });
     }
 
-    /// Forgets those that were over by then, and those that a runtime's arguments announced and that never came.
+    /// Forgets the containers that ended by `old`, and those that a runtime's arguments named and that never came.
     pub(in crate::engine::world) fn reap(
         &mut self,
         old: Timestamp,

@@ -1,5 +1,5 @@
-//! Addresses of network namespaces. The kernel tells of one more than once (IPv6: tentative, then settled); it is
-//! told once.
+//! Addresses of network namespaces. The kernel reports an address more than once (IPv6: tentative, then settled). The
+//! engine reports it once.
 
 use crate::{
     engine::{
@@ -9,7 +9,7 @@ use crate::{
     model::{change::ChangeKind, fact},
 };
 
-/// So many addresses of one namespace are remembered. Who runs in it can add any number.
+/// At most this many addresses of one namespace are remembered. A process in the namespace can add any number.
 const REMEMBERED: usize = 1024;
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Also while the namespace is being taken apart.
+    /// An address was removed, perhaps while the namespace is being torn down.
     pub(in crate::engine::world) fn address_removed(&mut self, ctx: EventContext, it: &fact::Address) {
         let same = |kept: &Address| kept.address == it.address && kept.ifname == it.ifname;
         let holder = self.netns.lives(it.netns.inode).rev().find(|row| row.addresses.iter().any(same));
@@ -56,14 +56,15 @@ impl World {
         self.tell(ctx, subject, wait, what);
     }
 
-    /// A namespace whose beginning was not seen can have addresses that nobody told of.
+    /// The namespace of an address that was never reported. Only a namespace that existed before the agent can have
+    /// one.
     fn holder_from_before(&mut self, ctx: EventContext, it: &fact::Address) -> Option<u64> {
         let last = self.netns.lives(it.netns.inode).next_back().map(|row| row.life);
         let life = last.or_else(|| self.netns_seen(ctx, it.netns))?;
         self.netns.get(life).filter(|row| row.created_at.is_none() && row.is_live()).map(|row| row.life)
     }
 
-    /// A namespace is gone, and these of its addresses with it.
+    /// Reports that these addresses ended with their namespace.
     pub(in crate::engine::world) fn addresses_gone(
         &mut self,
         ctx: EventContext,
@@ -76,7 +77,7 @@ impl World {
         }
     }
 
-    /// Whether it is new.
+    /// Stores the address. Returns whether it is new.
     fn keep_address(&mut self, life: u64, it: &fact::Address) -> bool {
         let Some(row) = self.netns.rows.get_mut(&life) else { return false };
         let known =
@@ -97,10 +98,11 @@ impl World {
         true
     }
 
-    /// A plugin that gives an address in a namespace other than the node's works for that namespace's sandbox.
+    /// If a plugin adds an address in a namespace other than the node's, that namespace belongs to the sandbox for
+    /// which the plugin works.
     ///
-    /// What a container says it does for a sandbox proves nothing. As a guess it serves while the runtime itself has a
-    /// call open for the same sandbox and the same namespace, and only of a namespace that was not made in a container.
+    /// A call from inside a container proves nothing. It gives a guess if the runtime itself has a call open for the
+    /// same sandbox and the same namespace, and if no container made the namespace.
     fn prove_by_plugin(&mut self, ctx: EventContext, it: &fact::Address) {
         if it.netns.inode == self.node.host_netns {
             return;

@@ -1,5 +1,6 @@
-//! Which network namespace is whose. `CNI_NETNS` is a path, and what is behind it is not looked up: the mount
-//! table, the caller's doings just before, and the plugin's own work in the namespace tell.
+//! Finds the sandbox of a network namespace. `CNI_NETNS` is a path, and the engine cannot look up the file behind it.
+//! Three things show the namespace: the mount table, the namespaces that the caller made just before, and the plugin's
+//! own work in a namespace.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::{
 const JUST_MADE: Duration = Duration::from_secs(10);
 
 impl World {
-    /// A sandbox's namespace is the one at this path. `caller`: who called the plugin.
+    /// A CNI call named this path as the network namespace of a sandbox. `caller`: the process that called the plugin.
     pub(in crate::engine::world) fn claim_at_call(
         &mut self,
         ctx: EventContext,
@@ -38,7 +39,7 @@ impl World {
                     .is_some_and(|created| created <= ctx.at && ctx.at.since(created) <= JUST_MADE)
         };
         let mut lately = self.netns.group(Group::Unclaimed).filter(made_by_caller);
-        // Of two that were made side by side it could be either; the plugin's work will tell.
+        // If the caller made two, it can be either. The plugin's work will show which.
         let found = (lately.next().map(|row| row.life), lately.next().is_some());
         drop(lately);
         if let (Some(life), false) = found {
@@ -46,7 +47,7 @@ impl World {
         }
     }
 
-    /// Whether the path alone is enough.
+    /// Claims the namespace at this path for the sandbox. Returns whether there is one.
     pub(in crate::engine::world) fn claim_by_path(
         &mut self,
         ctx: EventContext,
@@ -64,7 +65,7 @@ impl World {
         true
     }
 
-    /// The living namespace at a path: where it is bound, or where a process stands for it.
+    /// The living namespace at a path: bound to it, or that of the process whose `/proc` path it is.
     pub(in crate::engine::world) fn netns_at(&self, path: &str) -> Option<u64> {
         let row = match process_of(path) {
             Some(pid) => {
@@ -79,7 +80,7 @@ impl World {
         row.map(|row| row.life)
     }
 
-    /// A namespace was found with these mounts: a sandbox may have been waiting for it.
+    /// A namespace was found with these mounts. A sandbox may wait for the namespace at one of these paths.
     pub(in crate::engine::world) fn claim_by_mounts(&mut self, ctx: EventContext, life: u64) {
         let Some(row) = self.netns.get(life) else { return };
         let paths = row.mounts.iter().map(|mount| sandbox::Group::NetnsPath(plain(mount).into_owned()));
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// Joins a namespace and a sandbox. What is proven stays; a guess gives way.
+    /// Joins a namespace and a sandbox. A proven claim stays; a guess is replaced.
     pub(in crate::engine::world) fn claim(
         &mut self,
         ctx: EventContext,

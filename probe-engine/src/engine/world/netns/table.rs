@@ -1,6 +1,6 @@
-//! Every life of every network namespace that is remembered, also by inode.
+//! The table of network namespaces: every remembered life, also by inode.
 //!
-//! **Invariant:** bounded; what a listing shows is never forgotten for want of room.
+//! **Invariant:** the table is bounded. A namespace that a listing shows is never forgotten to make room.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,18 +14,19 @@ use crate::{
     model::{id::NetnsKey, time::Timestamp},
 };
 
-/// So many lives are remembered, with those that are over: a node's pods many times over. A container can make ten
-/// thousand a second.
+/// At most this many lives are remembered, with those that are over. A node's pods need far fewer, but a container can
+/// make ten thousand a second.
 const MOST: usize = 8192;
 
-/// So many are remembered that are being taken apart and may never be heard of again.
+/// At most this many lives are remembered whose teardown is under way. The end of such a teardown may never be
+/// reported.
 const DYING: usize = 1024;
 
 /// All lives, also by inode.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     pub(super) rows: Groups<u64, Netns>,
-    /// How much of what netlink may be asked for in a second it was asked for.
+    /// How many of the watches that netlink may be asked for in the present second were asked for.
     pub(in crate::engine) watches: Budget,
     by_inode: BTreeMap<u32, Vec<u64>>,
     /// The number of the next life.
@@ -64,7 +65,7 @@ impl Table {
         self.lives(inode).rev().find(|row| row.is_live())
     }
 
-    /// The life that a key means: cookies tell them apart where both sides know them.
+    /// The latest life that has this key. Cookies decide where both sides know them.
     pub(super) fn of(&self, key: NetnsKey) -> Option<&Netns> {
         self.lives(key.inode).rev().find(|row| same(row.key, key))
     }
@@ -79,10 +80,10 @@ impl Table {
         self.rows.insert(row.life, row);
     }
 
-    /// The life that a key means and that had begun by then and lives.
+    /// The living namespace that has this key and had begun by `at`.
     pub(super) fn live_at(&self, key: NetnsKey, at: Timestamp) -> Option<u64> {
         let is_it = |row: &&Netns| {
-            // A cookie is one life's: that needs no comparing of times that were taken in different places.
+            // A cookie belongs to one life, so times from different sources need not be compared.
             let is_same = key.cookie != 0 && row.key == key;
             row.is_live()
                 && (is_same || same(row.key, key) && row.created_at.is_none_or(|created| created <= at))
@@ -105,8 +106,8 @@ impl Table {
         life
     }
 
-    /// Forgets half of those that nobody will ask for: the oldest of those that are over, then of those that are being
-    /// taken apart, then of those that no listing shows, of whose end nothing may be told any more.
+    /// Forgets half of the lives that a listing does not show, the oldest of each state first: freed ones, then ones in
+    /// teardown, then living ones, whose end may never be reported.
     fn make_room(&mut self) {
         let rank = |row: &Netns| match row.state {
             _ if row.is_listable() => None,
@@ -122,20 +123,20 @@ impl Table {
         }
     }
 
-    /// A record was lost: any of them may have ended.
+    /// A record was lost: any namespace may have ended.
     pub(in crate::engine::world) fn mark_gapped(&mut self) {
         self.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
     }
 
-    /// Those that a listing has shown since then are as they were.
+    /// Removes the marks of namespaces that a listing has shown since `since`.
     pub(in crate::engine::world) fn heal(&mut self, since: Timestamp) {
         let is_there = |row: &Netns| row.is_live() && row.found_at >= Some(since);
         self.rows.update(|_, row| is_there(row) && mem::replace(&mut row.gapped, false));
     }
 
-    /// Forgets those that have been over since then. `end_told`: something tells when the kernel has taken one apart.
+    /// Forgets the lives that were over by `old`. `end_told`: a hook reports the end of teardowns.
     pub(in crate::engine::world) fn reap(&mut self, old: Timestamp, end_told: bool) {
-        // Before those that tell it go.
+        // This must come before the rows that show the passed drop are forgotten.
         if let Some(passed) = passed_at(self.rows.of(Group::Over)) {
             let is_through = |row: &Netns| row.ending_since().is_some_and(|at| at + SAME_BATCH < passed);
             self.rows.update(|_, row| is_through(row) && !mem::replace(&mut row.end_inferred, true));
@@ -146,7 +147,7 @@ impl Table {
             State::Freed { at } => at <= old,
         };
         let mut gone: Vec<u64> = self.rows.of(Group::Over).filter(is_over).map(|row| row.life).collect();
-        // Those that were dropped first, as far as lives are numbered.
+        // Lives are numbered in order, so these are the lives that began first.
         let dying = || self.rows.of(Group::Over).filter(|row| matches!(row.state, State::Dropped { .. }));
         gone.extend(dying().map(|row| row.life).take(dying().count().saturating_sub(DYING)));
         for life in gone {
@@ -165,7 +166,8 @@ impl Table {
     }
 }
 
-/// Whether two keys of one inode can mean one life. Hooks before 5.14 and those of teardown give no cookie.
+/// Whether two keys of one inode can be those of one life. Hooks on kernels before 5.14 and the hooks of teardown give
+/// no cookie.
 pub(super) fn same(one: NetnsKey, other: NetnsKey) -> bool {
     one.cookie == 0 || other.cookie == 0 || one.cookie == other.cookie
 }

@@ -1,10 +1,12 @@
-//! Which network namespaces netlink is asked to watch, where no hook tells of their end or of the addresses in them.
+//! Chooses the network namespaces that netlink is asked to watch. Netlink is needed where no hook reports their end or
+//! their addresses.
 //!
-//! To watch one costs the agent a search for whoever holds it and a few requests to the kernel, and any container can make
-//! thousands of namespaces a second. So what a container makes is watched if it is still there after a moment, or once a
-//! sandbox has it, and no more of them in a second than a node makes pods.
+//! To watch a namespace, the agent must find a process that holds it and send a few requests to the kernel. Any
+//! container can make thousands of namespaces a second. So a namespace that a container made is watched only after it
+//! has lived for a moment, or once a sandbox has it. The number of watches in a second is limited to what a node's pods
+//! need.
 //!
-//! **Invariant:** what is not watched yet is known to be so, and is asked for as soon as there is room.
+//! **Invariant:** a namespace that waits for its watch is known, and the watch is asked for as soon as there is room.
 
 use std::time::Duration;
 
@@ -22,18 +24,18 @@ use crate::{
     },
 };
 
-/// How many were asked for in the present second.
+/// How many watches were asked for in the present second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     pub since: Timestamp,
     pub spent: u32,
 }
 
-/// So many are asked for at once in a second.
+/// At most this many new namespaces are watched at once in a second.
 const PROMPT: u32 = 64;
-/// So many of those that had to wait.
+/// At most this many waiting namespaces are watched in a second.
 const WAITING: usize = 32;
-/// What a container makes is watched if it has lived for so long.
+/// A namespace that a container made is watched once it has lived this long.
 const SETTLED: Duration = Duration::from_secs(1);
 
 impl Budget {
@@ -47,7 +49,7 @@ impl Budget {
 }
 
 impl World {
-    /// A namespace became known: it is asked for now, or waits for its turn.
+    /// A namespace became known. Its watch is asked for now, or waits.
     pub(in crate::engine::world) fn watch_soon(&mut self, at: Timestamp, life: u64) {
         let Some(row) = self.netns.get(life).filter(|row| is_wanted(row, self.is_watching())) else { return };
         let is_promptly = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
@@ -58,21 +60,21 @@ impl World {
         }
     }
 
-    /// Of a sandbox's namespace there is nothing to wait for.
+    /// A namespace turned out to belong to a sandbox, so its watch need not wait.
     pub(in crate::engine::world) fn watch_claimed(&mut self, life: u64) {
         if self.netns.get(life).is_some_and(|row| is_wanted(row, self.is_watching())) {
             self.watch(life);
         }
     }
 
-    /// Hooks are attached after the first namespaces may have become known.
+    /// Watches all known namespaces: the hooks are attached after the first ones may have become known.
     pub(in crate::engine::world) fn watch_all(&mut self) {
         for life in self.unwatched().collect::<Vec<_>>() {
             self.watch(life);
         }
     }
 
-    /// The turn of those that had to wait.
+    /// Watches the namespaces that had to wait.
     pub(in crate::engine::world) fn watch_waiting(&mut self, now: Timestamp) {
         if self.unwatched().next().is_none() {
             return;
@@ -90,7 +92,7 @@ impl World {
         }
     }
 
-    /// Namespaces that are there and that netlink was not asked to watch, though it would be needed: the oldest first.
+    /// The living namespaces that netlink should watch and was not asked to, oldest first.
     pub(in crate::engine) fn unwatched(&self) -> impl Iterator<Item = u64> {
         let all = self.is_watching();
         self.netns.values().filter(move |row| is_wanted(row, all)).map(|row| row.life)
@@ -103,7 +105,8 @@ impl World {
         self.ask(question);
     }
 
-    /// Where no hook tells of the end, or of addresses, netlink does, for namespaces that have an id in ours.
+    /// Whether netlink must report the end or the addresses of all namespaces. It reports only namespaces that have an
+    /// id in the agent's own namespace.
     pub(in crate::engine::world) fn is_watching(&self) -> bool {
         let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
         unseen
@@ -116,18 +119,18 @@ impl World {
         self.mechanism(signal) == Some(Some(Mechanism::Netlink))
     }
 
-    /// Whether a hook tells of it.
+    /// Whether a hook reports this signal.
     pub(in crate::engine) fn is_hooked(&self, signal: Signal) -> bool {
         matches!(self.mechanism(signal), Some(Some(mechanism)) if mechanism != Mechanism::Netlink)
     }
 
-    /// How it is seen, if that was told.
+    /// How this signal is seen. None: no source has reported it.
     fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
         self.coverage.attached.get(&signal).map(|attached| attached.mechanism)
     }
 }
 
-/// Where it is to watch `all`, or one whose end the hooks will not see, whatever they see of the others.
+/// Whether netlink should watch this namespace: `all` are watched, or the hooks will not see the end of this one.
 fn is_wanted(row: &Netns, all: bool) -> bool {
     row.is_live() && !row.watched && (all || row.end_unseen)
 }

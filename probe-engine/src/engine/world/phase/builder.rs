@@ -1,4 +1,4 @@
-//! Cuts the time from a start's beginning to its end into phases, from the front.
+//! Splits the time from a start's beginning to its end into phases, in order.
 
 use crate::{
     engine::world::{
@@ -13,14 +13,15 @@ use crate::{
     },
 };
 
-/// **Invariant:** what was cut off lies in a row, from the beginning to `at`, which is never beyond `end`.
+/// **Invariant:** the phases follow each other without a gap from the beginning to `at`. `at` is never later than
+/// `end`.
 pub(super) struct PhaseBuilder {
     at: Timestamp,
     pub(super) end: Timestamp,
     pub(super) phases: Vec<Phase>,
 }
 
-/// What one plugin did for one interface.
+/// The ADDs of one plugin for one interface.
 struct Add {
     kind: Kind,
     begin: Timestamp,
@@ -33,7 +34,8 @@ impl PhaseBuilder {
         Self { at: begin, end: end.max(begin), phases: Vec::new() }
     }
 
-    /// What is left up to `to` is of this kind. Of nothing there is no phase, but a plugin was called all the same.
+    /// Adds a phase of this kind from `at` to `to`. No phase is added for an empty time, except for a plugin, because
+    /// the plugin was called all the same.
     pub(super) fn push_until(
         &mut self,
         to: Timestamp,
@@ -51,7 +53,7 @@ impl PhaseBuilder {
         self.phases.last_mut()
     }
 
-    /// Sandboxes that came to nothing, up to the first sign of the one that did not.
+    /// Adds the phase of the sandboxes that came to nothing. It ends at the first sign of the sandbox that succeeded.
     pub(super) fn retries(&mut self, world: &World, failed: &[&Sandbox], sign: Timestamp) {
         let Some(phase) = self.push_until(sign, Kind::Retry, None) else { return };
         phase.cause.sandboxes = u32::try_from(failed.len()).unwrap_or(u32::MAX);
@@ -64,7 +66,8 @@ impl PhaseBuilder {
         }
     }
 
-    /// From the sandbox's first sign to its being up: its network and what holds it, in whichever order.
+    /// Adds the phases from the sandbox's first sign until the sandbox is up: its network and its pause container, in
+    /// either order.
     pub(super) fn sandbox(
         &mut self,
         world: &World,
@@ -86,13 +89,14 @@ impl PhaseBuilder {
             (Some(up), Some(next)) if up < next.started_at => {
                 self.push_until(up.min(next.first_at), Kind::Pause, None)
             }
-            // Nothing holds it but its containers.
+            // The sandbox has no pause container.
             (Some(_) | None, Some(_)) => None,
             (None, None) => self.push_until(self.end, Kind::Pause, None),
         };
     }
 
-    /// Each container's own part, which ends when its program runs, or, of an init container, when that has ended.
+    /// Adds the phases of each container. They end when the container's program runs, or, for an init container, when
+    /// that program has ended.
     pub(super) fn containers(&mut self, all: &[ContainerRun], parts: &[&ContainerRun]) {
         for (place, part) in parts.iter().enumerate() {
             let cgroup = part.cgroup_at.unwrap_or(part.started_at);
@@ -107,11 +111,12 @@ impl PhaseBuilder {
                 phase.cause.runs = runs;
             }
         }
-        // One that is not complete waits for what is to come.
+        // If the start is not complete, the rest of the time is spent waiting for a further container.
         self.push_until(self.end, Kind::Image, None);
     }
 
-    /// What was executed into a container right after its start, if the next one came only when that was over.
+    /// Adds the phase of the program that was executed into a container right after its start, if the next container
+    /// came only after that program ended.
     fn hook(&mut self, part: &ContainerRun, next: Option<Timestamp>) {
         let Some(hook) = part.hook else { return };
         let limit = next.unwrap_or(self.end);
@@ -123,8 +128,8 @@ impl PhaseBuilder {
     }
 }
 
-/// When an init container was done, and how often it had run: it and its restarts had all ended before the first sign
-/// of the next container, the last one well, as far as was seen.
+/// When an init container was done, and how often it had run. It counts as one if all its runs ended before the first
+/// sign of the next container, and the last run is not known to have failed.
 fn init(all: &[ContainerRun], part: &ContainerRun, next: Timestamp) -> Option<(Timestamp, u32)> {
     let is_same = |ran: &&ContainerRun| ran.id == part.id || part.name.is_some() && ran.name == part.name;
     let before = all.iter().filter(is_same).filter(|ran| ran.started_at <= next);
@@ -139,7 +144,7 @@ fn init(all: &[ContainerRun], part: &ContainerRun, next: Timestamp) -> Option<(T
     (code.unwrap_or(0) == 0).then_some((at, runs))
 }
 
-/// The plugins that the runtime called before the first container was there, in the order of their calls.
+/// The plugins that the runtime called before the first container, in the order of their calls.
 fn adds(world: &World, row: &Sandbox, next: Option<&ContainerRun>, now: Timestamp) -> Vec<Add> {
     let of = |runs: &Runs| Cause {
         adds: runs.begun,
@@ -165,8 +170,8 @@ fn adds(world: &World, row: &Sandbox, next: Option<&ContainerRun>, now: Timestam
     adds
 }
 
-/// Runtimes may call plugins side by side: then the time is that of the one that ends last, for without it the others
-/// would have been done.
+/// A runtime may call plugins at the same time. Then the time belongs to the plugin that ends last: the others were
+/// done before it.
 fn side_by_side(adds: &mut [Add]) {
     let mut last: Option<(usize, Timestamp)> = None;
     for place in 0..adds.len() {

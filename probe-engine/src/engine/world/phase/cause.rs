@@ -1,4 +1,4 @@
-//! What befell a start, told of the phase that it hit.
+//! Adds the possible causes of a slow start to the phases that they affected.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A loss may be noticed only so long after it happened.
+/// A loss of records is noticed at most this long after it happened.
 const NOTICED: Duration = Duration::from_secs(1);
 
 pub(super) fn attribute(world: &World, pod: Option<u64>, row: &Sandbox, start: &mut Start) {
@@ -28,15 +28,16 @@ fn losses(world: &World, start: &mut Start) {
     }
 }
 
-/// Whether something was lost in that time, or may have been.
+/// Whether records of that time were lost, or may have been.
 pub(super) fn is_gapped(world: &World, begin: Timestamp, end: Timestamp) -> bool {
     let mut spans = world.coverage.losses.iter().flat_map(|losses| &losses.spans);
     spans.any(|(first, last)| first.saturating_sub(NOTICED) <= end && *last >= begin)
 }
 
-/// The kernel makes and takes apart namespaces under locks that all share (`pernet_ops_rwsem`, and the RTNL that every
-/// plugin needs): that another was taken apart meanwhile is known, that it was waited for is not. Where the end of a
-/// teardown is not seen, nothing says that it lasted into the phase.
+/// How much of each phase was spent while another network namespace was torn down. The kernel makes and tears down
+/// namespaces under shared locks (`pernet_ops_rwsem`, and the RTNL, which every plugin needs). It is not known whether
+/// the phase waited for the teardown. If no hook reports the end of teardowns, a teardown that is under way does not
+/// count.
 fn teardowns(world: &World, row: &Sandbox, start: &mut Start) {
     let is_end_seen = world.is_hooked(Signal::NetnsFreed);
     let mut spans: Vec<(Timestamp, Timestamp)> = world
@@ -63,7 +64,7 @@ fn is_networks(phase: &Phase) -> bool {
     matches!(phase.kind, Kind::Prepare | Kind::Netns | Kind::Cni { .. } | Kind::Between)
 }
 
-/// How much of a time any of the spans covers; they are in the order of their beginnings.
+/// How much of a time the spans cover. They are sorted by their beginnings.
 fn covered(spans: &[(Timestamp, Timestamp)], begin: Timestamp, end: Timestamp) -> Duration {
     let mut at = begin;
     let mut sum = Duration::ZERO;
@@ -77,7 +78,7 @@ fn covered(spans: &[(Timestamp, Timestamp)], begin: Timestamp, end: Timestamp) -
     sum
 }
 
-/// What the pod's cgroup counted from one reading to the next hit the phase that had most of the time between.
+/// Adds the cgroup's counts between two readings to the phase that had most of the time between the readings.
 fn pressure(world: &World, pod: u64, start: &mut Start) {
     let Some(row) = world.pods.get(&pod) else { return };
     let Some(mut from) = row.start.made_at else { return };

@@ -1,7 +1,7 @@
-//! Which containers belong to a pod's start.
+//! Chooses the containers that belong to a pod's start.
 //!
-//! Where the kubelet keeps on record which containers a pod is to have, these are it, and the init containers before
-//! them. An ephemeral container (`kubectl debug`) is in no such record.
+//! The kubelet may keep on record which containers a pod will have. Then those containers belong to the start, with the
+//! init containers before them. An ephemeral container (`kubectl debug`) is in no such record.
 
 use super::earlier;
 use crate::engine::world::{
@@ -10,11 +10,11 @@ use crate::engine::world::{
 };
 
 pub(super) struct Members<'a> {
-    /// In the order in which they began: of each name the first, for the others are restarts.
+    /// The first run of each container name, in the order in which they began. Later runs of a name are restarts.
     pub(super) parts: Vec<&'a ContainerRun>,
-    /// It is known which containers the pod is to have, and which each of these is.
+    /// The pod's containers are known, and so is the name of each container that began.
     pub(super) known: bool,
-    /// Those that have not begun, as far as that is known.
+    /// The known containers that have not begun.
     pub(super) missing: Vec<String>,
 }
 

@@ -1,14 +1,14 @@
-//! What a pod's cgroup counted while the pod started.
+//! The counters of a pod's cgroup while the pod starts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{fact::Pressure, time::Timestamp};
 
-/// At most this many readings are kept. When there are more, every second one goes: the counters only rise, so what was
-/// counted in between is not lost.
+/// At most this many readings are kept. If there are more, every second one is dropped. The counters only rise, so no
+/// count is lost.
 const MOST: usize = 64;
 
-/// The counters of a pod's cgroup, each with the time at which they were read; the latest last.
+/// The counters of a pod's cgroup with the time of each reading, the latest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Readings(Vec<(Timestamp, Pressure)>);
 
@@ -20,7 +20,7 @@ impl Readings {
         }
         self.0.push((at, pressure));
         if self.0.len() > MOST {
-            // The latest stays.
+            // The latest reading stays.
             let mut left = self.0.len();
             self.0.retain(|_| {
                 left -= 1;

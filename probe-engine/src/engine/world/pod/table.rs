@@ -1,4 +1,4 @@
-//! All pods, also by UID.
+//! The table of pods, also by UID and by name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,12 +19,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     pub(super) rows: Tracked<u64, Pod>,
-    /// Names of pods that are not known, or were not when the name became known.
+    /// Names of pods by UID. A pod may have been unknown when its name became known.
     pub(in crate::engine::world) names: BTreeMap<PodUid, Name>,
     by_uid: BTreeMap<PodUid, u64>,
-    /// By namespace and name; of pods that came after one another there are several.
+    /// The pods by namespace and name. Several pods in sequence can have the same name.
     by_name: BTreeSet<(String, String, u64)>,
-    /// The number of the next pod.
+    /// The number of the next row.
     pub(in crate::engine) next: u64,
 }
 
@@ -49,15 +49,15 @@ impl Table {
         }
     }
 
-    /// A cgroup of the pod is gone.
+    /// A cgroup of the pod was removed.
     pub(in crate::engine::world) fn lost_cgroup(&mut self, id: u64, key: CgroupKey) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.cgroups.retain(|other| *other != key && *other != CgroupKey::default());
         }
     }
 
-    /// Cgroups that were known only by what lay in them are gone: a complete listing would have given their keys. Gives the
-    /// pods that had one.
+    /// Removes the all-zero keys of cgroups of which only the cgroups in them were known. A complete listing named none
+    /// of them, or it would have given their keys. Returns the pods that had one.
     pub(in crate::engine::world) fn lost_unseen_cgroups(&mut self) -> Vec<u64> {
         let mut unseen = Vec::new();
         self.rows.update(|id, row| {
@@ -85,21 +85,21 @@ impl Table {
         }
     }
 
-    /// The pod's start is complete, or goes on after all.
+    /// The pod's start is complete, or turned out to continue.
     pub(in crate::engine::world) fn set_started(&mut self, id: u64, is_complete: bool) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.start.is_complete = is_complete;
         }
     }
 
-    /// The kubelet keeps on record which containers the pod is to have.
+    /// The kubelet's record names the containers that the pod will have.
     pub(in crate::engine::world) fn expect(&mut self, id: u64, containers: Vec<String>) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.start.expected = containers;
         }
     }
 
-    /// What the pod's cgroup counted at a time.
+    /// Adds a reading of the pod's cgroup.
     pub(in crate::engine::world) fn counted(&mut self, id: u64, at: Timestamp, pressure: Pressure) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.start.readings.add(at, pressure);
@@ -110,7 +110,7 @@ impl Table {
         self.by_uid.get(uid).copied()
     }
 
-    /// By UID; without one, or where the UID is new, by name.
+    /// Finds a pod by UID. Without a UID, or if the UID is unknown, finds it by name.
     pub(super) fn find(&self, name: &PodName) -> Option<u64> {
         if let Some(id) = name.uid.as_ref().and_then(|uid| self.by_uid(uid)) {
             return Some(id);
@@ -143,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Whether nothing that is said contradicts its being this pod.
+    /// Whether `name` can be a name of this pod: no part contradicts what is known.
     pub(in crate::engine::world) fn is(&self, id: u64, name: &PodName) -> bool {
         self.rows.get(&id).is_some_and(|row| {
             let known = &row.named;
@@ -153,7 +153,7 @@ impl Table {
         })
     }
 
-    /// Adds what was not known; a name once given stays.
+    /// Adds the parts of a name that were not known. A known part never changes.
     pub(in crate::engine::world) fn learn(&mut self, id: u64, name: &PodName, source: NameSource) {
         let says_more = |row: &Pod| {
             row.named.uid.is_none() && name.uid.is_some() || row.named.name.is_none() && name.name.is_some()

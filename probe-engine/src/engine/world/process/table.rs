@@ -1,4 +1,4 @@
-//! All processes, by what they are asked for.
+//! The table of processes, also by pid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,21 @@ use crate::{
     },
 };
 
-/// So many processes are remembered after their end, for what comes late, however quickly they come and go.
+/// At most this many ended processes are remembered for late records.
 const OVER: usize = 4096;
 
 /// All processes, also by pid.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    /// Apart from the map's nodes: keys that rise leave those half empty.
+    /// The rows are boxed because a map whose keys only rise leaves its nodes half empty.
     rows: Tracked<TaskKey, Box<Process>>,
     by_pid: BTreeMap<u32, TaskKey>,
-    /// Those that are a runtime or a kubelet by name: a few, and asked for at every look.
+    /// The processes that have the name of a runtime or a kubelet. There are few, and every look of the detectors asks
+    /// for them.
     daemons: BTreeSet<TaskKey>,
-    /// Fatal signals on their way, by the process that they are for. It may not be known.
+    /// The fatal signals that were sent, by target. The target may not be known as a process.
     pub(in crate::engine::world) signals: BTreeMap<TaskKey, Vec<Signal>>,
-    /// Those that are over, first the one that ended first.
+    /// The processes that ended, sorted by the time of their end.
     over: BTreeSet<(Timestamp, TaskKey)>,
 }
 
@@ -46,14 +47,14 @@ impl Table {
         self.rows.len()
     }
 
-    /// It moved into a cgroup.
+    /// The process moved into a cgroup.
     pub(in crate::engine::world) fn enters(&mut self, key: TaskKey, cgroup: CgroupKey) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.cgroup = cgroup;
         }
     }
 
-    /// A CNI plugin runs it for itself.
+    /// A CNI plugin runs the process as a helper.
     pub(in crate::engine::world) fn set_quiet(&mut self, key: TaskKey) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.quiet = true;
@@ -100,12 +101,12 @@ impl Table {
         }
     }
 
-    /// What is a runtime or a kubelet by its name, be it over or in a container.
+    /// The processes that have the name of a runtime or a kubelet, also ended ones and ones in containers.
     pub(in crate::engine) fn daemons(&self) -> impl Iterator<Item = &Process> {
         self.daemons.iter().filter_map(|key| self.get(*key))
     }
 
-    /// Another process that had the same pid and never ended, as far as is known.
+    /// Another process that had the same pid and whose end was not seen.
     pub(super) fn stale(&self, key: TaskKey) -> Option<TaskKey> {
         let last = self.by_pid(key.pid)?;
         (last.key < key && last.state == State::Running).then_some(last.key)

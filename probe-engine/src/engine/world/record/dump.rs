@@ -1,4 +1,4 @@
-//! The records as they are dumped and taken back.
+//! The records in a checkpoint.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// One record, as it is dumped.
+/// One record in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     Store(StoreRead),
     Runtime(RuntimeRead),
     Networks(NetworksRead),
-    /// A file of libcni's cache that could not be read then, and since when that is so.
+    /// A file of libcni's cache that could not be read, and since when.
     Unread {
         path: String,
         since: Timestamp,
     },
-    /// A sandbox that has been on record since then.
+    /// A sandbox that has been on record since this time.
     KnownSince(ContainerId),
     Kubelet(bool),
     Program(ProgramFound),

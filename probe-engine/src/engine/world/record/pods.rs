@@ -1,4 +1,4 @@
-//! Which pods have a sandbox on record: all sources together, of which some name a sandbox and not its pod.
+//! The pods that have a sandbox on record. All sources count together, because some name a sandbox without its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::{
     },
 };
 
-/// The sandboxes that all runtimes' records have together, as they were last read.
+/// The sandboxes in all runtimes' records, as they were last read.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct OnRecord {
-    /// Every sandbox, and its pod as far as a record names it.
+    /// Every sandbox, with its pod's UID if a record names it.
     pub(in crate::engine) pods: BTreeMap<ContainerId, Option<PodUid>>,
     uids: BTreeSet<PodUid>,
-    /// Those whose pod's UID no record names.
+    /// The sandboxes whose pod's UID is in no record.
     nameless: BTreeSet<ContainerId>,
 }
 
@@ -37,19 +37,20 @@ impl OnRecord {
     }
 }
 
-/// Which pods have a sandbox on record.
+/// The pods that have a sandbox on record.
 #[derive(Debug)]
 pub(in crate::engine) struct PodsKept<'a> {
     world: &'a World,
     on_record: &'a OnRecord,
-    /// The pods of sandboxes whose records do not name them, where their UID is known otherwise.
+    /// The pods whose UID no record has, but other evidence gives.
     named: BTreeSet<PodUid>,
-    /// Sandboxes on record, since then, of pods whose UID is not known: what else is known of each.
+    /// For each sandbox on record whose pod's UID is unknown: the known parts of the pod's name, and since when the
+    /// sandbox has been on record.
     nameless: Vec<(PodName, Timestamp)>,
 }
 
 impl PodsKept<'_> {
-    /// Whether a sandbox of this pod is on record. A record without the pod's UID may be this pod's.
+    /// Whether a sandbox of this pod is on record. A record without a pod's UID may be of this pod.
     pub(in crate::engine) fn kept(&self, uid: &PodUid) -> Kept {
         if self.on_record.uids.contains(uid) || self.named.contains(uid) {
             Kept::Yes
@@ -62,7 +63,7 @@ impl PodsKept<'_> {
 }
 
 impl World {
-    /// The pods of which any runtime that was read has a sandbox on record.
+    /// The pods that have a sandbox on record, by all runtimes that were read.
     pub(in crate::engine) fn pods_kept<'a>(&'a self, on_record: &'a OnRecord) -> PodsKept<'a> {
         let mut kept = PodsKept { world: self, on_record, named: BTreeSet::new(), nameless: Vec::new() };
         let since = |id: &ContainerId| self.records.known_since.get(id).copied();
@@ -77,7 +78,7 @@ impl World {
         kept
     }
 
-    /// What is known of the pod of a sandbox whose records do not name it.
+    /// The known parts of the pod's name, for a sandbox whose records have no UID.
     fn pod_of_nameless(&self, id: &ContainerId) -> PodName {
         let mut pod = self.records.pod_on_record(id);
         let of_container = self.containers.get(id).and_then(|row| row.pod);
@@ -91,8 +92,8 @@ impl World {
         pod
     }
 
-    /// Whether a sandbox that has been on record since then, and of whose pod this is known, can be of that pod: one that
-    /// was on record before the pod was made cannot, and neither can one of a pod of another name.
+    /// Whether a sandbox that has been on record since `since` can be of the pod `uid`. It cannot if it was on record
+    /// before the pod was made, or if its pod has another name.
     fn may_be_of(&self, known: &PodName, since: Timestamp, uid: &PodUid) -> bool {
         let Some(pod) = self.pods.by_uid(uid).and_then(|id| self.pods.get(&id)) else { return true };
         let differs = |one: &Option<String>, other: &Option<String>| {

@@ -1,4 +1,4 @@
-//! What follows from a reading of the records, and when they are read again.
+//! Applies a reading of the records, and decides when they are read again.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -18,22 +18,22 @@ use crate::{
     },
 };
 
-/// After this time the disk shows what an operation of CNI has changed.
+/// An operation of CNI shows on disk after this time.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The records are not read more often than this, however busy the node is: reading a large store takes a while.
+/// The records are not read more often than this, because reading a large store takes a while.
 const BETWEEN: Duration = Duration::from_secs(5);
-/// How often the records are read while something is waited for that only they tell.
+/// How often the records are read while a sandbox waits for them.
 const POLL: Duration = Duration::from_secs(60);
-/// For each further number of attachments like this one, the records are read less often.
+/// The records are read less often for each such number of attachments.
 const MUCH: usize = 8192;
-/// The times above are never multiplied by more than this.
+/// The times above are multiplied by at most this.
 const RAREST: usize = 5;
-/// At most this many executables' versions are remembered.
+/// The versions of at most this many executables are remembered.
 const PROGRAMS: usize = 256;
 
 impl World {
     pub(in crate::engine::world) fn store_read(&mut self, ctx: EventContext, read: StoreRead) {
-        // A store can have tens of thousands of records: when it reads the same as before, none is taken in again.
+        // A store can have tens of thousands of records. If the reading is the same as before, none is applied again.
         if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
             && known.complete
             && *known == read
@@ -56,7 +56,7 @@ impl World {
             }
         }
         for it in &read.sandboxes {
-            // A pod has not left as long as a sandbox of it is on record.
+            // A pod has not left while a sandbox of it is on record.
             if let Some(pod) = self.pod_of_record(&it.id, it.pod.as_ref())
                 && self.pods.get(&pod).is_some_and(|row| row.left_at.is_some())
             {
@@ -77,7 +77,7 @@ impl World {
         by_uid.or_else(|| self.sandboxes.get(id)?.pod)
     }
 
-    /// Whether a runtime runs whose records were not read: a sandbox that no other record has may be on them.
+    /// Whether a runtime runs whose records were not read. A sandbox that is in no other record may be in those.
     pub(in crate::engine) fn has_unread_runtime(&self) -> bool {
         self.records.of_kind(RuntimeKind::Docker).next().is_none()
             && self.daemons(DOCKER.cri_server.as_slice()).next().is_some()
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// Stores and runtimes that a complete listing no longer has are gone.
+    /// Removes the stores and runtimes that a complete listing no longer has.
     pub(in crate::engine::world) fn stores_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let all = mem::take(&mut self.records.stores);
         let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
@@ -110,14 +110,14 @@ impl World {
         self.judge_abandoned(ctx);
     }
 
-    /// Something changed that the records will show: they are read again soon.
+    /// Something changed that the records will show, so they are read again soon.
     pub(in crate::engine) fn records_changed(&mut self, at: Timestamp) {
         let soonest = self.records.asked_at.map_or(at, |asked| asked + BETWEEN * self.reading_takes());
         self.timers.arm_earlier(timer::Name::Records, (at + SETTLE).max(soonest));
     }
 
-    /// Reads the records from time to time while something is waited for that only they tell: that a runtime forgets a
-    /// sandbox, or that a store is mended.
+    /// Reads the records from time to time while a sandbox waits for them: until a runtime forgets it, or until a store
+    /// is repaired.
     pub(in crate::engine) fn poll_records(&mut self, now: Timestamp, waiting: &Waiting) {
         let again = self.records.asked_at.unwrap_or(now) + POLL * self.reading_takes();
         if !waiting.holding.is_empty() {
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// How many times less often the records are read because there are many.
+    /// The factor by which the records are read less often, because there are many.
     fn reading_takes(&self) -> u32 {
         let times = (1 + self.attachments.len() / MUCH).min(RAREST);
         u32::try_from(times).unwrap_or(1)

@@ -1,4 +1,4 @@
-//! Whether a network namespace that nobody is known to have can be that of a sandbox on record.
+//! Decides whether a network namespace without a known owner can be that of a sandbox on record.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
 pub(in crate::engine) struct Unplaced {
     /// When the oldest of the records was read.
     read_at: Timestamp,
-    /// A namespace that was made after this is none of theirs; none: there are no such sandboxes.
+    /// A namespace that was made after this belongs to none of these sandboxes. None: there are no such sandboxes.
     youngest: Option<Timestamp>,
 }
 
 impl Unplaced {
-    /// When the records were read that show that a namespace which was made at `made_at` is nobody's. None: it may be that
-    /// of one of these sandboxes, as a namespace may be that was there before the agent.
+    /// When the records were read, if they show that a namespace made at `made_at` belongs to no sandbox. None: it may
+    /// belong to one of these sandboxes. That includes any namespace that existed before the agent.
     pub(in crate::engine) fn absent_at(&self, made_at: Option<Timestamp>) -> Option<Timestamp> {
         let is_later = |youngest: Timestamp| made_at.is_some_and(|made| youngest < made);
         self.youngest.is_none_or(is_later).then_some(self.read_at)
@@ -29,8 +29,8 @@ impl Unplaced {
 }
 
 impl World {
-    /// The sandboxes on record whose namespace is not known. None while the records cannot be read whole, or while a sandbox
-    /// lives that is not on record and whose namespace is not known.
+    /// The sandboxes on record whose namespace is not known. None in two cases: the records were not read completely,
+    /// or a sandbox lives that is not on record and whose namespace is not known.
     pub(in crate::engine) fn unplaced(&self) -> Option<Unplaced> {
         let Kept::No { at: read_at } = self.records.absent().unless(self.has_unread_runtime()) else {
             return None;
@@ -40,7 +40,7 @@ impl World {
         if self.sandboxes.values().filter(is_unknown).any(|row| since(&row.id).is_none()) {
             return None;
         }
-        // How long after the record the sandbox's namespace may be made.
+        // How long after the record a runtime may still make the sandbox's namespace.
         let makes_netns_within = |kind: Option<RuntimeKind>| {
             let records_last = kind.is_some_and(|kind| runtime::Runtime::of(kind).records_last);
             if records_last { Duration::ZERO } else { MAKING }
@@ -53,7 +53,7 @@ impl World {
         Some(Unplaced { read_at, youngest })
     }
 
-    /// Whether it is known which namespace the sandbox has.
+    /// Whether the sandbox's namespace is known.
     fn is_placed(&self, id: &ContainerId) -> bool {
         let known = |row: &Sandbox| {
             let network = &row.network;

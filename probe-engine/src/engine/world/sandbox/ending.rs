@@ -1,4 +1,4 @@
-//! Who ended a sandbox: the runtime, on purpose, or somebody else.
+//! Finds out who ended a sandbox: the runtime, on purpose, or another process.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use crate::{
 pub struct Death {
     pub at: Timestamp,
     pub end: End,
-    /// The killer is the runtime, or was run by it.
+    /// The killer is the runtime, or a process that the runtime started.
     pub by_runtime: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct NetnsGone {
     pub by: Option<change::Process>,
 }
 
-/// So far up a killer's ancestors are looked at.
+/// At most this many ancestors of a killer are looked at.
 const ANCESTORS: usize = 8;
 
 impl Ending {
@@ -44,14 +44,14 @@ impl Ending {
 }
 
 impl World {
-    /// A runtime's program was run to end it.
+    /// A runtime's program was run to end the sandbox.
     pub(in crate::engine::world) fn sandbox_stopping(&mut self, ctx: EventContext, id: &ContainerId) {
         if let Some(row) = self.sandboxes.recall_mut(id) {
             row.ending.stopping(ctx.at);
         }
     }
 
-    /// The process that holds it ended.
+    /// The pause process ended.
     pub(in crate::engine::world) fn sandbox_died(&mut self, ctx: EventContext, id: &ContainerId, end: &End) {
         let by_runtime = end.killer.as_ref().is_some_and(|killer| self.is_of_runtime(killer));
         if let Some(row) = self.sandboxes.recall_mut(id)
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// The OOM killer chose the process that holds it. The kernel tells of that only after the end of the process.
+    /// The OOM killer chose the pause process. The kernel reports this only after the end of the process.
     pub(in crate::engine::world) fn sandbox_oom_killed(&mut self, ctx: EventContext, id: &ContainerId) {
         let death = self.sandboxes.recall_mut(id).and_then(|row| row.ending.death.as_mut());
         if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && ctx.at <= it.at + OOM_BEHIND)
@@ -74,7 +74,8 @@ impl World {
         }
     }
 
-    /// Whether a process is the runtime's: it, or what it was run by, holds, makes or ends containers.
+    /// Whether a process belongs to a runtime: it or one of its ancestors makes, monitors or ends containers. A process
+    /// in a container does not.
     pub(in crate::engine::world) fn is_of_runtime(&self, it: &change::Process) -> bool {
         let start = self.processes.get(it.key).map(|row| row.key).or(Some(it.parent));
         let parent = |key: &TaskKey| self.processes.get(*key).map(|row| row.parent);

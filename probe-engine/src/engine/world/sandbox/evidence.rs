@@ -1,19 +1,19 @@
-//! What was told of a sandbox, kept as the evidence of findings.
+//! Keeps the changes of a sandbox as the evidence of findings.
 
 use crate::{
     engine::world::{World, argv},
     model::change::{Change, ChangeKind, Context, EvidenceEvent},
 };
 
-/// So many events of one sandbox are kept: twice those of a pod's usual life.
+/// At most this many events of one sandbox are kept. A pod's usual life has half as many.
 const EVIDENCE: usize = 96;
-/// Room is made for so many of them at a time.
+/// Space is allocated for this many events at a time.
 const ROOM: usize = 8;
-/// The first events of a sandbox are never dropped for later ones.
+/// This many of a sandbox's first events are never dropped for later ones.
 const FIRST: usize = 32;
 
-/// Of the processes that make and end sandboxes only those say something that end them, or were ended by force: there
-/// are a dozen more for each pod.
+/// Whether a change is kept as evidence. Of the processes that work on a sandbox, only those are kept that end it or
+/// were killed. There are a dozen others for each pod.
 fn is_evidence(what: &ChangeKind) -> bool {
     match what {
         ChangeKind::ProcessExec { argv, .. } => argv::is_ending(argv),
@@ -36,7 +36,7 @@ fn is_evidence(what: &ChangeKind) -> bool {
         | ChangeKind::ContainerExited { .. }
         | ChangeKind::PodFirstSeen
         | ChangeKind::PodGone { .. } => true,
-        // A verdict on a sandbox is no evidence of it.
+        // A verdict on a sandbox is no evidence for a verdict.
         ChangeKind::PodStarted(_)
         | ChangeKind::Gap { .. }
         | ChangeKind::FindingOpened(_)
@@ -46,7 +46,7 @@ fn is_evidence(what: &ChangeKind) -> bool {
 }
 
 impl World {
-    /// Keeps a change that is about to be told as evidence of its sandbox.
+    /// Keeps a change as evidence of its sandbox.
     pub(in crate::engine) fn keep(&mut self, change: &Change) {
         let Some(id) = &change.context.sandbox else { return };
         let Some(row) = self.sandboxes.recall_mut(id) else { return };
@@ -64,14 +64,14 @@ impl World {
         }
         let Change { at, origin, what, context, .. } = change.clone();
         let Context { container, netns, cgroup, .. } = context;
-        // Only events of a cgroup keep its path. Elsewhere it would stand in each of them.
+        // Only events of a cgroup keep its path, to save memory.
         let is_about_cgroup = matches!(
             what,
             ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. }
         );
         let cgroup = cgroup.filter(|_| is_about_cgroup);
         if told.evidence.len() == told.evidence.capacity() {
-            // A vector doubles by itself, and half of the memory of all sandboxes would be room for more.
+            // A vector doubles its capacity by itself. Then half of the memory of all evidence would be empty.
             told.evidence.reserve_exact(ROOM);
         }
         told.evidence.push(EvidenceEvent { at, origin, container, netns, cgroup, what });

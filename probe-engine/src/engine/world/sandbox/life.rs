@@ -1,4 +1,4 @@
-//! What brings a sandbox from one state to the next.
+//! The events that change a sandbox's state.
 
 use super::{Group, Sandbox, State, Step};
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl World {
-    /// Something shows that this sandbox exists.
+    /// Evidence shows that this sandbox exists.
     pub(in crate::engine::world) fn sandbox_seen(
         &mut self,
         ctx: EventContext,
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// The program of a container, or the process that holds a sandbox, runs.
+    /// The program of a container, or the pause process of a sandbox, runs.
     pub(in crate::engine::world) fn is_up(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get(id) else { return };
         let Some(role) = row.role else { return };
@@ -73,12 +73,12 @@ impl World {
         {
             self.claim(ctx, life, &sandbox, true);
         }
-        // A container at work has its network, whatever that is and whether or not its making was seen.
+        // A container that runs has its network, even if the making of the network was not seen.
         let proven = role == Role::Container || self.node.host_netns == 0;
         self.may_be_ready(ctx, &sandbox, proven);
     }
 
-    /// The sandbox that a container lives in: as the runtime says, or the only one that its pod has.
+    /// The sandbox of a container: the one that the runtime names, or the only live one of its pod.
     pub(in crate::engine::world) fn sandbox_for(&mut self, id: &ContainerId) -> Option<ContainerId> {
         let row = self.containers.get(id)?;
         if let Some(sandbox) = &row.sandbox {
@@ -94,12 +94,12 @@ impl World {
         Some(only)
     }
 
-    /// Whether a plugin was called with ADD for it, as far as is known.
+    /// Whether an ADD for the sandbox was seen.
     fn has_adds(&self, id: &ContainerId) -> bool {
         self.has_found_add(id) || self.attachments_of(id).any(Attachment::was_seen)
     }
 
-    /// Since when its network is there: all ADDs have succeeded, or none is needed.
+    /// Since when its network has been ready: all ADDs have succeeded, or none is needed.
     fn connected_since(&self, row: &Sandbox) -> Option<Timestamp> {
         if row.network.is_host {
             return Some(row.first_at);
@@ -112,7 +112,7 @@ impl World {
         adds().map(|add| add.last_at).max().filter(|_| all)
     }
 
-    /// `CNI_NETNS` names the namespace of a sandbox.
+    /// `CNI_NETNS` names the path of the sandbox's namespace.
     pub(in crate::engine::world) fn sandbox_netns_named(&mut self, id: &ContainerId, path: &str) -> bool {
         let Some(row) = self.sandboxes.get(id) else { return false };
         if row.network.netns_path.as_deref() != Some(path)
@@ -139,14 +139,14 @@ impl World {
         }
     }
 
-    /// The namespace that was held to be this sandbox's is another one's.
+    /// A namespace that was taken for this sandbox's belongs to another.
     pub(in crate::engine::world) fn sandbox_had_no_netns(&mut self, id: &ContainerId) {
         if let Some(row) = self.sandboxes.recall_mut(id) {
             (row.network.netns, row.network.netns_created_at) = (None, None);
         }
     }
 
-    /// It became known whose a namespace is, or when it was made.
+    /// The sandbox of a namespace, or the time of its making, became known.
     pub(in crate::engine::world) fn sandbox_netns_created(&mut self, life: u64) {
         let Some(netns) = self.netns.get(life) else { return };
         let Some(id) = &netns.sandbox else { return };
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// `proven`: that no ADD is open shows that none is to come.
+    /// Makes the sandbox ready if it is up and has its network. `proven`: if no ADD is open, none will follow.
     pub(in crate::engine::world) fn may_be_ready(
         &mut self,
         ctx: EventContext,
@@ -168,7 +168,7 @@ impl World {
         let Some(row) = self.sandboxes.get(id) else { return };
         let none = (proven && !self.has_adds(id)).then_some(row.first_at);
         let Some((up, connected)) = row.up_since.zip(self.connected_since(row).or(none)) else { return };
-        // Where the network is made for a process that runs already, another plugin may follow on any that is done.
+        // If the network is made for a process that runs already, a further plugin may follow.
         let is_through = connected <= up || self.chains_are_through(id);
         if !is_through && !proven {
             return;
@@ -178,7 +178,7 @@ impl World {
         let Some(ready) = row.state.step(Step::Ready, at) else { return };
         row.state = ready;
         let since_created = at.since(row.first_at);
-        // Nobody knows when a sandbox became ready that was found ready.
+        // If the sandbox was found ready, the time at which it became ready is not known.
         if row.origin != Origin::Listed {
             self.tell(
                 ctx.back_at(at),
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// It stops once; the first sign of it is the reason told.
+    /// Stops the sandbox. It stops only once, so the first sign of its end gives the reason.
     pub(in crate::engine::world) fn stop(&mut self, ctx: EventContext, id: &ContainerId, why: StopReason) {
         let Some(row) = self.sandboxes.get_mut(id) else { return };
         let Some(stopped) = row.state.step(Step::Stop(why), ctx.at) else { return };
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Its runtime ended while it made it, and will never know it.
+    /// The sandbox's runtime ended while it was making the sandbox, and no runtime knows the sandbox.
     pub(in crate::engine::world) fn sandbox_abandoned(&mut self, ctx: EventContext, id: &ContainerId) {
         if let Some(row) = self.sandboxes.get_mut(id) {
             row.ending.is_abandoned = true;
@@ -224,7 +224,7 @@ impl World {
         self.stop(ctx, id, StopReason::NotListed);
     }
 
-    /// Its namespace went. `by`: who dropped it last.
+    /// The sandbox's namespace ended. `by`: the process that dropped its last reference.
     pub(in crate::engine::world) fn sandbox_lost_netns(
         &mut self,
         ctx: EventContext,
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// The pod's own directory is gone: a sandbox of it that only records vouch for has nothing to live in.
+    /// The pod's own cgroup is gone. A sandbox of the pod that only records show cannot live any more.
     pub(in crate::engine::world) fn stop_unvouched(&mut self, ctx: EventContext, pod: u64) {
         let is_over = |row: &&Sandbox| !row.is_stopped() && !row.presence.is_alive();
         let of_pod = self.sandboxes.group(Group::Pod(pod));

@@ -1,4 +1,5 @@
-//! The containers that ran in a sandbox: what verdicts and starts need of them, longer than their own rows are kept.
+//! The containers that ran in a sandbox. Verdicts and starts need them for longer than the containers' own rows are
+//! kept.
 
 use std::time::Duration;
 
@@ -13,19 +14,19 @@ use crate::{
     model::{id::ContainerId, time::Timestamp},
 };
 
-/// A container that started in a sandbox.
+/// A container that ran in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRun {
     pub id: ContainerId,
     pub name: Option<String>,
-    /// The first sign of it: its runtime was run for it, or its cgroup made.
+    /// Its first sign: its runtime's program was run, or its cgroup was made.
     pub first_at: Timestamp,
     pub cgroup_at: Option<Timestamp>,
     pub started_at: Timestamp,
-    /// It was found running.
+    /// The container was found running.
     pub listed: bool,
     pub listening: Option<Listening>,
-    /// The first program that was executed into it right after its own began, as a postStart hook is.
+    /// The first program that was executed into it right after its own program began, as a postStart hook is.
     #[serde(default)]
     pub hook: Option<Hook>,
     pub ended: Option<Ended>,
@@ -34,27 +35,27 @@ pub struct ContainerRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub at: Timestamp,
-    /// `None`: nobody saw how.
+    /// None: no hook saw the end.
     pub code: Option<u32>,
     /// When its runtime told it to end, if it did.
     #[serde(default)]
     pub stopped_at: Option<Timestamp>,
 }
 
-/// From here on a code is a signal's, as shells and runtimes count (`change::End`).
+/// Codes from this on stand for a signal, as shells and runtimes count (`change::End`).
 const SIGNALLED: u32 = 128;
 
 impl Ended {
-    /// Its program returned, and neither its runtime nor a signal ended it.
+    /// Whether its program ended by itself: neither its runtime nor a signal ended it.
     pub(in crate::engine::world) fn by_itself(self) -> bool {
         self.stopped_at.is_none() && self.code.is_some_and(|code| code < SIGNALLED)
     }
 }
 
-/// So many containers of one sandbox are remembered; of more, the first are forgotten.
+/// At most this many containers of one sandbox are remembered. If there are more, the first are forgotten.
 const CONTAINERS: usize = 64;
 
-/// A container that was never seen before still belongs to its pod's start so long after the last one of it.
+/// A container with a new name still belongs to its pod's start if it comes at most this long after the last one.
 pub(in crate::engine) const LATE: Duration = Duration::from_secs(5 * 60);
 
 impl ContainerRun {
@@ -64,8 +65,8 @@ impl ContainerRun {
     }
 }
 
-/// The name of an ephemeral container that was given no other: `debugger-` and five letters of those that Kubernetes makes
-/// names of.
+/// Whether this is the name of an ephemeral container that was given no name: `debugger-` and five of the letters that
+/// Kubernetes uses in generated names.
 fn is_debugger(name: &str) -> bool {
     const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
     name.strip_prefix("debugger-")
@@ -73,7 +74,7 @@ fn is_debugger(name: &str) -> bool {
 }
 
 impl Work {
-    /// Whether a container that comes now belongs to the pod's start, though the start was held to be complete.
+    /// Whether a container that comes now belongs to the pod's start, though the start counted as complete.
     fn is_continued_by(&self, next: &ContainerRun, expected: &[String]) -> bool {
         let Some(name) = &next.name else { return false };
         let is_new = self.containers.iter().all(|ran| ran.name.as_ref() != Some(name));
@@ -92,7 +93,7 @@ impl Work {
 }
 
 impl World {
-    /// A container started; its sandbox may be known only later.
+    /// A container started. Its sandbox may become known only later.
     pub(in crate::engine::world) fn container_ran(&mut self, id: &ContainerId) {
         let Some(began) = self.containers.get(id).and_then(|row| row.run.began) else { return };
         self.pod_may_be_back(began.at);
@@ -142,7 +143,7 @@ impl World {
         }
     }
 
-    /// A program was executed into a container right after its start, or that has ended.
+    /// A program was executed into a container right after the container's start, or that program has ended.
     pub(in crate::engine::world) fn run_hooked(&mut self, id: &ContainerId, hook: Hook) {
         let Some(sandbox) = self.sandbox_for(id) else { return };
         if let Some(ran) = self.sandboxes.recall_mut(&sandbox).and_then(|row| row.work.run_of(id)) {

@@ -1,4 +1,4 @@
-//! All sandboxes by id, those that are only remembered among them.
+//! The table of sandboxes by id, with remembered ones.
 
 use std::{collections::BTreeSet, mem};
 
@@ -11,7 +11,7 @@ use crate::{
     model::{id::ContainerId, time::Timestamp},
 };
 
-/// So many are remembered.
+/// At most this many sandboxes are remembered.
 const REMEMBERED: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Table {
         self.rows.take_changed()
     }
 
-    /// One that is there, or stopped a moment ago.
+    /// A sandbox that lives or has just stopped.
     pub(in crate::engine) fn get(&self, id: &ContainerId) -> Option<&Sandbox> {
         self.recall(id).filter(|row| !row.is_remembered())
     }
@@ -34,22 +34,22 @@ impl Table {
         self.get(id).is_some()
     }
 
-    /// Those that are there, or stopped a moment ago.
+    /// The sandboxes that live or have just stopped.
     pub(in crate::engine) fn values(&self) -> impl Iterator<Item = &Sandbox> {
         self.all().filter(|row| !row.is_remembered())
     }
 
-    /// Those of a group that are there, or stopped a moment ago.
+    /// The sandboxes of a group that live or have just stopped.
     pub(in crate::engine) fn group(&self, group: Group) -> impl Iterator<Item = &Sandbox> {
         self.rows.of(group).filter(|row| !row.is_remembered())
     }
 
-    /// Those of a group, with those that are only remembered.
+    /// The sandboxes of a group, with remembered ones.
     pub(in crate::engine) fn all_of(&self, group: Group) -> impl Iterator<Item = &Sandbox> {
         self.rows.of(group)
     }
 
-    /// The groups in which there may be several.
+    /// The groups that have more than one sandbox.
     pub(in crate::engine) fn shared_groups(&self) -> impl Iterator<Item = Group> {
         self.rows.shared()
     }
@@ -58,12 +58,12 @@ impl Table {
         self.values().next().is_none()
     }
 
-    /// One that is there, or was.
+    /// A sandbox that lives, has stopped or is remembered.
     pub(in crate::engine) fn recall(&self, id: &ContainerId) -> Option<&Sandbox> {
         self.rows.get(id)
     }
 
-    /// Those that are there, and those that are remembered.
+    /// All sandboxes, with remembered ones.
     pub(in crate::engine) fn all(&self) -> impl Iterator<Item = &Sandbox> {
         self.rows.values()
     }
@@ -76,19 +76,19 @@ impl Table {
         self.rows.get_mut(id)
     }
 
-    /// The row of a sandbox that shows itself: a new one, or the remembered one.
+    /// The row of a sandbox that shows a sign of life: a new row, or the remembered one.
     pub(super) fn begin(&mut self, ctx: EventContext, id: &ContainerId) -> &mut Sandbox {
         let row = self.rows.entry(id.clone()).or_insert_with(|| Sandbox::new(id.clone(), ctx));
         row.come_back(ctx.at);
         row
     }
 
-    /// Takes back what was dumped.
+    /// Restores a row from a checkpoint.
     pub(in crate::engine::world) fn insert(&mut self, row: Sandbox) {
         self.rows.insert(row.id.clone(), row);
     }
 
-    /// Somebody vouches for a sandbox that is known otherwise.
+    /// Adds a voucher to a sandbox that is already known.
     pub(in crate::engine::world) fn vouch(&mut self, id: &ContainerId, by: Voucher, at: Timestamp) {
         if self.get(id).is_some_and(|row| !row.presence.is_vouched(by, at))
             && let Some(row) = self.get_mut(id)
@@ -111,7 +111,7 @@ impl Table {
         }
     }
 
-    /// Two rows of pods turned out to be one.
+    /// Two rows of pods turned out to be one pod.
     pub(in crate::engine::world) fn replace_pod(&mut self, keep: u64, other: u64) {
         self.rows.update(|_, row| {
             let is_other = row.pod == Some(other);
@@ -122,21 +122,22 @@ impl Table {
         });
     }
 
-    /// Its pod's start is held to be complete.
+    /// The start of the sandbox's pod counts as complete.
     pub(in crate::engine::world) fn start_told(&mut self, id: &ContainerId, at: Timestamp) {
         if let Some(row) = self.recall_mut(id) {
             row.work.started_at = Some(at);
         }
     }
 
-    /// Its pod's start was held to be complete, and goes on.
+    /// The start of the sandbox's pod counted as complete, and continues.
     pub(in crate::engine::world) fn start_revised(&mut self, id: &ContainerId) {
         if let Some(row) = self.recall_mut(id) {
             (row.work.started_at, row.work.is_revised) = (None, true);
         }
     }
 
-    /// The runtimes' records were read. `is_on_record`: whether a sandbox is; none: not all records could be read.
+    /// The runtimes' records were read. `is_on_record` tells whether a sandbox is on record. None: not all records
+    /// could be read.
     pub(in crate::engine::world) fn note_records(
         &mut self,
         at: Timestamp,
@@ -153,7 +154,7 @@ impl Table {
         });
     }
 
-    /// A record was lost: something may have happened to any of them that was not seen.
+    /// A record was lost: anything may have happened to a sandbox unseen.
     pub(in crate::engine::world) fn mark_gapped(&mut self) {
         self.rows.update(|_, row| {
             let was_sure = !row.gapped || !row.work.is_unsure;
@@ -162,7 +163,7 @@ impl Table {
         });
     }
 
-    /// It was found to be as it was before a record was lost.
+    /// A listing shows that the sandbox did not change when records were lost.
     pub(in crate::engine::world) fn heal(&mut self, id: &ContainerId) {
         if self.recall(id).is_some_and(|row| row.gapped)
             && let Some(row) = self.recall_mut(id)
@@ -171,12 +172,12 @@ impl Table {
         }
     }
 
-    /// Those that stopped, and that nothing late can be about any more, are only remembered from now on.
+    /// Marks the sandboxes as remembered that have stopped and that no late record can be about.
     pub(in crate::engine::world) fn remember(&mut self, now: Timestamp, is_over: impl Fn(&Sandbox) -> bool) {
         self.rows.update(|_, row| is_over(row) && row.remember(now));
     }
 
-    /// What was told of a sandbox is dropped where no verdict can need it any more.
+    /// Drops the evidence that no verdict can need any more.
     pub(in crate::engine::world) fn drop_evidence(&mut self, is_settled: impl Fn(&Sandbox) -> bool) {
         self.rows.update(|_, row| {
             let is_dropped = !row.told.evidence.is_empty() && is_settled(row);
@@ -187,7 +188,7 @@ impl Table {
         });
     }
 
-    /// Forgets those that are only remembered and not needed, and the oldest of too many.
+    /// Forgets the remembered sandboxes that nothing needs, and the oldest ones if there are too many.
     pub(in crate::engine::world) fn forget(&mut self, is_needed: impl Fn(&Sandbox) -> bool) {
         self.rows.retain(|_, row| !row.is_remembered() || is_needed(row));
         let mut over: BTreeSet<(Timestamp, ContainerId)> = BTreeSet::new();
