@@ -122,7 +122,7 @@ impl Engine {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let held = self.world.outbox.deadline(self.settings.hold);
-        let verdict = self.finding_tracker.due().map(|due| self.timeline.settles(due));
+        let verdict = self.finding_tracker.looks().due.map(|due| self.timeline.settles(due));
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
@@ -252,7 +252,7 @@ impl Engine {
             relisted_at: self.world.lists.relisted_at,
             woke_at: self.world.node.woke_at,
             began_at: self.world.node.began_at,
-            judge_at: self.finding_tracker.due(),
+            looks: self.finding_tracker.looks(),
             watches: self.world.netns.watches,
         };
         let mut rows = vec![CheckpointEntry::Engine(state)];
@@ -302,7 +302,7 @@ impl Engine {
     /// Looks for what is wrong, at the times up to this one at which there is something to look at.
     fn judge(&mut self, until: Timestamp) {
         self.collect();
-        while let Some(due) = self.finding_tracker.due().filter(|due| *due <= until) {
+        while let Some(due) = self.finding_tracker.looks().due.filter(|due| *due <= until) {
             let (told, wanted) = self.finding_tracker.detect(&mut self.world, &self.settings.limits, due);
             if wanted.records {
                 self.world.records_changed(due);
@@ -350,7 +350,7 @@ impl Engine {
                 self.world.lists.relisted_at = at.relisted_at;
                 self.world.node.woke_at = at.woke_at;
                 self.world.node.began_at = at.began_at;
-                self.finding_tracker.restore_due(at.judge_at);
+                self.finding_tracker.restore_looks(at.looks);
                 self.world.netns.watches = at.watches;
             }
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),

@@ -133,11 +133,20 @@ pub struct EngineState {
     pub woke_at: Timestamp,
     #[serde(default)]
     pub began_at: Option<Timestamp>,
-    /// When the detectors next judge the world.
-    pub judge_at: Option<Timestamp>,
+    pub looks: LookTimes,
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
     pub watches: netns::watch::Budget,
+}
+
+/// When the detectors judge the world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookTimes {
+    /// The time of the last look. No later look has an earlier time.
+    #[serde(deserialize_with = "on_the_clock")]
+    pub last: Timestamp,
+    /// The time of the next look. None: nothing changed since the last one, and no finding waits for a time.
+    pub due: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use crate::{
     engine::{
         held::Held,
         view::{ManyView, PoolView},
-        world::{World, record::Waiting},
+        world::{LookTimes, World, record::Waiting},
     },
     model::{
         change::Finding,
@@ -35,8 +35,7 @@ const SURE: u64 = 24;
 pub(in crate::engine) struct FindingTracker {
     judge: Judge,
     findings: Findings,
-    /// When to look, if something changed or a time is up.
-    due: Option<Timestamp>,
+    looks: LookTimes,
 }
 
 /// What findings wait for.
@@ -47,14 +46,17 @@ pub(in crate::engine) struct Wanted {
 }
 
 impl FindingTracker {
-    pub(in crate::engine) fn due(&self) -> Option<Timestamp> {
-        self.due
+    pub(in crate::engine) fn looks(&self) -> LookTimes {
+        self.looks
     }
 
-    /// Something may be different.
+    /// Arms a look: something changed at `at`.
+    ///
+    /// A change that is told late is looked at after the last look, not at its own time: a look back would find again what
+    /// was over by the last look.
     pub(in crate::engine) fn arm_earlier(&mut self, at: Timestamp) {
-        let at = at + self.period();
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        let at = at.max(self.looks.last) + self.period();
+        self.looks.due = Some(self.looks.due.map_or(at, |due| due.min(at)));
     }
 
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Finding> {
@@ -74,8 +76,8 @@ impl FindingTracker {
         self.findings.restore(finding);
     }
 
-    pub(in crate::engine) fn restore_due(&mut self, due: Option<Timestamp>) {
-        self.due = due;
+    pub(in crate::engine) fn restore_looks(&mut self, looks: LookTimes) {
+        self.looks = looks;
     }
 
     /// Looks at what changed in the world, and gives what there is to be told, and what is wanted to be sure.
@@ -96,7 +98,8 @@ impl FindingTracker {
         told.iter()
             .filter_map(|held| held.what.finding())
             .for_each(|it| self.judge.turned((&it.kind).into()));
-        self.due = self.judge.again().map(|at| at.max(now + self.period()));
+        let due = self.judge.again().map(|at| at.max(now + self.period()));
+        self.looks = LookTimes { last: now, due };
         #[cfg(test)]
         if self.findings.looks < SURE || self.findings.looks.is_multiple_of(SURE) {
             assert_eq!(self.differences(world, limits, now), Vec::<String>::new());

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a subject is marked if anything that its verdict is made of changed, but for what is the same for the
 //! whole node (`scope`). Marking one too many costs time; one too few is found by the full look of the tests
-//! (`Engine::judge_anew`).
+//! (`Engine::differences`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,7 +6,11 @@ use probe_common::event::class;
 
 use super::{
     containerd::PATH,
-    story::{CONTAINERD, Story, Who, call, id, ms, run::check_lines, uid},
+    story::{
+        CONTAINERD, Story, Who, call, id, ms,
+        run::{check_lines, settle},
+        uid,
+    },
 };
 use crate::{
     engine::Engine,
@@ -124,6 +128,37 @@ fn what_fails_no_more_is_over_after_ten_minutes() {
     let (told, _) = story.judge(15 * MINUTE);
     let last = told.lines().last();
     assert_eq!(last, Some("702001 finding.closed cni_failing/bridge [default/web-1 c] Agent"));
+}
+
+/// A record that comes late is of a time that findings were judged for already.
+#[test]
+fn what_is_told_late_opens_nothing_that_was_over_by_the_last_look() {
+    let mut story = Story::new();
+    let pod = format!("/kubepods/besteffort/pod{}", uid());
+    story.mkdir(3, &pod);
+    add(&mut story, SECOND, 100, 'a', '1', FAILED);
+    begin(story.at(2 * SECOND), 101, "ADD", 'a', '1');
+    story.address(Who::new(101, CONTAINERD, "bridge"), 41, "10.0.0.2/24", "eth0");
+    end(&mut story, 101, FAILED);
+    begin(&mut story, 102, "ADD", 'a', '1');
+    story.dropped(41, 0).freed(41).rmdir(3, &pod);
+    let (told, mut engine) = story.judge(40 * SECOND);
+    check_lines(
+        &told,
+        "
+            2100 finding.opened cni_failing/bridge [default/web-1 a] Agent
+            31000 finding.confirmed cni_failing/bridge [default/web-1 a] Agent
+            32006 finding.closed cni_failing/bridge [default/web-1 a] Agent
+        ",
+    );
+    engine.advance(ms(40 * SECOND));
+    let mut late = Story::new();
+    end(late.at(4 * SECOND), 102, FAILED);
+    late.facts.into_iter().for_each(|seen| engine.observe(seen));
+    check_lines(
+        &settle(&mut engine, ms(5 * SECOND)).join("\n"),
+        "4000 cni.finished ADD bridge -> 1 in 1997 ms [default/web-1 a] late",
+    );
 }
 
 /// The success of a pod may be among what was lost: nothing is opened or confirmed for it.
