@@ -25,7 +25,7 @@ use super::{cni, environment::Environment};
 use crate::{
     class::Class,
     emit,
-    kernel::{binprm::read_filename, cgroup::Container, offset, read, switch, task::Task},
+    kernel::{binprm::read_filename, offset, read, switch, task::Task},
 };
 
 /// How many programs a process has begun as the top of a container.
@@ -54,7 +54,7 @@ pub(crate) fn exec(ctx: RawTracePointContext) -> i32 {
     let task = Task::at(ctx.arg(0));
     let binprm: u64 = ctx.arg(2);
     let (comm, parent) = (task.comm(), task.parent());
-    let mut class = Class::with(task, || comm, parent, Container::of_current());
+    let mut class = Class::with(task, || comm, parent, Task::current_container());
     debug!(&ctx, "exec of {} has class {}", task.tgid(), class.bits);
     if cni::may_be_call(task, binprm, comm, parent) {
         Environment::search(task.mm());

@@ -10,7 +10,7 @@ use super::cni;
 use crate::{
     class::{self, Class},
     emit,
-    kernel::{cgroup::Container, switch, task::Task},
+    kernel::{switch, task::Task},
 };
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
@@ -20,7 +20,7 @@ pub(crate) fn exit(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     let parent = task.parent();
-    let mut class = Class::with(task, || task.leader().comm(), parent, Container::of_current());
+    let mut class = Class::with(task, || task.leader().comm(), parent, Task::current_container());
     let ring = if let Some(ring) = cni::end(task) {
         class.bits |= CNI;
         ring

@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES, table};
 
-use super::{offset, read, str_len, switch, task::Task};
+use super::{offset, read, str_len, switch};
 use crate::branchless::{choose, is_below, is_zero};
 
 /// The container that each cgroup belongs to, by the cgroup's id, as a walk has found it. The kernel gives no id twice, and
@@ -38,20 +38,19 @@ impl Container {
     /// host's.
     const UNKNOWN: Self = Self(u64::MAX);
 
-    /// The current task's. On cgroup v2 a helper tells its cgroup's id without a read of kernel memory.
+    /// The container of the current task, if the id of the task's cgroup is enough to find it. On cgroup v2 a helper returns
+    /// that id without a read of kernel memory.
     #[inline(always)]
-    pub(crate) fn of_current() -> Self {
-        if switch!(subsys) == ABSENT {
-            // SAFETY: a helper without arguments.
-            let id = unsafe { bpf_get_current_cgroup_id() };
-            if id == switch!(root_cgroup) {
-                return Self::NONE;
-            }
-            if let Some(container) = known(id) {
-                return Self(container);
-            }
+    pub(super) fn of_current_id() -> Option<Self> {
+        if switch!(subsys) != ABSENT {
+            return None;
         }
-        Task::current().cgroup().container()
+        // SAFETY: a helper without arguments.
+        let id = unsafe { bpf_get_current_cgroup_id() };
+        if id == switch!(root_cgroup) {
+            return Some(Self::NONE);
+        }
+        known(id).map(Self)
     }
 
     #[inline(always)]

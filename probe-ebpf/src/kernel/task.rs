@@ -3,7 +3,11 @@
 use aya_ebpf::helpers::generated::bpf_get_current_task;
 use probe_common::{event, id::TaskKey, text::Comm};
 
-use super::{cgroup::Cgroup, net::Net, offset, read, read_str};
+use super::{
+    cgroup::{Cgroup, Container},
+    net::Net,
+    offset, read, read_str,
+};
 use crate::branchless::is_zero;
 
 /// A thread. What tells of the process reads its leader.
@@ -15,6 +19,15 @@ impl Task {
     pub(crate) fn current() -> Self {
         // SAFETY: a helper without arguments.
         Self(unsafe { bpf_get_current_task() })
+    }
+
+    /// The container that the current task belongs to.
+    #[inline(always)]
+    pub(crate) fn current_container() -> Container {
+        match Container::of_current_id() {
+            Some(container) => container,
+            None => Self::current().cgroup().container(),
+        }
     }
 
     /// `task` is a `struct task_struct *`.
