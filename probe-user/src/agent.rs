@@ -81,7 +81,7 @@ pub(crate) struct Routes {
 pub(crate) enum AgentError {
     #[error("cannot write to standard output: {0}")]
     Stream(io::Error),
-    #[error("{0} events were not written to standard output: nobody read it")]
+    #[error("{0} events were not written to standard output: nobody read it, or it could not be written")]
     Unread(u64),
     #[error("cannot write the recording: {0}")]
     Recording(io::Error),

@@ -161,7 +161,9 @@ fn log(verbose: u8) {
         1 => LevelFilter::INFO,
         _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr).with_target(false);
+    // It would report an error of standard error to standard error, and panic.
+    log.log_internal_errors(false).init();
 }
 
 #[cfg(test)]

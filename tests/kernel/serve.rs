@@ -2,6 +2,7 @@
 //! broken or greedy, costs an event or the node's memory.
 
 mod client;
+mod full_disk;
 mod hangup;
 mod hung;
 mod outage;

@@ -32,7 +32,7 @@ use crate::{
         history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
         state_writes::StateWrites,
-        stream::Stream,
+        stream::{Stream, Terminal},
         write_queue::WriteQueue,
     },
     source::{
@@ -98,11 +98,11 @@ fn story(start: Timestamp) -> Vec<Batch> {
 }
 
 fn stream_to(to: impl io::Write + Send + 'static) -> Stream {
-    Stream::new(WriteQueue::spawn("stream", to).expect("a thread"))
+    Stream::spawn(to, Terminal::None).expect("a thread")
 }
 
 fn record_in(to: impl io::Write + Send + 'static, is_purpose: bool) -> Record {
-    Record::new(WriteQueue::spawn("recording", to).expect("a thread"), is_purpose)
+    Record::new(WriteQueue::spawn(100_000, "recording", to).expect("a thread"), is_purpose)
 }
 
 fn file() -> File {
@@ -357,8 +357,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn who_does_not_read_holds_up_nothing_and_misses_what_is_counted() {
     let (unread, writer) = io::pipe().expect("a pipe");
-    let outlet = WriteQueue::with_room(100_000, "stream", writer).expect("a thread");
-    let stream = Stream::new(outlet);
+    let stream = Stream::with_room(100_000, writer, Terminal::None).expect("a thread");
     let dropped = stream.dropped();
     let (told, result) = run_through(2_000, stream, None);
     match result {
@@ -379,7 +378,7 @@ fn a_recording_that_cannot_go_on_does_not_end_the_agent() {
         other => panic!("{other:?}"),
     }
     let (unread, writer) = io::pipe().expect("a pipe");
-    let outlet = WriteQueue::with_room(100_000, "recording", writer).expect("a thread");
+    let outlet = WriteQueue::spawn(100_000, "recording", writer).expect("a thread");
     let (_, result) = run_through(2_000, stream_to(io::sink()), Some(Record::new(outlet, false)));
     match result {
         Err(AgentError::Recording(error)) => assert_eq!(error.kind(), io::ErrorKind::TimedOut),

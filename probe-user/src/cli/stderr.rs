@@ -14,7 +14,7 @@ impl Write for Stderr {
         let mut stderr = io::stderr().lock();
         #[cfg(feature = "live")]
         if nonblocking::is_enabled() {
-            nonblocking::write(&mut stderr, line)?;
+            nonblocking::write(&mut stderr, line);
             return Ok(line.len());
         }
         stderr.write_all(line)?;

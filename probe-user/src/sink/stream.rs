@@ -1,13 +1,15 @@
-//! The stream of events to standard output. While nobody reads it, events are dropped and counted. Once there is room again,
-//! a line says how many were dropped.
+//! The stream of events to standard output. While nobody reads it, or while it cannot be written, as on a full disk, events
+//! are dropped and counted. Once there is room again, a line says how many were dropped.
 //!
-//! **Invariant:** the loop never waits for the reader.
+//! **Invariant:** the loop never waits for the reader or the disk.
+
+mod retry;
 
 use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,10 +17,11 @@ use std::{
 use tokio::time;
 use tracing::warn;
 
+use self::retry::{EIO, Retrying};
 use super::write_queue::{WriteQueue, lines};
 
-/// The error of a write to a terminal that was closed (`asm-generic/errno-base.h`).
-const EIO: i32 = 5;
+/// The most bytes that wait while nothing is written. A pipe itself holds 64 KiB.
+const ROOM: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -26,16 +29,21 @@ pub(crate) struct Stream {
     /// How many events were dropped since the last one that was written.
     missed: u64,
     dropped: Arc<AtomicU64>,
+    /// Whether writes fail at the moment.
+    is_blocked: Arc<AtomicBool>,
     terminal: Terminal,
+    /// The terminal was closed.
+    is_gone: bool,
 }
 
-/// Whether the stream goes to a terminal that may be closed while the run goes on.
+/// Whether the stream goes to a terminal, which may be closed while the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Terminal {
+pub(crate) enum Terminal {
     None,
-    There,
-    /// The reader is gone for good.
-    Gone,
+    /// When it is closed, the run ends.
+    EndsRun,
+    /// When it is closed, events are dropped and counted, and the run goes on.
+    Outlived,
 }
 
 /// How many events were not written.
@@ -43,15 +51,21 @@ enum Terminal {
 pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
-    #[must_use]
-    pub(crate) fn new(outlet: WriteQueue) -> Self {
-        Self { outlet, missed: 0, dropped: Arc::default(), terminal: Terminal::None }
+    /// Starts a thread that writes to `to`, which is standard output.
+    pub(crate) fn spawn(to: impl io::Write + Send + 'static, terminal: Terminal) -> io::Result<Self> {
+        Self::with_room(ROOM, to, terminal)
     }
 
-    /// For a stream to a terminal: when it is closed, events are dropped and counted, and the run goes on.
-    #[must_use]
-    pub(crate) fn for_terminal(self) -> Self {
-        Self { terminal: Terminal::There, ..self }
+    /// Like `spawn`, with room for `room` bytes that wait.
+    pub(crate) fn with_room(
+        room: usize,
+        to: impl io::Write + Send + 'static,
+        terminal: Terminal,
+    ) -> io::Result<Self> {
+        let to = Retrying::new(to, terminal);
+        let is_blocked = to.is_blocked();
+        let outlet = WriteQueue::spawn(room, "stream", to)?;
+        Ok(Self { outlet, missed: 0, dropped: Arc::default(), is_blocked, terminal, is_gone: false })
     }
 
     /// The counter of dropped events, for the metrics.
@@ -70,7 +84,7 @@ impl Stream {
         // Once it drops, it goes on until half of the room is free. Otherwise every second line would be about
         // dropped events.
         let is_full = self.missed > 0 && self.outlet.waiting() > self.outlet.room() / 2;
-        if !is_full && self.terminal != Terminal::Gone {
+        if !is_full && !self.is_gone {
             if self.missed > 0 {
                 let mut all = say(self.missed);
                 all.append(told);
@@ -85,7 +99,8 @@ impl Stream {
                 Err(error) => self.failed(error)?,
             }
         }
-        if self.missed == 0 && self.terminal != Terminal::Gone {
+        // Of a write that fails, the thread that writes has told.
+        if self.missed == 0 && !self.is_gone && !self.is_blocked.load(Ordering::Relaxed) {
             warn!("standard output is not read: events are dropped until it is");
         }
         told.clear();
@@ -94,21 +109,22 @@ impl Stream {
         Ok(())
     }
 
-    /// An error ends the run, unless the terminal was closed.
+    /// An error ends the run, unless the terminal was closed and the run outlives it.
     fn failed(&mut self, error: io::Error) -> io::Result<()> {
         if !is_hangup(self.terminal, &error) {
             return Err(error);
         }
         warn!("the terminal is gone: events are dropped from here on, and the agent runs on");
-        self.terminal = Terminal::Gone;
+        self.is_gone = true;
         Ok(())
     }
 
     /// Returns when everything is written, or cannot be, or `grace` is over.
     pub(crate) async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
         let waiting = self.outlet.lines_waiting();
+        let (terminal, is_gone) = (self.terminal, self.is_gone);
         match time::timeout(grace, self.outlet.finish()).await {
-            Ok(Err(error)) if !is_hangup(self.terminal, &error) => return Err(error),
+            Ok(Err(error)) if !is_gone && !is_hangup(terminal, &error) => return Err(error),
             Ok(_) => {}
             Err(_late) => {
                 self.dropped.fetch_add(waiting(), Ordering::Relaxed);
@@ -118,13 +134,9 @@ impl Stream {
     }
 }
 
-/// Whether the error means that the terminal was closed.
+/// Whether the error means that a terminal which the run outlives was closed.
 fn is_hangup(to: Terminal, error: &io::Error) -> bool {
-    match to {
-        Terminal::None => false,
-        Terminal::There => error.raw_os_error() == Some(EIO),
-        Terminal::Gone => true,
-    }
+    to == Terminal::Outlived && error.raw_os_error() == Some(EIO)
 }
 
 #[cfg(test)]
@@ -136,7 +148,7 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{Stream, Unwritten, WriteQueue};
+    use super::{EIO, Stream, Terminal, Unwritten};
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(future)
@@ -149,7 +161,7 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_dropped_and_told_of_once_it_flows_again() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::new(WriteQueue::with_room(10_000, "test", writer).expect("a thread"));
+        let mut stream = Stream::with_room(10_000, writer, Terminal::None).expect("a thread");
         let mut sent = 0_u64;
         let dropped = stream.dropped();
         let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
@@ -189,12 +201,12 @@ mod tests {
         sent - (next - missed)
     }
 
-    /// A terminal that was closed.
-    struct Closed;
+    /// Each write fails with this error.
+    struct Failing(fn() -> io::Error);
 
-    impl io::Write for Closed {
+    impl io::Write for Failing {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::Error::from_raw_os_error(super::EIO))
+            Err((self.0)())
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -202,30 +214,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_terminal_that_is_gone_ends_nothing() {
-        let outlet = || WriteQueue::spawn("test", Closed).expect("a thread");
-        let fails = |stream: &mut Stream| {
-            let begun = std::time::Instant::now();
-            loop {
-                let offered = stream.offer(&mut b"x\n".to_vec(), say);
-                if offered.is_err() || stream.missed > 2 || begun.elapsed() > Duration::from_secs(20) {
-                    return offered.is_err();
-                }
+    /// Whether the stream ends the run, and not only drops events.
+    fn ends_run(stream: &mut Stream) -> bool {
+        let begun = std::time::Instant::now();
+        loop {
+            let offered = stream.offer(&mut b"x\n".repeat(1000), say);
+            if offered.is_err() || stream.missed > 2 || begun.elapsed() > Duration::from_secs(20) {
+                return offered.is_err();
             }
-        };
-        let mut stream = Stream::new(outlet()).for_terminal();
-        assert!(!fails(&mut stream));
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_is_gone_ends_only_a_run_that_does_not_outlive_it() {
+        let closed = || Failing(|| io::Error::from_raw_os_error(EIO));
+        let mut stream = Stream::spawn(closed(), Terminal::Outlived).expect("a thread");
+        assert!(!ends_run(&mut stream));
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
-        // A file that cannot be written ends the run.
-        assert!(fails(&mut Stream::new(outlet())));
+        assert!(ends_run(&mut Stream::spawn(closed(), Terminal::EndsRun).expect("a thread")));
+    }
+
+    #[test]
+    fn a_full_disk_ends_nothing_and_what_is_missing_is_counted() {
+        let full = Failing(|| io::ErrorKind::StorageFull.into());
+        let mut stream = Stream::with_room(10_000, full, Terminal::None).expect("a thread");
+        assert!(!ends_run(&mut stream));
+        let dropped = stream.dropped().load(std::sync::atomic::Ordering::Relaxed);
+        assert!(dropped > 0);
+        let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
+        assert!(unwritten.0 > dropped, "what waited is counted too: {unwritten:?}");
     }
 
     #[test]
     fn the_end_does_not_wait_for_who_does_not_read() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::new(WriteQueue::spawn("test", writer).expect("a thread"));
+        let mut stream = Stream::spawn(writer, Terminal::None).expect("a thread");
         stream.offer(&mut b"x\n".repeat(100_000), say).expect("it is not closed");
         let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
         assert_eq!(unwritten, Unwritten(100_000));

@@ -92,7 +92,13 @@ impl Format for Text {
     }
 
     fn missed(&mut self, count: u64, _label: &Label, out: &mut Vec<u8>) {
-        self.put(out, RED, &format!("-- {count} events were not written here: nobody read them in time"));
+        self.put(
+            out,
+            RED,
+            &format!(
+                "-- {count} events were not written here: nobody read them in time, or there was no room"
+            ),
+        );
         out.push(b'\n');
     }
 }

@@ -16,8 +16,6 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-/// The most bytes that wait while nothing is written. A pipe itself holds 64 KiB.
-const ROOM: usize = 4 << 20;
 /// The factor by which more may wait while bytes are being written: a burst does not mean that the reader is gone.
 const BURST: usize = 8;
 /// After this time without a write the reader counts as stalled.
@@ -79,17 +77,8 @@ pub(super) fn lines(chunk: &[u8]) -> u64 {
 }
 
 impl WriteQueue {
-    /// Starts a thread `name` that writes to `to` what is sent.
-    pub(crate) fn spawn(name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
-        Self::with_room(ROOM, name, to)
-    }
-
-    /// Like `spawn`, with room for `room` bytes.
-    pub(crate) fn with_room(
-        room: usize,
-        name: &str,
-        mut to: impl Write + Send + 'static,
-    ) -> io::Result<Self> {
+    /// Starts a thread `name` that writes to `to` what is sent. At most `room` bytes wait while nothing is written.
+    pub(crate) fn spawn(room: usize, name: &str, mut to: impl Write + Send + 'static) -> io::Result<Self> {
         let (chunks, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
         let (ended, end) = oneshot::channel();
         let waiting = Arc::new(Waiting::new());
@@ -196,7 +185,7 @@ mod tests {
     #[test]
     fn all_that_was_sent_is_written() {
         let (mut reader, writer) = UnixStream::pair().expect("a pair");
-        let mut outlet = WriteQueue::spawn("test", writer).expect("a thread");
+        let mut outlet = WriteQueue::spawn(1000, "test", writer).expect("a thread");
         for chunk in ["a\n", "", "b\n"] {
             assert!(outlet.offer(&mut chunk.as_bytes().to_vec()).expect("it is read"));
         }
@@ -210,7 +199,7 @@ mod tests {
     fn who_sends_learns_that_nobody_reads() {
         let (reader, writer) = UnixStream::pair().expect("a pair");
         drop(reader);
-        let mut outlet = WriteQueue::spawn("test", writer).expect("a thread");
+        let mut outlet = WriteQueue::spawn(1000, "test", writer).expect("a thread");
         let errors = loop {
             if let Err(error) = outlet.offer(&mut vec![b'x']) {
                 // Another try gives the same error.
@@ -224,7 +213,7 @@ mod tests {
     #[test]
     fn a_burst_waits_for_who_reads() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut outlet = WriteQueue::with_room(100_000, "test", writer).expect("a thread");
+        let mut outlet = WriteQueue::spawn(100_000, "test", writer).expect("a thread");
         // More than the pipe and the room hold together.
         for _ in 0..6 {
             assert!(outlet.offer(&mut vec![b'x'; 100_000]).expect("it is not closed"), "nobody read yet");
@@ -236,7 +225,7 @@ mod tests {
     #[test]
     fn no_more_waits_than_has_room() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut outlet = WriteQueue::with_room(1000, "test", writer).expect("a thread");
+        let mut outlet = WriteQueue::spawn(1000, "test", writer).expect("a thread");
         // More than a pipe holds, so that the thread waits.
         assert!(outlet.offer(&mut vec![b'x'; 1 << 20]).expect("it is not closed"), "nothing else waits");
         let mut chunk = vec![b'y'; 10];

@@ -1,4 +1,5 @@
-//! Writes to standard error without waiting for its reader, for the agent.
+//! Writes to standard error without waiting for its reader, for the agent. A line that cannot be written, as on a full
+//! disk, is no error: it is dropped and counted.
 
 use std::{
     io::{self, Write},
@@ -9,7 +10,7 @@ use std::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+static STDERR: Outlet = Outlet::new();
 /// A pipe that is writable has room for this many bytes (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
@@ -22,21 +23,75 @@ pub(super) fn is_enabled() -> bool {
     IS_ENABLED.load(Ordering::Relaxed)
 }
 
-/// Writes a line, or drops it if there is no room.
-pub(super) fn write<W: Write + AsFd>(to: &mut W, line: &[u8]) -> io::Result<()> {
-    let dropped = DROPPED.load(Ordering::Relaxed);
-    if dropped > 0 && has_room(to) {
-        DROPPED.fetch_sub(dropped, Ordering::Relaxed);
-        writeln!(to, "sandprobe: {dropped} lines were not written here: nobody read them")?;
+/// Writes a line to standard error, or drops it if it cannot be written now.
+pub(super) fn write(to: &mut io::StderrLock<'_>, line: &[u8]) {
+    STDERR.write(to, line);
+}
+
+struct Outlet {
+    /// How many lines were dropped since the last one that was written.
+    dropped: AtomicU64,
+    /// The last line was written only in part.
+    is_torn: AtomicBool,
+}
+
+impl Outlet {
+    const fn new() -> Self {
+        Self { dropped: AtomicU64::new(0), is_torn: AtomicBool::new(false) }
     }
-    for piece in line.chunks(PIECE) {
-        if !has_room(to) {
-            DROPPED.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
+
+    fn write<W: Write + AsFd>(&self, to: &mut W, line: &[u8]) {
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        let missed = match dropped {
+            0 => String::new(),
+            _ => format!(
+                "sandprobe: {dropped} lines were not written here: nobody read them, or there was no room\n"
+            ),
+        };
+        if self.put(to, missed.as_bytes()) {
+            self.dropped.fetch_sub(dropped, Ordering::Relaxed);
+            if self.put(to, line) {
+                return;
+            }
         }
-        to.write_all(piece)?;
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
-    Ok(())
+
+    /// Whether all of the line was written. It begins on a line of its own.
+    fn put<W: Write + AsFd>(&self, to: &mut W, line: &[u8]) -> bool {
+        if line.is_empty() {
+            return true;
+        }
+        if self.is_torn.load(Ordering::Relaxed) {
+            if write_some(to, b"\n") == 0 {
+                return false;
+            }
+            self.is_torn.store(false, Ordering::Relaxed);
+        }
+        let mut rest = line;
+        while !rest.is_empty() {
+            let written = write_some(to, rest.get(..PIECE).unwrap_or(rest));
+            if written == 0 {
+                self.is_torn.store(rest.len() < line.len(), Ordering::Relaxed);
+                return false;
+            }
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        true
+    }
+}
+
+/// How many bytes were written; zero if there is no room.
+fn write_some<W: Write + AsFd>(to: &mut W, bytes: &[u8]) -> usize {
+    loop {
+        if !has_room(to) {
+            return 0;
+        }
+        match to.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            written => return written.unwrap_or(0),
+        }
+    }
 }
 
 /// Whether a write returns at once. A file is always writable; a terminal or a pipe is while somebody reads it.
@@ -48,25 +103,72 @@ fn has_room(to: &impl AsFd) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, BufRead, BufReader};
+    use std::{
+        fs::File,
+        io::{self, BufRead, BufReader, Write},
+        os::fd::{AsFd, BorrowedFd},
+    };
 
-    use super::{DROPPED, Ordering, write};
+    use super::{Ordering, Outlet};
 
     #[test]
     fn lines_that_nobody_reads_are_dropped_and_told_of() {
         let (reader, mut writer) = io::pipe().expect("a pipe");
-        let mut sent = 0;
-        while DROPPED.load(Ordering::Relaxed) < 10 {
-            write(&mut writer, &[&[b'x'; 999][..], b"\n"].concat()).expect("it is not closed");
+        let (outlet, mut sent) = (Outlet::new(), 0);
+        while outlet.dropped.load(Ordering::Relaxed) < 10 {
+            outlet.write(&mut writer, &[&[b'x'; 999][..], b"\n"].concat());
             sent += 1;
         }
         let mut lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
         for _ in 0..sent - 10 {
             assert_eq!(lines.next().map(|line| line.len()), Some(999));
         }
-        write(&mut writer, b"last\n").expect("it is not closed");
+        outlet.write(&mut writer, b"last\n");
         drop(writer);
         let rest: Vec<String> = lines.collect();
-        assert_eq!(rest, ["sandprobe: 10 lines were not written here: nobody read them", "last"]);
+        let missed = "sandprobe: 10 lines were not written here: nobody read them, or there was no room";
+        assert_eq!(rest, [missed, "last"]);
+    }
+
+    /// A disk with room for this many bytes.
+    struct Disk {
+        bytes: Vec<u8>,
+        room: usize,
+        file: File,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            self.bytes.extend(&bytes[..taken]);
+            self.room -= taken;
+            if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl AsFd for Disk {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.file.as_fd()
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_cut_does_not_run_into_the_next() {
+        let missed = "sandprobe: 2 lines were not written here: nobody read them, or there was no room";
+        for (room, begun) in [(4, ""), (5, "t\n"), (7, "two\n")] {
+            let file = File::options().write(true).open("/dev/null").expect("a device");
+            let (outlet, mut disk) = (Outlet::new(), Disk { bytes: Vec::new(), room, file });
+            for line in ["one\n", "two\n", "three\n"] {
+                outlet.write(&mut disk, line.as_bytes());
+            }
+            disk.room = 1000;
+            outlet.write(&mut disk, b"four\n");
+            let text = String::from_utf8(disk.bytes).expect("text");
+            assert_eq!(text, format!("one\n{begun}{missed}\nfour\n"));
+        }
     }
 }

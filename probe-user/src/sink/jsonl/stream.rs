@@ -50,7 +50,7 @@ pub(crate) struct StreamState<'a> {
 pub enum MissedBecause {
     /// The client came back when they had left the buffer.
     Late,
-    /// The client did not keep up.
+    /// The client did not keep up; or standard output could not be written, as on a full disk.
     Slow,
     /// The place that the client gave is of another run of the agent.
     OtherRun,

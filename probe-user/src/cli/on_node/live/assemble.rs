@@ -51,7 +51,7 @@ use crate::{
         history::writer::BootHistoryWriter,
         serve::reload::Bell,
         state_writes::{StateFile, StateWrites},
-        stream::Stream,
+        stream::{Stream, Terminal},
         write_queue::WriteQueue,
     },
     source::{
@@ -179,7 +179,7 @@ impl<'a> Assembly<'a> {
     fn recording(&mut self, session: &mut Session) -> anyhow::Result<Option<Record>> {
         let Some(file) = self.opened.file.take() else { return Ok(None) };
         session.record(&self.opened.header)?;
-        let start = || WriteQueue::with_room(record::ROOM, "recording", file);
+        let start = || WriteQueue::spawn(record::ROOM, "recording", file);
         let outlet = self.confinement.start(Role::Writer, start)?.context(THREAD)?;
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
@@ -210,10 +210,13 @@ impl<'a> Assembly<'a> {
     fn stream(&self) -> anyhow::Result<Stream> {
         // A copy of the descriptor, which goes around the line buffer of the standard library.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
-        let start = || WriteQueue::spawn("stream", File::from(stdout));
-        let stream = Stream::new(self.confinement.start(Role::Writer, start)?.context(THREAD)?);
-        let is_terminal = self.start.outlives_terminal && io::stdout().is_terminal();
-        Ok(if is_terminal { stream.for_terminal() } else { stream })
+        let terminal = match (io::stdout().is_terminal(), self.start.outlives_terminal) {
+            (false, _) => Terminal::None,
+            (true, false) => Terminal::EndsRun,
+            (true, true) => Terminal::Outlived,
+        };
+        let start = || Stream::spawn(File::from(stdout), terminal);
+        self.confinement.start(Role::Writer, start)?.context(THREAD)
     }
 
     /// The server, which is given every change from here on.
