@@ -1,4 +1,4 @@
-//! Reads files of the state directory, with a bound on their size.
+//! Reads files of the state directory, with a bound on their size, and says what is wrong with a path that is no plain file.
 
 use std::{
     fs::{self, File},
@@ -9,11 +9,15 @@ use std::{
 /// The longest file that is read, bytes. Files with many boots of many pods and many findings are far shorter.
 const LONGEST: u64 = 256 << 20;
 
+/// What to do about a path that is no plain file.
+const REMEDY: &str = "remove or rename it, and sandprobe makes a new file there";
+
 /// Reads a whole file. Only a plain file is opened: opening a fifo would wait until somebody writes to it.
 pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let about = fs::metadata(path)?;
     if !about.is_file() {
-        return Err(io::Error::other("it is no plain file"));
+        let is = not_plain(path).unwrap_or("no plain file");
+        return Err(io::Error::other(format!("it is {is}; {REMEDY}")));
     }
     if about.len() > LONGEST {
         return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
@@ -22,6 +26,37 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     // The file may have grown since.
     File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// What is at the path instead of a plain file. A link is not followed.
+fn not_plain(path: &Path) -> Option<&'static str> {
+    let found = fs::symlink_metadata(path).ok()?.file_type();
+    if found.is_file() {
+        None
+    } else if found.is_dir() {
+        Some("a directory, not a plain file")
+    } else if found.is_symlink() {
+        Some("a symbolic link, not a plain file")
+    } else {
+        Some("a device, a pipe or a socket, not a plain file")
+    }
+}
+
+/// The error of an operation on this file, or what is wrong with the path if it is no plain file. (A confined agent may
+/// neither follow a link to another directory nor replace a directory: the kernel then says "permission denied".)
+#[cfg(feature = "live")]
+pub(super) fn blame(path: &Path, error: io::Error) -> io::Error {
+    let name = path.file_name().unwrap_or_default().display();
+    match (error.kind(), not_plain(path)) {
+        // It is one of `read_bounded`, which says why, but not of which file.
+        (io::ErrorKind::Other, _) => io::Error::other(format!("{name}: {error}")),
+        (
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem,
+            _,
+        )
+        | (_, None) => error,
+        (_, Some(is)) => io::Error::other(format!("{name} is {is} ({error}); {REMEDY}")),
+    }
 }
 
 #[cfg(test)]
@@ -36,8 +71,8 @@ mod tests {
         let huge = dir.path().join("huge");
         File::create(&huge).and_then(|file| file.set_len(64 << 30)).expect("a sparse file");
         for (path, why) in [
-            (Path::new("/dev/zero"), "no plain file"),
-            (dir.path(), "no plain file"),
+            (Path::new("/dev/zero"), "it is a device, a pipe or a socket, not a plain file"),
+            (dir.path(), "it is a directory, not a plain file; remove or rename it"),
             (&huge, "longer than 268435456 bytes"),
         ] {
             let error = read_bounded(path).expect_err("it is none").to_string();

@@ -21,6 +21,7 @@ use crate::{
     },
     sink::{
         background::{BackgroundWriter, Failed},
+        file::blame,
         folder,
         state_writes::{StateFile, StateWrites},
     },
@@ -175,7 +176,9 @@ impl Place {
     }
 
     fn beat(&self) -> io::Result<()> {
-        File::options().write(true).open(self.dir.join(FILE))?.set_modified(SystemTime::now())
+        let path = self.dir.join(FILE);
+        let opened = File::options().write(true).open(&path).map_err(|error| blame(&path, error))?;
+        opened.set_modified(SystemTime::now())
     }
 }
 
@@ -288,6 +291,23 @@ mod tests {
         finish(kept);
         assert_eq!(writes.troubles(), [""; 0]);
         assert!(file.join("below").join(FILE).exists());
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_the_file_is_named_with_what_to_do() {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::create_dir(dir.path().join(FILE)).expect("a folder");
+        let writes = StateWrites::default();
+        finish(open_with(dir.path(), writes.clone()));
+        let trouble = writes.troubles().pop().expect("a trouble");
+        assert!(
+            trouble.contains("(--state-dir): findings.json is a directory, not a plain file ("),
+            "{trouble}"
+        );
+        assert!(
+            trouble.ends_with("; remove or rename it, and sandprobe makes a new file there"),
+            "{trouble}"
+        );
     }
 
     /// This holds for an agent that is not confined. A confined agent may not write to the new directory.

@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use super::file::blame;
+
 pub(super) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
@@ -46,7 +48,9 @@ pub(super) fn own(options: &mut OpenOptions) -> &OpenOptions {
 /// a full disk it would take room.
 pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = dir.join(format!(".{name}.new"));
-    let replaced = write(&new, bytes).and_then(|()| fs::rename(&new, dir.join(name)));
+    let path = dir.join(name);
+    let written = write(&new, bytes).map_err(|error| blame(&new, error));
+    let replaced = written.and_then(|()| fs::rename(&new, &path).map_err(|error| blame(&path, error)));
     if let Err(error) = replaced {
         fs::remove_file(&new).ok();
         return Err(error);
@@ -70,7 +74,9 @@ mod tests {
     fn what_was_written_in_vain_is_removed() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::create_dir(dir.path().join("taken")).expect("a directory in its place");
-        replace(dir.path(), "taken", b"all").expect_err("it cannot be replaced");
+        let error = replace(dir.path(), "taken", b"all").expect_err("it cannot be replaced").to_string();
+        assert!(error.starts_with("taken is a directory, not a plain file ("), "{error}");
+        assert!(error.ends_with("; remove or rename it, and sandprobe makes a new file there"), "{error}");
         replace(dir.path(), "free", b"all").expect("it can be written");
         let mut names: Vec<_> = fs::read_dir(dir.path())
             .expect("the directory")

@@ -22,6 +22,7 @@ use crate::{
     },
     sink::{
         background::{BackgroundWriter, Failed},
+        file::blame,
         folder,
         state_writes::{StateFile, StateWrites},
     },
@@ -201,14 +202,16 @@ impl Place {
             Some(open) => open.lock,
             None => {
                 folder::make(&self.dir)?;
-                folder::lock(folder::own(File::options().write(true)).open(self.dir.join(LOCK))?)?
+                let path = self.dir.join(LOCK);
+                let opened = folder::own(File::options().write(true)).open(&path);
+                folder::lock(opened.map_err(|error| blame(&path, error))?)?
             }
         };
         let path = self.dir.join(BOOTS);
         let mut bytes = match super::read_bounded(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
+            Err(error) => return Err(blame(&path, error)),
         };
         if let Some(less) = history::compact(&bytes, self.boots) {
             // If there is no room for the shorter file, the longer one stays.
@@ -216,7 +219,8 @@ impl Place {
                 bytes = less;
             }
         }
-        let file = folder::own(File::options().append(true)).open(&path)?;
+        let opened = folder::own(File::options().append(true)).open(&path);
+        let file = opened.map_err(|error| blame(&path, error))?;
         let torn = bytes.last().is_some_and(|byte| *byte != b'\n');
         self.open = Some(Open { lines: Lines::new(file, bytes.len() as u64, torn), n: 0, bytes: 0, lock });
         Ok(())
@@ -234,13 +238,14 @@ impl Place {
 mod tests {
     use std::{
         fs,
+        os::unix::fs::symlink,
         path::Path,
         time::{Duration, Instant},
     };
 
     use tokio::runtime;
 
-    use super::{BootHistoryWriter, Seen};
+    use super::{BootHistoryWriter, LOCK, Seen};
     use crate::{
         engine::Settings,
         model::{
@@ -249,7 +254,7 @@ mod tests {
         },
         recording::Header,
         sink::{
-            history::{BOOTS, read},
+            history::{BOOTS, HEARTBEAT, read},
             state_writes::{StateFile, StateWrites},
         },
     };
@@ -373,6 +378,44 @@ mod tests {
         finish(open(dir.path(), "b"), &recovery("b", 1), vec![]);
         let past = read(dir.path());
         assert_eq!((past.history.records.len(), past.troubles.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_path_that_is_no_plain_file_is_named_with_what_to_do() {
+        let outside = tempfile::tempdir().expect("a folder");
+        let is_link =
+            "is a symbolic link, not a plain file (Too many levels of symbolic links (os error 40))";
+        let cases = [
+            (BOOTS, true, "boots.jsonl: it is a directory, not a plain file; remove or rename it"),
+            (BOOTS, false, &format!("boots.jsonl {is_link}; remove or rename it")),
+            (
+                HEARTBEAT,
+                true,
+                "heartbeat.json is a directory, not a plain file (Is a directory (os error 21))",
+            ),
+            (LOCK, false, &format!(".boots.lock {is_link}; remove or rename it")),
+        ];
+        for (n, (name, is_directory, expected)) in cases.into_iter().enumerate() {
+            let dir = outside.path().join(n.to_string());
+            fs::create_dir(&dir).expect("a folder");
+            let path = dir.join(name);
+            let made = if is_directory { fs::create_dir(&path) } else { symlink(&path, &path) };
+            made.expect("made");
+            let writes = StateWrites::default();
+            let writer = BootHistoryWriter::open(&dir, &header("a"), 3, writes.clone()).expect("a thread");
+            finish(writer, &recovery("a", 1), vec![]);
+            let trouble = writes.troubles().pop().expect("a trouble");
+            assert!(trouble.contains(&format!("(--state-dir): {expected}")), "{trouble}");
+        }
+        // Who reads the history is told, too.
+        let trouble = read(&outside.path().join("2")).troubles.pop().expect("a trouble");
+        assert!(
+            trouble.ends_with(
+                "heartbeat.json: it is a directory, not a plain file; remove or rename it, and \
+            sandprobe makes a new file there"
+            ),
+            "{trouble}"
+        );
     }
 
     /// This holds for an agent that is not confined. A confined agent may not write to the new directory.
