@@ -149,7 +149,7 @@ fn what_was_told_one_by_one_stays_so_beside_what_comes_after_it() {
 fn a_look_at_a_node_that_nobody_watches_lists_each() {
     let mut drive = node();
     leak(&mut drive, 0..200);
-    let found = drive.engine.survey(drive.sim.now(), probe_user::engine::Daemons::Seen);
+    let found = drive.engine.survey(drive.sim.now(), probe_user::engine::Daemons::Observed);
     let leaks = found.iter().filter(|it| matches!(&it.kind, Kind::LeakedAddress(it) if it.many.is_none()));
     assert_eq!(leaks.count(), 200);
 }

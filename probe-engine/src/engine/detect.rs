@@ -1,13 +1,13 @@
-//! Verdicts. Each rule judges its subjects (a sandbox, a pod, an address) by the world as it is, and says what is wrong
-//! with them. What it said before and no longer says has come right.
+//! Verdicts. Each rule judges its subjects (a sandbox, a pod, an address) by the present state of the world, and
+//! reports a problem. A finding closes when its rule no longer reports it.
 //!
-//! A rule sees no events and keeps no state: out-of-order records, a restart or a listing cannot confuse it. A subject is
-//! judged again only when something changed that its verdict is made of, or when its time is up (`index`, `rule`). Where
-//! several things are one finding, the rule looks at what was told before, so that they stay that one. What passes within
-//! [`PERIOD`] is not looked at: it was no problem.
+//! A rule sees no events and keeps no state, so out-of-order records, a restart or a listing cannot confuse it. A
+//! subject is judged again only when something changed on which its verdict depends, or when a time limit of it passes
+//! (`index`, `rule`). Where several problems are one finding, the rule reads the open findings, so that they stay one
+//! finding. A state that ends within [`PERIOD`] is no problem, so it is not judged.
 //!
-//! **Invariant:** rules change nothing; nothing is concluded from what was not seen across a gap. Judging everything
-//! anew gives what is tracked ([`FindingTracker::differences`]).
+//! **Invariant:** rules change nothing. Nothing is concluded from missing records across a gap. Judging everything anew
+//! gives the findings that are tracked ([`FindingTracker::differences`]).
 
 mod abandoned_store;
 mod blind_spot;
@@ -66,24 +66,26 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-/// The world is looked at so long after it changed, and not more often; where there are thousands of findings, less.
+/// The world is judged this long after a change, and not more often. With thousands of findings it is judged less
+/// often.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
-/// So long a listing may take that was asked for: what it has not found by then is not there to be found.
+/// A listing is answered within this time after it was asked for. Anything that it has not found by then does not
+/// exist.
 const ANSWER: Duration = Duration::from_secs(60);
-/// What a listing found counts for so long.
+/// A listing's result counts for this long.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 
-/// When something has been so for long enough to be called wrong.
+/// How long a state must last until it counts as a problem.
 #[serde_as]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// How long an address may stay given out after its sandbox, while runtime and kubelet are up to free it. The same
-    /// patience is had with namespaces, cgroups and sandboxes that outlive their pod.
+    /// How long an address may stay allocated after the end of its sandbox, while the runtime and the kubelet run and
+    /// could free it. The same limit holds for namespaces, cgroups and sandboxes that outlive their pod.
     #[serde(rename = "leak_grace_ns")]
     #[serde_as(as = "Nanoseconds")]
     pub leak_grace: Duration,
-    /// How long the kernel may take a namespace apart.
+    /// How long the kernel may take to tear down a network namespace.
     #[serde(rename = "stuck_after_ns")]
     #[serde_as(as = "Nanoseconds")]
     pub stuck_after: Duration,
@@ -91,7 +93,7 @@ pub struct Limits {
     #[serde(rename = "cni_slow_ns")]
     #[serde_as(as = "Nanoseconds")]
     pub cni_slow: Duration,
-    /// So many plugins at once are a queue.
+    /// This many plugins that run at once are a queue.
     pub cni_queue: u32,
 }
 
@@ -106,26 +108,27 @@ impl Default for Limits {
     }
 }
 
-/// What a rule looks at.
+/// The input of a rule.
 #[derive(Clone, Copy)]
 pub(super) struct DetectContext<'a> {
     pub(super) world: &'a World,
     pub(super) limits: &'a Limits,
     pub(super) now: Timestamp,
-    /// Since when runtime and kubelet are both up, and the node is, to clean up; none while one of them is not.
+    /// Since when the runtime, the kubelet and the node have all been up, so that they can clean up. None: one of them
+    /// is down.
     pub(super) up: Option<Timestamp>,
-    /// A runtime runs whose records were not read.
+    /// The records of a running runtime were not read.
     pub(super) unread: bool,
     index: &'a Index,
-    /// The stores of networks that are no more.
+    /// The stores of networks that are configured no more.
     abandoned: &'a Abandoned,
-    /// What was told before; nothing where nobody watches.
-    told: Option<&'a Findings>,
-    /// Which pods are on record, gathered once for a look.
+    /// The findings so far. None: this is one look without a tracker.
+    findings: Option<&'a Findings>,
+    /// The pods that have a sandbox on record. The set is made at most once in a look.
     pods: &'a OnceCell<PodsKept<'a>>,
 }
 
-/// Something that is wrong now.
+/// A problem that exists now.
 #[derive(Clone, Debug)]
 pub(super) struct Detection {
     pub(super) key: Key,
@@ -135,11 +138,11 @@ pub(super) struct Detection {
     pub(super) pod: Option<PodName>,
     pub(super) sandboxes: Vec<ContainerId>,
     pub(super) gapped: bool,
-    pub(super) standing: Verdict,
+    pub(super) verdict: Verdict,
 }
 
-/// How each kind is found, in the order in which they are told. Leaks come before all others and pools after them: these
-/// are judged by the leaks, too ([`judge`]).
+/// The detector of each kind, in the order in which findings are reported. Leaks come before these, and pools after
+/// them, because pools are judged by the leaks ([`judge`]).
 fn detectors() -> Vec<Box<dyn Detector>> {
     vec![
         ByScan::detector(FindingKind::AbandonedStore, abandoned_store::detect),
@@ -159,27 +162,28 @@ fn detectors() -> Vec<Box<dyn Detector>> {
     ]
 }
 
-/// What one look found of one kind.
+/// The detections of one kind in one look.
 type Found = (FindingKind, Vec<Detection>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Not to be told yet: it may be a moment's work. To be looked at again then, if not before.
+    /// Not reported yet, because the state may end in a moment. It is judged again at `until`, if not before.
     Watched {
         until: Option<Timestamp>,
     },
-    /// To be told, and looked at again then.
+    /// Reported as a candidate, and judged again at `until`.
     Candidate {
         until: Option<Timestamp>,
     },
-    /// What it rests on cannot be read at the moment: it is told of nothing new, and nothing has come right by that.
+    /// The state on which the verdict depends cannot be read at the moment. No finding opens or closes.
     Unsure,
-    /// Its time is up. The records are to be read again; if they say the same, it is so.
+    /// The time limit has passed. The records must be read again. If they show the same, the verdict is confirmed.
     Unverified,
-    /// Its time is up. The node is to be listed again; if that finds the same, it is so.
+    /// The time limit has passed. The node must be listed again. If the listing shows the same, the verdict is
+    /// confirmed.
     Unlisted,
     Confirmed,
-    /// Confirmed, and looked at again then: it is over by itself if nothing more of the kind happens.
+    /// Confirmed, and judged again at `until`. It closes by itself if nothing more of the kind happens.
     Passing {
         until: Timestamp,
     },
@@ -192,33 +196,33 @@ impl<'a> DetectContext<'a> {
         abandoned: &'a Abandoned,
         pods: &'a OnceCell<PodsKept<'a>>,
     ) -> Self {
-        let Situation { world, limits, now, up, told } = it;
+        let Situation { world, limits, now, up, findings } = it;
         let unread = world.has_unread_runtime();
-        Self { world, limits, now, up, unread, index, abandoned, told, pods }
+        Self { world, limits, now, up, unread, index, abandoned, findings, pods }
     }
 
-    /// Whether any runtime that runs has this sandbox on record.
+    /// Whether any running runtime has this sandbox on record.
     pub(super) fn kept(&self, id: &ContainerId) -> Kept {
         self.world.records.kept(id).unless(self.unread)
     }
 
-    /// Whether any runtime that runs has a sandbox of this pod on record.
+    /// Whether any running runtime has a sandbox of this pod on record.
     pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
         self.pods.get_or_init(|| self.world.pods_kept(&self.index.on_record)).kept(uid).unless(self.unread)
     }
 
-    /// From when time counts of what began then: with the node's suspend it begins anew.
+    /// The time from which a duration counts that began at `since`. After a suspend of the node it counts anew.
     pub(super) fn awake(&self, since: Timestamp) -> Timestamp {
         since.max(self.world.node.woke_at)
     }
 
-    /// The standing of what must have been so for a while: watched first, told when a quarter of it has passed, and
-    /// confirmed at its end.
+    /// The verdict on a state that must last for `grace`: at first it is watched, after a quarter of the time it is a
+    /// candidate, and at the end it is confirmed.
     pub(super) fn after(&self, since: Timestamp, grace: Duration) -> Verdict {
         let since = self.awake(since);
-        let told = since + grace / 4;
-        if self.now < told {
-            Verdict::Watched { until: Some(told) }
+        let early = since + grace / 4;
+        if self.now < early {
+            Verdict::Watched { until: Some(early) }
         } else if self.now < since + grace {
             Verdict::Candidate { until: Some(since + grace) }
         } else {
@@ -226,26 +230,27 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// The same for what runtime and kubelet are to clean up: their time begins when both are up. While one is down
-    /// nobody cleans up, and nothing is held against it.
+    /// The same for a state that the runtime and the kubelet should clean up. The time begins when both are up, because
+    /// nobody can clean up while one is down.
     pub(super) fn after_cleanup(&self, since: Timestamp, grace: Duration) -> Verdict {
         match self.up {
             Some(up) => self.after(since.max(up), grace),
-            // Looked at again when one of them comes up.
+            // It is judged again when one of them starts.
             None => Verdict::Watched { until: None },
         }
     }
 
-    /// The same for a thing that is left over: told only if the records (`read_at`) and a listing (`found_at`) show it
-    /// since, and confirmed only if they still do when its time is up. None: a listing does not find it any more.
+    /// The same for a leftover. It is a candidate only if the records (`read_at`) and a listing (`found_at`) show it
+    /// after `since`. It is confirmed only if they still show it when the time is up. None: a listing does not find it
+    /// any more.
     pub(super) fn left_over(
         &self,
         since: Timestamp,
         read_at: Timestamp,
         found_at: Option<Timestamp>,
     ) -> Option<Verdict> {
-        let standing = self.after_cleanup(since, self.limits.leak_grace);
-        match standing {
+        let verdict = self.after_cleanup(since, self.limits.leak_grace);
+        match verdict {
             Verdict::Candidate { until } if read_at < since || found_at < Some(since) => {
                 return Some(Verdict::Watched { until });
             }
@@ -254,7 +259,7 @@ impl<'a> DetectContext<'a> {
             | Verdict::Unsure
             | Verdict::Unverified
             | Verdict::Unlisted
-            | Verdict::Passing { .. } => return Some(standing),
+            | Verdict::Passing { .. } => return Some(verdict),
             Verdict::Confirmed => {}
         }
         let up = self.up?;
@@ -269,7 +274,8 @@ impl<'a> DetectContext<'a> {
         self.listed_since(ready)
     }
 
-    /// A listing is wanted of what no listing found since then. None: one was made, and did not find it.
+    /// Asks for a listing since `ready`, for a thing that no listing has found since. None: there was one, and it did
+    /// not find the thing.
     pub(super) fn listed_since(&self, ready: Timestamp) -> Option<Verdict> {
         match self.world.lists.relisted_at.filter(|asked| *asked >= ready) {
             None => Some(Verdict::Unlisted),
@@ -280,12 +286,13 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// What was told and is not over.
+    /// The open findings.
     pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
-        self.told.into_iter().flat_map(Findings::open)
+        self.findings.into_iter().flat_map(Findings::open)
     }
 
-    /// Whether a sandbox has its network: every plugin's ADD succeeded, or it needs none, or it was there before us.
+    /// Whether a sandbox has its network. It has if every plugin's ADD succeeded, if it needs no ADD, or if its ADDs
+    /// were before the agent started.
     pub(super) fn is_connected(&self, row: &Sandbox) -> bool {
         let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.network.is_host);
         let mut all = self.world.attachments_of(&row.id).filter(|it| !it.is_loopback()).peekable();

@@ -30,7 +30,7 @@ use crate::{
 /// Plugins that attach pods to networks which no file on the node has to name.
 const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
 
-/// The stores of networks that no configuration names any more, by path, and whether that is sure.
+/// The stores of networks that no configuration names any more, by path. `true`: that is sure.
 pub(super) type Abandoned = BTreeMap<String, bool>;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -63,7 +63,7 @@ pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
     judged.collect()
 }
 
-/// Whether it is sure that no sandbox which the store names runs or is on record. `None`: one does.
+/// Whether it is sure that every sandbox in the store is over and on no record. None: one is not.
 fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
     let mut is_sure = true;
     for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
@@ -89,13 +89,13 @@ fn detection(
     let network = read.store.network.clone()?;
     let since = read.reservations.iter().map(|it| it.since).max()?;
     let (configured_at, _) = ctx.world.records.networks.as_ref()?;
-    let mut standing = ctx.after_cleanup(since, ctx.limits.leak_grace);
+    let mut verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);
     if !is_sure {
-        standing = Verdict::Unsure;
-    } else if standing == Verdict::Confirmed {
+        verdict = Verdict::Unsure;
+    } else if verdict == Verdict::Confirmed {
         let ready = since.max(ctx.up?) + ctx.limits.leak_grace;
         if read_at.min(*configured_at) < ready {
-            standing = Verdict::Unverified;
+            verdict = Verdict::Unverified;
         }
     }
     let count = u32::try_from(read.reservations.len()).unwrap_or(u32::MAX);
@@ -108,7 +108,7 @@ fn detection(
         pod: None,
         sandboxes: Vec::new(),
         gapped: false,
-        standing,
+        verdict,
     })
 }
 
@@ -127,7 +127,8 @@ impl Explain for AbandonedStore {
          it. The addresses that the store still counts as allocated do no harm."
     }
 
-    /// What to look at: the folder is removed by whoever knows that the network will not come back.
+    /// The commands only show the state. The operator must know whether the network will come back before removing the
+    /// folder.
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let (Some(network), Some(path)) = (quoted(&self.network), quoted(&self.path)) else {
             return lines(&[UNPRINTABLE]);

@@ -1,7 +1,7 @@
-//! **Rule:** the agent cannot see something that verdicts rest on: a kernel signal that no mechanism reports; records
-//! that were lost in the last ten minutes; a store, a runtime's records or a file of libcni's cache that could not be
-//! read; a file at which reading hangs; network namespaces that could not be listed whole; a kubelet that was not found
-//! although there are pods.
+//! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism reports;
+//! records that were lost in the last ten minutes; a store, a runtime's records or a file of libcni's cache that could
+//! not be read; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
+//! was not found although there are pods.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
 //! without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that does not exist;
@@ -40,9 +40,9 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     signals(ctx, found);
     let losses = ctx.world.coverage.losses.as_ref().filter(|it| ctx.now < it.last_at + LATELY);
     found.extend(losses.map(|it| {
-        let standing = Verdict::Passing { until: it.last_at + LATELY };
+        let verdict = Verdict::Passing { until: it.last_at + LATELY };
         let spot = Blind::Lost { count: it.count };
-        detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, standing)
+        detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, verdict)
     }));
     for (path, since) in &ctx.world.coverage.hanging {
         let spot = Blind::File { path: path.clone() };
@@ -62,8 +62,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, Verdict::Confirmed));
     }
     found.extend(cache(ctx));
-    // Only this list switches a rule off. For other lists that are not whole, no rule concludes that something is
-    // absent.
+    // Only an incomplete list of network namespaces disables a rule. With other incomplete lists, no rule concludes
+    // that something is absent.
     if let Some(at) = ctx.world.lists.partial.get(&List::Netns) {
         let spot = Blind::Listing { list: List::Netns };
         let weaker = [FindingKind::OrphanNetns];
@@ -73,8 +73,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckCgroup];
         let ready = ctx.awake(at) + KUBELET;
         let is_ready = ctx.now >= ready;
-        let standing = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
-        found.push(detection(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, standing));
+        let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
+        found.push(detection(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, verdict));
     }
     if let Some(at) = unread_since(ctx) {
         let spot = Blind::Runtime { place: None };
@@ -85,14 +85,14 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 /// One finding for all files of libcni's cache that cannot be read: after a power cut there may be many.
 fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     let all = &ctx.world.records.unread;
-    let lasting = |it: &Unread| it.read_at >= it.since + READ;
-    let told = all.iter().filter(|(_, it)| lasting(it)).collect::<Vec<_>>();
-    let (path, since, count) = match told.first() {
-        Some((path, _)) => (*path, told.iter().map(|(_, it)| it.since).min()?, told.len()),
+    let is_lasting = |it: &Unread| it.read_at >= it.since + READ;
+    let lasting = all.iter().filter(|(_, it)| is_lasting(it)).collect::<Vec<_>>();
+    let (path, since, count) = match lasting.first() {
+        Some((path, _)) => (*path, lasting.iter().map(|(_, it)| it.since).min()?, lasting.len()),
         None => (all.keys().next()?, all.values().map(|it| it.since).min()?, all.len()),
     };
     let ready = ctx.awake(since) + READ;
-    let standing = if !told.is_empty() {
+    let verdict = if !lasting.is_empty() {
         Verdict::Confirmed
     } else if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }
@@ -101,7 +101,7 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
         Verdict::Unverified
     };
     let spot = Blind::CniCache { path: path.clone(), count: u64::try_from(count).unwrap_or(u64::MAX) };
-    Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, standing))
+    Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, verdict))
 }
 
 /// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes.
@@ -155,7 +155,8 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
         }
         Signal::CgroupEmptied => &[FindingKind::DuplicateSandbox, FindingKind::StuckCgroup],
         Signal::CgroupRemoved => &[FindingKind::StuckCgroup],
-        // The first is only a number (cgroups removed and not yet released), the second only a time (of listening).
+        // The first signal only gives a number (cgroups removed and not yet released), the second only a time (of
+        // listening).
         Signal::CgroupReleased | Signal::Listening => &[],
     }
 }
@@ -166,7 +167,7 @@ fn detection(
     weaker: &[FindingKind],
     severity: Severity,
     since: Timestamp,
-    standing: Verdict,
+    verdict: Verdict,
 ) -> Detection {
     let kind = Kind::from(BlindSpot { spot, weaker: weaker.to_vec() });
     Detection {
@@ -177,7 +178,7 @@ fn detection(
         pod: None,
         sandboxes: Vec::new(),
         gapped: false,
-        standing,
+        verdict,
     }
 }
 

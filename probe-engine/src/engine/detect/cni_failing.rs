@@ -62,7 +62,7 @@ pub(super) struct Waiting {
     /// The latest failed ADD, and the exit code below.
     last: Try,
     code: Option<u32>,
-    /// What the plugin said last, or why that could not be read.
+    /// The plugin's latest message, or the reason why it could not be read.
     said: Option<(Try, MessageFound)>,
     /// The latest failed ADDs, the oldest first.
     shown: Vec<Try>,
@@ -86,7 +86,7 @@ impl Rule for CniFailing {
     }
 
     /// A pod that is gone no longer waits, so a change of a pod counts.
-    fn leans_on(marks: &Marks) -> bool {
+    fn depends_on_others(marks: &Marks) -> bool {
         !marks.pods.is_empty()
     }
 
@@ -115,7 +115,7 @@ impl Rule for CniFailing {
 }
 
 impl Part for Waiting {
-    fn again(&self) -> Option<Timestamp> {
+    fn due_at(&self) -> Option<Timestamp> {
         Some(self.until)
     }
 }
@@ -190,11 +190,11 @@ fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Optio
             .map(|(_, container)| container.clone())
             .collect(),
         gapped: waiting.iter().any(|it| it.gapped),
-        standing: standing(ctx, waiting, since, attempts),
+        verdict: verdict(ctx, waiting, since, attempts),
     })
 }
 
-fn standing(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, attempts: u32) -> Verdict {
+fn verdict(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, attempts: u32) -> Verdict {
     let sure = || waiting.iter().filter(|it| it.is_sure);
     let mut times: Vec<Timestamp> = sure().map(|it| it.last.0).collect();
     times.sort_unstable();
@@ -242,7 +242,7 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     }
 }
 
-/// Whether namespace and name are known.
+/// Whether it is known which pod this is: by its UID, or by its namespace and name.
 pub(super) fn names_pod(pod: &PodName) -> bool {
     pod.uid.is_some() || pod.name.is_some() && pod.namespace.is_some()
 }
@@ -271,7 +271,7 @@ impl Explain for CniFailing {
 
     fn forget_numbers(&mut self) {
         (self.attempts, self.pods, self.wasted) = (0, 0, Duration::ZERO);
-        // Of many sandboxes it is now this one's that was found: what it says counts, and not where.
+        // The sandbox whose message is shown can change. Only the text of the message counts, not its source.
         let said = self.message.take().and_then(|it| it.text);
         self.message = said.map(|text| Message { text: Some(text), source: String::new() });
     }

@@ -33,7 +33,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let Some(oldest) = open.first().filter(|_| waiting >= ctx.limits.cni_queue) else { return };
     let gapped = ctx.world.is_gapped(List::Processes);
     let until = ctx.awake(oldest.at) + OLD;
-    let standing = match () {
+    let verdict = match () {
         () if gapped => Verdict::Watched { until: None },
         () if ctx.now < until => Verdict::Watched { until: Some(until) },
         () => Verdict::Confirmed,
@@ -51,7 +51,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         pod: None,
         sandboxes: open.iter().filter_map(|call| call.container.clone()).take(SHOWN).collect(),
         gapped,
-        standing,
+        verdict,
     });
 }
 

@@ -39,21 +39,21 @@ fn is_judged(call: &&Call) -> bool {
     call.top && call.origin != Origin::Listed
 }
 
-/// A call that takes, or took, long.
+/// A slow call of a plugin.
 #[derive(Clone)]
 pub(super) struct Slow {
     plugin: String,
     command: &'static str,
     took: Duration,
     since: Timestamp,
-    /// Until when the finding names it; none while it runs.
+    /// Until when the finding names the call. None: the call still runs.
     until: Option<Timestamp>,
     pod: PodName,
     container: Option<ContainerId>,
     gapped: bool,
 }
 
-/// Of one sandbox the calls that are over.
+/// Judges the ended calls of one sandbox.
 impl Rule for CniSlow {
     type Subject = ContainerId;
     type Part = Slow;
@@ -76,7 +76,7 @@ impl Rule for CniSlow {
 }
 
 impl Part for Slow {
-    fn again(&self) -> Option<Timestamp> {
+    fn due_at(&self) -> Option<Timestamp> {
         self.until
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
     for it in judged.parts() {
         slow.entry((it.plugin.clone(), it.command)).or_default().push(it.clone());
     }
-    // When the first of the calls that are within the limit will pass it.
+    // When the first of the calls that are within the limit will exceed it.
     let mut next: Option<Timestamp> = None;
     for call in ctx.world.calls.values().filter(is_judged) {
         let plugin = call.call.plugin.clone();
@@ -116,14 +116,14 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
     found.extend(next.map(watched));
 }
 
-/// Whether an ADD of this plugin has failed for the pod: `cni_failing` covers that.
+/// Whether an ADD of this plugin has failed for the pod. Then the pod is a case for `cni_failing`.
 fn has_failed(ctx: &DetectContext<'_>, pod: &PodName, plugin: &str) -> bool {
     let rows = ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key));
     names_pod(pod) && rows.flat_map(|row| &row.plugins).any(|it| it.name == plugin && it.add.failed > 0)
 }
 
 fn runs_of(plugin: &Plugin) -> [(&Plugin, &'static str, &Runs); 3] {
-    [(plugin, "ADD", &plugin.add), (plugin, "DEL", &plugin.del), (plugin, "DEL", &plugin.blind)]
+    [(plugin, "ADD", &plugin.add), (plugin, "DEL", &plugin.del), (plugin, "DEL", &plugin.del_without_netns)]
 }
 
 fn finished(
@@ -168,7 +168,7 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
     }
     let pod = Some(worst.pod.clone()).filter(|pod| *pod != PodName::default());
     let is_sure = all.iter().any(|it| !it.gapped);
-    let standing = match all.iter().filter_map(|it| it.until).max() {
+    let verdict = match all.iter().filter_map(|it| it.until).max() {
         _ if !is_sure => Verdict::Watched { until: None },
         Some(until) => Verdict::Passing { until },
         None => Verdict::Confirmed,
@@ -181,7 +181,7 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
         pod,
         sandboxes,
         gapped: all.iter().any(|it| it.gapped),
-        standing,
+        verdict,
     })
 }
 
@@ -197,7 +197,7 @@ fn watched(until: Timestamp) -> Detection {
         pod: None,
         sandboxes: Vec::new(),
         gapped: false,
-        standing: Verdict::Watched { until: Some(until) },
+        verdict: Verdict::Watched { until: Some(until) },
     }
 }
 

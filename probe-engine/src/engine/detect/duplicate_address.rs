@@ -57,7 +57,7 @@ impl Rule for DuplicateAddress {
                 pod: Some(later.pod.clone()),
                 sandboxes: holders.iter().map(|(row, _)| row.container.clone()).collect(),
                 gapped: false,
-                standing: ctx.after(lease.since, SETTLE),
+                verdict: ctx.after(lease.since, SETTLE),
             });
         }
     }

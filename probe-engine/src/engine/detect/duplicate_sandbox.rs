@@ -76,8 +76,8 @@ impl Rule for DuplicateSandbox {
 }
 
 impl Part for (Duplicate, Detection) {
-    fn again(&self) -> Option<Timestamp> {
-        self.1.again()
+    fn due_at(&self) -> Option<Timestamp> {
+        self.1.due_at()
     }
 }
 
@@ -98,7 +98,7 @@ fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplica
     };
     let live: Vec<&Sandbox> = attempts.iter().filter(is_live).copied().collect();
     let since = live.get(1)?.first_at;
-    let it = Told { form: Duplicate::Concurrent, named: live[0], rows: &live, since };
+    let it = DetectionParts { form: Duplicate::Concurrent, named: live[0], rows: &live, since };
     Some(detection(&it, ctx.after(since, OVERLAP)))
 }
 
@@ -111,16 +111,17 @@ fn after_completion<'a>(
         if !is_done(before, row.first_at) || !row.containers().is_empty() {
             return None;
         }
-        let told = ctx.awake(row.first_at) + IDLE;
-        let standing = match row.over_at() {
+        let reported_at = ctx.awake(row.first_at) + IDLE;
+        let verdict = match row.over_at() {
             Some(at) if ctx.now >= at + AFTERWARDS => return None,
             Some(at) => Verdict::Passing { until: at + AFTERWARDS },
-            None if ctx.now < told => Verdict::Watched { until: Some(told) },
+            None if ctx.now < reported_at => Verdict::Watched { until: Some(reported_at) },
             None => Verdict::Candidate { until: None },
         };
         let rows = [*before, *row];
-        let it = Told { form: Duplicate::AfterCompletion, named: row, rows: &rows, since: row.first_at };
-        Some(detection(&it, standing))
+        let it =
+            DetectionParts { form: Duplicate::AfterCompletion, named: row, rows: &rows, since: row.first_at };
+        Some(detection(&it, verdict))
     })
 }
 
@@ -150,8 +151,8 @@ fn is_sidecar(ran: &ContainerRun, completed: Timestamp, by: Timestamp) -> bool {
         && ran.ended.is_some_and(|ended| ended.at <= by && was_stopped(ended.stopped_at))
 }
 
-/// The finding has the name of the sandbox before the unused ones, which stays the same however many follow. It goes on
-/// as long as the latest three were made within the window, and one of them within the window before now.
+/// The key is the sandbox before the unused ones, which stays the same however many follow. The finding lasts as long
+/// as the latest three were made within the window, and one of them within the window before now.
 fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
     let used = attempts.iter().rposition(|row| !row.containers().is_empty())?;
     let unused: Vec<&Sandbox> =
@@ -166,7 +167,7 @@ fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Dup
         return None;
     }
     let until = rows[REBUILDS - 1].first_at + WINDOW;
-    let it = Told {
+    let it = DetectionParts {
         form: Duplicate::UnusedRebuild,
         named: attempts[used],
         rows: &unused,
@@ -176,7 +177,7 @@ fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Dup
 }
 
 /// The parts of a detection.
-struct Told<'a> {
+struct DetectionParts<'a> {
     form: Duplicate,
     /// The sandbox that the key names: a pod's sandboxes can be duplicates more than once.
     named: &'a Sandbox,
@@ -184,7 +185,7 @@ struct Told<'a> {
     since: Timestamp,
 }
 
-fn detection(it: &Told<'_>, standing: Verdict) -> (Duplicate, Detection) {
+fn detection(it: &DetectionParts<'_>, verdict: Verdict) -> (Duplicate, Detection) {
     let pod = it.rows.last().map(|row| row.told.pod.clone());
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
     let kind = Kind::from(DuplicateSandbox { form: it.form, count: 1 });
@@ -196,7 +197,7 @@ fn detection(it: &Told<'_>, standing: Verdict) -> (Duplicate, Detection) {
         pod,
         sandboxes: it.rows.iter().map(|row| row.id.clone()).collect(),
         gapped: false,
-        standing,
+        verdict,
     };
     (it.form, detection)
 }

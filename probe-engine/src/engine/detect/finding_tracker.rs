@@ -1,10 +1,10 @@
-//! When to look for what is wrong, and what a look leads to.
+//! Decides when the world is judged, and tracks the findings.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Detection, Limits, PERIOD,
-    findings::{Findings, says},
+    findings::{Findings, matches_detection},
     judge::{Judge, Situation, Want},
     leaked_address::many,
     pool::{PoolCount, Pools},
@@ -22,12 +22,12 @@ use crate::{
     },
 };
 
-/// So many open findings and parts of findings are too many to be put together as often as a few.
+/// The number of open findings and parts of findings from which they are put together less often.
 const MANY: usize = 1000;
-/// Not even the most make it rarer than so many times [`PERIOD`].
+/// The world is judged at least once in this many [`PERIOD`]s, however many findings there are.
 const RAREST: usize = 100;
 
-/// In tests so many looks are compared with full ones, and then one in so many.
+/// In tests this many looks are compared with a judgement of everything, and after them one look in this many.
 #[cfg(test)]
 const SURE: u64 = 24;
 
@@ -38,7 +38,7 @@ pub(in crate::engine) struct FindingTracker {
     looks: LookTimes,
 }
 
-/// What findings wait for.
+/// The information that verdicts need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Wanted {
     pub(in crate::engine) records: bool,
@@ -50,10 +50,10 @@ impl FindingTracker {
         self.looks
     }
 
-    /// Arms a look: something changed at `at`.
+    /// Arms a look: the world changed at `at`.
     ///
-    /// A change that is told late is looked at after the last look, not at its own time: a look back would find again what
-    /// was over by the last look.
+    /// A change that is reported late is judged after the last look, not at its own time: a look back would find again
+    /// what was over by the last look.
     pub(in crate::engine) fn arm_earlier(&mut self, at: Timestamp) {
         let at = at.max(self.looks.last) + self.period();
         self.looks.due = Some(self.looks.due.map_or(at, |due| due.min(at)));
@@ -71,7 +71,7 @@ impl FindingTracker {
         self.findings.revision
     }
 
-    /// As it was before a restart.
+    /// Restores a finding from a checkpoint.
     pub(in crate::engine) fn restore(&mut self, finding: Finding) {
         self.findings.restore(finding);
     }
@@ -80,7 +80,7 @@ impl FindingTracker {
         self.looks = looks;
     }
 
-    /// Looks at what changed in the world, and gives what there is to be told, and what is wanted to be sure.
+    /// Judges the changes of the world. Returns the events to send, and the information that verdicts need.
     pub(in crate::engine) fn detect(
         &mut self,
         world: &mut World,
@@ -89,16 +89,16 @@ impl FindingTracker {
     ) -> (Vec<Held>, Wanted) {
         let changed = world.take_changed();
         let world = &*world;
-        let it = Situation { told: Some(&self.findings), ..Situation::of(world, limits, now) };
-        let found = self.judge.look(it, &changed);
+        let it = Situation { findings: Some(&self.findings), ..Situation::of(world, limits, now) };
+        let found = self.judge.judge_changes(it, &changed);
         if changed.records {
             self.findings.learn_versions(world);
         }
-        let told = self.findings.take_in(world, found, now);
-        told.iter()
+        let held = self.findings.update(world, found, now);
+        held.iter()
             .filter_map(|held| held.what.finding())
-            .for_each(|it| self.judge.turned((&it.kind).into()));
-        let due = self.judge.again().map(|at| at.max(now + self.period()));
+            .for_each(|it| self.judge.finding_changed((&it.kind).into()));
+        let due = self.judge.due_at().map(|at| at.max(now + self.period()));
         self.looks = LookTimes { last: now, due };
         #[cfg(test)]
         if self.findings.looks < SURE || self.findings.looks.is_multiple_of(SURE) {
@@ -106,19 +106,20 @@ impl FindingTracker {
         }
         let wanted =
             Wanted { records: self.judge.wants(Want::Records), listing: self.judge.wants(Want::Listing) };
-        (told, wanted)
+        (held, wanted)
     }
 
-    /// In what a full look, right after one at what changed, differs from what is tracked. There is no difference, unless a
-    /// rule or a count depends on something whose change does not mark its subject.
+    /// The differences between the tracked findings and a judgement of everything. It must be called right after a look
+    /// at the changes. There is a difference only if a rule or a count depends on something whose change does not mark
+    /// its subject.
     pub(in crate::engine) fn differences(
         &self,
         world: &World,
         limits: &Limits,
         now: Timestamp,
     ) -> Vec<String> {
-        let it = Situation { told: Some(&self.findings), ..Situation::of(world, limits, now) };
-        let (judge, found) = Judge::anew(it);
+        let it = Situation { findings: Some(&self.findings), ..Situation::of(world, limits, now) };
+        let (judge, found) = Judge::judge_everything(it);
         let mut anew: BTreeMap<Key, Detection> = BTreeMap::new();
         for detection in found.into_iter().flat_map(|(_, all)| all) {
             anew.entry(detection.key.clone()).or_insert(detection);
@@ -126,9 +127,9 @@ impl FindingTracker {
         let mut differences = Vec::new();
         for (key, it) in &anew {
             match self.findings.get(key).filter(|known| known.stage != Stage::Closed) {
-                Some(known) if says(known, it) => {}
+                Some(known) if matches_detection(known, it) => {}
                 Some(known) => differences.push(format!("tracked: {known:?}\nanew: {it:?}")),
-                None if self.findings.is_untold(it) => {}
+                None if self.findings.is_unreported(it) => {}
                 None => differences.push(format!("not tracked: {it:?}")),
             }
         }
@@ -140,28 +141,28 @@ impl FindingTracker {
         differences
     }
 
-    /// Adds to a finding that leaves what was told of its sandboxes until then, and keeps it with that.
+    /// Adds the evidence so far to a finding that is about to be sent, and keeps it.
     pub(in crate::engine) fn complete(&mut self, finding: &mut Finding, world: &World) {
         self.findings.complete(finding, world);
     }
 
-    /// The more there is to put together, the longer takes a look: it is made less often.
+    /// How often the world is judged. The more findings there are, the longer a look takes, so it is made less often.
     fn period(&self) -> Duration {
         let times = (1 + (self.findings.number() + self.judge.size()) / MANY).min(RAREST);
         PERIOD * u32::try_from(times).unwrap_or(1)
     }
 
-    /// What only the records tell of.
+    /// The sandboxes for which the records must be read again.
     pub(in crate::engine) fn waiting(&self) -> &Waiting {
         &self.judge.index.waiting
     }
 
-    /// The pools of the node's networks, by the leaks that the last look found.
+    /// The pools of the node's networks, counted with the leaks of the last look.
     pub(in crate::engine) fn pools(&self, world: &World) -> Vec<PoolView> {
         Pools::count(world, &self.judge.leaks).iter().map(PoolCount::view).collect()
     }
 
-    /// The leaks that findings of many stand for.
+    /// The leaks that are reported together as one finding.
     pub(in crate::engine) fn many(&self) -> Vec<ManyView> {
         many::members(&self.findings, &self.judge.leaks)
     }

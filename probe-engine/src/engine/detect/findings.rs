@@ -1,5 +1,5 @@
-//! The findings: opened when they are first sighted, confirmed, closed when they are sighted no more, and kept for a
-//! while after.
+//! The tracked findings. A finding opens at its first detection, is confirmed, closes when it is not detected any more,
+//! and is kept for a while after that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,17 +20,17 @@ use crate::{
     },
 };
 
-/// So many findings are open at most; what is beyond is not told.
+/// At most this many findings are open. Further ones are not reported.
 const OPEN: usize = 10_000;
-/// So many closed findings are kept; of more, the first to close are forgotten.
+/// At most this many closed findings are kept. If there are more, the first to close are forgotten.
 const CLOSED: usize = 1000;
-/// What was told.
+/// The open and the closed findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     rows: BTreeMap<Key, Row>,
-    /// How often it has looked.
+    /// The number of looks so far.
     pub(super) looks: u64,
-    /// Those that are closed, the first to close first.
+    /// The closed findings, sorted by the time at which they closed.
     closed: BTreeSet<(Timestamp, Key)>,
     pub(super) revision: Revision,
 }
@@ -38,8 +38,8 @@ pub(super) struct Findings {
 #[derive(Debug)]
 struct Row {
     finding: Finding,
-    /// The look that last sighted it.
-    sighted: u64,
+    /// The number of the look that last detected it.
+    detected: u64,
 }
 
 impl Findings {
@@ -47,7 +47,7 @@ impl Findings {
         self.rows.values().map(|row| &row.finding)
     }
 
-    /// What is not over.
+    /// The findings that are not closed.
     pub(super) fn open(&self) -> impl Iterator<Item = &Finding> {
         self.iter().filter(|it| it.stage != Stage::Closed)
     }
@@ -60,45 +60,46 @@ impl Findings {
         if let Some(at) = finding.closed_at {
             self.closed.insert((at, finding.key.clone()));
         }
-        self.rows.insert(finding.key.clone(), Row { finding, sighted: 0 });
+        self.rows.insert(finding.key.clone(), Row { finding, detected: 0 });
     }
 
-    /// Opens, confirms and closes. What is open of a kind that was looked at, and was not found, is over.
-    pub(super) fn take_in(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
-        let mut told = Vec::new();
+    /// Opens, confirms and closes findings. `found` has the kinds that were judged. An open finding of such a kind that
+    /// was not detected closes.
+    pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
+        let mut events = Vec::new();
         self.looks += 1;
-        // Of two detections of one thing the first counts.
+        // If two detections have the same key, the first counts.
         let mut untold = BTreeSet::new();
         let mut kinds: Vec<&'static str> = Vec::new();
         for (kind, detections) in found {
             kinds.push(kind.into());
             for detection in detections {
                 if !self.is_known(&detection) && !untold.contains(&detection.key) {
-                    if self.is_untold(&detection) {
+                    if self.is_unreported(&detection) {
                         untold.insert(detection.key);
                     } else {
-                        self.sighted(world, detection, now, &mut told);
+                        self.detected(world, detection, now, &mut events);
                     }
                 }
             }
         }
         kinds.sort_unstable();
-        let over: Vec<Key> = kinds.into_iter().flat_map(|kind| self.not_sighted(kind)).cloned().collect();
+        let over: Vec<Key> = kinds.into_iter().flat_map(|kind| self.not_detected(kind)).cloned().collect();
         for key in over {
-            self.close(&key, now, &mut told);
+            self.close(&key, now, &mut events);
         }
-        told
+        events
     }
 
-    fn not_sighted(&self, kind: &str) -> impl Iterator<Item = &Key> {
+    fn not_detected(&self, kind: &str) -> impl Iterator<Item = &Key> {
         let rows = self.rows.range(Key::new(kind, &[""])..);
-        let is_over = |row: &Row| row.finding.stage != Stage::Closed && row.sighted < self.looks;
+        let is_over = |row: &Row| row.finding.stage != Stage::Closed && row.detected < self.looks;
         rows.take_while(move |(key, _)| key.kind() == kind)
             .filter(move |(_, row)| is_over(row))
             .map(|(key, _)| key)
     }
 
-    /// Fills in the versions of programs that were found since.
+    /// Fills in the versions of programs that became known.
     pub(super) fn learn_versions(&mut self, world: &World) {
         for row in self.rows.values_mut().filter(|row| row.finding.stage != Stage::Closed) {
             if world.learn_versions(&mut row.finding.programs) {
@@ -107,32 +108,32 @@ impl Findings {
         }
     }
 
-    /// Whether the detection says what is known: there can be thousands of those. Or that it was sighted before at this
-    /// look.
+    /// Whether the detection adds nothing to a known finding, or has the key of an earlier detection of this look. This
+    /// check keeps a look cheap when there are thousands of findings.
     fn is_known(&mut self, it: &Detection) -> bool {
-        let Some(Row { finding, sighted }) = self.rows.get_mut(&it.key) else { return false };
-        if *sighted == self.looks {
+        let Some(Row { finding, detected }) = self.rows.get_mut(&it.key) else { return false };
+        if *detected == self.looks {
             return true;
         }
         if finding.stage == Stage::Closed || !is_same(finding, it) {
             return false;
         }
-        *sighted = self.looks;
+        *detected = self.looks;
         true
     }
 
-    /// Whether nothing was told of it, nor is to be now.
-    pub(super) fn is_untold(&self, it: &Detection) -> bool {
+    /// Whether the detection has no open finding and opens none now.
+    pub(super) fn is_unreported(&self, it: &Detection) -> bool {
         let is_early = matches!(
-            it.standing,
+            it.verdict,
             Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted
         );
         let is_new = self.get(&it.key).is_none_or(|known| known.stage == Stage::Closed);
         is_new && (is_early || self.number() >= OPEN)
     }
 
-    /// Opens a finding, or takes in what is new of it.
-    fn sighted(&mut self, world: &World, it: Detection, now: Timestamp, told: &mut Vec<Held>) {
+    /// Opens a finding, or updates an open one.
+    fn detected(&mut self, world: &World, it: Detection, now: Timestamp, events: &mut Vec<Held>) {
         let before = self.rows.remove(&it.key).map(|row| row.finding);
         if let Some((before, at)) = before.as_ref().and_then(|before| Some((before, before.closed_at?))) {
             self.closed.remove(&(at, before.key.clone()));
@@ -150,7 +151,7 @@ impl Findings {
                 .or_else(|| (stage == Stage::Confirmed).then_some(now)),
             closed_at: None,
             gapped: it.gapped,
-            // What was told of it is kept until there is more.
+            // Evidence stays until there is more of it.
             evidence: known.as_mut().map(|known| mem::take(&mut known.evidence)).unwrap_or_default(),
             programs: known.as_mut().map(|known| mem::take(&mut known.programs)).unwrap_or_default(),
             runtimes: match known.as_mut() {
@@ -165,32 +166,32 @@ impl Findings {
         };
         world.learn_versions(&mut finding.programs);
         if known.as_ref().is_none_or(|known| known.stage != stage) {
-            self.turned();
+            self.count_change();
         } else if known.as_ref().is_some_and(|known| !means_same(known, &finding)) {
             self.revision.meaning += 1;
         }
         if is_new {
             let opened = Finding { stage: Stage::Candidate, confirmed_at: None, ..finding.clone() };
-            told.push(held(opened, now, ChangeKind::FindingOpened));
+            events.push(held(opened, now, ChangeKind::FindingOpened));
         }
         if stage == Stage::Confirmed && known.is_none_or(|known| known.stage != Stage::Confirmed) {
-            told.push(held(finding.clone(), now, ChangeKind::FindingConfirmed));
+            events.push(held(finding.clone(), now, ChangeKind::FindingConfirmed));
         }
-        self.rows.insert(finding.key.clone(), Row { finding, sighted: self.looks });
+        self.rows.insert(finding.key.clone(), Row { finding, detected: self.looks });
     }
 
-    /// It is another thing with a finding now.
-    fn turned(&mut self) {
+    /// The set of findings or their stages changed.
+    fn count_change(&mut self) {
         self.revision.stages += 1;
         self.revision.meaning += 1;
     }
 
-    fn close(&mut self, key: &Key, now: Timestamp, told: &mut Vec<Held>) {
+    fn close(&mut self, key: &Key, now: Timestamp, events: &mut Vec<Held>) {
         let Some(Row { finding, .. }) = self.rows.get_mut(key) else { return };
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
-        told.push(held(finding.clone(), now, ChangeKind::FindingClosed));
-        self.turned();
+        events.push(held(finding.clone(), now, ChangeKind::FindingClosed));
+        self.count_change();
         self.closed.insert((now, key.clone()));
         if self.closed.len() > CLOSED
             && let Some((_, first)) = self.closed.pop_first()
@@ -199,28 +200,28 @@ impl Findings {
         }
     }
 
-    /// How many are not over.
+    /// The number of open findings.
     pub(super) fn number(&self) -> usize {
         self.rows.len() - self.closed.len()
     }
 
-    /// Adds to a finding that leaves what was told of its sandboxes until then, and keeps it with that.
+    /// Adds the evidence so far to a finding that is about to be sent, and keeps it.
     pub(super) fn complete(&mut self, finding: &mut Finding, world: &World) {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
-        // What is forgotten since is no reason to forget it here.
+        // Evidence that the world has since forgotten stays here.
         if !finding.evidence.is_empty() {
             kept.evidence.clone_from(&finding.evidence);
         }
         if !finding.programs.is_empty() {
             kept.programs.clone_from(&finding.programs);
         }
-        self.turned();
+        self.count_change();
     }
 }
 
-/// Whether a detection says of a finding that is open what is known of it.
+/// Whether a detection says exactly what an open finding says.
 fn is_same(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
         && known.since <= it.since
@@ -229,8 +230,8 @@ fn is_same(known: &Finding, it: &Detection) -> bool {
         && known.sandboxes == it.sandboxes
 }
 
-/// Whether a finding says what a detection does, but for numbers that move while it goes on.
-pub(super) fn says(known: &Finding, it: &Detection) -> bool {
+/// Whether a detection says what a finding says, apart from numbers that change while the problem lasts.
+pub(super) fn matches_detection(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
         && known.since <= it.since
         && known.pod == it.pod
@@ -238,7 +239,7 @@ pub(super) fn says(known: &Finding, it: &Detection) -> bool {
         && known.kind.means(&it.kind)
 }
 
-/// Whether two states of a finding differ only in numbers that move while it goes on.
+/// Whether two states of a finding differ only in numbers that change while the problem lasts.
 fn means_same(before: &Finding, now: &Finding) -> bool {
     (before.stage, before.severity, before.gapped) == (now.stage, now.severity, now.gapped)
         && before.pod == now.pod
@@ -246,14 +247,15 @@ fn means_same(before: &Finding, now: &Finding) -> bool {
         && before.kind.means(&now.kind)
 }
 
-/// What was confirmed stays so until it is over.
+/// A confirmed finding stays confirmed until it closes.
 fn stage_of(known: Option<&Finding>, it: &Detection) -> Stage {
     let was_confirmed = known.is_some_and(|known| known.stage == Stage::Confirmed);
-    let is_sure = matches!(it.standing, Verdict::Confirmed | Verdict::Passing { .. });
+    let is_sure = matches!(it.verdict, Verdict::Confirmed | Verdict::Passing { .. });
     if was_confirmed || is_sure { Stage::Confirmed } else { Stage::Candidate }
 }
 
-/// A verdict is the agent's own, and waits for nothing: its pod is named as far as it is known.
+/// The event of a finding. The agent itself makes it, so it waits for nothing, and its pod has the name that is known
+/// now.
 fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -> Held {
     let subject = Subject {
         named: finding.pod.clone(),
@@ -264,7 +266,7 @@ fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -
     Held { at, origin: Origin::Agent, late: false, subject, wait: Wait::Nothing, what }
 }
 
-/// What was told of the sandboxes of a finding.
+/// The kept events of a finding's sandboxes.
 fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
     let rows = finding.sandboxes.iter().filter_map(|id| world.sandboxes.recall(id));
     let of_row = |row: &Sandbox| {

@@ -1,7 +1,7 @@
-//! What belongs together across tables, kept from the rows that changed; and which subjects a change is about.
+//! Indexes across tables, updated from the rows that changed. They give the subjects that a change concerns.
 //!
-//! **Invariant:** a subject is marked if anything that its verdict is made of changed, but for what is the same for the
-//! whole node (`scope`). Marking one too many costs time; one too few is found by the full look of the tests
+//! **Invariant:** a subject is marked if anything changed on which its verdict depends, except for state of the whole
+//! node (`scope`). Marking one too many costs time. One too few is found by the comparison in the tests
 //! (`Engine::differences`).
 
 use std::{
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// A sandbox's interface.
+/// The key of an attachment: a sandbox and an interface.
 pub(super) type AttachmentKey = (ContainerId, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The pod of each sandbox that is remembered.
+    /// The pod's UID of each sandbox, with remembered ones.
     pub(super) uids: Links<ContainerId, PodUid>,
     /// The sandbox of each container.
     pub(super) sandboxes: Links<ContainerId, ContainerId>,
@@ -43,26 +43,26 @@ pub(super) struct Index {
     pub(super) addresses: Links<AttachmentKey, IpAddr>,
     /// The pod that each attachment names.
     pub(super) named: Links<AttachmentKey, PodName>,
-    /// By what the row of its pod is found: the UID, or the name where there is no UID.
+    /// For each pod that an attachment names: the UID, or the name if there is no UID. Pods are found by this.
     names: Links<PodName, PodName>,
     pod_names: Links<u64, PodName>,
-    /// The files by which sandboxes and attachments name their namespaces.
+    /// The paths by which sandboxes and attachments name their network namespaces.
     sandbox_paths: Links<ContainerId, String>,
     attachment_paths: Links<AttachmentKey, String>,
-    /// The files that each namespace is bound to, and the sandbox it is known to be of.
+    /// The paths to which each namespace is bound, and the sandbox that it is known to belong to.
     mounts: Links<u64, String>,
     netns: Links<u64, ContainerId>,
-    /// The network namespace, by inode, of each process that runs.
+    /// The inode of the network namespace of each running process.
     pub(super) residents: Links<TaskKey, u32>,
-    /// The container that each process which runs is at work for: shims, monitors, runtimes' programs.
+    /// The container for which each running process of a shim, a monitor or a runtime works.
     pub(super) monitors: Links<TaskKey, ContainerId>,
-    /// The namespaces that are over, or about to be.
+    /// The namespaces whose last reference was dropped.
     pub(super) ending: BTreeSet<u64>,
     pub(super) waiting: Waiting,
     pub(super) on_record: OnRecord,
 }
 
-/// Subjects to be judged anew.
+/// The subjects that must be judged again.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     pub(super) sandboxes: BTreeSet<ContainerId>,
@@ -74,7 +74,7 @@ pub(super) struct Marks {
 }
 
 impl Index {
-    /// Takes in what changed, and tells what that is about.
+    /// Updates the indexes by the changes, and returns the subjects that they concern.
     pub(super) fn update(&mut self, world: &World, changed: &Changed) -> Marks {
         let mut marks = Marks::default();
         changed.processes.iter().for_each(|key| self.process(world, *key, &mut marks));
@@ -144,7 +144,7 @@ impl Index {
         marks.sandboxes.insert(key.0.clone());
         let leases = row.map_or(&[][..], |row| &row.leases);
         let addresses = self.addresses.set(key, leases.iter().map(|lease| lease.address));
-        // Who had an address may have lost it to this one.
+        // An earlier holder of the address may have lost it to this attachment.
         for address in &addresses {
             marks.sandboxes.extend(self.addresses.by(address).map(|(id, _)| id.clone()));
         }
@@ -168,7 +168,7 @@ impl Index {
     fn pod(&mut self, world: &World, id: u64, marks: &mut Marks) {
         marks.pods.insert(id);
         let row = world.pods.get(&id);
-        // A pod that is back waits for its network again; one that is forgotten does not.
+        // A pod that returns waits for its network again. A pod that is forgotten does not.
         let by_name = |named: &PodName| PodName { uid: None, ..named.clone() };
         let keys = row.map(|row| [by_uid_or_name(&row.named), by_name(&row.named)]);
         for key in self.pod_names.set(&id, keys.into_iter().flatten()) {
@@ -177,7 +177,7 @@ impl Index {
         self.cgroups.set(&id, row.map_or(&[][..], |row| &row.cgroups).iter().copied());
     }
 
-    /// What came on record, or is no longer.
+    /// Marks the sandboxes that came on record or are on record no more.
     fn records(&mut self, records: &Records, marks: &mut Marks) {
         let now = OnRecord::of(records);
         let before = std::mem::take(&mut self.on_record);
@@ -194,7 +194,7 @@ impl Index {
         self.on_record = now;
     }
 
-    /// A change of a sandbox is one of its pod, of its namespaces and of its addresses.
+    /// Marks the pods, namespaces and addresses of the marked sandboxes.
     fn spread(&self, world: &World, marks: &mut Marks) {
         for id in &marks.sandboxes {
             marks.uids.extend(self.uids.of(id).iter().cloned());
@@ -225,7 +225,7 @@ impl Index {
         note(&mut self.waiting.holding, id, !lives && is_held());
     }
 
-    /// The sandboxes that had a namespace: as was seen, or by its file.
+    /// The sandboxes that had a namespace: the one that was seen to have it, and those that name a path of it.
     pub(super) fn owners(&self, row: &netns::Netns) -> Vec<ContainerId> {
         let mut owners: BTreeSet<ContainerId> = row.sandbox.iter().cloned().collect();
         for path in row.mounts.iter().map(|path| plain(path).into_owned()) {
@@ -236,7 +236,7 @@ impl Index {
     }
 }
 
-/// What a pod's row is found by.
+/// The name by which a pod's row is found.
 fn by_uid_or_name(name: &PodName) -> PodName {
     match &name.uid {
         Some(uid) => PodName { uid: Some(uid.clone()), ..PodName::default() },

@@ -1,5 +1,5 @@
-//! Looks at what changed: takes it into the index, judges the subjects that it is about and those whose time is up, and
-//! gives what is wrong by kind. A kind of which nothing can have changed is left out.
+//! Judges the changes: updates the index, judges the subjects that the changes concern and those that are due, and
+//! returns the detections by kind. It leaves out kinds of which nothing can have changed.
 
 use std::{
     cell::OnceCell,
@@ -29,26 +29,26 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Judge {
     pub(super) index: Index,
-    node: Option<(Node, Mends)>,
-    /// Also the pools are counted by them.
+    node: Option<(Node, CleanupState)>,
+    /// The pools are counted by these leaks as well.
     pub(super) leaks: Judged<LeakedAddress>,
     pub(super) pools: Pools,
     detectors: Vec<Box<dyn Detector>>,
-    /// When what was put together of each kind is to be looked at again, though nothing changes.
-    again: BTreeMap<FindingKind, Timestamp>,
-    /// Kinds whose findings turned at the last look: how they are put together may be another one now.
-    turned: BTreeSet<FindingKind>,
+    /// When the detections of each kind must be put together again, even if nothing changes.
+    due_at: BTreeMap<FindingKind, Timestamp>,
+    /// The kinds whose findings changed at the last look. Their detections may be put together in another way now.
+    changed_kinds: BTreeSet<FindingKind>,
     wanted: BTreeSet<(FindingKind, Want)>,
 }
 
-/// What a verdict waits for.
+/// The information that a verdict needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Want {
     Records,
     Listing,
 }
 
-/// What is the same for all subjects. If it changes, any verdict may.
+/// The state of the whole node on which any verdict may depend.
 #[derive(Debug, PartialEq)]
 struct Node {
     unread: bool,
@@ -62,30 +62,30 @@ struct Node {
     abandoned: Abandoned,
 }
 
-/// The same of what can turn only what was found already.
+/// The state of the whole node that can change only the verdicts that have a detection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Mends {
+struct CleanupState {
     up: Option<Timestamp>,
     relisted_at: Option<Timestamp>,
     woke_at: Timestamp,
 }
 
-/// What a look is made by.
+/// The input of a look.
 #[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
     pub(super) world: &'a World,
     pub(super) limits: &'a Limits,
     pub(super) now: Timestamp,
-    /// Since when those run who clean up.
+    /// Since when the runtimes and the kubelet have been up to clean up.
     pub(super) up: Option<Timestamp>,
-    /// What was told before; nothing where nobody watches.
-    pub(super) told: Option<&'a Findings>,
+    /// The findings so far. None: this is one look without a tracker.
+    pub(super) findings: Option<&'a Findings>,
 }
 
 impl<'a> Situation<'a> {
     pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
         let up = world.cleaners_since().map(|at| at.max(world.node.woke_at));
-        Self { world, limits, now, up, told: None }
+        Self { world, limits, now, up, findings: None }
     }
 }
 
@@ -97,40 +97,43 @@ impl Default for Judge {
             leaks: Judged::default(),
             pools: Pools::default(),
             detectors: detectors(),
-            again: BTreeMap::new(),
-            turned: BTreeSet::new(),
+            due_at: BTreeMap::new(),
+            changed_kinds: BTreeSet::new(),
             wanted: BTreeSet::new(),
         }
     }
 }
 
 impl Judge {
-    /// Everything, as if nothing had been looked at before.
-    pub(super) fn anew(it: Situation<'_>) -> (Self, Vec<Found>) {
+    /// Judges everything, as if it were the first look.
+    pub(super) fn judge_everything(it: Situation<'_>) -> (Self, Vec<Found>) {
         let mut judge = Self::default();
-        let found = judge.look(it, &it.world.all_rows());
+        let found = judge.judge_changes(it, &it.world.all_rows());
         (judge, found)
     }
 
-    pub(super) fn look(&mut self, it: Situation<'_>, changed: &Changed) -> Vec<Found> {
+    pub(super) fn judge_changes(&mut self, it: Situation<'_>, changed: &Changed) -> Vec<Found> {
         let marks = self.index.update(it.world, changed);
         let pods = OnceCell::new();
         let none = Abandoned::new();
         let abandoned = abandoned_store::abandoned(&DetectContext::of(it, &self.index, &none, &pods));
         let ctx = DetectContext::of(it, &self.index, &abandoned, &pods);
         let node = Node::of(&ctx, &abandoned);
-        let mends =
-            Mends { up: ctx.up, relisted_at: it.world.lists.relisted_at, woke_at: it.world.node.woke_at };
+        let cleanup = CleanupState {
+            up: ctx.up,
+            relisted_at: it.world.lists.relisted_at,
+            woke_at: it.world.node.woke_at,
+        };
         let before = self.node.as_ref();
         let scope = Scope {
             everything: before.is_none_or(|(before, _)| *before != node),
-            found: changed.records || before.is_none_or(|(_, before)| *before != mends),
+            found: changed.records || before.is_none_or(|(_, before)| *before != cleanup),
             marks,
         };
-        self.node = Some((node, mends));
-        // How things are put together depends on what was told, and on the time.
-        let mut due = mem::take(&mut self.turned);
-        due.extend(self.again.iter().filter(|(_, at)| **at <= it.now).map(|(kind, _)| *kind));
+        self.node = Some((node, cleanup));
+        // How detections are put together depends on the open findings and on the time.
+        let mut due = mem::take(&mut self.changed_kinds);
+        due.extend(self.due_at.iter().filter(|(_, at)| **at <= it.now).map(|(kind, _)| *kind));
         let mut found: Vec<Found> = Vec::new();
         let mut tell = |kind, is_changed: bool, gather: &dyn Fn(&mut Vec<Detection>)| {
             if is_changed || scope.everything || due.contains(&kind) {
@@ -139,16 +142,16 @@ impl Judge {
                 found.push((kind, all));
             }
         };
-        let is_leak_changed = self.leaks.look(&ctx, &scope);
+        let is_leak_changed = self.leaks.update(&ctx, &scope);
         tell(FindingKind::LeakedAddress, is_leak_changed, &|all| {
             leaked_address::gather(&ctx, &self.leaks, all);
         });
         for detector in &mut self.detectors {
-            let is_changed = detector.look(&ctx, &scope);
+            let is_changed = detector.update(&ctx, &scope);
             tell(detector.kind(), is_changed, &|all| detector.gather(&ctx, all));
         }
         self.pools.update(&ctx, &scope, &self.leaks, is_leak_changed);
-        // A pool is judged only when an address may have changed hands.
+        // Pools are judged only if the use of an address may have changed.
         let is_counted = is_leak_changed || scope.found || !scope.marks.addresses.is_empty();
         tell(FindingKind::PoolExhaustion, is_counted, &|all| {
             pool_exhaustion::detect(&ctx, &self.pools, all);
@@ -157,23 +160,23 @@ impl Judge {
         found
     }
 
-    /// Remembers what the verdicts wait for.
+    /// Remembers the information that the verdicts need.
     fn note(&mut self, found: &[Found]) {
         for (kind, all) in found {
             for want in [Want::Records, Want::Listing] {
                 self.wanted.remove(&(*kind, want));
             }
-            self.wanted.extend(all.iter().filter_map(|it| Some((*kind, it.standing.wants()?))));
-            self.again.remove(kind);
-            let again = all.iter().filter_map(|it| it.standing.again()).min();
-            self.again.extend(again.map(|at| (*kind, at)));
+            self.wanted.extend(all.iter().filter_map(|it| Some((*kind, it.verdict.wants()?))));
+            self.due_at.remove(kind);
+            let due_at = all.iter().filter_map(|it| it.verdict.due_at()).min();
+            self.due_at.extend(due_at.map(|at| (*kind, at)));
         }
     }
 
-    /// When to look again though nothing changes.
-    pub(super) fn again(&self) -> Option<Timestamp> {
-        let rules = self.detectors.iter().filter_map(|it| it.again()).chain(self.leaks.again());
-        rules.chain(self.again.values().copied()).min()
+    /// When to judge again if nothing changes.
+    pub(super) fn due_at(&self) -> Option<Timestamp> {
+        let rules = self.detectors.iter().filter_map(|it| it.due_at()).chain(self.leaks.due_at());
+        rules.chain(self.due_at.values().copied()).min()
     }
 
     pub(super) fn wants(&self, want: Want) -> bool {
@@ -181,11 +184,11 @@ impl Judge {
     }
 
     /// A finding of this kind opened, was confirmed or closed.
-    pub(super) fn turned(&mut self, kind: FindingKind) {
-        self.turned.insert(kind);
+    pub(super) fn finding_changed(&mut self, kind: FindingKind) {
+        self.changed_kinds.insert(kind);
     }
 
-    /// How much there is that a look has to put together.
+    /// How many subjects with detections a look puts together.
     pub(super) fn size(&self) -> usize {
         self.leaks.len() + self.detectors.iter().map(|it| it.size()).sum::<usize>()
     }
@@ -213,8 +216,8 @@ impl Node {
 }
 
 impl Verdict {
-    /// When it is to be looked at again though nothing changes.
-    pub(super) fn again(self) -> Option<Timestamp> {
+    /// When this is judged again if nothing changes.
+    pub(super) fn due_at(self) -> Option<Timestamp> {
         match self {
             Self::Watched { until } | Self::Candidate { until } => until,
             Self::Passing { until } => Some(until),

@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// An address that is leaked, or may be.
+/// An address that leaked, or may have.
 #[derive(Clone, Debug)]
 pub(super) struct Leak {
     attachment: AttachmentKey,
@@ -45,7 +45,7 @@ pub(super) struct Leak {
     network: Option<String>,
     pub(super) cause: Cause,
     pub(super) since: Timestamp,
-    pub(super) standing: Verdict,
+    pub(super) verdict: Verdict,
 }
 
 impl Rule for LeakedAddress {
@@ -65,20 +65,22 @@ impl Rule for LeakedAddress {
             if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::is_on_record) {
                 continue;
             }
-            if !may_be_pods(ctx, row) {
+            if !may_be_of_pod(ctx, row) {
                 continue;
             }
-            let Some(over) = over(ctx, row) else { continue };
-            for lease in
-                row.leases.iter().filter(|lease| is_loose(lease, &over) && !is_taken(ctx, row, lease))
+            let Some(end) = sandbox_end(ctx, row) else { continue };
+            for lease in row
+                .leases
+                .iter()
+                .filter(|lease| is_held_by_records_only(lease, &end) && !is_reassigned(ctx, row, lease))
             {
-                match in_abandoned(ctx.abandoned, lease) {
+                match is_in_abandoned_stores(ctx.abandoned, lease) {
                     Some(true) => {}
                     Some(false) => {
-                        let unsure = leak(ctx, row, lease, &over);
-                        found.extend(unsure.map(|it| Leak { standing: Verdict::Unsure, ..it }));
+                        let unsure = leak(ctx, row, lease, &end);
+                        found.extend(unsure.map(|it| Leak { verdict: Verdict::Unsure, ..it }));
                     }
-                    None => found.extend(leak(ctx, row, lease, &over)),
+                    None => found.extend(leak(ctx, row, lease, &end)),
                 }
             }
         }
@@ -86,8 +88,8 @@ impl Rule for LeakedAddress {
 }
 
 impl Part for Leak {
-    fn again(&self) -> Option<Timestamp> {
-        self.standing.again()
+    fn due_at(&self) -> Option<Timestamp> {
+        self.verdict.due_at()
     }
 }
 
@@ -95,19 +97,19 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<LeakedAddress>, fo
     many::gather(ctx, &judged.parts().collect::<Vec<_>>(), found);
 }
 
-/// A sandbox that is over.
-struct Over {
-    /// When it ended; zero if that was before this boot, or before anybody looked.
+/// The end of a sandbox.
+struct SandboxEnd {
+    /// When it ended. Zero: before this boot, or before the agent started.
     at: Timestamp,
-    /// When a runtime's records were read to have it no more; none if they cannot be read.
+    /// When the runtimes' records were read that no longer name it. None: they cannot be read.
     forgotten_at: Option<Timestamp>,
-    /// They cannot be, and nothing else shows that the runtime is done with it.
+    /// The records cannot be read, and nothing else shows that the runtime is done with the sandbox.
     unsure: bool,
 }
 
-fn over(ctx: &DetectContext<'_>, row: &Attachment) -> Option<Over> {
+fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> {
     let known = ctx.world.sandboxes.get(&row.container).filter(|sandbox| !sandbox.is_stopped());
-    // One that never came to have a process or a namespace ends with the ADD that failed, and nothing tells of it.
+    // A sandbox that never had a process or a namespace ends with the ADD that failed. No event shows its end.
     let is_stillborn = |sandbox: &Sandbox| {
         sandbox.up_since.is_none() && sandbox.network.netns.is_none() && row.was_seen() && !row.is_added()
     };
@@ -119,23 +121,25 @@ fn over(ctx: &DetectContext<'_>, row: &Attachment) -> Option<Over> {
     match ctx.kept(&row.container) {
         Kept::Yes => None,
         Kept::No { at } => {
-            Some(Over { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: Some(at), unsure: false })
+            Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: Some(at), unsure: false })
         }
         Kept::Unknown => {
             let unsure = !row.is_being_deleted() || ended.is_none();
-            Some(Over { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: None, unsure })
+            Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: None, unsure })
         }
     }
 }
 
-/// Whether records alone hold an address: where a runtime's cannot be read, a namespace that has it may be in use.
-fn is_loose(lease: &Lease, over: &Over) -> bool {
-    lease.is_on_record() && (over.forgotten_at.is_some() || over.unsure || lease.kernel.is_none())
+/// Whether only records hold an address. If a runtime's records cannot be read, a namespace that has the address may be
+/// in use.
+fn is_held_by_records_only(lease: &Lease, end: &SandboxEnd) -> bool {
+    lease.is_on_record() && (end.forgotten_at.is_some() || end.unsure || lease.kernel.is_none())
 }
 
-/// Whether it can be a pod's sandbox. Podman, nerdctl and others attach containers to the same networks, and no runtime
-/// of pods has those on record: their ADD names no pod, nerdctl's ids are none of a pod's, and a monitor holds them.
-fn may_be_pods(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
+/// Whether the attachment can be that of a pod's sandbox. Podman, nerdctl and others attach containers to the same
+/// networks, and no runtime of pods has these on record. Their ADD names no pod, nerdctl's ids belong to no pod, and a
+/// monitor runs for them.
+fn may_be_of_pod(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     let of_attempt =
         || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.told.pod != PodName::default());
     row.pod != PodName::default()
@@ -143,8 +147,8 @@ fn may_be_pods(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
         || !row.was_seen() && row.container.is_full() && !ctx.index.monitors.is_named(&row.container)
 }
 
-/// Whether all stores that name an address are of networks that are no more, and whether that is sure.
-fn in_abandoned(abandoned: &Abandoned, lease: &Lease) -> Option<bool> {
+/// Whether all stores that name an address are abandoned. `Some(false)`: that is not sure.
+fn is_in_abandoned_stores(abandoned: &Abandoned, lease: &Lease) -> Option<bool> {
     let mut is_sure = !lease.stores.is_empty();
     for path in &lease.stores {
         is_sure &= *abandoned.get(path.as_str())?;
@@ -152,8 +156,8 @@ fn in_abandoned(abandoned: &Abandoned, lease: &Lease) -> Option<bool> {
     (!lease.stores.is_empty()).then_some(is_sure)
 }
 
-/// Whether another sandbox was given it later, and has it in its namespace.
-fn is_taken(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+/// Whether another sandbox got the address later and has it in its namespace.
+fn is_reassigned(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
     let all = ctx.index.addresses.by(&lease.address).filter_map(|key| ctx.world.attachments.get(key));
     let mut others = all
         .filter(|other| (&other.container, &other.ifname) != (&row.container, &row.ifname))
@@ -166,27 +170,27 @@ fn is_taken(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
     })
 }
 
-fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, over: &Over) -> Option<Leak> {
-    // Where the store can be read it has the last word: somebody may have freed the address by hand.
+fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxEnd) -> Option<Leak> {
+    // A readable store decides: an operator may have freed the address by hand.
     if lease.stores.is_empty() && ctx.world.is_store_read(row, lease) {
         return None;
     }
     let cause = cause(ctx, row, lease);
-    // libcni forgets an attachment with its first DEL that succeeds.
+    // libcni removes an attachment from its cache with the first DEL that succeeds.
     if lease.stores.is_empty() && !matches!(cause, Cause::DelMissing | Cause::DelFailed | Cause::RuntimeEnded)
     {
         return None;
     }
     let seen = !row.plugins.is_empty();
-    let since = if seen { over.at.max(row.last_at) } else { over.at.max(lease.since) };
-    let standing = if over.unsure { Verdict::Unsure } else { verified(ctx, row, lease, over, since) };
+    let since = if seen { end.at.max(row.last_at) } else { end.at.max(lease.since) };
+    let verdict = if end.unsure { Verdict::Unsure } else { verified(ctx, row, lease, end, since) };
     Some(Leak {
         attachment: (row.container.clone(), row.ifname.clone()),
         address: lease.address,
         network: row.network.clone(),
         cause,
         since,
-        standing,
+        verdict,
     })
 }
 
@@ -204,16 +208,16 @@ impl Leak {
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
-        self.standing == Verdict::Confirmed
+        self.verdict == Verdict::Confirmed
     }
 
-    /// Where it stands in the world.
+    /// The attachment and the lease of this leak.
     fn row<'a>(&self, ctx: &DetectContext<'a>) -> Option<(&'a Attachment, &'a Lease)> {
         let row = ctx.world.attachments.get(&self.attachment)?;
         Some((row, row.leases.iter().find(|lease| lease.address == self.address)?))
     }
 
-    /// A finding of its own.
+    /// The detection of this leak alone.
     fn detection(&self, ctx: &DetectContext<'_>) -> Option<Detection> {
         let (row, lease) = self.row(ctx)?;
         let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
@@ -237,37 +241,38 @@ impl Leak {
             pod: Some(row.pod.clone()).filter(|pod| pod.name.is_some() || pod.uid.is_some()),
             sandboxes: vec![row.container.clone()],
             gapped: row.gapped,
-            standing: self.standing,
+            verdict: self.verdict,
         })
     }
 }
 
-/// It is told only of what the records said after the sandbox's end, and confirmed only by what they said after the
-/// grace. Runtimes are read before stores: what a runtime had forgotten by then had had its last DEL.
+/// Checks that the records are new enough. A candidate needs a reading after the sandbox's end, and a confirmed leak
+/// one after the grace time. Runtimes are read before stores, so a sandbox that a runtime had forgotten had had its
+/// last DEL when the store was read.
 fn verified(
     ctx: &DetectContext<'_>,
     row: &Attachment,
     lease: &Lease,
-    over: &Over,
+    end: &SandboxEnd,
     since: Timestamp,
 ) -> Verdict {
     let records = &ctx.world.records;
     let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
     let read_at = stores.chain(row.cached_at.filter(|_| lease.cached)).max().unwrap_or(Timestamp::ZERO);
-    let forgotten_at = over.forgotten_at.unwrap_or(since);
+    let forgotten_at = end.forgotten_at.unwrap_or(since);
     let is_fresh = |at: Timestamp| read_at >= forgotten_at && forgotten_at >= at;
-    let standing = ctx.after_cleanup(since, ctx.limits.leak_grace);
-    match standing {
+    let verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);
+    match verdict {
         Verdict::Watched { .. }
         | Verdict::Unsure
         | Verdict::Unverified
         | Verdict::Unlisted
-        | Verdict::Passing { .. } => standing,
-        Verdict::Candidate { .. } if is_fresh(since) => standing,
+        | Verdict::Passing { .. } => verdict,
+        Verdict::Candidate { .. } if is_fresh(since) => verdict,
         Verdict::Confirmed => {
             let up = ctx.up.unwrap_or(since);
             let ready = since.max(up) + ctx.limits.leak_grace;
-            if is_fresh(ready) { standing } else { Verdict::Unverified }
+            if is_fresh(ready) { verdict } else { Verdict::Unverified }
         }
         Verdict::Candidate { .. } => Verdict::Unverified,
     }
@@ -275,19 +280,19 @@ fn verified(
 
 fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     let Some(plugin) = row.plugin_of(lease) else { return Cause::StaleRecord };
-    let Plugin { add, del, blind, .. } = plugin;
-    // What was not seen may have been anything.
-    if row.gapped || del.unseen > 0 || blind.unseen > 0 {
+    let Plugin { add, del, del_without_netns, .. } = plugin;
+    // A call that was not seen may have been any call.
+    if row.gapped || del.unseen > 0 || del_without_netns.unseen > 0 {
         return Cause::StaleRecord;
     }
     if del.succeeded > 0 {
-        // It was given back, and the store still names it.
+        // The DEL succeeded, and the store still names the address.
         return Cause::StaleRecord;
     }
-    if blind.succeeded > 0 {
+    if del_without_netns.succeeded > 0 {
         return Cause::DelBlind;
     }
-    if del.failed > 0 || blind.failed > 0 {
+    if del.failed > 0 || del_without_netns.failed > 0 {
         return Cause::DelFailed;
     }
     if ctx.world.sandboxes.recall(&row.container).is_some_and(|sandbox| sandbox.ending.is_abandoned) {

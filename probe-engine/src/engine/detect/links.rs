@@ -1,4 +1,4 @@
-//! Which things each row names, and which rows name a thing.
+//! A two-way index: the things that each row names, and the rows that name each thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ impl<Row, Thing> Default for Links<Row, Thing> {
 }
 
 impl<Row: Clone + Ord, Thing: Clone + Ord> Links<Row, Thing> {
-    /// A row names these things now. Gives them and those that it named before.
+    /// Sets the things that a row names. Returns them and the things that it named before.
     pub(super) fn set(&mut self, row: &Row, now: impl IntoIterator<Item = Thing>) -> Vec<Thing> {
         let mut now: Vec<Thing> = now.into_iter().collect();
         now.sort_unstable();
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(links.set(&1, ["a", "b"]), ["a", "b"]);
         assert_eq!(links.set(&2, ["b"]), ["b"]);
         assert_eq!(links.by(&"b").collect::<Vec<_>>(), [&1, &2]);
-        // What it named before is given too: who depends on that has to look again.
+        // The things that it named before are returned too, because their subjects must be judged again.
         assert_eq!(links.set(&1, ["c"]), ["c", "a", "b"]);
         assert_eq!((links.of(&1), links.is_named(&"a")), (&["c"][..], false));
         assert_eq!(links.set(&2, []), ["b"]);

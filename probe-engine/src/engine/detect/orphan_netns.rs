@@ -1,15 +1,16 @@
-//! **Rule:** a network namespace is bound to a file, no process is in it, and it is a pod's whose sandbox is over and
-//! that no runtime has on record, or its file is named as containerd and CRI-O name theirs and no sandbox has it.
+//! **Rule:** a network namespace is bound to a file and no process is in it. Either it belonged to a pod's sandbox that
+//! is over and that no runtime has on record, or its file has a name as containerd and CRI-O give and no sandbox has
+//! the namespace. A listing of the node must show it when the time is up. If the namespace was made while the agent
+//! ran, the agent also asks for a listing when a quarter of the time is up.
 //!
-//! Not flagged: namespaces of others (`ip netns add`, `qrouter-*`, Docker's), which are neither; one that no file holds
-//! (a descriptor or a socket does: no list has it); one that a dead sandbox has which its runtime is still to clean up;
-//! one that nobody is known to have if it can be that of a sandbox on record whose namespace is not known, which it
-//! cannot if it was made when that one had been on record for long; anything if not every process could be looked at.
-//! A listing of the node must show it when its time is up. If the namespace was made while the agent ran, the agent
-//! also asks for a listing when a quarter of the time is up.
+//! Not flagged: namespaces of other programs (`ip netns add`, `qrouter-*`, Docker); a namespace that only a descriptor
+//! or a socket holds, since no listing has it; a namespace of a dead sandbox that its runtime has not cleaned up yet; a
+//! namespace without a known owner that can be that of a sandbox on record whose namespace is not known. It cannot be
+//! if it was made long after that sandbox came on record. Nothing is flagged while the listing of processes is
+//! incomplete.
 //!
-//! While a runtime restarts it cleans nothing up, and its sandboxes without a process have only the file. No finding
-//! opens or closes then.
+//! A runtime that restarts cleans nothing up, and only the file holds the namespaces of its sandboxes without a
+//! process. No finding opens or closes then.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +41,9 @@ impl Rule for OrphanNetns {
         &marks.netns
     }
 
-    /// Any sandbox can show whose a record without a pod's name is, and may be the owner of a namespace without one.
-    fn leans_on(marks: &Marks) -> bool {
+    /// Any sandbox can change the pod of a record without a pod's name, and can be the owner of a namespace without
+    /// one.
+    fn depends_on_others(marks: &Marks) -> bool {
         !marks.sandboxes.is_empty()
     }
 
@@ -54,57 +56,58 @@ impl Rule for OrphanNetns {
             found.extend(not_listed_yet(ctx, row));
             return;
         }
-        if let Some(left) = left(ctx, row)
-            && let Some(standing) = standing(ctx, row, &left)
+        if let Some(leftover) = leftover(ctx, row)
+            && let Some(verdict) = verdict(ctx, row, &leftover)
         {
-            found.push(detection(ctx, row, left, standing));
+            found.push(detection(ctx, row, leftover, verdict));
         }
     }
 }
 
-/// A namespace that was made while the agent ran, and that no CNI call named. No hook tells which file holds it: a
-/// listing must show that, once the namespace is old enough to be told of.
+/// Judges a namespace that was made while the agent ran and that no CNI call named. No hook reports the file that holds
+/// it, so a listing must show it once the namespace is old enough to be reported.
 fn not_listed_yet(ctx: &DetectContext<'_>, row: &Netns) -> Option<Detection> {
     let made = row.created_at.filter(|_| row.sandbox.is_none() && row.found_at.is_none())?;
     if ctx.index.residents.is_named(&row.key.inode) {
         return None;
     }
-    let standing = match ctx.after_cleanup(made, ctx.limits.leak_grace / 4) {
+    let verdict = match ctx.after_cleanup(made, ctx.limits.leak_grace / 4) {
         Verdict::Confirmed => ctx.listed_since(made.max(ctx.up?) + ctx.limits.leak_grace / 4)?,
         early @ (Verdict::Watched { .. }
         | Verdict::Candidate { .. }
         | Verdict::Unsure
         | Verdict::Unverified
         | Verdict::Unlisted
-        | Verdict::Passing { .. }) => Verdict::Watched { until: early.again() },
+        | Verdict::Passing { .. }) => Verdict::Watched { until: early.due_at() },
     };
-    let left = Left { since: made, read_at: None, owners: Vec::new() };
-    Some(detection(ctx, row, left, standing))
+    let leftover = Leftover { since: made, read_at: None, owners: Vec::new() };
+    Some(detection(ctx, row, leftover, verdict))
 }
 
-/// A network namespace without a sandbox.
-struct Left {
+/// A network namespace without a live sandbox.
+struct Leftover {
     since: Timestamp,
-    /// When the records were read that no longer have its sandbox; none: they do not say now.
+    /// When the records were read that no longer name its sandbox. None: they cannot tell at the moment.
     read_at: Option<Timestamp>,
-    /// The sandboxes that had it, as far as that is known.
+    /// The sandboxes that are known to have had it.
     owners: Vec<ContainerId>,
 }
 
-fn left(ctx: &DetectContext<'_>, row: &Netns) -> Option<Left> {
+fn leftover(ctx: &DetectContext<'_>, row: &Netns) -> Option<Leftover> {
     let world = ctx.world;
     if row.sandbox.as_ref().is_some_and(|id| lives(world, id)) {
         return None;
     }
     let owners = ctx.index.owners(row);
-    let is_pinned = pin(world, row).is_some();
+    let is_pinned = runtime_mount(world, row).is_some();
     if owners.is_empty() {
-        // It can be empty before it gets its sandbox: the time counts from when it was made at the earliest.
+        // A namespace is empty before its sandbox gets it, so the time counts from its making at the earliest.
         let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
         let read_at = world.unplaced().and_then(|it| it.absent_at(row.created_at));
-        return Some(Left { since, read_at, owners });
+        return Some(Leftover { since, read_at, owners });
     }
-    // What is told by its path alone has such a path; else a plugin of the pod's sandbox worked in it.
+    // An owner that is known by the path alone needs such a path. Otherwise a plugin of a pod's sandbox must have
+    // worked in the namespace.
     let of_pod =
         |id: &ContainerId| world.sandboxes.recall(id).is_some_and(|row| row.told.pod != PodName::default());
     let is_pods = is_pinned || row.proven && owners.iter().any(of_pod);
@@ -126,16 +129,16 @@ fn left(ctx: &DetectContext<'_>, row: &Netns) -> Option<Left> {
             return None;
         }
     }
-    Some(Left { since, read_at, owners })
+    Some(Leftover { since, read_at, owners })
 }
 
-fn standing(ctx: &DetectContext<'_>, row: &Netns, left: &Left) -> Option<Verdict> {
-    let listed = row.found_at >= Some(left.since);
+fn verdict(ctx: &DetectContext<'_>, row: &Netns, leftover: &Leftover) -> Option<Verdict> {
+    let listed = row.found_at >= Some(leftover.since);
     if listed && row.vacant_since.is_none() || ctx.index.residents.is_named(&row.key.inode) {
         return None;
     }
-    match left.read_at {
-        Some(read_at) => ctx.left_over(left.since, read_at, row.found_at),
+    match leftover.read_at {
+        Some(read_at) => ctx.left_over(leftover.since, read_at, row.found_at),
         None => Some(Verdict::Unsure),
     }
 }
@@ -144,8 +147,8 @@ fn lives(world: &World, id: &ContainerId) -> bool {
     world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
 }
 
-/// The name of the file that a runtime bound it to.
-fn pin<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
+/// The name of the file, if a runtime made it.
+fn runtime_mount<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
     row.mounts.iter().find_map(|path| {
         let name = path.strip_prefix("/var").unwrap_or(path).strip_prefix("/run/netns/")?;
         let of_containerd = name.strip_prefix("cni-").is_some_and(is_uuid);
@@ -160,20 +163,21 @@ fn is_uuid(text: &str) -> bool {
     groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(is_hex)
 }
 
-fn detection(ctx: &DetectContext<'_>, row: &Netns, left: Left, standing: Verdict) -> Detection {
-    let sandbox = left.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
+fn detection(ctx: &DetectContext<'_>, row: &Netns, leftover: Leftover, verdict: Verdict) -> Detection {
+    let sandbox = leftover.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
     let kind = Kind::from(OrphanNetns { netns: row.key, mounts: row.mounts.clone() });
     let inode = row.key.inode.to_string();
-    let name = pin(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or(&inode);
+    let name =
+        runtime_mount(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or(&inode);
     Detection {
         key: Key::new(kind.into_str(), &[name]),
         kind,
         severity: Severity::Warning,
-        since: left.since,
+        since: leftover.since,
         pod: sandbox.map(|row| row.told.pod.clone()),
         gapped: sandbox.is_some_and(|row| row.gapped),
-        sandboxes: left.owners,
-        standing,
+        sandboxes: leftover.owners,
+        verdict,
     }
 }
 
@@ -226,7 +230,7 @@ mod tests {
         ] {
             assert!(!is_uuid(other), "{other}");
         }
-        // The groups are the right ones.
+        // The groups of digits have the wrong order.
         assert!(!is_uuid("8d7f-2f5e2f0e-4a3b-9d0c-1c1f6b0e3c55"));
     }
 }

@@ -24,7 +24,8 @@ use crate::{
     words::{escape::escaped, shell::crictl},
 };
 
-/// The processes that stay with a sandbox, by the beginning of their names, which the kernel cuts.
+/// The processes that run for a sandbox besides its pause process, by the first letters of their names. The kernel
+/// truncates names.
 const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
 
 impl Rule for OrphanSandbox {
@@ -39,8 +40,8 @@ impl Rule for OrphanSandbox {
         &marks.sandboxes
     }
 
-    /// Whose the records without a pod's name are, and which sandbox has no namespace yet, can turn with any sandbox.
-    fn leans_on(marks: &Marks) -> bool {
+    /// Any sandbox can change the pod of a record without a pod's name, or get its namespace.
+    fn depends_on_others(marks: &Marks) -> bool {
         !marks.sandboxes.is_empty()
     }
 
@@ -71,7 +72,7 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
     if being_made {
         return None;
     }
-    let standing = match (ctx.kept(&row.id), ctx.pod_kept(row.told.pod.uid.as_ref()?)) {
+    let verdict = match (ctx.kept(&row.id), ctx.pod_kept(row.told.pod.uid.as_ref()?)) {
         (Kept::Yes, _) | (_, Kept::Yes) => return None,
         (Kept::Unknown, _) | (_, Kept::Unknown) => Verdict::Unsure,
         _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,
@@ -87,7 +88,7 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
         pod: Some(row.told.pod.clone()),
         sandboxes: vec![row.id.clone()],
         gapped: row.gapped,
-        standing,
+        verdict,
     })
 }
 

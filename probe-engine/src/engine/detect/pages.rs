@@ -1,7 +1,9 @@
-//! The pages of findings say how long and how many: all of it as the code has it, in the order in which it stands there.
+//! Compares the documentation pages of findings with the code's constants: all durations and counts of a page, in the
+//! order in which they stand there.
 //!
-//! A number that is new on a page, one that is another than the constant, and a page that is not held fail here. Numbers
-//! within code, links and comments are not looked at, nor are those that are no limit of ours (exit codes, examples in
+//! The test fails if a page has a new number or one that differs from the constant, and if a page is not compared. It
+//! ignores numbers within code, links and comments, and numbers that are no limits of the agent (exit codes, examples
+//! in thousands).
 //! thousands).
 
 use std::time::Duration;
@@ -18,9 +20,9 @@ use crate::engine::world::{
     reap, rebuild, record, release,
 };
 
-/// What a finding is opened with: a quarter of what it is confirmed with.
+/// A finding opens after a quarter of the time after which it is confirmed.
 const EARLY: u32 = 4;
-/// That of `source::files`, whose own test holds the page to it.
+/// The constant of `source::files`. Its own test compares it with the page.
 const HUNG: Duration = Duration::from_secs(10);
 
 struct Page {
@@ -92,7 +94,7 @@ fn pages() -> Vec<Page> {
     ]
 }
 
-/// The words of a page outside of code, links' addresses and comments.
+/// The words of a page outside of code, links and comments.
 fn words(page: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut is_code = false;
@@ -103,10 +105,10 @@ fn words(page: &str) -> Vec<String> {
         if is_code || line.starts_with("    ") || line.trim_start().starts_with("<!--") {
             continue;
         }
-        // The number of a list's item is none of the page's.
+        // The number of a list item is not part of the text.
         let item = line.split_once(". ").filter(|(number, _)| number.bytes().all(|it| it.is_ascii_digit()));
         let text = item.map_or(line, |(_, text)| text);
-        // What stands between two backticks is code, and a word like another.
+        // Text between two backticks is code.
         let prose: Vec<&str> = text.split('`').step_by(2).collect();
         for word in prose.join(" code ").split_whitespace() {
             let text = word.split("](").next().unwrap_or(word);
@@ -153,9 +155,9 @@ fn unit(word: &str) -> Option<u64> {
     })
 }
 
-/// The times and the counts of a page, as they follow each other.
+/// The durations and the counts of a page, in their order.
 fn said(page: &str) -> (Vec<Duration>, Vec<usize>) {
-    /// Of processes and shells.
+    /// The exit codes of processes and shells.
     const EXIT_CODES: [usize; 4] = [0, 128, 137, 143];
     let words = words(page);
     let (mut times, mut counts) = (Vec::new(), Vec::new());

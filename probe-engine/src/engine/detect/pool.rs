@@ -3,8 +3,8 @@
 //! The counts are kept from one look to the next. A look counts again only the addresses that a change concerns. It
 //! counts all addresses again after a change that the use of any address may depend on.
 //!
-//! **Invariant:** an address is counted once, for the best reason that it is in use. Counting everything anew gives the
-//! counts that are kept ([`FindingTracker::differences`](super::FindingTracker::differences)).
+//! **Invariant:** an address is counted once, for its first reason in the order of [`Use`]. Counting everything anew
+//! gives the tracked counts ([`FindingTracker::differences`](super::FindingTracker::differences)).
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -51,7 +51,7 @@ struct NetworkPools {
     nameless: BTreeMap<IpAddr, Timestamp>,
 }
 
-/// A pool, and what became of its addresses.
+/// A pool, and the use of its addresses.
 #[derive(Debug, PartialEq)]
 pub(super) struct PoolCount {
     pub(super) network: String,
@@ -73,7 +73,7 @@ pub(super) struct PoolLeak {
     pub(super) is_confirmed: bool,
 }
 
-/// Why an address is not free. Of several reasons the first one here counts.
+/// Why an address is not free. If there are several reasons, the first one in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     Live,
@@ -170,7 +170,7 @@ impl NetworkPools {
         counted
     }
 
-    /// Takes in the leaks of this network. Gives the addresses whose use that may change.
+    /// Updates the leaks of this network. Returns the addresses whose use may change by that.
     fn note_leaks(&mut self, leaks: &Judged<LeakedAddress>) -> BTreeSet<IpAddr> {
         let own: Vec<&Leak> =
             leaks.parts().filter(|leak| leak.network() == Some(self.network.as_str())).collect();
@@ -184,8 +184,8 @@ impl NetworkPools {
         differing(&before, &self.leaked)
     }
 
-    /// Takes in the addresses that stores count as allocated without naming a sandbox. Gives the addresses whose use
-    /// that may change.
+    /// Updates the addresses that stores count as allocated without naming a sandbox. Returns the addresses whose use
+    /// may change by that.
     fn note_nameless(&mut self, world: &World) -> BTreeSet<IpAddr> {
         let before = mem::take(&mut self.nameless);
         let stores = world.records.stores.values().map(|(_, read)| read);
@@ -197,7 +197,7 @@ impl NetworkPools {
         differing(&before, &self.nameless)
     }
 
-    /// Why an address is not free; none: it is.
+    /// Why an address is not free. None: it is free.
     fn taken_now(&self, ctx: &DetectContext<'_>, address: IpAddr) -> Option<Taken> {
         let rows = ctx.index.addresses.by(&address).filter_map(|key| ctx.world.attachments.get(key));
         let leases = rows.flat_map(|row| row.leases.iter().map(move |lease| (row, lease)));
@@ -208,7 +208,7 @@ impl NetworkPools {
         by_sandboxes.chain(by_nobody).reduce(Taken::and)
     }
 
-    /// Whether a sandbox has the address of this lease, and for what reason.
+    /// Why the address of this lease is not free. None: no sandbox has it.
     fn taken_by(&self, world: &World, row: &Attachment, lease: &Lease) -> Option<Taken> {
         // A store that can be read decides what is allocated; libcni's cache may be old.
         let is_taken = lease.kernel.is_some()
@@ -221,7 +221,7 @@ impl NetworkPools {
             Some(sandbox) if !sandbox.is_stopped() => Use::Live,
             _ if lease.kernel.is_some() => Use::Live,
             _ if world.records.kept(&row.container) == Kept::Yes => Use::Pending,
-            // No sandbox is known to have it, which is no proof of a leak.
+            // No live sandbox is known to have it, which does not prove a leak.
             _ => self.leaked.get(&lease.address).copied().unwrap_or(Use::Live),
         };
         let is_sure = !world.is_gapped(List::Netns) || !lease.stores.is_empty();
@@ -248,7 +248,7 @@ impl NetworkPools {
 }
 
 impl PoolCount {
-    /// A pool that ends before it begins has no address.
+    /// Whether the pool has this address. A pool that ends before it begins has none.
     fn has(&self, address: IpAddr) -> bool {
         self.pool.first <= address && address <= self.pool.last
     }
@@ -296,12 +296,12 @@ impl PoolLeak {
 }
 
 impl Taken {
-    /// A store counts the address as allocated, and names no sandbox.
+    /// A store counts the address as allocated and names no sandbox.
     fn by_nobody(since: Timestamp) -> Self {
         Self { by: Use::Live, at: since, is_sure: true }
     }
 
-    /// The same address has two reasons not to be free.
+    /// Joins two reasons for which the same address is not free.
     fn and(self, other: Self) -> Self {
         Self { by: self.by.min(other.by), at: self.at.max(other.at), is_sure: self.is_sure || other.is_sure }
     }
@@ -316,7 +316,7 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
     }
 }
 
-/// The addresses that only one of the two has, or that have another value in the other.
+/// The addresses that are in only one of the two maps, or have different values.
 fn differing<V: PartialEq>(one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>) -> BTreeSet<IpAddr> {
     let not_in = |one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>| -> Vec<IpAddr> {
         let differs = |(address, value): &(&IpAddr, &V)| other.get(address) != Some(value);

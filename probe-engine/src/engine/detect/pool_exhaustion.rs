@@ -27,7 +27,7 @@ pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Fewer leaks give no rate.
 pub(super) const LEAKS: usize = 3;
-/// Pods that come and go may have all addresses for a moment.
+/// Pods that start and stop may use all addresses for this long.
 pub(super) const MOMENT: Duration = Duration::from_secs(30);
 
 pub(super) fn detect(ctx: &DetectContext<'_>, pools: &Pools, found: &mut Vec<Detection>) {
@@ -45,7 +45,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, pools: &Pools, found: &mut Vec<Det
     }
 }
 
-/// The addresses of all pools of a network and a family: the plugin gives out those of one as well as those of another.
+/// All pools of one network and one address family. The plugin uses them in turn.
 struct Together {
     free: u64,
     size: u64,
@@ -57,19 +57,19 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
     let left = runs_out_in(ctx, it, together.free);
     let is_empty = together.free == 0 && view.size > 0;
     let is_low = together.free < together.size / 10;
-    let (severity, since, standing) = if is_empty {
-        let standing = if together.unsure > 0 {
+    let (severity, since, verdict) = if is_empty {
+        let verdict = if together.unsure > 0 {
             Verdict::Watched { until: None }
         } else {
             ctx.after(it.taken_at(), MOMENT)
         };
-        (Severity::Critical, it.taken_at(), standing)
+        (Severity::Critical, it.taken_at(), verdict)
     } else if left.is_some_and(|left| left < DAY) || is_low && view.leaked > 0 {
         let confirmed = it.leaks.iter().filter(|leak| leak.is_confirmed);
         let since = confirmed.map(|leak| leak.since).max().unwrap_or(ctx.now);
         (Severity::Warning, since, Verdict::Confirmed)
     } else if is_low && view.leak_candidate > 0 {
-        // Leaks wait anew when the runtime or the kubelet starts. That alone does not close the finding.
+        // The time of a leak begins anew when the runtime or the kubelet starts. That alone does not close the finding.
         (Severity::Warning, ctx.now, Verdict::Watched { until: None })
     } else {
         return None;
@@ -92,14 +92,14 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
         pod: None,
         sandboxes: Vec::new(),
         gapped: false,
-        standing,
+        verdict,
     })
 }
 
-/// When no address will be free any more, if addresses go on leaking at this rate.
+/// How long until no address is free, if addresses leak at this rate.
 fn runs_out_in(ctx: &DetectContext<'_>, it: &PoolCount, free: u64) -> Option<Duration> {
     let from = ctx.now.saturating_sub(DAY);
-    // Nothing shows when a `stale_record` leaked.
+    // The time at which a `stale_record` leaked is not known.
     let seen = it.leaks.iter().filter(|leak| leak.is_confirmed && leak.cause != Cause::StaleRecord);
     let times: Vec<Timestamp> = seen.map(|leak| leak.since).filter(|at| *at >= from).collect();
     let first = times.iter().min().filter(|_| times.len() >= LEAKS)?;

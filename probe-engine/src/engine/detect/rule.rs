@@ -1,5 +1,5 @@
-//! How a kind is looked for: by a rule that judges one subject at a time, and what it found of each is kept until the
-//! subject is marked or due again; or by a scan.
+//! How the detections of a kind are made. A rule judges one subject at a time, and its result is kept until the subject
+//! is marked or due again. A scan looks at everything each time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,49 +10,49 @@ use super::{DetectContext, Detection, index::Marks};
 use crate::model::{finding::FindingKind, time::Timestamp};
 
 pub(super) trait Rule {
-    /// What is judged: a sandbox, a pod, an address.
+    /// The type of the judged things: a sandbox, a pod, an address.
     type Subject: Clone + Ord + Send;
-    /// What is found of one: a detection, or what several of make one.
+    /// The result for one subject: a detection, or a part of one.
     type Part: Part;
 
-    /// Everything that there is to judge.
+    /// All subjects that exist.
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<Self::Subject>;
 
     fn marked(marks: &Marks) -> &BTreeSet<Self::Subject>;
 
-    /// Whether what was found of one subject may turn by what changed of others.
-    fn leans_on(_marks: &Marks) -> bool {
+    /// Whether these changes may change the verdicts on other subjects that have a result.
+    fn depends_on_others(_marks: &Marks) -> bool {
         false
     }
 
     fn judge(ctx: &DetectContext<'_>, subject: &Self::Subject, found: &mut Vec<Self::Part>);
 }
 
-/// What is found of one subject.
+/// A result for one subject.
 pub(super) trait Part: Send {
-    /// When it is to be looked at again though nothing changed.
-    fn again(&self) -> Option<Timestamp>;
+    /// When the subject must be judged again if nothing changes.
+    fn due_at(&self) -> Option<Timestamp>;
 }
 
 impl Part for Detection {
-    fn again(&self) -> Option<Timestamp> {
-        self.standing.again()
+    fn due_at(&self) -> Option<Timestamp> {
+        self.verdict.due_at()
     }
 }
 
-/// Finds what there is of one kind.
+/// Detects the problems of one kind.
 pub(super) trait Detector: fmt::Debug + Send {
     fn kind(&self) -> FindingKind;
 
-    /// Judges what is marked or due. True: there may be other detections than before.
-    fn look(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool;
+    /// Judges the marked and due subjects. Returns whether the detections may have changed.
+    fn update(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool;
 
     fn gather(&self, ctx: &DetectContext<'_>, found: &mut Vec<Detection>);
 
-    /// When to look again though nothing changes.
-    fn again(&self) -> Option<Timestamp>;
+    /// When to judge again if nothing changes.
+    fn due_at(&self) -> Option<Timestamp>;
 
-    /// How much there is to be put together.
+    /// How many subjects have a result.
     fn size(&self) -> usize;
 }
 
@@ -60,12 +60,12 @@ pub(super) trait Detector: fmt::Debug + Send {
 pub(super) struct BySubject<R: Rule> {
     kind: FindingKind,
     judged: Judged<R>,
-    /// `gather` also looks at what belongs to no subject.
+    /// `gather` also looks at state that belongs to no subject.
     scans: bool,
     gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
 }
 
-/// A kind that is looked for anew each time: there is little to look at.
+/// A kind that is scanned each time, because there is little to look at.
 #[derive(Debug)]
 pub(super) struct ByScan {
     kind: FindingKind,
@@ -73,7 +73,7 @@ pub(super) struct ByScan {
 }
 
 impl<R: Rule + 'static> BySubject<R> {
-    /// `gather` makes detections of the parts.
+    /// `gather` makes detections of the results.
     pub(super) fn detector(
         kind: FindingKind,
         gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
@@ -81,7 +81,7 @@ impl<R: Rule + 'static> BySubject<R> {
         Box::new(Self { kind, judged: Judged::default(), scans: false, gather })
     }
 
-    /// `gather` looks at what belongs to no subject, too.
+    /// `gather` also looks at state that belongs to no subject.
     pub(super) fn and_scan(
         kind: FindingKind,
         gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
@@ -91,7 +91,7 @@ impl<R: Rule + 'static> BySubject<R> {
 }
 
 impl<R: Rule<Part = Detection> + 'static> BySubject<R> {
-    /// Each part is a detection.
+    /// Each result is a detection.
     pub(super) fn each(kind: FindingKind) -> Box<dyn Detector> {
         Self::detector(kind, |_, judged, found| found.extend(judged.parts().cloned()))
     }
@@ -120,16 +120,16 @@ impl<R: Rule> Detector for BySubject<R> {
         self.kind
     }
 
-    fn look(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
-        self.judged.look(ctx, scope) || self.scans
+    fn update(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
+        self.judged.update(ctx, scope) || self.scans
     }
 
     fn gather(&self, ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         (self.gather)(ctx, &self.judged, found);
     }
 
-    fn again(&self) -> Option<Timestamp> {
-        self.judged.again()
+    fn due_at(&self) -> Option<Timestamp> {
+        self.judged.due_at()
     }
 
     fn size(&self) -> usize {
@@ -142,7 +142,7 @@ impl Detector for ByScan {
         self.kind
     }
 
-    fn look(&mut self, _ctx: &DetectContext<'_>, _scope: &Scope) -> bool {
+    fn update(&mut self, _ctx: &DetectContext<'_>, _scope: &Scope) -> bool {
         true
     }
 
@@ -150,8 +150,8 @@ impl Detector for ByScan {
         (self.detect)(ctx, found);
     }
 
-    /// What it found says itself when to look again.
-    fn again(&self) -> Option<Timestamp> {
+    /// The detections themselves tell when to judge again.
+    fn due_at(&self) -> Option<Timestamp> {
         None
     }
 
@@ -160,17 +160,17 @@ impl Detector for ByScan {
     }
 }
 
-/// What a look is about.
+/// The subjects that a look must judge.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) marks: Marks,
-    /// Something changed that every verdict may be made of.
+    /// The state of the whole node changed on which any verdict may depend.
     pub(super) everything: bool,
-    /// Something changed that can only turn what was found already.
+    /// The state of the whole node changed that can change only verdicts that have a detection.
     pub(super) found: bool,
 }
 
-/// What a rule has found.
+/// The results of a rule.
 pub(super) struct Judged<R: Rule> {
     subjects: BTreeMap<R::Subject, Found<R>>,
     due: BTreeSet<(Timestamp, R::Subject)>,
@@ -178,7 +178,7 @@ pub(super) struct Judged<R: Rule> {
 
 struct Found<R: Rule> {
     parts: Vec<R::Part>,
-    again: Option<Timestamp>,
+    due_at: Option<Timestamp>,
 }
 
 impl<R: Rule> fmt::Debug for Judged<R> {
@@ -194,10 +194,10 @@ impl<R: Rule> Default for Judged<R> {
 }
 
 impl<R: Rule> Judged<R> {
-    /// Judges what is marked or due. True: what was found may be other than before.
-    pub(super) fn look(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
+    /// Judges the marked and due subjects. Returns whether the results may have changed.
+    pub(super) fn update(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
         let mut subjects = if scope.everything { R::subjects(ctx) } else { R::marked(&scope.marks).clone() };
-        if scope.everything || scope.found || R::leans_on(&scope.marks) {
+        if scope.everything || scope.found || R::depends_on_others(&scope.marks) {
             subjects.extend(self.subjects.keys().cloned());
         }
         let due = self.due.iter().take_while(|(at, _)| *at <= ctx.now);
@@ -213,15 +213,15 @@ impl<R: Rule> Judged<R> {
         let mut parts = Vec::new();
         R::judge(ctx, &subject, &mut parts);
         let before = self.subjects.remove(&subject);
-        if let Some(at) = before.as_ref().and_then(|before| before.again) {
+        if let Some(at) = before.as_ref().and_then(|before| before.due_at) {
             self.due.remove(&(at, subject.clone()));
         }
         if parts.is_empty() {
             return before.is_some();
         }
-        let again = parts.iter().filter_map(Part::again).min();
-        self.due.extend(again.map(|at| (at, subject.clone())));
-        self.subjects.insert(subject, Found { parts, again });
+        let due_at = parts.iter().filter_map(Part::due_at).min();
+        self.due.extend(due_at.map(|at| (at, subject.clone())));
+        self.subjects.insert(subject, Found { parts, due_at });
         true
     }
 
@@ -229,11 +229,11 @@ impl<R: Rule> Judged<R> {
         self.subjects.values().flat_map(|found| &found.parts)
     }
 
-    pub(super) fn again(&self) -> Option<Timestamp> {
+    pub(super) fn due_at(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// How many subjects there is something found of.
+    /// How many subjects have a result.
     pub(super) fn len(&self) -> usize {
         self.subjects.len()
     }

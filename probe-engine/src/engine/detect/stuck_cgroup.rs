@@ -34,8 +34,8 @@ impl Rule for StuckCgroup {
         &marks.pods
     }
 
-    /// Any sandbox can show which pod a record without a pod's name belongs to.
-    fn leans_on(marks: &Marks) -> bool {
+    /// Any sandbox can change the pod of a record without a pod's name.
+    fn depends_on_others(marks: &Marks) -> bool {
         !marks.sandboxes.is_empty()
     }
 
@@ -50,7 +50,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let since = pod.left_at?;
     let uid = pod.named.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
-    // A directory that was made later belongs to a pod that waits for its first sandbox.
+    // A cgroup that was made later belongs to a pod that waits for its first sandbox.
     let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
     let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
     let mut containers =
@@ -60,7 +60,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     if runs {
         return None;
     }
-    let standing = match ctx.pod_kept(uid) {
+    let verdict = match ctx.pod_kept(uid) {
         Kept::Yes => return None,
         Kept::Unknown => Verdict::Unsure,
         Kept::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
@@ -76,7 +76,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         pod: Some(pod.named.clone()),
         sandboxes: last.map(|row| row.id.clone()).into_iter().collect(),
         gapped: false,
-        standing,
+        verdict,
     })
 }
 

@@ -1,11 +1,13 @@
 //! **Rule:** the last reference to a network namespace is gone, and for a while the kernel has finished neither its
 //! teardown nor that of any other namespace.
 //!
-//! The kernel tears namespaces down one batch after the other, in one queue. Only the one that has waited longest is
-//! reported, with the number of those behind it. Not flagged: a queue that is long, but moves; anything where no hook
-//! sees the end of a teardown; a namespace that existed while records were lost, since the record of its end may be
-//! among them; a namespace whose drop no hook saw (netlink reported it, or a listing did not have it); a namespace
-//! whose successors in the queue are done, since the kernel works in order.
+//! The kernel tears down namespaces batch by batch, in one queue. The finding names the namespace that has waited
+//! longest, with the number of those behind it.
+//!
+//! Not flagged: a queue that is long but moves; any namespace where no hook sees the end of a teardown; a namespace
+//! that existed while records were lost, since the record of its end may be among them; a namespace whose drop no hook
+//! saw (netlink reported it, or a listing did not have it); a namespace whose successors in the queue are done, since
+//! the kernel works in order.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -54,7 +56,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             .map(|row| row.told.pod.clone()),
         sandboxes: row.sandbox.iter().cloned().collect(),
         gapped: false,
-        standing: if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed },
+        verdict: if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed },
     });
 }
 

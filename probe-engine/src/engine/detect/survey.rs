@@ -1,6 +1,6 @@
-//! One look at a node that no agent has watched: the findings that a `FindingTracker` would have by now.
+//! One look at a node that no agent has watched. It gives the findings that a `FindingTracker` would have by now.
 //!
-//! **Invariant:** a state that is too young for a `FindingTracker` to report is not reported here.
+//! **Invariant:** a state that is too new for a `FindingTracker` to report is not reported here.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// How the look knows whether runtime and kubelet have had their time to clean up.
+/// How the look knows whether the runtime and the kubelet have had time to clean up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemons {
-    /// By their processes: both are up since these started. While one is missing, nothing is cleaned up.
-    Seen,
-    /// There are no processes to see, as on a disk that was taken out. A record that is old by its own date has had its
-    /// time.
-    Supposed,
+    /// By their processes: both have been up since these started. While one is missing, nothing is cleaned up.
+    Observed,
+    /// No processes can be seen, as on a disk that was taken out. A record that is old by its own date counts as old
+    /// enough.
+    Assumed,
 }
 
 pub(in crate::engine) fn survey(
@@ -34,27 +34,27 @@ pub(in crate::engine) fn survey(
     cleaners: Daemons,
 ) -> Vec<Finding> {
     let mut it = Situation::of(world, limits, now);
-    if cleaners == Daemons::Supposed {
+    if cleaners == Daemons::Assumed {
         it.up = Some(Timestamp::ZERO);
     }
-    let (_, found) = Judge::anew(it);
-    let mut sighted: Vec<Detection> = found.into_iter().flat_map(|(_, all)| all).collect();
-    if cleaners == Daemons::Supposed {
-        // On a disk no process runs, so a missing list of what runs is no blind spot.
-        sighted.retain(
+    let (_, found) = Judge::judge_everything(it);
+    let mut detections: Vec<Detection> = found.into_iter().flat_map(|(_, all)| all).collect();
+    if cleaners == Daemons::Assumed {
+        // No process runs from a disk that was taken out, so a missing list of processes is no blind spot.
+        detections.retain(
             |it| !matches!(&it.kind, Kind::BlindSpot(it) if matches!(it.spot, Blind::Listing { .. })),
         );
     }
     let mut seen = BTreeSet::new();
-    sighted.retain(|it| seen.insert(it.key.clone()));
-    sighted.into_iter().filter_map(|it| finding(it, world, limits, now)).collect()
+    detections.retain(|it| seen.insert(it.key.clone()));
+    detections.into_iter().filter_map(|it| finding(it, world, limits, now)).collect()
 }
 
 fn finding(it: Detection, world: &World, limits: &Limits, now: Timestamp) -> Option<Finding> {
-    let stage = match it.standing {
+    let stage = match it.verdict {
         Verdict::Confirmed | Verdict::Passing { .. } => Stage::Confirmed,
         Verdict::Candidate { .. } | Verdict::Unverified | Verdict::Unlisted => Stage::Candidate,
-        // Old enough in itself: only those who are to clean it up have had no time yet.
+        // The state is old enough, but the runtime and the kubelet have not had time to clean it up.
         Verdict::Watched { .. } if now >= it.since + limits.leak_grace / 4 => Stage::Candidate,
         Verdict::Watched { .. } | Verdict::Unsure => return None,
     };

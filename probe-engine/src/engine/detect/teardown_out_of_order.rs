@@ -46,7 +46,7 @@ impl Rule for TeardownOutOfOrder {
             pod: Some(row.told.pod.clone()),
             sandboxes: vec![row.id.clone()],
             gapped: false,
-            standing: ctx.after(since, SETTLE),
+            verdict: ctx.after(since, SETTLE),
         });
     }
 }
@@ -65,7 +65,7 @@ fn death(row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
 
 fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
     let gone = row.ending.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
-    // A namespace that is bound to no file ends with its last process: the finding is then about that process.
+    // A namespace that is bound to no file ends with its last process. Then the finding is about that process.
     if row.ending.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }

@@ -1,8 +1,8 @@
 //! **Rule:** only DELs with an empty `CNI_NETNS` succeeded for sandboxes of a plugin, and no store can be read that
 //! would show whether their addresses were freed.
 //!
-//! That is no leak: most plugins free addresses by container id. The finding says for which plugin the agent would not
-//! see a leak.
+//! This is no leak: most plugins free addresses by container id. The finding names the plugin whose leaks the agent
+//! would not see.
 //!
 //! Not flagged: networks whose store was read whole (`leaked_address` covers those); plugins and IPAMs that are known
 //! to free by container id; sandboxes whose ADD was before the agent started, or during which records were lost, since
@@ -30,7 +30,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             pod: None,
             sandboxes: Vec::new(),
             gapped: false,
-            standing: Verdict::Passing { until: row.last_at + MEMORY },
+            verdict: Verdict::Passing { until: row.last_at + MEMORY },
         }
     }));
 }

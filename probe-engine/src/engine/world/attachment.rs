@@ -109,14 +109,14 @@ impl Attachment {
     /// Whether the runtime has begun a DEL.
     #[must_use]
     pub fn is_being_deleted(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.blind.begun > 0)
+        self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.del_without_netns.begun > 0)
     }
 
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.plugins
             .iter()
-            .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.blind.is_open())
+            .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.del_without_netns.is_open())
     }
 
     /// Whether this is the file name of the attachment in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
@@ -152,10 +152,10 @@ impl Attachment {
     /// The runs to which this call belongs.
     fn runs(&mut self, call: &Call) -> Option<&mut Runs> {
         let plugin = self.plugin(&call.call.plugin)?;
-        let is_blind = call.call.netns.as_deref().is_none_or(str::is_empty);
+        let has_no_netns = call.call.netns.as_deref().is_none_or(str::is_empty);
         match call.call.command.as_str() {
             "ADD" => Some(&mut plugin.add),
-            "DEL" if is_blind => Some(&mut plugin.blind),
+            "DEL" if has_no_netns => Some(&mut plugin.del_without_netns),
             "DEL" => Some(&mut plugin.del),
             _ => None,
         }

@@ -45,7 +45,7 @@ impl World {
             .attachments
             .iter()
             .filter(|(_, row)| is_new(row))
-            .filter_map(|(key, row)| Some((key, row, blind(row)?)))
+            .filter_map(|(key, row)| Some((key, row, released_without_netns(row)?)))
             .filter(|(_, row, _)| !self.is_verified(row))
             .map(|(key, _, plugin)| (key.clone(), plugin.name.clone()))
             .collect();
@@ -92,8 +92,9 @@ impl World {
 }
 
 /// The plugin that gave the address, if it succeeded with DEL only without a namespace.
-fn blind(row: &Attachment) -> Option<&Plugin> {
+fn released_without_netns(row: &Attachment) -> Option<&Plugin> {
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
-    let is_blind = plugin.blind.succeeded > 0 && plugin.del.succeeded == 0 && plugin.del.unseen == 0;
-    is_blind.then_some(plugin)
+    let is_unverified =
+        plugin.del_without_netns.succeeded > 0 && plugin.del.succeeded == 0 && plugin.del.unseen == 0;
+    is_unverified.then_some(plugin)
 }

@@ -1,8 +1,8 @@
-//! Many pods at once have one reason: a runtime that restarts replaces every sandbox. They are one finding, with a
-//! count, named by the first of them.
+//! Joins duplicates of many pods at once, because they have one reason: a runtime that restarts replaces every sandbox.
+//! They are one finding with a count. Its key is that of the first of them.
 //!
-//! **Invariant:** what was told as one stays one, under its key and with its count, as long as anything of it goes on:
-//! which of its pods are forgotten first changes neither.
+//! **Invariant:** a joined finding keeps its key and its count as long as any of its duplicates lasts, whichever of its
+//! pods are forgotten first.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// Pods whose sandboxes are replaced together: so many, so close to the first of them.
+/// This many pods are joined if their sandboxes are replaced within [`TOGETHER`] of the first.
 pub(in crate::engine::detect) const BURST: u32 = 3;
 pub(in crate::engine::detect) const TOGETHER: Duration = Duration::from_secs(60);
-/// So many sandboxes of a burst are evidence enough.
+/// At most this many sandboxes of a joined finding are shown as evidence.
 const SHOWN: usize = 16;
 
 pub(super) fn gather(
@@ -40,7 +40,7 @@ pub(super) fn gather(
         let end = first.since + TOGETHER;
         let others = rest.split_off(rest.partition_point(|it| it.since <= end));
         let group = std::mem::replace(&mut rest, others);
-        // Those that were all told apart are not put together because one before them is over.
+        // Duplicates that have findings of their own are not joined when one before them ends.
         let is_new = |it: &Detection| ctx.open().all(|known| known.key != it.key);
         if number(&group) >= BURST && group.iter().any(is_new) {
             found.extend(burst(form, group, None));
@@ -59,7 +59,7 @@ fn number(group: &[Detection]) -> u32 {
     u32::try_from(group.len()).unwrap_or(u32::MAX)
 }
 
-/// One finding of them all; as it was `before`, with what came to it since.
+/// The joined detection: the finding `before`, with the duplicates that were added since.
 fn burst(form: Duplicate, group: Vec<Detection>, before: Option<&Finding>) -> Option<Detection> {
     let first = group.first()?;
     let count = number(&group);
@@ -73,14 +73,14 @@ fn burst(form: Duplicate, group: Vec<Detection>, before: Option<&Finding>) -> Op
         kind: DuplicateSandbox { form, count: known.map_or(count, |(_, before)| before.max(count)) }.into(),
         pod: None,
         sandboxes: known.filter(|(_, before)| *before > count).map_or(now, |(it, _)| it.sandboxes.clone()),
-        standing: standing(&group, first),
+        verdict: verdict(&group, first),
         ..first.clone()
     })
 }
 
-/// Confirmed if one of them is, and over when the last of them is.
-fn standing(group: &[Detection], first: &Detection) -> Verdict {
-    let until = group.iter().filter_map(|it| match it.standing {
+/// The verdict is confirmed if that of one duplicate is. It passes when the last of them passes.
+fn verdict(group: &[Detection], first: &Detection) -> Verdict {
+    let until = group.iter().filter_map(|it| match it.verdict {
         Verdict::Passing { until } => Some(until),
         Verdict::Watched { .. }
         | Verdict::Candidate { .. }
@@ -89,10 +89,10 @@ fn standing(group: &[Detection], first: &Detection) -> Verdict {
         | Verdict::Unlisted
         | Verdict::Confirmed => None,
     });
-    let is_sure = group.iter().any(|it| it.standing == Verdict::Confirmed);
+    let is_sure = group.iter().any(|it| it.verdict == Verdict::Confirmed);
     match until.max() {
         _ if is_sure => Verdict::Confirmed,
         Some(until) => Verdict::Passing { until },
-        None => first.standing,
+        None => first.verdict,
     }
 }

@@ -1,8 +1,9 @@
-//! Many leaks of one network and one cause have one reason: records that outlived a reboot, a plugin that never frees.
-//! Beyond [`MANY`] those that were not told yet are one finding, with a count and the first few of the addresses.
+//! Joins many leaks of one network and one cause, because they have one reason: records that outlived a reboot, or a
+//! plugin that never frees. If there are more than [`MANY`], those that are not reported yet become one finding, with a
+//! count and the first few of the addresses.
 //!
-//! **Invariant:** what was told stays told under its own key. A leak that has a finding of its own keeps it, and one
-//! finding of many stays as long as any of them is leaked, however few: nothing is closed because others came or went.
+//! **Invariant:** an open finding keeps its key. A leak that has a finding of its own keeps it. A joined finding stays
+//! open as long as any of its leaks exists. No finding closes because other leaks came or went.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,17 +26,17 @@ use crate::{
     },
 };
 
-/// So many leaks of one network and cause are told one by one.
+/// At most this many leaks of one network and cause are reported one by one.
 pub(in crate::engine::detect) const MANY: usize = 64;
-/// So many addresses are named of more, with their sandboxes.
+/// A joined finding names this many addresses, with their sandboxes.
 pub(in crate::engine::detect) const FIRST: usize = 16;
 
-/// What has one reason.
+/// The network and the cause that joined leaks share.
 type Reason<'a> = (Option<&'a str>, Cause);
 
 pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[&Leak], found: &mut Vec<Detection>) {
-    // A look at a node that nobody watches tells of each: there is no stream to be flooded.
-    let Some(told) = ctx.told else {
+    // Without a tracker there is no event stream to flood, so each leak is reported.
+    let Some(findings) = ctx.findings else {
         found.extend(leaks.iter().filter_map(|leak| leak.detection(ctx)));
         return;
     };
@@ -46,31 +47,34 @@ pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[&Leak], found: &mut Vec<D
     if reasons.is_empty() {
         return;
     }
-    let told = Told::of(told);
+    let open = OpenLeaks::of(findings);
     for (reason, all) in reasons {
-        let (own, rest): (Vec<&Leak>, Vec<&Leak>) = all.into_iter().partition(|leak| told.has(leak));
+        let (own, rest): (Vec<&Leak>, Vec<&Leak>) = all.into_iter().partition(|leak| open.has(leak));
         found.extend(own.iter().filter_map(|leak| leak.detection(ctx)));
         let (young, rest): (Vec<&Leak>, Vec<&Leak>) = rest.into_iter().partition(|leak| leak.is_young());
         let key = key(reason);
-        if told.many.contains(&key) || own.len() + rest.len() > MANY {
+        if open.many.contains(&key) || own.len() + rest.len() > MANY {
             found.extend(many(ctx, reason, key, &rest, &young));
         } else {
             found.extend(rest.iter().filter_map(|leak| leak.detection(ctx)));
-            // Of what is not told yet it matters only when it is to be looked at again.
+            // Leaks that are not reported yet only determine when to judge again.
             found.extend(many(ctx, reason, key, &[], &young));
         }
     }
 }
 
-/// The leaks that findings of many stand for.
-pub(in crate::engine::detect) fn members(told: &Findings, judged: &Judged<LeakedAddress>) -> Vec<ManyView> {
-    let told = Told::of(told);
-    if told.many.is_empty() {
+/// The leaks that joined findings stand for.
+pub(in crate::engine::detect) fn members(
+    findings: &Findings,
+    judged: &Judged<LeakedAddress>,
+) -> Vec<ManyView> {
+    let open = OpenLeaks::of(findings);
+    if open.many.is_empty() {
         return Vec::new();
     }
     let mut reasons: BTreeMap<Reason<'_>, bool> = BTreeMap::new();
-    let mut is_many = |reason| *reasons.entry(reason).or_insert_with(|| told.many.contains(&key(reason)));
-    let leaks = judged.parts().filter(|leak| is_many((leak.network(), leak.cause)) && !told.has(leak));
+    let mut is_many = |reason| *reasons.entry(reason).or_insert_with(|| open.many.contains(&key(reason)));
+    let leaks = judged.parts().filter(|leak| is_many((leak.network(), leak.cause)) && !open.has(leak));
     let member = |leak: &Leak| ManyView {
         cause: leak.cause,
         leak: hash(&(leak.network(), leak.address(), leak.sandbox())),
@@ -79,7 +83,7 @@ pub(in crate::engine::detect) fn members(told: &Findings, judged: &Judged<Leaked
     leaks.map(member).collect()
 }
 
-/// The same in each run: `DefaultHasher::new` has no seed.
+/// The hash is the same in each run, because `DefaultHasher::new` has no seed.
 fn hash(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
@@ -88,20 +92,20 @@ fn hash(of: &impl Hash) -> u64 {
 
 impl Leak {
     fn is_young(&self) -> bool {
-        matches!(self.standing, Verdict::Watched { .. })
+        matches!(self.verdict, Verdict::Watched { .. })
     }
 }
 
-/// What was told and is not over.
-struct Told<'a> {
+/// The open findings of leaks.
+struct OpenLeaks<'a> {
     /// The leaks that have findings of their own.
     own: BTreeSet<(Option<&'a str>, IpAddr, &'a ContainerId)>,
     many: BTreeSet<&'a Key>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> OpenLeaks<'a> {
     fn of(findings: &'a Findings) -> Self {
-        let mut told = Self { own: BTreeSet::new(), many: BTreeSet::new() };
+        let mut open = Self { own: BTreeSet::new(), many: BTreeSet::new() };
         let leak = |it: &'a Finding| {
             let Kind::LeakedAddress(leak) = &it.kind else { return None };
             Some((it, leak))
@@ -109,14 +113,14 @@ impl<'a> Told<'a> {
         for (it, leak) in findings.open().filter_map(leak) {
             match it.sandboxes.first() {
                 Some(id) if leak.many.is_none() => {
-                    told.own.insert((leak.network.as_deref(), leak.address, id));
+                    open.own.insert((leak.network.as_deref(), leak.address, id));
                 }
                 Some(_) | None => {
-                    told.many.insert(&it.key);
+                    open.many.insert(&it.key);
                 }
             }
         }
-        told
+        open
     }
 
     fn has(&self, leak: &Leak) -> bool {
@@ -124,12 +128,12 @@ impl<'a> Told<'a> {
     }
 }
 
-/// By its form no other one has it: that of a single leak has one part more.
+/// The key of a joined finding. No single leak has the same key, because its key has one part more.
 fn key((network, cause): Reason<'_>) -> Key {
     Key::new("leaked_address", &[network.unwrap_or(""), cause.into_str()])
 }
 
-/// One finding of them all. It counts those that are confirmed, as soon as any is.
+/// The joined detection. Once a leak is confirmed, only confirmed leaks are counted.
 fn many(
     ctx: &DetectContext<'_>,
     (network, cause): Reason<'_>,
@@ -177,12 +181,12 @@ fn many(
         pod: None,
         sandboxes,
         gapped: rows.iter().any(|(row, _)| row.gapped),
-        standing: standing(rest.iter().chain(young)),
+        verdict: verdict(rest.iter().chain(young)),
     })
 }
 
-/// The surest of all; of what is to be looked at again the first.
-fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak>) -> Verdict {
+/// The most certain verdict of all. If several are equally certain, the one that is judged again first.
+fn verdict<'a>(all: impl Iterator<Item = &'a &'a Leak>) -> Verdict {
     let rank = |it: Verdict| match it {
         Verdict::Confirmed | Verdict::Passing { .. } => 0,
         Verdict::Candidate { .. } => 1,
@@ -190,11 +194,11 @@ fn standing<'a>(all: impl Iterator<Item = &'a &'a Leak>) -> Verdict {
         Verdict::Unsure => 3,
         Verdict::Watched { .. } => 4,
     };
-    let again = |it: Verdict| match it {
+    let due_at = |it: Verdict| match it {
         Verdict::Watched { until } | Verdict::Candidate { until } => until.unwrap_or(Timestamp(u64::MAX)),
         Verdict::Passing { until } => until,
         Verdict::Confirmed | Verdict::Unverified | Verdict::Unlisted | Verdict::Unsure => Timestamp::ZERO,
     };
-    let surest = all.map(|leak| leak.standing).min_by_key(|it| (rank(*it), again(*it)));
+    let surest = all.map(|leak| leak.verdict).min_by_key(|it| (rank(*it), due_at(*it)));
     surest.unwrap_or(Verdict::Watched { until: None })
 }

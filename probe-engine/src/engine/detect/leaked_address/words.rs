@@ -1,4 +1,4 @@
-//! What a leak is called, where the like is known, and how an address is freed.
+//! The text of a leak's finding: its summary, its cause, links to known bugs, and the commands that free the address.
 
 use std::net::Ipv4Addr;
 

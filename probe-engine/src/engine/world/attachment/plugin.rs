@@ -20,7 +20,7 @@ pub struct Plugin {
     /// The DELs that named a network namespace.
     pub del: Runs,
     /// The DELs with an empty or no `CNI_NETNS`: the runtime says that the namespace is gone.
-    pub blind: Runs,
+    pub del_without_netns: Runs,
     /// When the engine last asked for the plugin's message about a failed ADD of this attachment.
     #[serde(default)]
     pub asked_at: Option<Timestamp>,

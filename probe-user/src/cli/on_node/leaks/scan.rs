@@ -75,7 +75,7 @@ impl LeakScan<'_> {
         };
         let mut skipped = scan::observe(&mut engine, node, backfill::read, |fact| seen.note(fact));
         skipped.append(scan::answer(&mut engine, &root));
-        let cleaners = if frozen { Daemons::Supposed } else { Daemons::Seen };
+        let cleaners = if frozen { Daemons::Assumed } else { Daemons::Observed };
         let mut now = clock::now();
         let mut findings = engine.survey(now, cleaners);
         if !findings.is_empty() {
