@@ -1,5 +1,5 @@
-//! The times and counts that the pages on starts, restarts and findings name are those of the code. The pages of single
-//! findings are held beside their rules.
+//! Compares the times and counts on the pages on starts, restarts, findings and settings with the code's constants. The
+//! tests of the pages of single findings are beside their rules.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::{
             list,
             phase::{QUIET, WAIT},
             reap,
+            record::reading::{BETWEEN, POLL},
             recovery::{PODS, TRIES, WITHOUT_EFFECT},
             sandbox::run::LATE,
             start::STARTS,
@@ -55,8 +56,8 @@ fn the_page_on_starts_has_the_codes_times() {
             format!("has been announced or begun for {} s since", QUIET.as_secs()),
             format!("not {} s later", QUIET.as_secs()),
             format!("took longer than {} s), else within {} minutes", QUIET.as_secs(), minutes(LATE)),
-            format!("of all its sandboxes that are remembered ({memory} minutes)"),
-            format!("as far as they are remembered ({memory} minutes)"),
+            format!("all failed sandboxes that are remembered ({memory} minutes)"),
+            format!("of those that are remembered ({memory} minutes)"),
             format!("of the latest {} starts", thousands(STARTS)),
         ],
     );
@@ -92,7 +93,7 @@ fn the_index_of_findings_has_the_codes_times() {
 }
 
 #[test]
-fn the_pages_name_the_runtimes_and_distributions_of_the_table() {
+fn the_page_on_settings_has_the_codes_times_runtimes_and_distributions() {
     let code = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let (servers, kubelets) = (code(runtime::servers().collect()), code(runtime::kubelets().collect()));
     let distributions: Vec<&str> = DISTRIBUTIONS.iter().map(|row| row.name).collect();
@@ -101,6 +102,8 @@ fn the_pages_name_the_runtimes_and_distributions_of_the_table() {
         &[
             format!("by the names of their programs: {servers}; kubelets by {kubelets}."),
             format!("The usual paths of {} are looked at", distributions.join(", ")),
+            format!("not sooner than {} s after the reading before", BETWEEN.as_secs()),
+            format!("they are read every {} s in any case", POLL.as_secs()),
         ],
     );
 

@@ -4,7 +4,7 @@
 
 mod dump;
 pub(in crate::engine) mod pods;
-mod reading;
+pub(in crate::engine) mod reading;
 mod unplaced;
 
 use std::{

@@ -21,9 +21,9 @@ use crate::{
 /// An operation of CNI shows on disk after this time.
 const SETTLE: Duration = Duration::from_secs(1);
 /// The records are not read more often than this, because reading a large store takes a while.
-const BETWEEN: Duration = Duration::from_secs(5);
+pub(in crate::engine) const BETWEEN: Duration = Duration::from_secs(5);
 /// How often the records are read while a sandbox waits for them.
-const POLL: Duration = Duration::from_secs(60);
+pub(in crate::engine) const POLL: Duration = Duration::from_secs(60);
 /// The records are read less often for each such number of attachments.
 const MUCH: usize = 8192;
 /// The times above are multiplied by at most this.
