@@ -34,7 +34,7 @@ static BUDGETS: LruHashMap<u64, Budget> = LruHashMap::with_max_entries(table::BU
 const SECOND: u32 = 30;
 const LIMIT: u64 = 64;
 
-/// The same for what the kernel's workers do on behalf of nobody knows whom, all together: many a pod can end in a second.
+/// The limit that all kernel workers share where nobody knows for whom they work: many pods can end in one second.
 const SHARED_LIMIT: u64 = 1024;
 
 /// What a sender has spent of its limit in the current `SECOND` (2^30 ns).
@@ -114,7 +114,7 @@ pub(crate) fn ring_for_unknown_netns() -> Ring {
     shared_ring(Owner::UNKNOWN_NETNS)
 }
 
-/// The ring for what becomes of a cgroup by itself: whoever made it so is not the current task.
+/// The ring for cgroup events that the current task did not cause.
 #[inline(always)]
 pub(crate) fn ring_for_idle_cgroup() -> Ring {
     shared_ring(Owner::CGROUPS)
@@ -206,8 +206,8 @@ fn map_of(ring: Ring) -> &'static RingBuf {
     }
 }
 
-/// Counts a record by this CPU's tally. A program on the same CPU in the middle of this line can cost one count
-/// where tracepoints may be preempted.
+/// Counts a record by this CPU's tally. Where tracepoints may be preempted, another program on the same CPU
+/// can make it miss one count.
 #[inline(always)]
 fn count(ring: Ring, kind: u16, sent: bool) {
     tally(|tally| {

@@ -1,4 +1,5 @@
-//! Believes, remembers and judges. Four verbs, no clock, no path, no error: the same calls give the same outputs.
+//! The engine: it keeps the state of the node from facts and judges it. Its callers use four methods: `observe`,
+//! `advance`, `deadline` and `poll`. The same calls give the same outputs.
 //!
 //! **Invariant:** nothing here does I/O or reads a clock; time is the number that the caller gives.
 

@@ -147,7 +147,7 @@ impl Source {
         Ok(Self { asker, batches, stopper, worker, runtime, seen: Vec::new(), watched: 0 })
     }
 
-    /// QuestionReceiver as the engine does; the cookie is our own count, for the source hands back the key that it is given.
+    /// Asks as the engine does; the cookie is our own count, for the source hands back the key that it is given.
     fn watch(&mut self, inode: u32, pid: u32) -> Result<NetnsKey> {
         self.watched += 1;
         let netns = NetnsKey::new(inode, self.watched);

@@ -32,7 +32,7 @@ impl Mirrors {
         if let Some(mirrors) = Self::among(&listed()?) {
             return Ok(mirrors);
         }
-        // Images of containers come without lists, and apt tells its sources only by them.
+        // Container images come without apt's lists, and without them apt does not name its sources.
         package::update()?;
         let Some(mirrors) = Self::among(&listed()?) else {
             bail!("this machine's apt has no Debian mirror: name one in {MIRROR}");

@@ -16,7 +16,7 @@ const LLVM: &str = "22";
 const COMPILER: &[Need] = &[
     Need::any(&["cc"], "gcc"),
     Need::any(&["/usr/include/stdio.h"], "libc6-dev"),
-    // The agent is static, and what encrypts for it is C and assembler.
+    // The agent is a static program. Its TLS library is built from C and assembler, which takes musl's compiler.
     Need::any(&["musl-gcc"], "musl-tools"),
 ];
 const LLVM_DEV: &[Need] = &[

@@ -108,7 +108,7 @@ struct Request {
 }
 
 impl Request {
-    /// Without systemd, on cgroup v2, with a disk that is thrown away, and with no time to run in.
+    /// Without systemd, on cgroup v2, with a disk that is thrown away. The caller sets the timeout.
     fn new(kernel: Kernel, runtime: Runtime) -> Self {
         Self {
             kernel,

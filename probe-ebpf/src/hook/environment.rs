@@ -107,7 +107,7 @@ extern "C" fn env_scan(mm: u64) -> u64 {
         if more == 0 {
             break;
         }
-        // The place is taken only if the number goes on.
+        // The next candidate overwrites this one unless the counter goes on.
         let candidate = (env.candidates & const { CANDIDATES as u64 - 1 }) as usize;
         env.candidate_at[candidate] = at;
         env.candidate_len[candidate] = len;

@@ -174,7 +174,7 @@ extern "C" fn netns_find() -> u64 {
         // SAFETY: an array's value; who else writes it writes only free ones.
         let slot = unsafe { &*slot };
         let is_ending = is_zero(u64::from(Net::at(slot.net).references())) | slot.dropped & 1;
-        // The place is taken only if the number goes on.
+        // The next slot overwrites this one unless the counter goes on.
         ending.slots[(ending.n & const { ENDING_MAX as u64 - 1 }) as usize] = i;
         ending.n += is_ending & (is_zero(slot.net) ^ 1);
     }

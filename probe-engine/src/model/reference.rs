@@ -1,4 +1,4 @@
-//! How what is told names the things that it is about.
+//! The names of pods, sandboxes, containers, cgroups and processes in events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

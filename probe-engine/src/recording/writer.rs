@@ -36,12 +36,12 @@ impl Writer {
         Ok(())
     }
 
-    /// What was made since they were last emptied: whole lines.
+    /// The whole lines that were made since the caller last emptied the buffer.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Says that nothing is missing, and gives the rest.
+    /// Writes the line that says that nothing is missing, and gives the bytes that are left.
     pub fn end(mut self) -> Result<Vec<u8>, WriteError> {
         self.put(&Line::<&Observation>::End(self.calls))?;
         Ok(self.bytes)

@@ -5,7 +5,7 @@ use caps::Capability;
 /// A kind of thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// QuestionReceiver rtnetlink about other network namespaces, which it finds in `/proc`.
+    /// Asks rtnetlink about other network namespaces, which it finds in `/proc`.
     Netlink,
     /// Reads the node's files, other processes' `/proc` among them, and asks runtimes over their sockets.
     Files,

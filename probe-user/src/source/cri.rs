@@ -1,4 +1,4 @@
-//! QuestionReceiver a container runtime over its socket for its sandboxes. This is the only request, and it changes nothing.
+//! Asks a container runtime over its socket for its sandboxes. This is the only request, and it changes nothing.
 //!
 //! The few messages of CRI v1 are written by hand, so that the build needs no `protoc`. Their field numbers are those
 //! of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, which the API's rules freeze.

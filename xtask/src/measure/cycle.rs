@@ -51,7 +51,7 @@ fn cycles_in(parent: &Module, used: &[(&Module, BTreeSet<Vec<String>>)]) -> Vec<
             continue;
         }
         done.extend(&members);
-        // The first in the alphabet is the one that was started at.
+        // The names are looked at in order, so `start` is the first of its cycle.
         let members: Vec<String> = [start].into_iter().chain(members).map(ToOwned::to_owned).collect();
         let files = members.iter().filter_map(|it| files.get(it)).sum();
         cycles.push(Cycle { parent: parent.name(), members, files });

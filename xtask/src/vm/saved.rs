@@ -89,11 +89,12 @@ fn save(request: &Request, parts: &Parts, dir: &Path) -> Result<()> {
     );
     let mut monitor = monitor(&folder, deadline)?;
     monitor.execute("stop", &json!({}))?;
-    // The default is the speed of a network.
+    // QEMU's default limit is the speed of a network, far below that of a disk.
     monitor.execute("migrate-set-parameters", &json!({ "max-bandwidth": 100_u64 << 30 }))?;
     monitor.execute("migrate", &json!({ "uri": to(&dir.join("state")) }))?;
     monitor.migrated()?;
-    // QEMU was seen to be gone by then, once in some hundred; what it wrote is whole, or the run that goes on from it fails.
+    // In about one of some hundred runs QEMU has ended by now. If the saved state is not whole, the VM that starts from
+    // it fails.
     let _ = monitor.execute("quit", &json!({}));
     ensure!(guest.finish(), "QEMU does not end after the VM was saved");
     Ok(())

@@ -44,7 +44,7 @@ pub fn is_for_later(by: &str) -> bool {
     program.rsplit('/').next() == Some("shutdown") || words.any(|word| word.starts_with("--when"))
 }
 
-/// `--when=` of systemctl(1), since systemd 254: a time to do it at, or what becomes of the one that was given before.
+/// `--when=` of systemctl(1), since systemd 254: the time of the shutdown, or `cancel` or `show` for one that was ordered before.
 fn scheduled(rest: &[String]) -> Option<Said> {
     let joined = rest.iter().find_map(|arg| arg.strip_prefix("--when="));
     let apart = || rest.windows(2).find_map(|two| (two.first()? == "--when").then_some(two.last()?.as_str()));

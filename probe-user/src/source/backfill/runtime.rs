@@ -126,7 +126,7 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
     found
 }
 
-/// QuestionReceiver every runtime that has a known socket; gives each answer with the time of the question.
+/// Asks every runtime that has a known socket; gives each answer with the time of the question.
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
     let sockets = cri::sockets(daemons).into_iter();
     sockets.map(|(socket, asked)| (list.now(), asked.read(root, socket))).collect()

@@ -1,4 +1,4 @@
-//! QuestionReceiver runtimes for their sandboxes over CRI, with the call that the kubelet uses too: `ListPodSandbox`.
+//! Asks runtimes for their sandboxes over CRI, with the call that the kubelet uses too: `ListPodSandbox`.
 
 use std::{
     collections::BTreeMap,
