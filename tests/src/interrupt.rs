@@ -46,7 +46,12 @@ impl Interrupt {
 
     /// An error once a signal has come, so that `?` unwinds through the guards.
     pub fn check(&self) -> Result<()> {
-        if self.wait(Duration::ZERO) {
+        self.pause(Duration::ZERO)
+    }
+
+    /// Waits as long as this; an error once a signal has come.
+    pub fn pause(&self, time: Duration) -> Result<()> {
+        if self.wait(time) {
             bail!("interrupted");
         }
         Ok(())

@@ -1,8 +1,10 @@
-//! `cargo xtask bench`: what the engine and the hooks cost, as tables and as JSON.
+//! `cargo xtask bench`: what the engine, the hooks and the agent as a whole cost, as tables and as JSON.
 //!
 //! What is compared is measured in turns, several times over, and told as a ratio with its quartiles: other work on the
-//! machine then burdens both sides alike. Counts of instructions need no such care, and they alone are held to a limit.
+//! machine then burdens both sides alike. The cases of the agent come one after the other, since their pods take long to
+//! start. Counts of instructions need no such care, and they alone are held to a limit.
 
+mod agent;
 mod comparison;
 mod engine;
 mod exact;
@@ -38,6 +40,8 @@ enum Part {
     Engine,
     /// Programs in the kernel, those of other observers beside ours; needs root
     Kernel,
+    /// The agent as a whole, with real pods of a private containerd; needs root
+    Agent,
 }
 
 pub(crate) fn run(Args { part, quick, json }: &Args) -> Result<()> {
@@ -52,6 +56,10 @@ pub(crate) fn run(Args { part, quick, json }: &Args) -> Result<()> {
     if part.is_none_or(|part| part == Part::Kernel) {
         package::ensure(kernel::NEEDS)?;
         comparisons.extend(kernel::compare(*quick)?);
+    }
+    if part.is_none_or(|part| part == Part::Agent) {
+        package::ensure(agent::NEEDS)?;
+        comparisons.extend(agent::compare(*quick)?);
     }
     if let Some(file) = json {
         let text = figures(&comparisons)?;

@@ -1,0 +1,72 @@
+//! Pods that stay, and pods that come and go.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow};
+use tests::{
+    interrupt::Interrupt,
+    kubelet::{Container, Kubelet, Pod},
+};
+
+/// So many of those that stay are started at a time.
+const CONCURRENCY: u32 = 4;
+/// The longest that a container takes to end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) struct Pods {
+    kubelet: Kubelet,
+    standing: u32,
+    lived: u32,
+}
+
+impl Pods {
+    pub(crate) fn new(kubelet: Kubelet) -> Self {
+        Self { kubelet, standing: 0, lived: 0 }
+    }
+
+    /// Starts pods that stay, until there are so many.
+    pub(crate) fn start_until(&mut self, count: u32, interrupt: &Interrupt) -> Result<()> {
+        let next = AtomicU32::new(self.standing);
+        let work = |mut kubelet: Kubelet| -> Result<()> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(());
+                }
+                interrupt.check()?;
+                kubelet.start(&pod("stays", 0, number, "exec sleep 1000000"), LIMIT)?;
+            }
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..CONCURRENCY)
+                .map(|_| self.kubelet.another().map(|kubelet| scope.spawn(|| work(kubelet))))
+                .collect::<Result<_>>()?;
+            // All are waited for, and the first failure is the answer.
+            let outcomes: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            outcomes
+                .into_iter()
+                .try_for_each(|outcome| outcome.map_err(|_panic| anyhow!("a worker panicked"))?)
+        })?;
+        self.standing = self.standing.max(count);
+        Ok(())
+    }
+
+    /// So many pods of one container that ends at once, one after the other, each from its cgroup to its removal.
+    pub(crate) fn live(&mut self, count: u32, interrupt: &Interrupt) -> Result<()> {
+        for _ in 0..count {
+            interrupt.check()?;
+            self.kubelet.live(&pod("goes", 1, self.lived, "true"), LIMIT)?;
+            self.lived += 1;
+        }
+        Ok(())
+    }
+}
+
+fn pod(name: &str, group: u32, number: u32, line: &str) -> Pod {
+    let uid = format!("9a000000-{group:04}-4000-8000-{number:012}");
+    Pod::new(&format!("{name}-{number}"), &uid).with(Container::shell("main", line))
+}
