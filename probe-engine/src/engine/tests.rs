@@ -1,4 +1,4 @@
-//! Stories of pods, and what is to be told of them.
+//! Stories of pods, each with the events that the engine must report.
 
 mod absence;
 mod blind;

@@ -1,4 +1,4 @@
-//! What a gap costs, and what may be concluded from absence after it.
+//! The effects of a gap, and when a row counts as gone after one.
 
 use probe_common::event::class;
 
@@ -58,7 +58,7 @@ fn list_all_as_empty(story: &mut Story) {
     }
 }
 
-/// A program that is told of only because all are, and one that a CNI daemon runs in its container.
+/// One program is known only because every exec is reported. The other runs in the container of a CNI daemon.
 #[test]
 fn what_no_list_tells_of_is_not_gone_by_its_absence() {
     let mut story = Story::new();
@@ -92,7 +92,7 @@ fn what_no_list_tells_of_is_not_gone_by_its_absence() {
     );
 }
 
-/// A socket may hold it, or a thread: no list shows that.
+/// A socket or a thread may hold the namespace: no listing shows that.
 #[test]
 fn a_namespace_that_no_list_tells_of_is_not_gone_by_its_absence() {
     let mut story = Story::new();
@@ -120,7 +120,7 @@ fn a_namespace_that_no_list_tells_of_is_not_gone_by_its_absence() {
     );
 }
 
-/// A process that runs a program is not over, whatever a list has missed.
+/// A process that runs a program is not over, even if a listing did not have it.
 #[test]
 fn a_process_that_a_list_missed_goes_on() {
     let mut story = Story::new();

@@ -1,4 +1,4 @@
-//! What cannot be seen, and what nothing verifies.
+//! Blind spots, and releases that nothing verifies.
 
 use probe_common::event::class;
 
@@ -23,7 +23,7 @@ const MINUTE: u64 = 60 * SECOND;
 fn a_signal_that_nothing_tells_of_is_a_blind_spot() {
     let mut story = Story::new();
     story.at(SECOND).attached(Signal::Exec, None).attached(Signal::Exit, Some(Mechanism::Tracepoint));
-    // No verdict is made of it.
+    // No verdict depends on this signal.
     story.attached(Signal::CgroupReleased, None);
     let (told, engine) = story.judge(MINUTE);
     check_lines(
@@ -53,12 +53,12 @@ fn lost_records_are_told_of_for_ten_minutes() {
     assert!(told.ends_with("1140000 finding.closed blind_spot/lost Agent"), "{told}");
 }
 
-/// The rule of `orphan_netns` waits for a listing that says that nobody is in a namespace: without one it is off.
+/// The rule of `orphan_netns` needs a listing of the processes in a namespace. Without one it is off.
 #[test]
 fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
     let mut story = Story::new();
     story.at(SECOND).list(List::Netns, false, |_| {});
-    // Of these nothing is taken to be absent, and no rule is off.
+    // From these lists no rule concludes that something is absent.
     story.list(List::Addresses, false, |_| {});
     let (told, engine) = story.judge(MINUTE);
     check_lines(
@@ -73,7 +73,7 @@ fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
         panic!("{kind:?}");
     };
     assert_eq!(weaker, [FindingKind::OrphanNetns]);
-    // Again not: nothing new. Then whole.
+    // An incomplete listing changes nothing. Then a complete one comes.
     story.at(2 * SECOND).list(List::Netns, false, |_| {});
     story.at(3 * SECOND).list(List::Netns, true, |_| {});
     let (told, _) = story.judge(MINUTE);
@@ -81,7 +81,7 @@ fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
     assert_eq!(told.lines().count(), 3, "{told}");
 }
 
-/// One that is written while it is read is whole at the next reading.
+/// A file that was read while it was being written is complete at the next reading.
 #[test]
 fn a_torn_file_of_libcnis_cache_is_told_of_by_name_when_it_was_read_twice() {
     let torn = |story: &mut Story| {
@@ -171,7 +171,7 @@ fn a_runtime_without_records_is_a_blind_spot_only_where_there_are_sandboxes() {
     assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
 }
 
-/// A sandbox whose only DEL names no namespace.
+/// The only DEL of this sandbox names no namespace.
 fn goes_blindly(story: &mut Story, at: u64, pid: u32, plugin: &str, digit: char) {
     let path = format!("/usr/lib/cni/{plugin}");
     let who = |pid: u32| Who::new(pid, CONTAINERD, "plugin");
@@ -186,7 +186,7 @@ fn releases_that_nothing_verifies_are_counted_for_an_hour() {
     let mut story = Story::new();
     goes_blindly(&mut story, SECOND, 100, "cloud-cni", 'a');
     goes_blindly(&mut story, 5 * MINUTE, 200, "cloud-cni", 'b');
-    // containerd calls it again, and again.
+    // containerd calls DEL again and again.
     story.kernel(Fact::CniCalled(call(300, CONTAINERD, "/usr/lib/cni/cloud-cni", "DEL", "", 'b')));
     story.exit(Who::new(300, CONTAINERD, "plugin"), class::CNI, 0);
     let (told, engine) = story.judge(30 * MINUTE);
@@ -205,19 +205,19 @@ fn releases_that_nothing_verifies_are_counted_for_an_hour() {
 
 #[test]
 fn releases_that_something_verifies_are_none() {
-    // One that frees by the container's id.
+    // This plugin frees an address by the container's id.
     let mut story = Story::new();
     goes_blindly(&mut story, SECOND, 100, "calico", 'a');
-    // One whose DEL with a namespace succeeded before.
+    // An earlier DEL of this sandbox, with a namespace, succeeded.
     story.at(2 * SECOND).cni_done(200, "/usr/lib/cni/cloud-cni", "ADD", "/run/netns/x");
     story.cni_done(201, "/usr/lib/cni/cloud-cni", "DEL", "/run/netns/x");
     story.cni_done(202, "/usr/lib/cni/cloud-cni", "DEL", "");
     assert_eq!(story.judge(30 * MINUTE).0, "");
-    // One whose ADD was before us, and who knows what else.
+    // The ADD of this sandbox was before the agent started, so other calls may have been missed too.
     let mut story = Story::new();
     story.at(2 * SECOND).cni_done(202, "/usr/lib/cni/cloud-cni", "DEL", "");
     assert_eq!(story.judge(30 * MINUTE).0, "");
-    // One that has a store.
+    // The network of this sandbox has a store.
     let mut story = Story::new();
     goes_blindly(&mut story, SECOND, 100, "cloud-cni", 'a');
     story.list(List::CniCache, true, |story| {
@@ -234,7 +234,7 @@ fn releases_that_something_verifies_are_none() {
     assert_eq!(story.judge(30 * MINUTE).0, "");
 }
 
-/// A DEL with a namespace may have been among what was lost.
+/// A DEL with a namespace may be among the lost records.
 #[test]
 fn a_release_across_a_gap_is_not_counted() {
     let mut story = Story::new();
@@ -243,7 +243,7 @@ fn a_release_across_a_gap_is_not_counted() {
     assert!(!story.judge(30 * MINUTE).0.contains("unverified_release"));
 }
 
-/// The kubelet of a node is missed where there are pods of its making, once it has had the time to be started again.
+/// A missing kubelet is reported if there are pods that a kubelet made, and it has had time to start again.
 #[test]
 fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
     let watched = |from: u64, kubelet: bool, pods: bool, expected: bool| {
@@ -271,16 +271,16 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
         let own = told.lines().filter_map(|line| Some(line.split_once(" finding.")?.1.to_owned()));
         own.filter_map(|line| Some(line.split_once(" blind_spot/kubelet")?.0.to_owned())).collect()
     };
-    // Docker's own node, one whose kubelet runs, and one that was of a cluster once.
+    // A node of Docker alone, a node whose kubelet runs, and a node that once was in a cluster.
     for (runs, pods, expected) in [(false, false, false), (true, true, true), (false, false, true)] {
         assert_eq!(told(&node(runs, pods, expected), 60 * MINUTE), [""; 0], "{runs} {pods} {expected}");
     }
     assert_eq!(told(&node(false, true, false), 6 * MINUTE), ["opened", "confirmed"]);
-    // An earlier agent of this boot has looked long before: the kubelet may be starting again just now.
+    // An earlier run of the agent has observed this boot for long. The kubelet may be restarting just now.
     let late = watched(60 * MINUTE, false, true, false);
     assert_eq!(told(&late, 64 * MINUTE), [""; 0]);
     assert_eq!(told(&late, 66 * MINUTE), ["opened", "confirmed"]);
-    // The directory of a pod that is gone is no pod.
+    // The cgroup of a pod that is gone does not count as a pod.
     let mut story = node(false, false, false);
     let left = cgroup(20, &format!("/kubepods/besteffort/pod{}", uid()));
     story.listed(Fact::CgroupFound { cgroup: left, populated: false });
@@ -298,7 +298,7 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
     assert_eq!(told(&story, 21 * MINUTE), ["opened", "confirmed", "closed"]);
 }
 
-/// One record of Docker's cannot be read: it is on record by its id, and the others count.
+/// One of Docker's records cannot be read. Its id is on record all the same, and the other records count.
 #[test]
 fn a_record_that_cannot_be_read_is_told_of_until_it_can() {
     let mut story = Story::new();

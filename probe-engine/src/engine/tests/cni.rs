@@ -1,4 +1,4 @@
-//! Plugins that fail, are slow, or stand in a queue.
+//! Plugins that fail, are slow, or wait in a queue.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const FAILED: u32 = 0x100;
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 
-/// A call of bridge for a sandbox of the pod `web-N`; the first pod is the others' too.
+/// Begins a call of bridge for a sandbox of the pod `web-N`. The story's other calls are for the first pod.
 fn begin(story: &mut Story, pid: u32, command: &str, digit: char, pod: char) {
     let mut it = call(pid, CONTAINERD, "/usr/lib/cni/bridge", command, PATH, digit);
     let own = format!("{pod}{}", &uid().as_str()[1..]);
@@ -38,7 +38,7 @@ fn end(story: &mut Story, pid: u32, status: u32) {
     story.exit(Who::new(pid, CONTAINERD, "bridge"), class::CNI, status);
 }
 
-/// A whole ADD, a millisecond long.
+/// An ADD that takes a millisecond.
 fn add(story: &mut Story, at: u64, pid: u32, digit: char, pod: char, status: u32) {
     begin(story.at(at), pid, "ADD", digit, pod);
     end(story, pid, status);
@@ -54,7 +54,7 @@ fn failing(engine: &Engine) -> (Finding, CniFailing) {
     (finding, it)
 }
 
-/// As containerd does it: each try is a new sandbox.
+/// With containerd each try is a new sandbox.
 #[test]
 fn a_pod_whose_add_fails_again_and_again_waits_until_one_succeeds() {
     let mut story = Story::new();
@@ -101,7 +101,7 @@ fn one_failure_and_a_success_are_none() {
     let mut story = Story::new();
     add(&mut story, SECOND, 100, 'a', '1', FAILED);
     add(&mut story, 12 * SECOND, 101, 'b', '1', 0);
-    // Another pod's single failure, long after.
+    // A single failure of another pod, long after.
     add(&mut story, 90 * SECOND, 102, 'c', '2', FAILED);
     assert_eq!(story.judge(5 * MINUTE).0, "");
 }
@@ -130,7 +130,7 @@ fn what_fails_no_more_is_over_after_ten_minutes() {
     assert_eq!(last, Some("702001 finding.closed cni_failing/bridge [default/web-1 c] Agent"));
 }
 
-/// A record that comes late is of a time that findings were judged for already.
+/// A late record belongs to a time for which findings were already judged.
 #[test]
 fn what_is_told_late_opens_nothing_that_was_over_by_the_last_look() {
     let mut story = Story::new();
@@ -161,7 +161,7 @@ fn what_is_told_late_opens_nothing_that_was_over_by_the_last_look() {
     );
 }
 
-/// The success of a pod may be among what was lost: nothing is opened or confirmed for it.
+/// The record of the pod's success may be lost, so no finding opens or is confirmed for it.
 #[test]
 fn a_failure_before_a_gap_opens_nothing_after_it() {
     let mut story = Story::new();
@@ -169,7 +169,7 @@ fn a_failure_before_a_gap_opens_nothing_after_it() {
     story.at(2 * SECOND).lost();
     add(&mut story, 3 * SECOND, 101, 'b', '2', FAILED);
     assert!(!story.judge(5 * MINUTE).0.contains("cni_failing"));
-    // What fails after it does.
+    // A failure after the gap counts.
     add(&mut story, 15 * SECOND, 102, 'c', '2', FAILED);
     assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_failing/bridge"));
 }
@@ -206,7 +206,7 @@ fn a_call_just_within_the_limit_is_not_slow() {
     assert_eq!(story.judge(15 * MINUTE).0, "");
 }
 
-/// The second try's time belongs to what is failing already.
+/// The time of the second try belongs to `cni_failing`.
 #[test]
 fn an_add_that_times_out_again_is_failing_and_not_slow() {
     let mut story = Story::new();
@@ -230,8 +230,8 @@ fn a_call_whose_end_may_be_lost_is_not_slow_until_it_is_listed() {
     assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_slow/bridge/ADD"));
 }
 
-/// No hook tells of the end of a program that began before it was there: what such a call took is not known, and that it
-/// is found again says nothing of the time since it was not.
+/// No hook sees the end of a program that began before the hook was attached. It is not known how long such a call
+/// took. A later listing that has the call says nothing of the time between the listings.
 #[test]
 fn a_call_that_only_a_listing_showed_is_never_slow() {
     let mut story = Story::new();
@@ -251,7 +251,7 @@ fn a_call_that_only_a_listing_showed_is_never_slow() {
     assert_eq!(story.judge(60 * MINUTE).0, "");
 }
 
-/// Boot time jumps when the node wakes; the plugin has not run meanwhile.
+/// The boot time jumps when the node resumes. The plugin did not run in between.
 #[test]
 fn a_call_during_which_the_node_was_suspended_is_not_slow_for_that() {
     let asleep = |story: &mut Story| {
@@ -263,7 +263,7 @@ fn a_call_during_which_the_node_was_suspended_is_not_slow_for_that() {
     asleep(&mut story);
     end(story.at(607 * SECOND), 100, 0);
     assert_eq!(story.judge(30 * MINUTE).0, "");
-    // It is, when it runs on for longer.
+    // The call is slow if it runs on after that.
     let mut story = Story::new();
     asleep(&mut story);
     end(story.at(620 * SECOND), 100, 0);

@@ -95,7 +95,7 @@ pub(super) fn remove(story: &mut Story) {
     story.cni_done(815, "/usr/lib/cni/bridge", "DEL", "");
 }
 
-/// What is told of `start` and `run`.
+/// The events of `start` and `run`.
 pub(super) const RAN: &str = "
     ? container c
     10 netns.created 4026532177 [default/web-0 a]
@@ -170,7 +170,8 @@ fn a_pods_life() {
     ));
 }
 
-/// Linux 7 removes a directory before the last process in it is switched out for good, and then says that it is empty.
+/// Linux 7 removes a directory before the last process in it is switched out, and reports only after that that it is
+/// empty.
 #[test]
 fn a_directory_goes_before_it_is_empty() {
     let mut story = Story::new();
@@ -193,7 +194,7 @@ fn a_directory_goes_before_it_is_empty() {
     );
 }
 
-/// A wrapper that logs runs the real plugin, which is from no folder of `CNI_PATH` then, and it calls the IPAM's.
+/// A wrapper that logs runs the real plugin, which then is in no directory of `CNI_PATH` and calls the IPAM plugin.
 #[test]
 fn a_plugin_in_a_wrapper_is_one_call() {
     let mut story = Story::new();
@@ -215,7 +216,7 @@ fn a_plugin_in_a_wrapper_is_one_call() {
     );
 }
 
-/// Something still mounts it: minutes later it ends as what it was.
+/// Another program still mounts the namespace. Its end, minutes later, is reported with the same pod.
 #[test]
 fn a_namespace_that_outlives_its_sandbox_keeps_its_name() {
     let mut story = Story::new();
@@ -239,7 +240,8 @@ fn a_namespace_that_outlives_its_sandbox_keeps_its_name() {
     );
 }
 
-/// The kubelet removes a dead sandbox long after the pod's end: the second round of DEL is of nothing that lives.
+/// The kubelet removes a dead sandbox long after the pod's end. The DELs of that second round are for a sandbox that is
+/// over.
 #[test]
 fn a_blind_second_round_of_del_begins_nothing() {
     let mut story = Story::new();

@@ -1,4 +1,4 @@
-//! Two of what there is to be one of.
+//! Duplicates of sandboxes, containers and addresses.
 
 use probe_common::event::class;
 
@@ -52,7 +52,7 @@ fn a_finding_that_was_taken_back_closes_when_nothing_shows_it_any_more() {
     story.until(30_000).moment();
     let (_, engine) = story.judge(30_000);
     assert_eq!(engine.findings().filter(|it| it.stage == Stage::Confirmed).count(), 1);
-    // While no agent ran the node became another one: of its rows nothing came back.
+    // While no agent ran, the node was replaced: none of the rows was restored.
     let mut next = Engine::new(engine.settings().clone());
     let is_taken_back =
         |it: &CheckpointEntry| matches!(it, CheckpointEntry::Engine(_) | CheckpointEntry::Finding(_));
@@ -81,7 +81,7 @@ fn a_restart_another_name_and_a_gap_are_no_duplicates() {
 
 const OTHER: &str = "99999999-2222-3333-4444-555555555555";
 
-/// libcni writes down what an ADD gave.
+/// libcni caches the result of an ADD.
 fn cached(story: &mut Story, sandbox: char, network: &str, address: &str) {
     story.listed(Fact::CacheFound(CacheFound {
         network: network.to_owned(),
@@ -102,7 +102,7 @@ fn first(story: &mut Story, address: &str) {
     cached(story.at(95), 'a', "net", address);
 }
 
-/// Another pod's sandbox gets its network.
+/// The sandbox of another pod gets its network.
 fn next(story: &mut Story, network: &str, address: &str) {
     let mut add = call(901, CONTAINERD, "/usr/lib/cni/bridge", "ADD", "/run/netns/b", 'b');
     let args = format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1;K8S_POD_UID={OTHER}");
@@ -141,7 +141,7 @@ fn another_network_another_address_an_earlier_del_and_a_gap_are_no_duplicates() 
         story.until(20_000);
         assert_eq!(told(&story), [""; 0], "{network} {address}");
     }
-    // The address is used again as soon as its DEL has begun.
+    // The address may be used again as soon as its DEL has begun.
     let mut story = Story::new();
     first(&mut story, "10.88.0.5/24");
     story.at(900).cni(910, CONTAINERD, "/usr/lib/cni/bridge", "DEL", "/run/netns/a");

@@ -1,4 +1,4 @@
-//! Pods that run already.
+//! Pods that ran before the agent started.
 
 use probe_common::event::class;
 
@@ -30,7 +30,7 @@ fn node(story: &mut Story, complete: bool) {
     });
     story.list(List::Containers, complete, |story| {
         story.container('a', Role::Sandbox, 'a', "").container('c', Role::Container, 'a', "main");
-        // A container of a pod that is over is still on disk.
+        // The disk still has a container of a pod that is over.
         story.container('d', Role::Container, 'a', "old");
     });
     story.list(List::CniCache, complete, |story| {
@@ -110,7 +110,7 @@ fn a_listing_that_races_with_the_kernel_changes_nothing() {
     story.check(containerd::RAN);
 }
 
-/// Records come after the listing that was read later than they were made.
+/// A listing was read before records that are older than it.
 #[test]
 fn records_that_a_listing_overtook_are_told() {
     let mut story = Story::new();
@@ -132,7 +132,7 @@ fn records_that_a_listing_overtook_are_told() {
     );
 }
 
-/// That no call was seen says nothing of it: the calls were before our time.
+/// Missing calls prove nothing: they were before the agent started.
 #[test]
 fn a_listed_pod_is_in_the_network_that_its_processes_are_in() {
     for (netns, is_host) in [(POD_NETNS, false), (HOST, true)] {
@@ -160,7 +160,7 @@ fn a_listed_pod_is_in_the_network_that_its_processes_are_in() {
     }
 }
 
-/// Until the node has been listed, a pod's own directory and its sandbox may be there unseen.
+/// Until the node has been listed, the pod's own cgroup and its sandbox may exist unseen.
 #[test]
 fn a_pod_of_which_only_a_container_was_seen_is_not_gone_with_it() {
     let mut story = Story::new();
@@ -196,7 +196,7 @@ fn a_pod_of_which_only_a_container_was_seen_is_not_gone_with_it() {
     );
 }
 
-/// A plugin that ran when we came: its end is told, with the time since its process began.
+/// The plugin ran when the agent started. Its end is reported with the time since its process began.
 #[test]
 fn a_call_that_ran_already_is_finished() {
     let mut story = Story::new();

@@ -1,11 +1,11 @@
-//! A pod that is known by its UID before it has a name, as in a burst of pods whose volumes are being mounted.
+//! Pods whose UID is known before their name, as in a burst of pods whose volumes are being mounted.
 
 use super::story::{CONTAINERD, Story, UID};
 use crate::model::fact::Fact;
 
 const OTHER: &str = "/kubepods/besteffort/pod99999999-2222-3333-4444-555555555555";
 
-/// The pod's cgroup at 100, and its network three seconds later; something else happens in between.
+/// The pod's cgroup is made at 100, and its network three seconds later. Other events come in between.
 fn burst(kubelet: bool) -> Story {
     let mut story = Story::new();
     story.listed(Fact::KubeletExpected(kubelet));
@@ -35,7 +35,7 @@ fn a_pod_is_first_told_with_its_name_and_nothing_else_waits_for_that() {
     );
 }
 
-/// Containers without a kubelet, as by crictl: nobody will name the pod.
+/// Without a kubelet (crictl), no source will give the pod's name.
 #[test]
 fn without_a_kubelet_a_name_is_not_waited_for() {
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_name_that_never_comes_is_not_waited_for_for_long() {
     );
 }
 
-/// It was turned away before it had a sandbox.
+/// The pod was rejected before it had a sandbox.
 #[test]
 fn a_pod_that_goes_without_a_name_is_told_of_when_it_goes() {
     let mut story = Story::new();

@@ -1,4 +1,4 @@
-//! Records that name a sandbox and not its pod, as containerd's folders do.
+//! Records that name a sandbox without its pod, as containerd's folders do.
 
 use probe_common::event::class;
 
@@ -13,7 +13,8 @@ use crate::model::{
 
 const MINUTE: u64 = 60_000;
 
-/// What containerd's folders name, and what its socket does: pod `a` is the story's, the others are of other pods.
+/// The sandboxes in containerd's folders, and those in the answer of its socket. Pod `a` is the story's. The others are
+/// of other pods.
 fn read(story: &mut Story, folders: &[char], socket: Option<&[char]>) {
     story.list(List::Runtimes, true, |story| {
         let nameless = |digit: &char| RuntimeSandbox { id: id(*digit), pod: None };
@@ -54,8 +55,8 @@ fn told(story: &Story, kind: &str) -> Vec<String> {
     lines
 }
 
-/// The runtime forgets pod `a` while its pause lives; other records stay as `before` and `after` say, of the folders and
-/// of the socket.
+/// The runtime forgets pod `a` while its pause process lives. `before` and `after` are the other records: those of the
+/// folders and those of the socket.
 fn forgotten(before: (&[char], Option<&[char]>), after: (&[char], Option<&[char]>)) -> Vec<String> {
     let mut story = Story::new();
     processes(story.at(1), false);
@@ -74,9 +75,9 @@ const FOUND: [&str; 2] = ["finding.opened", "finding.confirmed"];
 
 #[test]
 fn a_record_that_another_source_names_hides_no_orphan() {
-    // A completed Job's, from before the agent: its folder has an id alone.
+    // A sandbox of a completed Job from before the agent: its folder has only an id.
     assert_eq!(forgotten((&['b'], Some(&['b'])), (&['b'], Some(&['b']))), FOUND);
-    // It came later than the pod.
+    // This sandbox came on record after the pod was made.
     assert_eq!(forgotten((&[], Some(&[])), (&['b'], Some(&['b']))), FOUND);
 }
 
@@ -88,7 +89,7 @@ fn a_nameless_record_is_of_no_pod_that_was_made_after_it() {
 #[test]
 fn a_nameless_record_that_could_be_the_pods_leaves_it_unsure() {
     assert_eq!(forgotten((&[], None), (&['b'], None)), [""; 0]);
-    // One of several; the others are known.
+    // One of several sandboxes. The pods of the others are known.
     assert_eq!(forgotten((&['d'], Some(&['d'])), (&['b', 'd'], Some(&['d']))), [""; 0]);
 }
 
@@ -98,7 +99,7 @@ fn what_one_source_names_as_the_pods_keeps_it() {
     assert_eq!(forgotten((&['b'], Some(&['b'])), (&['a', 'b'], Some(&['b']))), [""; 0]);
 }
 
-/// The directory of a pod that is gone, beside a folder of another pod's sandbox.
+/// The cgroup of a pod that is gone, beside a folder of another pod's sandbox.
 fn left(socket: Option<&[char]>, early: bool) -> Vec<String> {
     let path = format!("/kubepods/besteffort/pod{UID}");
     let directory = |story: &mut Story| {
@@ -151,8 +152,8 @@ fn the_shim_of_a_forgotten_sandbox_is_found_beside_a_nameless_record() {
 
 const NETNS: u32 = POD_NETNS + 1;
 
-/// A namespace with containerd's kind of name that was made at that time and for which no plugin was called, beside the
-/// folder of a sandbox that is there at both readings or only at the later ones; the socket names the folder's pod or not.
+/// A namespace with a name as containerd gives was made at `made_at`, and no plugin was called for it. A folder names a
+/// sandbox at both readings (`early`) or only at the later ones. The socket may name the sandbox's pod.
 fn pinned(made_at: Option<u64>, early: bool, socket: Option<&[char]>) -> Vec<String> {
     let pin = "/run/netns/cni-11111111-2222-3333-4444-000000000001".to_owned();
     let netns = |story: &mut Story| {
@@ -178,7 +179,7 @@ fn pinned(made_at: Option<u64>, early: bool, socket: Option<&[char]>) -> Vec<Str
     told(&story, "orphan_netns")
 }
 
-/// A completed Job's, from before the agent: where its namespace is, or was, nothing says.
+/// A sandbox of a completed Job from before the agent: no source shows its namespace.
 #[test]
 fn a_record_is_of_no_namespace_that_was_made_after_it() {
     assert_eq!(pinned(Some(1000), true, None), FOUND);

@@ -1,4 +1,4 @@
-//! Lives of network namespaces, whose numbers are used again at once.
+//! The lives of network namespaces, whose inode numbers are reused at once.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn each_life_of_an_inode_begins_and_ends_once() {
         let mut story = Story::new();
         for cookie in cookies {
             story.netns(ADMIN, 41, cookie);
-            // The last reference can be put in two places.
+            // The kernel can drop the last reference in two places.
             story.dropped(41, cookie).dropped(41, cookie).freed(41).freed(41);
         }
         story.check(
@@ -55,7 +55,7 @@ fn a_number_is_used_again_before_its_end_is_told() {
     );
 }
 
-/// Two CPUs that put the last two references at once both think that another one is left.
+/// Two CPUs that drop the last two references at once may both find that another is left.
 #[test]
 fn what_is_freed_was_dropped() {
     let mut story = Story::new();
@@ -82,7 +82,7 @@ fn one_from_before_us_ends_too() {
     );
 }
 
-/// Of a pod from before us only its directory's path is known.
+/// Of a pod from before the agent only the path of its cgroup is known.
 #[test]
 fn what_is_left_of_an_unknown_pod_has_its_uid() {
     let mut story = Story::new();
@@ -140,7 +140,7 @@ fn where_netlink_tells_of_the_end_each_namespace_is_watched() {
     );
 }
 
-/// The lowest tier: hooks tell of namespaces, netlink of the addresses in them and, out of order, of their end.
+/// The lowest tier: hooks report namespaces. Netlink reports their addresses and, out of order, their ends.
 #[test]
 fn where_a_hook_sees_the_end_too_it_is_told_in_its_order() {
     let mut story = Story::new();
@@ -163,7 +163,7 @@ fn where_a_hook_sees_the_end_too_it_is_told_in_its_order() {
     );
 }
 
-/// The lowest tier, with netlink reading far behind in a storm.
+/// The lowest tier, with netlink far behind in a storm.
 fn behind() -> Story {
     let mut story = Story::new();
     for signal in [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed] {
@@ -177,7 +177,7 @@ fn unnamed(inode: u32, cookie: u64) -> Fact {
     Fact::NetnsDropped { netns: NetnsKey::new(inode, cookie), by: Task::default() }
 }
 
-/// As on a cluster, where a storm made netlink's word 71 s late: nothing of the namespace was known any more.
+/// On a cluster netlink's report came 71 s late in a storm. The namespace was not known any more.
 #[test]
 fn a_word_of_netlink_that_comes_when_all_is_over_begins_nothing() {
     for cookie in [0, 5] {
@@ -195,7 +195,7 @@ fn a_word_of_netlink_that_comes_when_all_is_over_begins_nothing() {
     }
 }
 
-/// What a container makes and drops again is none of netlink's affair; what stays, in its turn.
+/// A namespace that a container makes is watched only if it lives for a moment.
 #[test]
 fn of_what_a_container_makes_only_what_stays_is_watched() {
     let mut story = behind();
@@ -207,7 +207,7 @@ fn of_what_a_container_makes_only_what_stays_is_watched() {
             story.dropped(1000 + round, 0);
         }
     }
-    // One of the node's own does not wait behind them.
+    // A namespace of the node itself does not wait behind them.
     story.at(1200).netns(ADMIN, 41, 0);
     let asked = |until| {
         let mut story = story.clone();
@@ -216,13 +216,14 @@ fn of_what_a_container_makes_only_what_stays_is_watched() {
     };
     let first = asked(1300);
     assert!(first.iter().any(|line| line == "? watch 41 ip") && first.len() < 70, "{first:?}");
-    // A hundred stay, so many in a second.
+    // A hundred live on. Only a limited number is watched in each second.
     let all = asked(10_000);
     let stays = |line: &String| ["0 sh", "5 sh"].iter().any(|end| line.ends_with(end));
     assert_eq!((all.len(), all.iter().filter(|line| stays(line)).count()), (101, 100));
 }
 
-/// Ten seconds of ten thousand a second; of some the end is not told, as when the bulk ring overflows.
+/// Ten thousand namespaces a second for ten seconds. The ends of some are not reported, as when the bulk ring
+/// overflows.
 #[test]
 fn no_number_of_namespaces_takes_more_room() {
     let mut engine = Engine::new(Settings::default());
@@ -262,12 +263,13 @@ fn no_number_of_namespaces_takes_more_room() {
     }
     assert!((4096..=8192).contains(&most), "{most}");
     assert!(engine.dump().len() < 20_000, "{}", engine.dump().len());
-    // What a pod has is not forgotten for it.
+    // A pod's namespace is never forgotten to make room.
     let is_pods = |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Netns(row) if row.key.inode == 7 && row.is_live());
     assert!(engine.dump().iter().any(is_pods));
 }
 
-/// It says when it can have happened at the earliest: before the next one with that number began.
+/// Netlink's report names the earliest possible time of the end. That is before the next namespace with the same number
+/// began.
 #[test]
 fn a_late_word_of_netlink_does_not_end_the_next_holder_of_the_number() {
     for cookies in [[0, 0], [5, 6]] {
@@ -290,7 +292,7 @@ fn a_late_word_of_netlink_does_not_end_the_next_holder_of_the_number() {
     }
 }
 
-/// A runtime's namespace waits for the name of its pod, and so does all that comes after it.
+/// The event of a runtime's namespace waits for the pod's name, and so do all events after it.
 #[test]
 fn the_stream_waits_for_a_name_but_not_for_ever() {
     let mut story = Story::new();

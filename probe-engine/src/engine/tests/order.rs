@@ -1,4 +1,4 @@
-//! In which order changes and verdicts are told.
+//! The order in which changes and verdicts are reported.
 
 use probe_common::event::class;
 
@@ -13,7 +13,7 @@ use crate::engine::{Engine, Settings};
 
 const BRIDGE: &str = "/usr/lib/cni/bridge";
 
-/// A call that is slow from 10,010 ms on, of whose end nothing is known yet.
+/// A call that counts as slow from 10,010 ms on, and whose end is not known yet.
 fn slow() -> Engine {
     let mut story = Story::new();
     story.at(10).cni(100, CONTAINERD, BRIDGE, "ADD", PATH);
@@ -58,7 +58,8 @@ fn it_does_not_wait_for_ever_and_what_comes_after_it_is_late() {
     assert!(told[0].starts_with("10005 netns.created") && told[0].ends_with(" late"), "{told:?}");
 }
 
-/// Whether records come one by one or all at once, when somebody slept: a verdict is of what had happened by its time.
+/// Records may come one by one, or all at once after a delay. In both cases a verdict depends only on what had happened
+/// by its time.
 #[test]
 fn a_verdict_has_its_place_among_records_that_come_together() {
     let mut engine = slow();

@@ -1,4 +1,4 @@
-//! What is left of sandboxes that are no more: their namespaces and their processes.
+//! The network namespaces and processes that sandboxes leave behind.
 
 use probe_common::event::class;
 
@@ -19,7 +19,7 @@ const PIN: &str = "/run/netns/cni-11111111-2222-3333-4444-000000000001";
 const OTHER: u32 = POD_NETNS + 1;
 const ADMIN: Who = Who::new(900, 899, "ip");
 
-/// Both daemons run, and so does the shim.
+/// Both daemons and the shim run.
 fn daemons(story: &mut Story) {
     story.list(List::Processes, true, |story| {
         story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
@@ -34,7 +34,7 @@ fn netns(story: &mut Story, inode: u32, mounts: &[&str], vacant: bool) {
     });
 }
 
-/// A sandbox that ran, and is over without the end of its namespace.
+/// A sandbox that ran and is over, while its namespace did not end.
 fn over() -> Story {
     let mut story = Story::new();
     daemons(story.at(1));
@@ -76,7 +76,7 @@ fn one_that_its_runtime_is_still_to_clean_up_or_somebody_is_in_is_none() {
     }
 }
 
-/// What a listing asked for does not find is not waited for for ever.
+/// If a listing that was asked for does not find the namespace, no further listing is asked for.
 #[test]
 fn one_that_no_file_holds_is_asked_for_once() {
     let mut story = over();
@@ -85,7 +85,8 @@ fn one_that_no_file_holds_is_asked_for_once() {
     story.check_findings("? relist");
 }
 
-/// Found by its name alone, when we came: two listings, the grace between them.
+/// The namespace existed when the agent started, and only its name shows that it is a sandbox's. There are two
+/// listings, with the grace time between them.
 #[test]
 fn a_pin_that_no_sandbox_has_is_an_orphan() {
     let mut story = Story::new();
@@ -105,7 +106,7 @@ fn a_pin_that_no_sandbox_has_is_an_orphan() {
     );
 }
 
-/// No hook tells to which file a namespace is bound: a listing is asked for when a quarter of the grace is over.
+/// No hook reports the file to which a namespace is bound. So a listing is asked for after a quarter of the grace time.
 #[test]
 fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
     let mut story = Story::new();
@@ -127,7 +128,7 @@ fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
     );
 }
 
-/// A service with a namespace of its own: one listing shows that no file holds it, and there is no second one.
+/// A service has a namespace of its own. One listing shows that no file holds it, and no second listing is asked for.
 #[test]
 fn one_of_another_that_is_made_while_the_agent_runs_is_looked_for_once() {
     let mut story = Story::new();
@@ -141,7 +142,7 @@ fn one_of_another_that_is_made_while_the_agent_runs_is_looked_for_once() {
     story.check_findings("? relist");
 }
 
-/// The store of an IPAM plugin in which sandbox `a` has an address.
+/// An IPAM store in which sandbox `a` has an address.
 fn store() -> StoreRead {
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let held = Reservation {
@@ -156,7 +157,7 @@ fn store() -> StoreRead {
     }
 }
 
-/// The runtime and all that it ran were killed, and its records are gone. An agent that comes later finds what is left.
+/// The runtime and all its processes were killed, and its records are gone. An agent that starts later finds the rest.
 fn leftover(populated: bool, kept: &[char]) -> Story {
     let mut story = Story::new();
     daemons(story.at(1));
@@ -221,7 +222,7 @@ fn namespaces_of_others_and_those_that_may_be_a_sandboxs_are_none() {
     }
 }
 
-/// The ADD of its sandbox may have been lost: its record is there, and names no namespace.
+/// The record of the sandbox's ADD may be lost. Its record of the runtime exists and names no namespace.
 #[test]
 fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
     let mut story = Story::new();
@@ -232,11 +233,11 @@ fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
     story.until(126_000).on_record(&['b']);
     netns(story.until(129_000), OTHER, &[PIN], true);
     story.until(130_000).moment();
-    // At once, and when it has been quiet for a while.
+    // It is asked for at once, and again after a quiet time.
     story.check_findings("? relist\n? relist");
 }
 
-/// As CRI-O names them.
+/// A name as CRI-O gives.
 const BARE: &str = "/run/netns/11111111-2222-3333-4444-000000000001";
 const CRIO: Who = Who::new(570, 1, "crio");
 
@@ -252,7 +253,7 @@ fn crio_read(story: &mut Story, sandboxes: &[char], complete: bool) {
     story.listed(Fact::RuntimeRead(read));
 }
 
-/// A node of CRI-O's, with a namespace that its name alone shows to be CRI-O's.
+/// A node with CRI-O, and a namespace that only its name shows to be CRI-O's.
 fn crio() -> Story {
     let mut story = Story::new();
     story.at(1).list(List::Processes, true, |story| {
@@ -264,7 +265,7 @@ fn crio() -> Story {
     story
 }
 
-/// CRI-O ends, and is there again ten seconds later; in between its files can be read all the same.
+/// CRI-O ends and runs again ten seconds later. Its files can be read in between.
 fn crio_restarts(story: &mut Story, at: u64) {
     let again = Who { pid: u32::try_from((at + 10_000) / 10).expect("soon"), ..CRIO };
     story.until(at).exit(CRIO, class::CALLER, 0);
@@ -292,7 +293,7 @@ fn an_orphan_of_crio_stays_one_while_crio_restarts() {
     );
 }
 
-/// The time that CRI-O has to clean up begins with its restart.
+/// The grace time of CRI-O begins with its restart.
 #[test]
 fn nothing_of_crio_is_told_while_it_restarts_and_for_the_grace_after() {
     let mut story = crio();
@@ -314,13 +315,13 @@ fn nothing_of_crio_is_told_while_it_restarts_and_for_the_grace_after() {
     );
 }
 
-/// A sandbox that has no process of its own, and in which no container runs, is a file alone.
+/// A sandbox without a process and without a running container is only a file.
 #[test]
 fn the_sandboxes_of_crio_are_no_orphans_while_it_restarts() {
     let mut story = crio();
     crio_has(story.until(21_000), &['b']);
     crio_restarts(&mut story, 145_000);
-    // They are written anew at that moment.
+    // CRI-O is writing its records at that moment.
     crio_read(story.until(156_000), &[], false);
     netns(story.until(160_000), OTHER, &[BARE], true);
     crio_has(story.until(200_000), &['b']);
@@ -359,7 +360,7 @@ fn a_pause_that_no_runtime_knows_is_an_orphan() {
     ));
 }
 
-/// Its record comes after its network; and of an incomplete reading nothing is missing.
+/// The record comes after the sandbox's network. An incomplete reading does not show that a record is missing.
 #[test]
 fn a_young_sandbox_and_one_whose_records_are_unknown_are_none() {
     let mut story = Story::new();

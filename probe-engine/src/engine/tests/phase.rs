@@ -1,4 +1,4 @@
-//! Where the time of starts went, to the millisecond.
+//! The phases of starts, to the millisecond.
 
 mod cause;
 mod expected;
@@ -29,19 +29,19 @@ fn pod_path() -> String {
     format!("/kubepods/besteffort/pod{UID}")
 }
 
-/// The pod's cgroup at 100.
+/// The pod's cgroup is made at 100.
 fn begin(story: &mut Story) {
     story.at(100).mkdir(20, &pod_path());
 }
 
-/// One ADD of a plugin for the sandbox; `from` and `to` are when it begins and ends.
+/// One ADD of a plugin for the sandbox. It begins at `from` and ends at `to`.
 fn add(story: &mut Story, sandbox: char, pid: u32, plugin: &str, (from, to): (u64, u64), status: u32) {
     let plugin = format!("/usr/lib/cni/{plugin}");
     story.at(from).kernel(Fact::CniCalled(call(pid, CONTAINERD, &plugin, "ADD", PATH, sandbox)));
     story.at(to).exit(Who::new(pid, CONTAINERD, "plugin"), class::CNI, status);
 }
 
-/// The sandbox's own part after its network: shim, cgroup, pause.
+/// The sandbox's own steps after its network: shim, cgroup, pause.
 fn pause(story: &mut Story, sandbox: char, at: u64, netns: u32) {
     let line = format!("containerd-shim-runc-v2 -id {} -address /x", id(sandbox));
     story.at(at - 20).exec(Who::new(SHIM, 1, "containerd-shim"), class::RUNTIME, &line);
@@ -50,7 +50,7 @@ fn pause(story: &mut Story, sandbox: char, at: u64, netns: u32) {
     story.at(at).exec(Who::new(644, SHIM, "pause").within(21, netns), TOP | class::PAUSE, "/pause");
 }
 
-/// Its runtime at `at`, its cgroup 20 ms later, its program 50 ms after that.
+/// The runtime runs at `at`. The container's cgroup comes 20 ms later, and its program 50 ms after that.
 fn container(story: &mut Story, digit: char, name: &str, at: u64) {
     let number = u64::from(digit);
     let pid = 1000 + u32::from(digit);
@@ -70,7 +70,7 @@ fn ends(story: &mut Story, digit: char, at: u64, status: u32) {
     story.emptied(u64::from(digit), &leaf(digit)).rmdir(u64::from(digit), &leaf(digit));
 }
 
-/// Up to pause, at 500: a pod whose network takes 200 ms.
+/// All steps up to pause, which runs at 500. The network takes 200 ms.
 fn sandbox(story: &mut Story) {
     begin(story);
     story.at(150).netns(DAEMON, POD_NETNS, 7);
@@ -79,7 +79,7 @@ fn sandbox(story: &mut Story) {
     pause(story, 'a', 500, POD_NETNS);
 }
 
-/// `100..570 prepare 50 netns 10 …`, and what makes it less than whole.
+/// `100..570 prepare 50 netns 10 …`, with the marks of the start.
 fn line(start: &Start) -> String {
     let part = |phase: &Phase| {
         let name = if let Kind::Cni { plugin, .. } = &phase.kind {
@@ -109,7 +109,7 @@ fn play(story: &Story, until: u64) -> Engine {
     story.judge(until).1
 }
 
-/// The starts as they are at a time, and how often one was told to be complete.
+/// The starts at a time, and how often one was reported as complete.
 #[track_caller]
 fn check(story: &Story, until: u64, expected: &str) -> Engine {
     let engine = play(story, until);
@@ -203,7 +203,7 @@ fn an_init_container_is_inferred_and_its_restarts_are_its_own() {
     assert_eq!(init.cause.runs, 2);
 }
 
-/// What a container is may be answered only after its end.
+/// A container's role may be answered only after its end.
 #[test]
 fn an_init_container_that_is_quicker_than_the_answer_ran_all_the_same() {
     let mut story = Story::new();
@@ -263,7 +263,7 @@ fn a_restart_is_no_part_of_a_start() {
     );
 }
 
-/// A restart that is in the making does not make the start longer, nor hold it open.
+/// A restart that is announced neither lengthens the start nor keeps it open.
 #[test]
 fn a_restart_that_is_announced_is_none_of_the_start() {
     let mut story = Story::new();
@@ -279,7 +279,7 @@ fn a_restart_that_is_announced_is_none_of_the_start() {
     check(&story, 32 * SECOND, expected);
 }
 
-/// A pod whose tries all fail starts once, however many of them are remembered.
+/// A pod whose tries all fail has one start, however many tries are remembered.
 #[test]
 fn the_tries_of_a_pod_are_one_start() {
     const PODS: u32 = 100;

@@ -1,4 +1,4 @@
-//! Pools of addresses: who has them, and when there are none left.
+//! Pools of addresses: who has the addresses, and when none is free.
 
 use probe_common::event::class;
 
@@ -47,7 +47,7 @@ fn pool(net: &str, last: u8) -> Pool {
     }
 }
 
-/// What the store and the runtime say, each by the last part of the address.
+/// The records of the store and of the runtime. Each address is given by its last part.
 fn records(story: &mut Story, at: u64, store: &[u8], runtime: &[u8]) {
     let sandboxes = runtime.iter().map(|n| RuntimeSandbox { id: sandbox(*n), pod: None }).collect();
     let place = "/var/lib/containerd".to_owned();
@@ -83,7 +83,7 @@ fn node(last: u8) -> Story {
     story
 }
 
-/// A sandbox that went with a blind DEL alone.
+/// A sandbox whose only DEL names no namespace.
 fn comes_and_goes(story: &mut Story, at: u64, n: u8) {
     let pid = 1000 + 10 * u32::from(n);
     let path = format!("/run/netns/{n}");
@@ -120,7 +120,7 @@ fn exhaustion(engine: &Engine, key: &str) -> (Severity, PoolExhaustion) {
 #[test]
 fn a_pool_without_a_free_address_is_critical_after_a_moment() {
     let mut story = node(5);
-    // All of them on record with the runtime.
+    // The runtime has all of them on record.
     records(&mut story, 10 * SECOND, &[2, 3, 4, 5], &[2, 3, 4, 5]);
     story.at(50 * SECOND).moment();
     let (lines, engine) = told(&story, MINUTE);
@@ -133,7 +133,7 @@ fn a_pool_without_a_free_address_is_critical_after_a_moment() {
     let view = engine.pools();
     let PoolView { in_use, pending_cleanup, leaked, free, .. } = view[0];
     assert_eq!((in_use, pending_cleanup, leaked, free), (0, 4, 0, 0));
-    // One is given back.
+    // One address is given back.
     records(&mut story, MINUTE, &[2, 3, 4], &[2, 3, 4]);
     let (lines, _) = told(&story, 2 * MINUTE);
     assert!(lines.ends_with(&format!("finding.closed {SMALL} Agent")), "{lines}");
@@ -154,7 +154,7 @@ fn a_full_range_beside_one_with_free_addresses_is_none() {
     assert_eq!(told(&story, 10 * MINUTE).0, "");
 }
 
-/// The namespaces that had the addresses may be gone.
+/// The namespaces that had the addresses may have ended.
 #[test]
 fn a_pool_that_only_the_kernel_fills_is_not_full_after_a_gap() {
     let filled = |lost: bool| {
@@ -179,7 +179,7 @@ fn a_pool_that_only_the_kernel_fills_is_not_full_after_a_gap() {
     assert_eq!(filled(true), "");
 }
 
-/// Twelve an hour: what is left of 253 does not last a day.
+/// Twelve addresses leak in an hour, so the rest of 253 does not last a day.
 #[test]
 fn a_pool_that_leaks_fast_is_told_of_before_it_is_empty() {
     let leaking = |count: u8| {
@@ -199,7 +199,7 @@ fn a_pool_that_leaks_fast_is_told_of_before_it_is_empty() {
     let (severity, it) = exhaustion(&engine, KEY);
     assert_eq!((severity, it.leaked, it.free), (Severity::Warning, 12, 241));
     assert_eq!(it.runs_out_in.map(|left| left.as_secs() / 3600), Some(20));
-    // Two are no rate, and there is room.
+    // Two leaks give no rate, and enough addresses are free.
     assert_eq!(leaking(2).0, "");
 }
 
@@ -218,12 +218,12 @@ fn leaks_in_a_pool_that_is_nearly_full_are_told_of() {
     let view = &engine.pools()[0];
     assert_eq!((view.leaked, view.pending_cleanup, view.free), (1, 18, 1));
     assert_eq!(exhaustion(&engine, "pool_exhaustion/podnet/10.1.0.2-10.1.0.21").1.runs_out_in, None);
-    // A tenth is free.
+    // A tenth of the addresses is free.
     assert_eq!(story(&most[..18]).0, "");
     assert!(engine.findings().any(|it| it.since >= ms(0)));
 }
 
-/// No reader of files gives one; a recording may have it.
+/// No source gives such a pool, but a recording may.
 #[test]
 fn a_pool_that_ends_before_it_begins_has_nothing_in_it() {
     let mut story = node(1);

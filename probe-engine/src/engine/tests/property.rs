@@ -1,4 +1,4 @@
-//! What holds for every history, sensible or not: facts thrown together.
+//! Properties that hold for every history, even for an impossible one: the facts are random.
 
 mod fact;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Facts between two watermarks, each at a time of its own; between the steps, perhaps a long time passes.
+/// The facts between two watermarks, each at its own time. A long time may pass between the steps.
 #[derive(Clone, Debug)]
 struct Step {
     happened: Vec<Observation>,
@@ -59,7 +59,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Facts at any time, late ones too, and watermarks that jump.
+/// Facts at any time, also late ones, and watermarks that jump.
 fn nonsense() -> impl Strategy<Value = Vec<Observation>> {
     let any_fact = prop_oneof![
         4 => happened().prop_map(|fact| (Origin::Kernel, fact)),
@@ -71,7 +71,7 @@ fn nonsense() -> impl Strategy<Value = Vec<Observation>> {
     proptest::collection::vec(seen, 0..60)
 }
 
-/// One pod's life as containerd makes it, cut into steps.
+/// The life of one pod with containerd, split into steps.
 fn story_steps() -> Vec<Step> {
     let mut story = Story::new();
     containerd::start(&mut story);
@@ -116,7 +116,7 @@ fn shuffled(steps: &[Step], mut seed: u64) -> Vec<Step> {
     let mut steps = steps.to_vec();
     for step in &mut steps {
         for at in (1..step.happened.len()).rev() {
-            // Knuth's generator: any order will do.
+            // Knuth's generator. Any order will do.
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let other = usize::try_from(seed >> 33).unwrap_or(0) % (at + 1);
             step.happened.swap(at, other);
@@ -150,7 +150,7 @@ proptest! {
             play(&mut engine, step);
         }
         if half && let Some(step) = steps.get(cut) {
-            // In the midst of a step: records wait in the timeline.
+            // In the middle of a step, records wait in the timeline.
             for seen in &step.happened {
                 engine.observe(seen.clone());
             }
@@ -215,7 +215,7 @@ proptest! {
     }
 }
 
-/// The same happens anew: other processes, with pids used again.
+/// Repeats a fact with other processes, whose pids are reused.
 fn again(fact: &mut Fact, round: u64) {
     let renew = |task: &mut Task| {
         task.key.start += round * 1_000_000;

@@ -10,7 +10,7 @@ use crate::model::fact::{Fact, Network, NetworksRead, Role};
 
 const PATH: &str = "/proc/644/ns/net";
 
-/// With a user namespace the OCI runtime makes the network namespace, and CNI is called for a running pause.
+/// With a user namespace the OCI runtime makes the network namespace, and CNI is called while pause runs.
 fn paused(story: &mut Story) {
     story.at(2).listed(Fact::NetworksRead(NetworksRead {
         networks: vec![Network {
@@ -45,7 +45,7 @@ fn a_user_namespaced_pod_is_ready_with_the_last_plugin_of_its_chain() {
     assert_eq!(ready(&story), ["61 sandbox.ready 51 ms [default/web-0 a]"]);
 }
 
-/// The configuration can have changed since it was read.
+/// The configuration may have changed since it was read.
 #[test]
 fn a_container_at_work_shows_that_no_plugin_is_to_come() {
     let mut story = Story::new();

@@ -1,5 +1,5 @@
-//! Restarts of a node, from the order to the last pod, as an agent sees them that is there from the beginning, comes
-//! late, or whose node loses its power.
+//! Restarts of a node from the order to the last pod. The agent runs from the beginning, starts late, or its node loses
+//! power.
 
 mod listening;
 
@@ -34,7 +34,7 @@ use crate::{
 const SECOND: u64 = 1000;
 const WALL: i64 = 1_795_000_000_000_000_000;
 
-/// Pods that share nothing but their kind of name: `app-1`, and so on.
+/// Pods with similar names and nothing else in common: `app-1`, and so on.
 struct App(u32);
 
 impl App {
@@ -63,7 +63,7 @@ impl App {
         Pod { namespace, name, uid, kind: Kind::Service, listens: false }
     }
 
-    /// The top process of its container `n`.
+    /// The top process of the pod's container `n`.
     fn who(&self, n: u32, comm: &'static str) -> Who {
         let number = self.0 * 100 + n;
         Who::new(1000 + number, DAEMON.pid, comm).within(u64::from(number), HOST + self.0)
@@ -97,7 +97,7 @@ impl App {
         self.found(story, n, name);
     }
 
-    /// Its container `n` starts just then.
+    /// The pod's container `n` starts at `at`.
     fn run(&self, story: &mut Story, at: u64, n: u32, name: &str) {
         self.made(story.at(at - 2), n, name);
         story.at(at).exec(self.who(n, "app"), TOP, "/bin/app");
@@ -108,7 +108,7 @@ impl App {
         self.run(story, at, 2, "main");
     }
 
-    /// The runtime calls bridge for a sandbox of it that comes to nothing, or to something.
+    /// The runtime calls bridge for a sandbox of the pod. `status` is the plugin's exit status.
     fn add(&self, story: &mut Story, at: u64, n: u32, status: u32) {
         let pid = 5000 + self.0 * 100 + n;
         let mut it = call(pid, DAEMON.pid, "/usr/lib/cni/flannel", "ADD", "/run/netns/x", 'a');
@@ -128,7 +128,7 @@ fn read(before: PreviousBoot) -> Fact {
     }))
 }
 
-/// Ordered 12 s before the kernel began.
+/// The restart was ordered 12 s before the kernel started.
 fn rebooted(pods: &[App]) -> PreviousBoot {
     PreviousBoot {
         boot_id: Some("last".to_owned()),
@@ -168,7 +168,7 @@ fn at(back: Option<&RecoveredPod>) -> Option<u64> {
 #[test]
 fn a_reboot_seen_as_a_whole_is_measured_from_its_order() {
     let mut story = booted(rebooted(&[App(1), App(2)]));
-    // A static pod has no other sign than the form of its UID.
+    // Only the form of its UID shows that a pod is static.
     let hash = PodUid::parse("0123456789abcdef0123456789abcdef").expect("a UID");
     let path = format!("/kubepods/burstable/pod{hash}");
     let (sandbox, container) = (App(9).id(1), App(9).id(2));
@@ -193,7 +193,7 @@ fn a_reboot_seen_as_a_whole_is_measured_from_its_order() {
     let (early, _) = study(&story, 22 * SECOND);
     App(2).up(&mut story, 23 * SECOND);
     assert_eq!(early.close, Close::Open { back: 1, missing: Some(vec![App(2).pod()]) });
-    // A pod that is new was not waited for.
+    // A new pod was not waited for.
     App(3).up(&mut story, 40 * SECOND);
     let (study, engine) = study(&story, 60 * SECOND);
     assert_eq!(seconds(study.columns), [Some(21), Some(27), Some(32), Some(35)]);
@@ -213,13 +213,13 @@ fn an_init_container_is_no_recovery() {
     let mut story = booted(rebooted(&[App(1)]));
     App(1).begin(&mut story, 10 * SECOND);
     App(1).run(&mut story, 11 * SECOND, 2, "wait");
-    // Looked at while that runs; then the pod's own container follows it.
+    // The recovery is looked at while the init container runs. Then the pod's own container follows.
     story.until(18 * SECOND).exit(App(1).who(2, "app"), TOP, 0);
     App(1).run(&mut story, 19 * SECOND, 3, "main");
     let (found, _) = study(&story, 20 * SECOND);
     assert_eq!(at(found.last_service.as_ref()), Some(19_000));
 
-    // One that ends badly and starts again was there all the time.
+    // A container that fails and starts again counts from its first start.
     story.at(25 * SECOND).exit(App(1).who(3, "app"), TOP, 0x100);
     App(1).run(&mut story, 30 * SECOND, 4, "main");
     let (found, _) = study(&story, 40 * SECOND);
@@ -244,7 +244,7 @@ fn a_network_that_is_missing_costs_the_time_until_a_try_succeeds() {
     assert_eq!(found.cni.first.map(|mark| mark.at), Some(ms(18 * SECOND + 100)));
 }
 
-/// The agent's own container came up last: all that is left are start times.
+/// The agent's own container started last, so only start times are left.
 #[test]
 fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
     let mut story = Story::new();
@@ -271,8 +271,8 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
     story.listed(found(App(1).who(1, "pause"), 19, &format!("{}/{}", App(1).path(), App(1).id(1))));
     story.listed(found(App(1).who(2, "app"), 20, &format!("{}/{}", App(1).path(), App(1).id(2))));
     let (found, _) = study(&story, 302 * SECOND);
-    // Where the runtime has left a date, that is nearer than the fork of what became the program. A listing tells of it
-    // before anything else shows the container.
+    // A date in the runtime's files is more exact than the fork of the process. A listing reports the date before
+    // anything else shows the container.
     let forked = (ms(20 * SECOND + 10), Source::ProcStart);
     for (seconds, expected) in [(19, forked), (21, (ms(21 * SECOND), Source::FileTime))] {
         let mut dated = Story::new();
@@ -288,7 +288,7 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
     assert_eq!(found.close, Close::All { pods: 1 });
     assert_eq!((found.cni.first, found.cni.failed), (None, 0));
     assert_eq!(found.cni.unseen_until, Some(ms(300 * SECOND)));
-    // There is no static pod, of which nothing can be known inexactly.
+    // There is no static pod, so nothing about one can be inexact.
     assert_eq!(found.inexact.columns, [true, false, true, true]);
 }
 
@@ -298,7 +298,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     App(1).up(&mut story, 20 * SECOND);
     App(2).up(&mut story, 21 * SECOND);
     let shell = Who::new(700, 1, "reboot");
-    // Within a container it is the container's own affair.
+    // A program in a container cannot restart the node.
     story.at(30 * SECOND).exec(App(1).who(5, "reboot").within(102, HOST), 0, "/sbin/reboot");
     let (_, engine) = study(&story, 31 * SECOND);
     assert_eq!(engine.recovery().order, None);
@@ -314,7 +314,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     assert_eq!((order.at, order.by.as_str()), (ms(60 * SECOND), "/sbin/reboot"));
     assert_eq!(order.standing.pods, [App(1).pod(), App(2).pod()]);
 
-    // Told of for nothing else, it is in the stream if it does order, and leaves nothing behind.
+    // The program is known for no other reason. It is in the stream if it orders a restart, and its row is not kept.
     let mut told = Story::new();
     told.at(5).exec(shell, class::ORDER, "systemctl status kubelet").exec(
         shell,
@@ -333,7 +333,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let before = PreviousBoot::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.ordered.as_ref().map(|it| it.wall_ns - WALL), Some(60_000_000_000));
     assert_eq!(before.pods.map(|pods| pods.len()), Some(2));
-    // It went on for an hour: that order was not what ended it, and its pods are not those of the end.
+    // The node ran for another hour. That order did not end it, and the pods of that time are not those of the end.
     let alive = Alive {
         boot_id: "this".to_owned(),
         wall_ns: WALL + 3_600_000_000_000,
@@ -374,14 +374,14 @@ fn a_pod_that_never_comes_back_is_named_when_it_is_quiet() {
     let (quiet, missing) = (Duration::from_secs(60), Some(vec![App(2).pod()]));
     assert_eq!(found.close, Close::Quiet { quiet, missing });
     assert!(engine.recovery().closed, "the engine wakes up for it");
-    // Very late is not never.
+    // A pod that is very late still counts.
     App(2).up(&mut story, 3000 * SECOND);
     let (found, _) = study(&story, 3002 * SECOND);
     assert_eq!(found.close, Close::All { pods: 2 });
     assert_eq!(at(found.last_service.as_ref()), Some(3_000_000));
 }
 
-/// A CronJob's pods come for ever: none of them is waited for, and they do not fill memory.
+/// A CronJob makes pods forever. None of them is waited for, and their number is bounded.
 #[test]
 fn without_a_history_the_first_quiet_ends_it() {
     let mut story = booted(PreviousBoot::default());
@@ -396,7 +396,7 @@ fn without_a_history_the_first_quiet_ends_it() {
     assert_eq!(engine.recovery().pods.len(), 3, "the last one came too late to be a part of it");
 }
 
-/// A node is often drained before it is restarted: that none was there is known, then.
+/// A node is often drained before a restart. Then it is known that no pod was there.
 #[test]
 fn after_a_drain_whatever_comes_is_the_recovery() {
     let mut story = booted(rebooted(&[]));
@@ -411,7 +411,7 @@ fn after_a_drain_whatever_comes_is_the_recovery() {
     assert!(engine.recovery().closed);
 }
 
-/// What an agent had seen before it was started anew is not lost by it.
+/// The observations of an earlier run of the agent are kept.
 #[test]
 fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     let mut story = booted(rebooted(&[App(1), App(2)]));
@@ -439,7 +439,7 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     assert_eq!(engine.recovery().watched_since, Some(Timestamp(3_000_000_000)));
 }
 
-/// As RKE1's, whether a listing finds it or a hook sees it start. One in a pod is none of the node's.
+/// A kubelet in a container, as with RKE1, found by a listing or seen by a hook. One in a pod is not the node's.
 #[test]
 fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
     let container = "e".repeat(64);
@@ -463,7 +463,7 @@ fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
     }
 }
 
-/// A boot of which more is known already than most have.
+/// A boot of which more is known than there is room for.
 #[test]
 fn what_there_is_no_room_for_is_counted() {
     const ALMOST: u32 = 1020;
@@ -488,11 +488,11 @@ fn what_there_is_no_room_for_is_counted() {
     let (_, engine) = study(&story, 60 * SECOND);
     let recovery = engine.recovery();
     assert_eq!((recovery.tries.len(), recovery.tries_left_out), (1024, 6));
-    // Looked at again and again, they are counted once.
+    // Repeated looks count them once.
     assert_eq!((recovery.pods.len(), recovery.pods_left_out), (1024, 6));
 }
 
-/// On a node with more pods than any has, the next boot knows that it does not know all.
+/// If there are more pods than can be stored, the next boot knows that its list is incomplete.
 #[test]
 fn pods_that_are_not_kept_with_an_order_are_counted() {
     let mut story = booted(PreviousBoot::default());
@@ -508,7 +508,7 @@ fn pods_that_are_not_kept_with_an_order_are_counted() {
     assert_eq!(order.standing, standing);
     let before = PreviousBoot::of(Some(engine.recovery()), None);
     assert_eq!((before.pods.map(|pods| pods.len()), before.pods_left_out), (Some(1024), 6));
-    // The last sign of life has them too.
+    // The last sign of life has the numbers as well.
     let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL, standing };
     assert_eq!(PreviousBoot::of(None, Some(alive)).pods_left_out, 6);
 }

@@ -1,4 +1,4 @@
-//! Sandboxes of which a part is missing, or comes in another order.
+//! Sandboxes of which a part is missing or comes in another order.
 
 use probe_common::event::class;
 
@@ -15,7 +15,7 @@ fn shim(story: &mut Story) {
     story.exec(Who::new(SHIM, CONTAINERD, "containerd-shim"), class::RUNTIME, &line);
 }
 
-/// CRI-O's own order: pinns makes and pins the namespace, and nothing but that holds the sandbox.
+/// CRI-O's order: pinns makes and pins the namespace, and only the pin holds the sandbox.
 #[test]
 fn crio_holds_a_sandbox_without_a_process() {
     let mut story = Story::new();
@@ -82,7 +82,7 @@ fn crio_holds_a_sandbox_without_a_process() {
     );
 }
 
-/// On the node's network CRI-O has nothing at all for a sandbox but its own record.
+/// For a pod on the node's network CRI-O has only its own record.
 #[test]
 fn a_sandbox_that_is_only_a_record_ends_with_the_pods_directory() {
     let mut story = Story::new();
@@ -115,7 +115,7 @@ fn a_sandbox_that_is_only_a_record_ends_with_the_pods_directory() {
     );
 }
 
-/// The name comes from the folder of its logs or from the bundle; nothing else knows it.
+/// Only the folder of its logs or the bundle gives the name.
 #[test]
 fn a_host_network_pod_is_named_by_its_bundle() {
     let mut story = Story::new();
@@ -148,7 +148,7 @@ fn a_host_network_pod_is_named_by_its_bundle() {
     );
 }
 
-/// Nobody answers, and the pod has only a UID: after the hold it is told all the same, once, with what is known.
+/// No source answers, and only the pod's UID is known. After the hold its events are sent, once, with what is known.
 #[test]
 fn without_a_name_the_hold_ends() {
     let mut story = Story::new();
@@ -178,7 +178,7 @@ fn without_a_name_the_hold_ends() {
     );
 }
 
-/// With a user namespace the OCI runtime makes the network namespace, and CNI is called for a running pause.
+/// With a user namespace the OCI runtime makes the network namespace, and CNI is called while pause runs.
 #[test]
 fn a_user_namespaced_pod_is_connected_afterwards() {
     let mut story = Story::new();
@@ -239,7 +239,7 @@ fn a_failed_add_is_retried_in_the_same_sandbox() {
     );
 }
 
-/// What an agent of a CNI daemon runs in its container counts only beside the node's own operation.
+/// The calls of a CNI daemon in its container count only while the node's own runtime has a call open.
 #[test]
 fn delegated_calls_are_shown_while_the_host_has_one_open() {
     let mut story = Story::new();
@@ -272,7 +272,7 @@ fn delegated_calls_are_shown_while_the_host_has_one_open() {
     );
 }
 
-/// Two sandboxes made side by side: which namespace is whose shows when a plugin works in it.
+/// Two sandboxes are made at the same time. The plugin's work shows which namespace belongs to which.
 #[test]
 fn of_two_namespaces_made_at_once_neither_is_guessed() {
     let mut story = Story::new();
@@ -300,7 +300,7 @@ fn of_two_namespaces_made_at_once_neither_is_guessed() {
     );
 }
 
-/// An older runtime does not tell plugins the UID: the pod is known by its cgroup, and apart from that by its name.
+/// An older runtime does not pass the UID to plugins. The pod is known by its cgroup and, separately, by its name.
 #[test]
 fn a_name_and_a_uid_come_together_in_the_sandboxs_cgroup() {
     let mut story = Story::new();
@@ -335,7 +335,7 @@ fn a_name_and_a_uid_come_together_in_the_sandboxs_cgroup() {
     );
 }
 
-/// The answer about a container comes when the stream has gone on: what it says is told late, at its own time.
+/// The answer about a container comes late. The event that follows from it is marked late and has its own time.
 #[test]
 fn a_sandbox_that_shows_late_is_told_late() {
     let mut story = Story::new();

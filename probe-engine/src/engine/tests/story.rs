@@ -1,4 +1,4 @@
-//! A node's doings in a few words, and the stream as short lines.
+//! Writes what happens on a node in a few words, and the event stream as short lines.
 
 mod line;
 pub(super) mod run;
@@ -22,7 +22,7 @@ pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
 pub(super) const HOST: u32 = 4_026_531_833;
 pub(super) const POD_NETNS: u32 = 4_026_532_177;
 
-/// The runtime's daemon, and the shim of the pod.
+/// The pids of the runtime's daemon and of the pod's shim.
 pub(super) const CONTAINERD: u32 = 564;
 pub(super) const SHIM: u32 = 623;
 
@@ -38,23 +38,23 @@ pub(super) fn ms(at: u64) -> Timestamp {
     Timestamp(at * 1_000_000)
 }
 
-/// Where a container of the pod has its directory.
+/// The path of a container's cgroup in the pod.
 pub(super) fn leaf(digit: char) -> String {
     format!("/kubepods/besteffort/pod{UID}/{}", id(digit))
 }
 
-/// Facts one after the other, on one millisecond after the other unless said otherwise.
+/// Facts in order. Each comes a millisecond after the one before, unless a time is given.
 #[derive(Clone)]
 pub(super) struct Story {
-    /// What an earlier engine had dumped.
+    /// The checkpoint of an earlier engine.
     pub(super) restored: Vec<CheckpointEntry>,
     pub(super) facts: Vec<Observation>,
     now: u64,
-    /// How far the watermark is behind what is not ordered.
+    /// How far the watermark is behind facts that are not ordered.
     lag: u64,
 }
 
-/// A process as a story tells of it; a pid is one process for the whole of it.
+/// A process in a story. A pid is one process in the whole story.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who {
     pub(super) pid: u32,
@@ -102,7 +102,7 @@ impl Story {
         self
     }
 
-    /// The time of the next fact.
+    /// Sets the time of the next fact.
     pub(super) fn at(&mut self, at: u64) -> &mut Self {
         self.now = at;
         self
@@ -178,14 +178,14 @@ impl Story {
         self.kernel(Fact::CgroupEmptied { cgroup: cgroup(number, path) })
     }
 
-    /// `who` has a socket listen, in the container whose own cgroup has this number.
+    /// A socket of `who` listens, in the container whose own cgroup has this number.
     pub(super) fn listen(&mut self, who: Who, number: u64, port: u16) -> &mut Self {
         let socket = Listener { port, family: Family::Ipv4 };
         let container = CgroupKey::new(0, number);
         self.kernel(Fact::Listened(Listened { task: who.task(), container, socket }))
     }
 
-    /// A plugin's call by containerd for the pod's sandbox `s`.
+    /// containerd calls a plugin for the pod's sandbox `s`.
     pub(super) fn cni(
         &mut self,
         pid: u32,
@@ -197,13 +197,13 @@ impl Story {
         self.kernel(Fact::CniCalled(call(pid, parent, plugin, command, netns, 'a')))
     }
 
-    /// One whole call that succeeds, a millisecond later.
+    /// A whole call that succeeds after a millisecond.
     pub(super) fn cni_done(&mut self, pid: u32, plugin: &str, command: &str, netns: &str) -> &mut Self {
         self.cni(pid, CONTAINERD, plugin, command, netns);
         self.exit(Who::new(pid, CONTAINERD, "plugin"), class::CNI, 0)
     }
 
-    /// A plugin that is found running; its process began when its pid says.
+    /// A plugin that was running when it was found. The start time of its process follows from its pid.
     pub(super) fn cni_found(&mut self, it: CniCalled) -> &mut Self {
         let CniCalled { task, filename, variables, .. } = it;
         self.listed(Fact::ProcessFound(ProcessFound {
@@ -234,12 +234,12 @@ impl Story {
         self.say(Origin::Agent, Fact::Attached(it))
     }
 
-    /// A moment in which the watermark passes and deadlines fall due.
+    /// The watermark passes, and timers that are due run.
     pub(super) fn moment(&mut self) -> &mut Self {
         self.say(Origin::Agent, Fact::Clock { boot_wall_ns: 0 })
     }
 
-    /// Time passes, half a second at a time, and the next fact is at `at`: all that was due before has been done.
+    /// Time passes in steps of half a second, and everything that is due happens. The next fact is at `at`.
     pub(super) fn until(&mut self, at: u64) -> &mut Self {
         while self.now + 700 < at {
             let now = self.now;
@@ -270,7 +270,7 @@ impl Story {
         }))
     }
 
-    /// A containerd has these sandboxes on record, all of the story's pod.
+    /// containerd has these sandboxes on record. All belong to the story's pod.
     pub(super) fn on_record(&mut self, sandboxes: &[char]) -> &mut Self {
         let sandbox = |digit: &char| RuntimeSandbox { id: id(*digit), pod: Some(pod_name()) };
         let sandboxes = sandboxes.iter().map(sandbox).collect();

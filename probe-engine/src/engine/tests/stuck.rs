@@ -1,4 +1,4 @@
-//! What the kernel or the kubelet does not get rid of.
+//! Network namespaces and cgroups that the kernel or the kubelet does not remove.
 
 use probe_common::event::class;
 
@@ -26,7 +26,7 @@ fn a_namespace_that_is_not_taken_apart_is_stuck_with_those_behind_it() {
     story.until(1000).dropped(41, 5).until(2000).dropped(42, 6);
     story.until(59_000).moment().until(62_000).moment();
     story.until(70_000).freed(41).until(70_500).moment().until(71_000).freed(42).until(72_000).moment();
-    // The one behind it waited for it alone: its own time begins now.
+    // The next namespace waited only for this one, so its own time begins now.
     story.check_findings(
         "
             61000 finding.opened stuck_netns_teardown/41/5 Agent
@@ -49,7 +49,7 @@ fn where_its_end_is_not_seen_or_may_have_been_lost_none_is_stuck() {
     assert_eq!(told(&story), [""; 0]);
 }
 
-/// Nobody tells when one is through of whose end only netlink, or a listing without it, told.
+/// If only netlink or a listing showed the end of a namespace, no source reports the end of its teardown.
 #[test]
 fn one_whose_end_no_hook_told_is_not_stuck() {
     for listed in [false, true] {
@@ -70,7 +70,7 @@ fn one_whose_end_no_hook_told_is_not_stuck() {
     }
 }
 
-/// The kernel takes them in their order, so the end of the first was missed.
+/// The kernel works in order, so the record of the first teardown's end was missed.
 #[test]
 fn one_whose_successors_are_through_is_through() {
     let mut story = Story::new();
@@ -106,7 +106,7 @@ fn directory(story: &mut Story) {
     });
 }
 
-/// A pod whose end was as usual, but for its own directory.
+/// A pod that ended as usual, except that its own cgroup stayed.
 fn ended(kubelet: bool) -> Story {
     let mut story = Story::new();
     daemons(story.at(1), kubelet);
@@ -143,9 +143,10 @@ fn a_kubelet_in_a_container_of_its_own_is_the_node_s() {
     for (place, ns_pid, netns, forged, is_nodes) in [
         (own.clone(), 500, HOST, false, true),
         (format!("/system.slice/docker-{container}.scope/init"), 500, HOST, false, true),
-        // Of who is not root, in a cgroup that was given to him (a unit of systemd's with `Delegate=`).
+        // A user other than root runs it, in a cgroup that was delegated to that user (a systemd unit with
+        // `Delegate=`).
         (format!("/system.slice/his.service/{container}"), 500, HOST, true, false),
-        // In a node that is itself a container, in a network of its own, in a pod, and in a user's own cgroup.
+        // In a node that is itself a container, in another network namespace, in a pod, and in a user's own cgroup.
         (own.clone(), 1, HOST, false, false),
         (own, 500, 77, false, false),
         (format!("/kubepods/pod{UID}/{container}"), 500, HOST, false, false),
@@ -178,7 +179,7 @@ fn a_pod_on_record_and_a_node_without_a_kubelet_have_no_stuck_directory() {
     }
 }
 
-/// The kubelet makes the directory first; the volumes come in an hour.
+/// The kubelet makes the cgroup first. The volumes take an hour.
 #[test]
 fn a_pod_that_waits_for_its_sandbox_has_no_stuck_directory() {
     let mut story = Story::new();
@@ -190,7 +191,7 @@ fn a_pod_that_waits_for_its_sandbox_has_no_stuck_directory() {
     assert_eq!(told(&story), [""; 0]);
 }
 
-/// A sandbox whose making was lost is on record; the directory was removed in the gap.
+/// The record of a sandbox's making was lost. The sandbox is on record, and its cgroup was removed during the gap.
 #[test]
 fn across_a_gap_only_what_is_listed_is_stuck() {
     let mut story = Story::new();

@@ -1,4 +1,5 @@
-//! Whose word counts: what a container or a local user says of others proves nothing, and a pid alone names nobody.
+//! Which sources are trusted. Claims of containers and local users about others prove nothing, and a pid alone names no
+//! process.
 
 use probe_common::{event::class, id::CgroupKey};
 
@@ -26,7 +27,7 @@ fn other_container(story: &mut Story) {
     story.mkdir(OTHER, &leaf('f').replace("11111111", "99999999"));
 }
 
-/// The node's runtime is at work for sandbox `a`, and a container claims to be its delegate.
+/// The node's runtime has a call open for sandbox `a`, and a container claims to be its delegate.
 fn claimed(netns: &str) -> Story {
     let mut story = Story::new();
     other_container(story.at(5));
@@ -43,7 +44,7 @@ fn delegate() -> Who {
     Who::new(901, 900, "bridge").within(OTHER, 4_026_532_500)
 }
 
-/// In whose name the addresses of a namespace are told.
+/// The sandbox in the events of a namespace's addresses.
 fn owner_of(story: &Story, inode: u32) -> Option<String> {
     let line = story.run().into_iter().find(|line| line.contains(&format!("eth0 {inode}")))?;
     line.split_once(" [").map(|(_, owner)| owner.trim_end_matches(']').to_owned())
@@ -67,7 +68,8 @@ fn a_delegate_is_not_believed_of_another_namespace_than_the_runtimes() {
     assert!(!owner.contains("web-0 a"), "{owner}");
 }
 
-/// As a CNI daemon works that the runtime's plugin has asked: where its namespace is not known, it may show it.
+/// A CNI daemon that the runtime's plugin asked works like this. If the sandbox's namespace is not known, the daemon's
+/// work may show it.
 #[test]
 fn a_delegate_of_an_open_call_is_a_hint() {
     let mut story = Story::new();
@@ -81,8 +83,8 @@ fn a_delegate_of_an_open_call_is_a_hint() {
     assert_eq!(owner_of(&story, OWN_NETNS).as_deref(), Some("default/web-0 a"));
 }
 
-/// The OOM killer as kernels without the backport of early 2025 tell of it: it sends the kill in the name of the task
-/// that asked for memory, then tells the victim's pid and nothing else.
+/// The OOM killer on kernels without the backport of early 2025: the kill is sent in the name of the task that asked
+/// for memory, and then only the victim's pid is reported.
 fn oom_of_pid(story: &mut Story, victim: Who, asking: Who) {
     let signaled = |target: Task| Signaled { target, signal: 9, code: SI_KERNEL, sender: asking.task() };
     let pid_alone = Task { key: TaskKey::new(victim.pid, 0), tid: victim.pid, ..Task::default() };
@@ -90,7 +92,8 @@ fn oom_of_pid(story: &mut Story, victim: Who, asking: Who) {
     story.kernel(Fact::OomKilled(signaled(pid_alone)));
 }
 
-/// How the story's process `pid` is told to have ended: whether by the OOM killer, and who else is blamed.
+/// The reported end of the story's process `pid`: whether the OOM killer ended it, and which other process is named as
+/// the killer.
 fn end_of(story: &Story, pid: u32) -> (bool, Option<String>) {
     let mut engine = Engine::new(Settings::default());
     for fact in &story.facts {
@@ -112,7 +115,7 @@ fn end_of(story: &Story, pid: u32) -> (bool, Option<String>) {
 fn a_victim_that_is_told_by_its_pid_alone_was_killed_by_the_oom_killer() {
     let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
     let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
-    // A program that the hooks have told of; the one that asked for memory itself; one that nobody has told of.
+    // The victim is known by a hook, is the task that asked for memory, or is not known.
     for (asking, known) in [(asking, true), (victim, true), (asking, false)] {
         let mut story = Story::new();
         other_container(story.at(5));
@@ -125,7 +128,7 @@ fn a_victim_that_is_told_by_its_pid_alone_was_killed_by_the_oom_killer() {
     }
 }
 
-/// The kernel tells of it after the signal: on another CPU the victim may have ended by then.
+/// The kernel reports the kill after the signal. On another CPU the victim may have ended by then.
 #[test]
 fn a_victim_that_ends_before_the_kill_is_told_was_killed_by_the_oom_killer() {
     let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
@@ -151,7 +154,7 @@ fn a_victim_that_ends_before_the_kill_is_told_was_killed_by_the_oom_killer() {
     }
 }
 
-/// Also where the end was told before the kill was read.
+/// This holds even if the end was reported before the kill was read.
 #[test]
 fn a_pause_whose_end_was_told_already_was_killed_by_the_oom_killer() {
     for behind in [20, 200] {
@@ -182,7 +185,7 @@ fn a_pause_whose_end_was_told_already_was_killed_by_the_oom_killer() {
     }
 }
 
-/// The pid's next process has nothing to do with it.
+/// The kill does not concern the next process of that pid.
 #[test]
 fn a_pid_alone_is_not_the_next_process_of_that_pid() {
     let mut story = Story::new();
@@ -191,13 +194,13 @@ fn a_pid_alone_is_not_the_next_process_of_that_pid() {
     let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
     let pid_alone = Task { key: TaskKey::new(900, 0), tid: 900, ..Task::default() };
     let it = Signaled { target: pid_alone, signal: 9, code: SI_KERNEL, sender: asking.task() };
-    // Before the process of that pid began (a pid's process starts at ten milliseconds a pid in stories).
+    // The process of that pid began later (in stories it begins at ten milliseconds times its pid).
     story.at(8_000).kernel(Fact::OomKilled(it));
     story.at(9_500).exec(victim, TOP, "/bin/eater").exit(victim, TOP, 9);
     assert_eq!(end_of(&story, 900), (false, None));
 }
 
-/// The hooks of the tier without fentry and kprobes look at so many namespaces, and say so of the others.
+/// On the tier without fentry and kprobes the hooks look at a limited number of namespaces, and report the others.
 #[test]
 fn rtnetlink_speaks_for_the_namespaces_that_the_hooks_cannot_look_at() {
     let mut story = Story::new();
@@ -214,12 +217,12 @@ fn rtnetlink_speaks_for_the_namespaces_that_the_hooks_cannot_look_at() {
     }
     let ended: Vec<_> = story.run().into_iter().filter(|line| line.contains("netns.destroyed")).collect();
     assert_eq!(ended, [format!("6 netns.destroyed {} Netlink", OWN_NETNS + 1)]);
-    // Of its teardown nobody tells: it is not waited for.
+    // No hook reports the end of its teardown, so none is waited for.
     story.until(30 * 60 * 1000);
     assert_eq!(story.judge(30 * 60 * 1000).0, "");
 }
 
-/// Also where they see all addresses, so that netlink is needed for nothing else.
+/// This holds even if the hooks see all addresses, so that netlink is needed for nothing else.
 #[test]
 fn rtnetlink_watches_what_the_hooks_cannot_look_at_and_nothing_else() {
     let mut story = Story::new();
@@ -236,7 +239,7 @@ fn rtnetlink_watches_what_the_hooks_cannot_look_at_and_nothing_else() {
     assert_eq!([watched(OWN_NETNS), watched(OWN_NETNS + 1)], [false, true]);
 }
 
-/// A copy of a shell with a daemon's name: hooks say of no other's process than root's that it calls plugins.
+/// A copy of a shell with a daemon's name. The hooks class only processes of root as callers of plugins.
 #[test]
 fn a_daemon_is_known_by_more_than_its_name() {
     let mut story = Story::new();
@@ -247,13 +250,13 @@ fn a_daemon_is_known_by_more_than_its_name() {
     let shell = Who::new(800, 799, "containerd");
     story.at(11_000).exec(shell, 0, "/home/user/containerd");
     assert_eq!(since(&story), before, "its start is no runtime's");
-    // That of root is.
+    // The process of root is one.
     let again = Who::new(801, 1, "containerd");
     story.at(12_000).exec(again, class::CALLER, "/usr/bin/containerd");
     assert!(since(&story) > before);
 }
 
-/// What follows an order shows whether it was one.
+/// Later events show whether an order restarted the node.
 #[test]
 fn an_order_without_effect_is_taken_back() {
     const AT: u64 = 60_000;
@@ -278,12 +281,12 @@ fn an_order_without_effect_is_taken_back() {
     let mut story = order("/sbin/reboot");
     story.at(AT + 30_000).exit(Who::new(900, 899, "app").within(OTHER, 4_026_532_500), TOP, 15);
     assert!(ordered(&story, AT + 130_000), "a pod's container was stopped");
-    // Such a node makes no pods.
+    // A node that shuts down makes no pods.
     assert!(ordered(&story, AT + 600_000), "it takes its time");
     story.at(AT + 300_000).mkdir(OTHER + 1, &leaf('d'));
     story.exec(Who::new(950, 949, "pause").within(OTHER + 1, 4_026_532_501), TOP | class::PAUSE, "/pause");
     assert!(!ordered(&story, AT + 600_000), "a pod was made later");
-    // On a busy node some job is always done.
+    // On a busy node some job always completes.
     let mut story = order("/sbin/reboot");
     story.at(AT + 30_000).exit(Who::new(900, 899, "app").within(OTHER, 4_026_532_500), TOP, 0);
     assert!(!ordered(&story, AT + 130_000), "a job was done by itself");

@@ -1,4 +1,4 @@
-//! What befell starts, and which of them are compared.
+//! The causes of slow starts, and which starts are compared.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// How often the pod's cgroup is asked about.
+/// How often the pressure of the pod's cgroup was asked for.
 fn asked(story: &Story, until: u64) -> usize {
     let mut engine = Engine::new(Settings::default());
     let mut asked = 0;
@@ -40,7 +40,7 @@ fn asked(story: &Story, until: u64) -> usize {
     asked
 }
 
-/// An agent that begins when the pod's sandbox is there already.
+/// The agent starts when the pod's sandbox already exists.
 #[test]
 fn what_was_only_listed_is_marked_and_not_compared() {
     let mut story = Story::new();
@@ -136,7 +136,8 @@ fn another_namespaces_end_beside_a_plugin_is_told() {
     assert_eq!(beside, [0, 5, 140, 0, 0, 0, 0]);
 }
 
-/// One is being taken apart, of which the hook told. Of the other only netlink told, and nothing tells when it is through.
+/// A hook reported the teardown of one namespace. Only netlink reported the other, and no source reports when its
+/// teardown ends.
 #[test]
 fn only_what_is_known_to_be_taken_apart_is_blamed() {
     let mut story = Story::new();
@@ -210,7 +211,7 @@ fn percentiles_outlive_the_pods() {
     assert_eq!(shares.len(), 10);
 }
 
-/// Boot time goes on while the node is suspended, and no phase takes that long.
+/// Boot time goes on while the node is suspended, and no phase lasts that long.
 #[test]
 fn a_start_during_which_the_node_was_suspended_is_not_compared() {
     let slept = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! Starts of pods whose containers are known from their kubelet's record, and of those of which they are not.
+//! Starts of pods whose containers are known from their kubelet's record, and of pods whose containers are not known.
 
 use super::{MINUTE, SECOND, check, container, ends, main_of, play, sandbox};
 use crate::{
@@ -22,7 +22,7 @@ fn expects(story: &mut Story, at: u64, names: &[&str]) {
     story.at(at).listed(Fact::ContainersExpected { uid: uid(), names });
 }
 
-/// A sidecar after a second, and the main container, whose image takes a minute.
+/// The sidecar starts after a second. The image of the main container takes a minute.
 fn slow_second(known: bool) -> Story {
     let mut story = Story::new();
     sandbox(&mut story);
@@ -62,7 +62,7 @@ fn a_container_that_the_pod_is_to_have_is_waited_for() {
     assert_eq!(start.total().as_millis(), 60_970);
 }
 
-/// The twin of which it is not known: it says so, and is told again.
+/// The same pod without a record: the start says that its containers are not known, and is reported again.
 #[test]
 fn without_a_record_a_start_says_that_its_containers_are_not_known() {
     let story = slow_second(false);
@@ -91,7 +91,7 @@ fn a_start_of_known_containers_is_told_as_soon_as_the_last_one_runs() {
     );
 }
 
-/// Init containers are in no record of most kubelets, and sidecars are.
+/// Most kubelets' records do not have init containers, but they have sidecars.
 #[test]
 fn init_containers_and_sidecars_come_first_and_belong_to_it() {
     let mut story = Story::new();
@@ -126,7 +126,7 @@ fn a_container_that_never_comes_is_not_waited_for_for_ever() {
     let start = only(&engine);
     assert_eq!((count(&engine), start.complete, start.is_whole()), (1, false, false));
     assert_eq!(start.missing, ["main"]);
-    // It comes after all.
+    // The missing container comes after all.
     story.until(20 * MINUTE);
     container(&mut story, 'd', "main", 20 * MINUTE);
     let engine = play(&story, 21 * MINUTE);
@@ -150,7 +150,7 @@ fn a_sandbox_that_is_over_before_all_ran_is_no_whole_start() {
     assert_eq!(start.missing, ["main"]);
 }
 
-/// `kubectl debug`, twenty seconds after the start.
+/// `kubectl debug` is run twenty seconds after the start.
 fn debugged(known: bool, name: &str) -> Start {
     let mut story = Story::new();
     sandbox(&mut story);
@@ -175,7 +175,7 @@ fn an_ephemeral_container_belongs_to_no_start() {
                 .all(|it| it.container.as_ref().is_none_or(|it| it.name.as_deref() != Some(name)))
         );
     }
-    // Nothing tells it from a container whose image took as long, and the start says that it is not known.
+    // It looks like a container whose image took as long. The start says that its containers are not known.
     let start = debugged(false, "shell");
     assert_eq!((start.total().as_millis(), start.containers_known), (20_970, false));
 }
@@ -194,7 +194,7 @@ fn an_answer_may_come_after_the_last_container() {
     assert_eq!(start.end, ms(2070));
 }
 
-/// What the runtime executes into a container of the story: at `from`, until `to`.
+/// The runtime executes a program into a container of the story, from `from` to `to`.
 fn executed(story: &mut Story, digit: char, from: u64, to: u64) {
     let main = main_of(digit);
     let hook = Who { pid: main.pid + 900, comm: "hook", ..main };
@@ -221,8 +221,8 @@ fn a_post_start_hook_is_a_phase_if_the_next_container_waits_for_it() {
     assert_eq!(phases(&story), [&told[..], &rest[..]].concat());
 }
 
-/// A probe comes later, for the kubelet has a container probed once all were started; what still runs when the next
-/// container comes was not waited for, and what is executed into the last one is no part of the start.
+/// A probe comes later, because the kubelet probes a container only after all were started. A program that still runs
+/// when the next container comes was not waited for. A program in the last container is no part of the start.
 #[test]
 fn what_else_is_executed_into_a_container_is_no_phase() {
     for (digit, from, to) in [('c', 2100, 2200), ('c', 1170, 9000), ('d', 5170, 6000)] {

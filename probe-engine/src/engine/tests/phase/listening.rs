@@ -1,4 +1,4 @@
-//! When containers of a start first listened, which is beyond it.
+//! When the containers of a start first listened. That is after the start.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn one() -> Story {
     story
 }
 
-/// `main 350:8080`, of each container that listens.
+/// `main 350:8080` for each container that listens.
 fn listening(engine: &Engine) -> Vec<String> {
     let starts = engine.starts();
     let told = starts.iter().flat_map(|start| &start.listening).map(|it| {
@@ -56,7 +56,7 @@ fn the_first_socket_counts_and_the_start_stays_as_it_is() {
     assert!(start.is_whole());
     assert_eq!(start.slowest().map(|phase| phase.kind.clone()), Some(Kind::Image));
     assert_eq!(start.listening[0].socket, Listener { port: 8080, family: Family::Ipv4 });
-    // It has a share of its own, behind that of the whole, which is what it was.
+    // Listening has a share of its own, after the share of the whole start, which did not change.
     let shares = engine.shares();
     let [.., whole, last] = shares.as_slice() else { panic!("{shares:?}") };
     assert_eq!((whole.kind.as_ref(), whole.p50), (None, Duration::from_millis(2970)));
@@ -66,7 +66,7 @@ fn the_first_socket_counts_and_the_start_stays_as_it_is() {
     );
 }
 
-/// By a process that it forked, in a cgroup of its own below the container's.
+/// The process that listens is a child of the container's program, in a cgroup below the container's.
 #[test]
 fn whoever_in_the_container_listens_does_so_for_it() {
     let mut story = one();
@@ -91,7 +91,7 @@ fn each_container_listens_for_itself_and_the_slowest_counts() {
     let mut story = Story::new();
     sandbox(&mut story);
     container(&mut story, 'b', "init", SECOND);
-    // An init container may listen as well; a restart is no part of a start.
+    // An init container may listen as well. A restart is no part of a start.
     story.listen(main_of('b'), 'b'.into(), 1);
     ends(&mut story, 'b', 1500, 0);
     container(&mut story, 'c', "proxy", 2 * SECOND);
@@ -109,7 +109,7 @@ fn each_container_listens_for_itself_and_the_slowest_counts() {
 
 #[test]
 fn what_is_no_first_socket_of_a_start_is_none() {
-    // Of pause, of no container, of one that does not run yet.
+    // Sockets of pause, of no container, and of a container that does not run yet.
     let mut story = Story::new();
     sandbox(&mut story);
     story.at(600).listen(Who::new(644, SHIM, "pause").within(21, POD_NETNS), 21, 1);
@@ -121,7 +121,7 @@ fn what_is_no_first_socket_of_a_start_is_none() {
     assert_eq!((listening(&engine), told(&engine)), (Vec::new(), 0));
     assert!(engine.shares().iter().all(|share| share.kind != Some(Kind::Listening)));
 
-    // Of one that was there before: it may have listened long ago.
+    // The container existed before the agent, so it may have listened long ago.
     let mut story = Story::new();
     story.at(100).found(main_of('c'), 1, &leaf('c'), "/main").container('c', Role::Container, 'a', "main");
     story.listen(main_of('c'), 'c'.into(), 80);
@@ -147,7 +147,7 @@ fn a_loss_or_a_suspend_before_it_is_marked_and_not_compared() {
     assert!(engine.shares().iter().all(|share| share.kind != Some(Kind::Listening)));
 }
 
-/// What a container is may be answered after it has listened.
+/// A container's role may be answered after it has listened.
 #[test]
 fn a_socket_before_the_answer_is_not_lost() {
     let mut story = one();

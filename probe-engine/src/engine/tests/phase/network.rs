@@ -1,4 +1,4 @@
-//! The sandbox's own part of a start: its network and what holds it, in whichever order and however often tried.
+//! The sandbox's own phases: its network and its pause process, in either order and with any number of tries.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// As containerd does it: each try is a new sandbox.
+/// With containerd each try is a new sandbox.
 #[test]
 fn sandboxes_whose_add_failed_are_one_phase() {
     let mut story = Story::new();

@@ -1,4 +1,4 @@
-//! What is blamed for a phase was there while the phase lasted, whatever happens on the node beside it.
+//! A phase's causes existed while the phase lasted, whatever else happens on the node.
 
 use std::time::Duration;
 
@@ -15,25 +15,25 @@ use crate::{
     },
 };
 
-/// From when to when, ms.
+/// Begin and end, ms.
 type Span = (u64, u64);
 
-/// What happens beside one start, and in it.
+/// The events of one start, and of other pods at the same time.
 #[derive(Clone, Debug)]
 struct Scene {
-    /// Other namespaces: when each is dropped, and how long the kernel takes it apart, if that ends at all.
+    /// Other namespaces: when each is dropped, and how long its teardown takes. None: the teardown does not end.
     others: Vec<(u64, Option<u64>)>,
     is_end_seen: bool,
     losses: Vec<u64>,
-    /// When the pod's cgroup is read, and for how long more it was throttled by then.
+    /// When the pod's cgroup is read, and by how much its throttled time has grown by then.
     readings: Vec<Span>,
-    /// A sandbox before this one came to nothing.
+    /// A sandbox before this one failed.
     retried: bool,
-    /// The plugins that are called one after the other: which, so long after the one before, for so long, and in vain.
+    /// The successive calls of plugins: which plugin, the pause before the call, its duration, and whether it fails.
     calls: Vec<(bool, u64, u64, bool)>,
 }
 
-/// A call of a plugin, as the scene has it played.
+/// A call of a plugin in the scene.
 struct Call {
     plugin: &'static str,
     span: Span,
@@ -56,7 +56,7 @@ fn scene() -> impl Strategy<Value = Scene> {
 }
 
 impl Scene {
-    /// The story, and its sandbox's calls of plugins.
+    /// The story, and the calls of plugins for its sandbox.
     fn story(&self) -> (Story, Vec<Call>) {
         let mut story = Story::new();
         let freed = self.is_end_seen.then_some(Mechanism::RawTracepoint);
@@ -102,7 +102,7 @@ impl Scene {
         (story, calls)
     }
 
-    /// How much of a phase another namespace was being taken apart; where the end is not told, it is not over.
+    /// For how much of a phase another namespace was being torn down. A teardown whose end is not reported goes on.
     fn taken_apart(&self, phase: &Phase) -> Duration {
         let is_within = |at: &Timestamp| {
             self.others
@@ -142,7 +142,7 @@ proptest! {
                     prop_assert!(scene.retried && touches(phase, (130, 180)), "{phase:#?}");
                 }
                 Kind::Cni { plugin, .. } => {
-                    // What is counted is all that the plugin did, also while the phase was another's.
+                    // Everything that the plugin did counts, even while the time belonged to another phase.
                     let own = || calls.iter().filter(|it| it.plugin == plugin);
                     let is_nested = phase.begin == phase.end;
                     prop_assert!(is_nested || own().any(|it| touches(phase, it.span)), "{phase:#?}");

@@ -1,4 +1,4 @@
-//! Facts by the dice, about a handful of processes, namespaces, directories and containers.
+//! Random facts about a handful of processes, namespaces, cgroups and containers.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn netns() -> impl Strategy<Value = NetnsKey> {
     (40_u32..43, prop_oneof![Just(0_u64), 1_u64..4]).prop_map(|(inode, cookie)| NetnsKey::new(inode, cookie))
 }
 
-/// What a hook says.
+/// Facts from hooks.
 pub(super) fn happened() -> impl Strategy<Value = Fact> {
     let cgroups = || (0_u64..7).prop_map(|number| cgroup(number, &path(number)));
     let calls = (who(), 0..4_usize, 0..3_usize, any::<bool>()).prop_map(|(who, command, digit, host)| {
@@ -96,7 +96,7 @@ pub(super) fn happened() -> impl Strategy<Value = Fact> {
     ]
 }
 
-/// What a listing, an answer or the agent says.
+/// Facts from listings, answers and the agent.
 pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
     let role = prop_oneof![Just(Role::Sandbox), Just(Role::Container)];
     let listed = prop_oneof![

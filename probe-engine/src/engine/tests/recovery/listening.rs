@@ -1,4 +1,4 @@
-//! Restarts whose pods are back when they first listen.
+//! Restarts in which a pod counts as back when it first listens.
 
 use super::{App, SECOND, TOP, at, booted, ms, rebooted, seconds};
 use crate::{
@@ -18,14 +18,14 @@ use crate::{
 
 const MINUTE: u64 = 60 * SECOND;
 
-/// By the rule that counts those that listen.
+/// The report by the rule that counts pods that listen.
 fn study(story: &Story, until: u64) -> (RecoveryReport, Engine) {
     let boot = Rules { recovered: Recovered::Listening, ..Rules::default() };
     let (_, engine) = story.judge_by(Settings { boot, ..Settings::default() }, until);
     (RecoveryReport::of(engine.recovery(), ms(until)), engine)
 }
 
-/// Those of before; these listened then.
+/// The pods of the boot before. `listened` are those that listened then.
 fn before(pods: &[App], listened: &[u32]) -> PreviousBoot {
     let mut before = rebooted(pods);
     for pod in before.pods.iter_mut().flatten() {
@@ -45,7 +45,7 @@ fn names(pods: &[Pod]) -> Vec<&str> {
 }
 
 impl App {
-    /// Its container `n` listens.
+    /// The pod's container `n` listens.
     fn listens(&self, story: &mut Story, at: u64, n: u32) {
         story.at(at).listen(self.who(n, "app"), u64::from(self.0 * 100 + n), 80);
     }
@@ -71,12 +71,12 @@ fn a_pod_that_listened_before_is_back_when_it_does_again() {
     let times = [found.first_service.as_ref(), found.last_service.as_ref()].map(at);
     assert_eq!(times, [Some(22_000), Some(55_000)]);
     assert_eq!(names(&found.by_start), ["app-3"], "which rule was applied is said");
-    // The same boot by the other rule, from what is kept of it.
+    // The same boot by the other rule, from the stored facts.
     let other = Recovery { recovered: Recovered::Started, ..engine.recovery().clone() };
     let other = RecoveryReport::of(&other, ms(60 * SECOND));
     assert_eq!(seconds(other.columns), [Some(21), None, Some(32), Some(34)]);
     assert!(other.by_start.is_empty());
-    // For the next restart.
+    // This is stored for the next restart.
     let listened: Vec<bool> = engine.standing().pods.iter().map(|pod| pod.listens).collect();
     assert_eq!(listened, [true, true, false]);
 }
@@ -92,7 +92,7 @@ fn one_that_is_new_or_did_not_listen_counts_by_its_start_until_it_does() {
     assert_eq!((at(found.last_service.as_ref()), found.by_start.len()), (Some(35_000), 0));
 }
 
-/// It has ten minutes; without the hook it has none.
+/// A pod has ten minutes to listen. Without the hook its start counts at once.
 #[test]
 fn one_that_does_not_listen_any_more_counts_by_its_start_after_all() {
     let mut story = heard(before(&[App(1)], &[1]));

@@ -1,4 +1,4 @@
-//! The stream as short lines: when, what, and `[pod sandbox container]`.
+//! The event stream as short lines: time, event, and `[pod sandbox container]`.
 
 use std::fmt::Write as _;
 

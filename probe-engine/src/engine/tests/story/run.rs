@@ -1,4 +1,4 @@
-//! Runs a story, and compares what is told.
+//! Runs a story and compares its events.
 
 use super::{Story, line, ms};
 use crate::{
@@ -11,15 +11,15 @@ use crate::{
 };
 
 impl Story {
-    /// One that has heard nothing of the story yet.
+    /// An engine to which nothing of the story was fed yet.
     fn engine(&self, settings: Settings) -> Engine {
         let mut engine = Engine::new(settings);
         self.restored.iter().cloned().for_each(|entry| engine.restore(entry));
         engine
     }
 
-    /// What is told of findings, and the listings that are asked for. That something cannot be seen is no verdict on
-    /// what can be.
+    /// Compares the events about findings and the listings that are asked for. Blind spots are left out, because they
+    /// are no verdicts on pods.
     #[track_caller]
     pub(in crate::engine::tests) fn check_findings(&self, expected: &str) {
         let of_verdict = |line: &String| {
@@ -28,7 +28,7 @@ impl Story {
         check_lines(&self.run().into_iter().filter(of_verdict).collect::<Vec<_>>().join("\n"), expected);
     }
 
-    /// Runs it as it stands, with the watermark moved on at the end, and gives the stream.
+    /// Runs the whole story, moves the watermark to the end, and returns the stream.
     pub(in crate::engine::tests) fn run(&self) -> Vec<String> {
         let mut engine = self.engine(Settings::default());
         let mut lines = feed(&mut engine, &self.facts, ms(self.lag));
@@ -36,7 +36,7 @@ impl Story {
         lines
     }
 
-    /// Runs it as it happens, and on to a later time; gives what was told of findings, and the engine as it is then.
+    /// Runs the story in time, and on to `until`. Returns the events about findings, and the engine at that time.
     pub(in crate::engine::tests) fn judge(&self, until: u64) -> (String, Engine) {
         self.judge_by(Settings::default(), until)
     }
@@ -45,7 +45,7 @@ impl Story {
         let mut engine = self.engine(settings);
         let mut lines = Vec::new();
         for seen in &self.facts {
-            // The agent tells of a suspend before it tells what the time is.
+            // The agent reports a resume before it reports the time.
             if !matches!(seen.fact, Fact::Resumed { .. }) {
                 pass(&mut engine, Timestamp(seen.at.0 - 1));
             }
@@ -73,7 +73,7 @@ pub(in crate::engine::tests) fn check_lines(got: &str, expected: &str) {
     assert_eq!(got.lines().collect::<Vec<_>>(), expected, "\n--- the stream:\n{got}\n---");
 }
 
-/// Gives an engine facts and takes what it says. Unordered facts are seen at their time: the watermark is just
+/// Feeds facts to an engine and takes its outputs. Unordered facts are seen at their own time, with the watermark just
 /// before them.
 pub(in crate::engine::tests) fn feed(
     engine: &mut Engine,
@@ -95,7 +95,7 @@ pub(in crate::engine::tests) fn pass(engine: &mut Engine, at: Timestamp) {
     engine.observe(Observation { at, origin: Origin::Kernel, fact: Fact::Watermark });
 }
 
-/// The watermark passes all, and every hold is over.
+/// The watermark passes everything, and every hold is over.
 pub(in crate::engine::tests) fn settle(engine: &mut Engine, at: Timestamp) -> Vec<String> {
     pass(engine, at);
     let mut lines = take(engine);
@@ -105,7 +105,7 @@ pub(in crate::engine::tests) fn settle(engine: &mut Engine, at: Timestamp) -> Ve
 }
 
 pub(in crate::engine::tests) fn take(engine: &mut Engine) -> Vec<String> {
-    // Asked after every operation of CNI and at every turn of a start: they would stand everywhere.
+    // These questions are left out, because they come after every CNI operation and every step of a start.
     let is_told = |output: &Output| {
         !matches!(
             output,
