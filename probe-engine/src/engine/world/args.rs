@@ -8,18 +8,18 @@ use crate::model::{
 /// The Kubernetes keys of `CNI_ARGS`. The pairs can come in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
-    pub pod: PodName,
-    pub sandbox: Option<ContainerId>,
+    pub(crate) pod: PodName,
+    pub(crate) sandbox: Option<ContainerId>,
 }
 
 impl Args {
     /// Reads `K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;…`. It ignores other keys.
     #[must_use]
-    pub fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         Self::of(text.split(';').filter_map(|pair| pair.split_once('=')))
     }
 
-    pub fn of<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    pub(crate) fn of<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut args = Self::default();
         for (key, value) in pairs {
             let text = (!value.is_empty()).then(|| value.to_owned());

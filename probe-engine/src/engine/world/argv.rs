@@ -14,15 +14,15 @@ const INIT: &str = "runc:[";
 /// The container or sandbox that a program is about to make, or that it monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    pub id: ContainerId,
+    pub(crate) id: ContainerId,
     /// Only conmon's arguments name the pod.
-    pub pod: Option<PodName>,
-    pub name: Option<String>,
+    pub(crate) pod: Option<PodName>,
+    pub(crate) name: Option<String>,
 }
 
 /// Reads the argv of an OCI runtime, a shim or a monitor.
 #[must_use]
-pub fn read(argv: &[String]) -> Option<Made> {
+pub(crate) fn read(argv: &[String]) -> Option<Made> {
     let (program, rest) = argv.split_first()?;
     match form(program)? {
         Form::Shim => shim(rest),
@@ -33,7 +33,7 @@ pub fn read(argv: &[String]) -> Option<Made> {
 
 /// The container that an OCI runtime, a shim or a monitor works for, whatever its command is.
 #[must_use]
-pub fn about(argv: &[String]) -> Option<ContainerId> {
+pub(crate) fn about(argv: &[String]) -> Option<ContainerId> {
     let (program, rest) = argv.split_first()?;
     match form(program)? {
         Form::Shim => full(value(rest, &["-id", "--id"])?),
@@ -44,7 +44,7 @@ pub fn about(argv: &[String]) -> Option<ContainerId> {
 
 /// Whether a runtime's program is run to end a container: `runc kill`, `runc delete`, a shim's `delete`.
 #[must_use]
-pub fn is_ending(argv: &[String]) -> bool {
+pub(crate) fn is_ending(argv: &[String]) -> bool {
     let Some((program, rest)) = argv.split_first() else { return false };
     matches!(form(program), Some(Form::Oci | Form::Shim))
         && rest.iter().any(|arg| arg == "kill" || arg == "delete")
@@ -53,7 +53,7 @@ pub fn is_ending(argv: &[String]) -> bool {
 /// Whether a program of this name ends containers on behalf of the node's runtime. The kubelet is not one of these
 /// programs: it asks the runtime to end a container.
 #[must_use]
-pub fn ends_containers(comm: &str) -> bool {
+pub(crate) fn ends_containers(comm: &str) -> bool {
     let mut names = HELPERS.iter().map(|row| row.name).chain(RUNTIMES.iter().flat_map(Runtime::programs));
     names.any(|name| name == comm) || comm.starts_with(INIT)
 }
@@ -72,7 +72,7 @@ fn full(arg: &str) -> Option<ContainerId> {
 /// Whether the process is the runtime's own first program in a container. A later exec replaces it by the container's
 /// program.
 #[must_use]
-pub fn is_init(comm: &str, argv: &[String]) -> bool {
+pub(crate) fn is_init(comm: &str, argv: &[String]) -> bool {
     if comm.starts_with(INIT) {
         return true;
     }
@@ -110,7 +110,7 @@ fn conmon(args: &[String]) -> Option<Made> {
 /// Reads the container name format of dockershim, which CRI-O and cri-dockerd use as well. No part has an underscore in
 /// it.
 #[must_use]
-pub fn dockershim_name(text: &str) -> Option<(String, PodName)> {
+pub(crate) fn dockershim_name(text: &str) -> Option<(String, PodName)> {
     let parts: Vec<&str> = text.split('_').collect();
     let [head, container, name, namespace, uid, _attempt] = parts[..] else { return None };
     let uid = PodUid::parse(uid)?;

@@ -30,28 +30,28 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    pub container: ContainerId,
-    pub ifname: String,
-    pub pod: PodName,
-    pub network: Option<String>,
+    pub(crate) container: ContainerId,
+    pub(crate) ifname: String,
+    pub(crate) pod: PodName,
+    pub(crate) network: Option<String>,
     /// The network's name was inferred: only one configuration uses the plugin.
-    pub inferred: bool,
+    pub(crate) inferred: bool,
     /// The netns path of the first ADD.
-    pub netns_path: Option<String>,
-    pub first_at: Timestamp,
+    pub(crate) netns_path: Option<String>,
+    pub(crate) first_at: Timestamp,
     /// When the world last learned something about this attachment.
-    pub last_at: Timestamp,
+    pub(crate) last_at: Timestamp,
     /// The plugins that the runtime itself called, in the order of their first call.
-    pub plugins: Vec<Plugin>,
+    pub(crate) plugins: Vec<Plugin>,
     /// When a reading of libcni's cache last had a result for this attachment. None: the cache has no result.
-    pub cached_at: Option<Timestamp>,
-    pub leases: Vec<Lease>,
+    pub(crate) cached_at: Option<Timestamp>,
+    pub(crate) leases: Vec<Lease>,
     /// The runtime's log message about a failed ADD.
-    pub message: Option<MessageFound>,
+    pub(crate) message: Option<MessageFound>,
     /// The attachment was counted for `unverified_release`.
-    pub unverified: bool,
+    pub(crate) unverified: bool,
     /// Records were lost while the attachment existed, so a DEL may have been missed.
-    pub gapped: bool,
+    pub(crate) gapped: bool,
 }
 
 /// At most this many plugins of one chain have a row.
@@ -78,42 +78,42 @@ impl Attachment {
 
     /// Whether this is the loopback interface, which has no address to lose.
     #[must_use]
-    pub fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         self.ifname == "lo"
     }
 
     /// The ADD runs of each plugin whose ADD was seen.
-    pub fn adds(&self) -> impl Iterator<Item = &Runs> {
+    pub(crate) fn adds(&self) -> impl Iterator<Item = &Runs> {
         self.plugins.iter().map(|plugin| &plugin.add).filter(|add| add.begun > 0)
     }
 
     /// Whether an ADD of this attachment was seen.
     #[must_use]
-    pub fn was_seen(&self) -> bool {
+    pub(crate) fn was_seen(&self) -> bool {
         self.adds().next().is_some()
     }
 
     /// Whether the last ADD of each plugin of the chain has succeeded.
     #[must_use]
-    pub fn is_added(&self) -> bool {
+    pub(crate) fn is_added(&self) -> bool {
         self.was_seen()
             && self.plugins.iter().all(|plugin| plugin.add.begun == 0 || plugin.add.succeeded > 0)
             && !self.is_adding()
     }
 
     #[must_use]
-    pub fn is_adding(&self) -> bool {
+    pub(crate) fn is_adding(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.add.is_open())
     }
 
     /// Whether the runtime has begun a DEL.
     #[must_use]
-    pub fn is_being_deleted(&self) -> bool {
+    pub(crate) fn is_being_deleted(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.del_without_netns.begun > 0)
     }
 
     #[must_use]
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.plugins
             .iter()
             .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.del_without_netns.is_open())
@@ -132,7 +132,7 @@ impl Attachment {
 
     /// The plugin that gave this lease. Where that is not known, the first plugin of the chain.
     #[must_use]
-    pub fn plugin_of(&self, lease: &Lease) -> Option<&Plugin> {
+    pub(crate) fn plugin_of(&self, lease: &Lease) -> Option<&Plugin> {
         let named = lease.plugin.as_ref().and_then(|name| self.plugins.iter().find(|it| it.name == *name));
         // The first plugin of a chain makes the interface and asks the IPAM plugin.
         named.or_else(|| self.plugins.iter().find(|it| it.add.begun > 0)).or_else(|| self.plugins.last())

@@ -27,16 +27,16 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    pub call: CniCall,
-    pub at: Timestamp,
-    pub origin: Origin,
-    pub container: Option<ContainerId>,
+    pub(crate) call: CniCall,
+    pub(crate) at: Timestamp,
+    pub(crate) origin: Origin,
+    pub(crate) container: Option<ContainerId>,
     /// The pod that `CNI_ARGS` names.
-    pub pod: PodName,
+    pub(crate) pod: PodName,
     /// Whether the runtime itself made the call. Only then its success counts for the sandbox.
-    pub top: bool,
+    pub(crate) top: bool,
     /// The path of the plugin's executable.
-    pub path: String,
+    pub(crate) path: String,
 }
 
 /// The kinds of process that have `CNI_COMMAND` in their environment.

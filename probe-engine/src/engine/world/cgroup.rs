@@ -22,20 +22,20 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
-    pub key: CgroupKey,
-    pub path: String,
-    pub level: u32,
+    pub(crate) key: CgroupKey,
+    pub(crate) path: String,
+    pub(crate) level: u32,
     /// The pod UID in the path.
-    pub pod: Option<PodUid>,
-    pub container: Option<ContainerId>,
+    pub(crate) pod: Option<PodUid>,
+    pub(crate) container: Option<ContainerId>,
     /// A program in a container made the cgroup, below the container's own directory.
-    pub nested: bool,
-    pub created_at: Option<Timestamp>,
-    pub found_at: Option<Timestamp>,
+    pub(crate) nested: bool,
+    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) found_at: Option<Timestamp>,
     /// When the kernel last reported that the cgroup became empty.
-    pub emptied_at: Option<Timestamp>,
-    pub populated: Option<bool>,
-    pub state: State,
+    pub(crate) emptied_at: Option<Timestamp>,
+    pub(crate) populated: Option<bool>,
+    pub(crate) state: State,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,19 +105,19 @@ impl State {
 
 impl Cgroup {
     #[must_use]
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.state == State::Live
     }
 
     /// Whether this is the directory that a runtime made for a container.
     #[must_use]
-    pub fn is_container(&self) -> bool {
+    pub(crate) fn is_container(&self) -> bool {
         self.container.is_some() && !self.nested
     }
 
     /// Whether this is the directory that the kubelet made for a pod.
     #[must_use]
-    pub fn is_pod(&self) -> bool {
+    pub(crate) fn is_pod(&self) -> bool {
         self.pod.is_some() && Place::read(&self.path).is_pod()
     }
 }

@@ -45,70 +45,70 @@ impl Grouped for Container {
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
-    pub id: ContainerId,
+    pub(crate) id: ContainerId,
     /// None: the role is not known yet.
-    pub role: Option<Role>,
-    pub name: Option<String>,
-    pub sandbox: Option<ContainerId>,
+    pub(crate) role: Option<Role>,
+    pub(crate) name: Option<String>,
+    pub(crate) sandbox: Option<ContainerId>,
     /// The `world::pod::Pod::id` of its pod.
     #[serde_as(as = "Option<DisplayFromStr>")]
-    pub pod: Option<u64>,
-    pub cgroup: Option<CgroupKey>,
+    pub(crate) pod: Option<u64>,
+    pub(crate) cgroup: Option<CgroupKey>,
     /// The time of the first evidence of the container.
-    pub first_at: Timestamp,
-    pub origin: Origin,
-    pub question: RoleQuestion,
-    pub run: Run,
-    pub state: State,
+    pub(crate) first_at: Timestamp,
+    pub(crate) origin: Origin,
+    pub(crate) question: RoleQuestion,
+    pub(crate) run: Run,
+    pub(crate) state: State,
 }
 
 /// The state of asking for a container's role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleQuestion {
     /// How often the role was asked for.
-    pub asked: u32,
+    pub(crate) asked: u32,
     /// An answer may still come.
-    pub is_open: bool,
+    pub(crate) is_open: bool,
     /// A `sandbox.created` waits in the outbox for the role.
-    pub is_awaited: bool,
+    pub(crate) is_awaited: bool,
 }
 
 /// The observations of a container's own program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    pub began: Option<Began>,
+    pub(crate) began: Option<Began>,
     /// When the program began, by a date in the runtime's files. It is used for a container that was found running.
-    pub dated: Option<Timestamp>,
+    pub(crate) dated: Option<Timestamp>,
     /// The first socket of the container that listened.
-    pub listening: Option<Listening>,
+    pub(crate) listening: Option<Listening>,
     /// The first program that was executed into the container right after its own program began.
-    pub hook: Option<Hook>,
+    pub(crate) hook: Option<Hook>,
     /// When the runtime first sent it a fatal signal, if that was before its end.
-    pub stopped_at: Option<Timestamp>,
+    pub(crate) stopped_at: Option<Timestamp>,
     /// Its exit code, if its end was seen.
-    pub code: Option<u32>,
+    pub(crate) code: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// The container was found running at that time.
-    pub listed: bool,
+    pub(crate) listed: bool,
 }
 
 /// The first time that a socket of a container listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
-    pub at: Timestamp,
-    pub socket: Listener,
+    pub(crate) at: Timestamp,
+    pub(crate) socket: Listener,
 }
 
 /// A program that the runtime executed into a container right after its start. It is most likely a postStart hook: the
 /// kubelet runs that hook before it goes on with the pod, and runs no probe of the container until the hook has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
-    pub process: TaskKey,
-    pub ended_at: Option<Timestamp>,
+    pub(crate) process: TaskKey,
+    pub(crate) ended_at: Option<Timestamp>,
 }
 
 /// A hook begins at most this long after the start of the container's own program.
@@ -154,12 +154,12 @@ impl State {
 
 impl Container {
     #[must_use]
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
     }
 
     #[must_use]
-    pub fn process(&self) -> Option<TaskKey> {
+    pub(crate) fn process(&self) -> Option<TaskKey> {
         match self.state {
             State::Running { process, .. } => Some(process),
             State::Created | State::Exited { .. } => None,

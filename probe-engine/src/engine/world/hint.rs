@@ -14,26 +14,26 @@ use serde::{Deserialize, Serialize};
 /// The facts about a container's id for which no process or cgroup is known yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hint {
-    pub id: ContainerId,
-    pub at: Timestamp,
-    pub role: Option<Role>,
-    pub sandbox: Option<ContainerId>,
-    pub name: Option<String>,
-    pub pod: Option<PodName>,
-    pub netns_path: Option<String>,
+    pub(crate) id: ContainerId,
+    pub(crate) at: Timestamp,
+    pub(crate) role: Option<Role>,
+    pub(crate) sandbox: Option<ContainerId>,
+    pub(crate) name: Option<String>,
+    pub(crate) pod: Option<PodName>,
+    pub(crate) netns_path: Option<String>,
     /// When its program was executed, by the date of a file of the runtime.
-    pub started: Option<Timestamp>,
-    pub source: NameSource,
+    pub(crate) started: Option<Timestamp>,
+    pub(crate) source: NameSource,
 }
 
 /// The name of the pod with a UID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
-    pub uid: PodUid,
-    pub at: Timestamp,
-    pub namespace: String,
-    pub name: String,
-    pub source: NameSource,
+    pub(crate) uid: PodUid,
+    pub(crate) at: Timestamp,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) source: NameSource,
 }
 
 impl Hint {

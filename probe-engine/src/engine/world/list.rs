@@ -25,17 +25,17 @@ use crate::{
 /// A listing that has begun and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
-    pub list: List,
-    pub at: Timestamp,
+    pub(crate) list: List,
+    pub(crate) at: Timestamp,
 }
 
 /// The time from which the rows of one kind of list are in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    pub list: List,
-    pub at: Timestamp,
+    pub(crate) list: List,
+    pub(crate) at: Timestamp,
     #[serde(default)]
-    pub doubt: Doubt,
+    pub(crate) doubt: Doubt,
 }
 
 /// What is in doubt after a loss, until a complete listing that began after the loss.

@@ -18,11 +18,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     #[serde_as(as = "DisplayFromStr")]
-    pub count: u64,
-    pub since: Timestamp,
-    pub last_at: Timestamp,
+    pub(crate) count: u64,
+    pub(crate) since: Timestamp,
+    pub(crate) last_at: Timestamp,
     /// The times of the losses. Losses less than a second apart are one span.
-    pub spans: Vec<(Timestamp, Timestamp)>,
+    pub(crate) spans: Vec<(Timestamp, Timestamp)>,
 }
 
 /// How many spans are kept apart. If there are more, the oldest are joined.

@@ -29,36 +29,36 @@ use crate::{
 pub struct Netns {
     /// The number of this life of the inode. Numbers only rise and are never reused.
     #[serde_as(as = "DisplayFromStr")]
-    pub life: u64,
-    pub key: NetnsKey,
-    pub created_at: Option<Timestamp>,
-    pub found_at: Option<Timestamp>,
+    pub(crate) life: u64,
+    pub(crate) key: NetnsKey,
+    pub(crate) created_at: Option<Timestamp>,
+    pub(crate) found_at: Option<Timestamp>,
     /// Since when every listing of the namespace has found no process in it.
-    pub vacant_since: Option<Timestamp>,
+    pub(crate) vacant_since: Option<Timestamp>,
     /// The task that made the namespace. All zero if no hook saw that.
-    pub creator: Task,
+    pub(crate) creator: Task,
     /// The files to which the namespace is bound.
-    pub mounts: Vec<String>,
-    pub sandbox: Option<ContainerId>,
+    pub(crate) mounts: Vec<String>,
+    pub(crate) sandbox: Option<ContainerId>,
     /// A CNI plugin worked in the namespace for that sandbox, or the sandbox's process is in it. If this is false, the
     /// sandbox is only the likeliest one.
-    pub proven: bool,
-    pub addresses: Vec<Address>,
+    pub(crate) proven: bool,
+    pub(crate) addresses: Vec<Address>,
     /// When the last reference to the namespace was dropped.
-    pub dropped_at: Option<Timestamp>,
+    pub(crate) dropped_at: Option<Timestamp>,
     /// No hook saw the end of the namespace: netlink reported it, or a listing did not have it, or a namespace that was
     /// dropped later has been torn down. The duration of the teardown is not known.
     #[serde(default)]
-    pub end_inferred: bool,
+    pub(crate) end_inferred: bool,
     /// The hooks reported that they will not see the end of the namespace. Netlink's report of its end counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub end_unseen: bool,
+    pub(crate) end_unseen: bool,
     /// The end of the namespace may have been among lost records.
-    pub gapped: bool,
+    pub(crate) gapped: bool,
     /// Netlink was asked to watch the namespace.
     #[serde(default)]
-    pub watched: bool,
-    pub state: State,
+    pub(crate) watched: bool,
+    pub(crate) state: State,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,10 +81,10 @@ enum Step {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    pub address: Subnet,
-    pub ifname: String,
-    pub ifindex: u32,
-    pub flags: u32,
+    pub(crate) address: Subnet,
+    pub(crate) ifname: String,
+    pub(crate) ifindex: u32,
+    pub(crate) flags: u32,
 }
 
 /// The properties by which the table finds network namespaces.
@@ -124,13 +124,13 @@ impl State {
 
 impl Netns {
     #[must_use]
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.state == State::Live
     }
 
     /// Since when the teardown has been under way. None: it is not under way, or no hook would see its end.
     #[must_use]
-    pub fn ending_since(&self) -> Option<Timestamp> {
+    pub(crate) fn ending_since(&self) -> Option<Timestamp> {
         match self.state {
             State::Dropped { at } if !self.gapped && !self.end_inferred => Some(at),
             State::Live | State::Dropped { .. } | State::Freed { .. } => None,

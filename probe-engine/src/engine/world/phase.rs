@@ -27,14 +27,14 @@ use builder::PhaseBuilder;
 use member::Members;
 
 /// A start whose containers are known is reported this long after the last of them began.
-pub const SETTLED: Duration = Duration::from_secs(1);
+pub(crate) const SETTLED: Duration = Duration::from_secs(1);
 
 /// If a container is known to be missing, it is waited for this long after the last sign of any container. It is the
 /// time after which Kubernetes reports that a Deployment makes no progress (`progressDeadlineSeconds`).
-pub const WAIT: Duration = Duration::from_secs(10 * 60);
+pub(crate) const WAIT: Duration = Duration::from_secs(10 * 60);
 
 /// If the pod's containers are not known, its start counts as complete once no new container has come for this long.
-pub const QUIET: Duration = Duration::from_secs(30);
+pub(crate) const QUIET: Duration = Duration::from_secs(30);
 
 /// The start of the pod in this sandbox, as known at `now`. None if all of it was there before the agent.
 pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {

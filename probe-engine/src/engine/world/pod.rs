@@ -34,34 +34,34 @@ pub struct Pod {
     /// The number of this row. Numbers only rise and are never reused. A row needs its own number because a pod's name
     /// may be known before its UID, or its UID before its name.
     #[serde_as(as = "DisplayFromStr")]
-    pub id: u64,
-    pub named: PodName,
+    pub(crate) id: u64,
+    pub(crate) named: PodName,
     /// The source of the name. While there is no name, the source of the UID.
-    pub source: NameSource,
+    pub(crate) source: NameSource,
     /// The time and the origin of the first sign of the pod in its present life.
-    pub first_at: Timestamp,
-    pub origin: Origin,
+    pub(crate) first_at: Timestamp,
+    pub(crate) origin: Origin,
     /// The pod's own cgroups that exist. An all-zero key stands for a cgroup of which only the cgroups in it are known.
-    pub cgroups: Vec<CgroupKey>,
+    pub(crate) cgroups: Vec<CgroupKey>,
     /// How often the pod's name was asked for.
-    pub asked: u32,
+    pub(crate) asked: u32,
     /// When the last sandbox of the pod that had been ready stopped.
-    pub left_at: Option<Timestamp>,
-    pub start: Start,
-    pub state: State,
+    pub(crate) left_at: Option<Timestamp>,
+    pub(crate) start: Start,
+    pub(crate) state: State,
 }
 
 /// The state of the start in the pod's present life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// When the pod's cgroup was made.
-    pub made_at: Option<Timestamp>,
+    pub(crate) made_at: Option<Timestamp>,
     /// The start counts as complete, and was reported.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
     /// The names of the containers that the pod will have. Empty: not known.
-    pub expected: Vec<String>,
+    pub(crate) expected: Vec<String>,
     /// The counters of the pod's cgroup during the start.
-    pub readings: Readings,
+    pub(crate) readings: Readings,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ impl State {
 
 impl Pod {
     #[must_use]
-    pub fn is_present(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         self.state == State::Present
     }
 

@@ -23,18 +23,18 @@ pub enum Voucher {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     /// Sorted by voucher.
-    pub vouched: Vec<Vouched>,
+    pub(crate) vouched: Vec<Vouched>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vouched {
-    pub by: Voucher,
-    pub since: Timestamp,
+    pub(crate) by: Voucher,
+    pub(crate) since: Timestamp,
 }
 
 impl Presence {
     /// Adds a voucher since `at`. An earlier time stays.
-    pub fn vouch(&mut self, by: Voucher, at: Timestamp) {
+    pub(crate) fn vouch(&mut self, by: Voucher, at: Timestamp) {
         match self.vouched.binary_search_by_key(&by, |vouched| vouched.by) {
             Ok(found) => self.vouched[found].since = at.min(self.vouched[found].since),
             Err(place) => self.vouched.insert(place, Vouched { by, since: at }),
@@ -43,17 +43,17 @@ impl Presence {
 
     /// Whether this voucher has shown it since `at` or earlier.
     #[must_use]
-    pub fn is_vouched(&self, by: Voucher, at: Timestamp) -> bool {
+    pub(crate) fn is_vouched(&self, by: Voucher, at: Timestamp) -> bool {
         self.vouched.iter().any(|vouched| vouched.by == by && vouched.since <= at)
     }
 
-    pub fn withdraw(&mut self, by: Voucher) {
+    pub(crate) fn withdraw(&mut self, by: Voucher) {
         self.vouched.retain(|vouched| vouched.by != by);
     }
 
     /// Whether a voucher shows that it lives. Records do not: they can outlive the sandbox.
     #[must_use]
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.vouched.iter().any(|vouched| match vouched.by {
             Voucher::Kernel | Voucher::Mount | Voucher::Cgroupfs | Voucher::Listing => true,
             Voucher::Cni | Voucher::Runtime => false,

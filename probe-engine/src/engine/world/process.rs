@@ -25,19 +25,19 @@ use crate::{
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    pub key: TaskKey,
-    pub parent: TaskKey,
-    pub comm: String,
-    pub cgroup: CgroupKey,
+    pub(crate) key: TaskKey,
+    pub(crate) parent: TaskKey,
+    pub(crate) comm: String,
+    pub(crate) cgroup: CgroupKey,
     /// The inode of its network namespace. Zero: not known.
-    pub netns: u32,
-    pub program: Program,
+    pub(crate) netns: u32,
+    pub(crate) program: Program,
     /// When its latest observed exec was.
-    pub executed_at: Option<Timestamp>,
-    pub found_at: Option<Timestamp>,
+    pub(crate) executed_at: Option<Timestamp>,
+    pub(crate) found_at: Option<Timestamp>,
     /// A CNI plugin runs it as a helper (iptables), so its end is not reported.
-    pub quiet: bool,
-    pub state: State,
+    pub(crate) quiet: bool,
+    pub(crate) state: State,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,24 +53,24 @@ pub enum State {
 /// The program that a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    pub filename: String,
+    pub(crate) filename: String,
     /// The bits of `probe_common::event::class`.
-    pub class: u32,
+    pub(crate) class: u32,
     /// The process's pid in its own pid namespace.
-    pub ns_pid: u32,
+    pub(crate) ns_pid: u32,
     /// The container for which it works, if it is a program of a runtime, a shim or a monitor.
-    pub about: Option<ContainerId>,
+    pub(crate) about: Option<ContainerId>,
 }
 
 /// A fatal signal that was sent, or a choice of the OOM killer. It is kept apart from the process, because that may not
 /// be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal {
-    pub target: TaskKey,
-    pub at: Timestamp,
-    pub signal: u32,
-    pub oom: bool,
-    pub sender: change::Process,
+    pub(crate) target: TaskKey,
+    pub(crate) at: Timestamp,
+    pub(crate) signal: u32,
+    pub(crate) oom: bool,
+    pub(crate) sender: change::Process,
 }
 
 /// At most this many signals are kept for one process. Runtimes send fewer, and a flood of signals must not cost

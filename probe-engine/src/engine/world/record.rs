@@ -62,9 +62,9 @@ pub(in crate::engine) struct Waiting {
 /// A file that exists and could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread {
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// When it was last found to be unreadable.
-    pub read_at: Timestamp,
+    pub(crate) read_at: Timestamp,
 }
 
 /// Whether a runtime has a sandbox on record.
@@ -87,7 +87,7 @@ pub(in crate::engine) const MAKING: Duration = Duration::from_secs(4 * 60);
 impl Kept {
     /// Absence from the records proves nothing while some records are unread.
     #[must_use]
-    pub fn unless(self, unread: bool) -> Self {
+    pub(crate) fn unless(self, unread: bool) -> Self {
         match self {
             Self::No { .. } if unread => Self::Unknown,
             Self::Yes | Self::No { .. } | Self::Unknown => self,

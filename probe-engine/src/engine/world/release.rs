@@ -20,10 +20,10 @@ use crate::{
 /// A plugin, and the number of its releases that nothing verifies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
-    pub plugin: String,
-    pub count: u32,
-    pub since: Timestamp,
-    pub last_at: Timestamp,
+    pub(crate) plugin: String,
+    pub(crate) count: u32,
+    pub(crate) since: Timestamp,
+    pub(crate) last_at: Timestamp,
 }
 
 /// If no new one came for this long, the count begins anew.

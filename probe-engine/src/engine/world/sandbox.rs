@@ -42,23 +42,23 @@ use crate::{
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    pub id: ContainerId,
+    pub(crate) id: ContainerId,
     /// The `world::pod::Pod::id` of its pod. None once the sandbox is only remembered.
     #[serde_as(as = "Option<DisplayFromStr>")]
-    pub pod: Option<u64>,
+    pub(crate) pod: Option<u64>,
     /// The time and the origin of its first sign.
-    pub first_at: Timestamp,
-    pub origin: Origin,
-    pub state: State,
-    pub presence: Presence,
-    pub network: Network,
+    pub(crate) first_at: Timestamp,
+    pub(crate) origin: Origin,
+    pub(crate) state: State,
+    pub(crate) presence: Presence,
+    pub(crate) network: Network,
     /// Since when its pause process or one of its containers has run.
-    pub up_since: Option<Timestamp>,
-    pub work: Work,
-    pub ending: Ending,
+    pub(crate) up_since: Option<Timestamp>,
+    pub(crate) work: Work,
+    pub(crate) ending: Ending,
     /// A record was lost while it existed.
-    pub gapped: bool,
-    pub told: Told,
+    pub(crate) gapped: bool,
+    pub(crate) told: Told,
 }
 
 /// The properties by which the table finds sandboxes.
@@ -109,51 +109,51 @@ pub enum State {
 pub struct Network {
     /// The `world::netns::Netns::life` of its network namespace.
     #[serde_as(as = "Option<DisplayFromStr>")]
-    pub netns: Option<u64>,
+    pub(crate) netns: Option<u64>,
     /// The path in `CNI_NETNS`.
-    pub netns_path: Option<String>,
+    pub(crate) netns_path: Option<String>,
     /// When its namespace was made. The sandbox is remembered for longer than the namespace.
-    pub netns_created_at: Option<Timestamp>,
+    pub(crate) netns_created_at: Option<Timestamp>,
     /// A process of it runs in the node's own network namespace, so no CNI call is expected.
-    pub is_host: bool,
+    pub(crate) is_host: bool,
 }
 
 /// The containers that ran in a sandbox, and the state of its pod's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// In the order in which they became known.
-    pub containers: Vec<ContainerRun>,
+    pub(crate) containers: Vec<ContainerRun>,
     /// A record was lost while the sandbox existed, so other containers may have run in it. A listing cannot show that
     /// none did.
-    pub is_unsure: bool,
+    pub(crate) is_unsure: bool,
     /// When its pod's start was counted as complete.
-    pub started_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
     /// The start counted as complete once before, and then continued.
-    pub is_revised: bool,
+    pub(crate) is_revised: bool,
 }
 
 /// The observations of a sandbox's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// When the runtime was first seen to stop it.
-    pub stop_at: Option<Timestamp>,
+    pub(crate) stop_at: Option<Timestamp>,
     /// How the pause process ended, if that was before the runtime's stop or was not the runtime's doing.
-    pub death: Option<Death>,
+    pub(crate) death: Option<Death>,
     /// When its namespace was dropped, and by whom.
-    pub netns_gone: Option<NetnsGone>,
+    pub(crate) netns_gone: Option<NetnsGone>,
     /// Since when no runtime has had it on record, with all records read completely.
-    pub forgotten_at: Option<Timestamp>,
+    pub(crate) forgotten_at: Option<Timestamp>,
     /// Its runtime ended while it was making the sandbox, and no runtime knows the sandbox.
-    pub is_abandoned: bool,
+    pub(crate) is_abandoned: bool,
 }
 
 /// The parts of a sandbox's events that are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// Its pod, as its events named it. The pod's own row may be gone.
-    pub pod: PodName,
+    pub(crate) pod: PodName,
     /// In the order of the events.
-    pub evidence: Vec<EvidenceEvent>,
+    pub(crate) evidence: Vec<EvidenceEvent>,
 }
 
 /// The transitions of a sandbox.
@@ -200,13 +200,13 @@ impl Sandbox {
     }
 
     #[must_use]
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.over_at().is_some()
     }
 
     /// When it stopped.
     #[must_use]
-    pub fn over_at(&self) -> Option<Timestamp> {
+    pub(crate) fn over_at(&self) -> Option<Timestamp> {
         match self.state {
             State::Created | State::Ready { .. } => None,
             State::Stopped { at, .. } | State::Remembered { stopped_at: at } => Some(at),
@@ -215,13 +215,13 @@ impl Sandbox {
 
     /// Whether it is kept only for verdicts.
     #[must_use]
-    pub fn is_remembered(&self) -> bool {
+    pub(crate) fn is_remembered(&self) -> bool {
         matches!(self.state, State::Remembered { .. })
     }
 
     /// The containers that ran in it.
     #[must_use]
-    pub fn containers(&self) -> &[ContainerRun] {
+    pub(crate) fn containers(&self) -> &[ContainerRun] {
         &self.work.containers
     }
 

@@ -20,20 +20,20 @@ use crate::{
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// When the address was first known to be given. Zero: before this boot.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// The plugin that the runtime called for it, if that call was seen.
-    pub plugin: Option<String>,
+    pub(crate) plugin: Option<String>,
     /// The life (`world::netns::Netns::life`) of the namespace that has the address.
     #[serde_as(as = "Option<DisplayFromStr>")]
-    pub kernel: Option<u64>,
+    pub(crate) kernel: Option<u64>,
     /// libcni's cache names the address.
-    pub cached: bool,
+    pub(crate) cached: bool,
     /// The paths of the stores that name the address.
-    pub stores: Vec<String>,
+    pub(crate) stores: Vec<String>,
     /// A store once named the address. If the store no longer names it, the address was given back.
-    pub stored: bool,
+    pub(crate) stored: bool,
 }
 
 /// At most this many addresses of one attachment are leases.
@@ -47,14 +47,14 @@ const GLOBAL: u8 = 0;
 impl Lease {
     /// Whether a record or a namespace shows that the address is still given.
     #[must_use]
-    pub fn is_vouched(&self) -> bool {
+    pub(crate) fn is_vouched(&self) -> bool {
         self.kernel.is_some() || self.cached || !self.stores.is_empty()
     }
 
     /// Whether a record names the address. An address in the namespace of a sandbox that is over does not count: a
     /// namespace that only a file keeps belongs to nobody.
     #[must_use]
-    pub fn is_on_record(&self) -> bool {
+    pub(crate) fn is_on_record(&self) -> bool {
         self.cached || !self.stores.is_empty()
     }
 }

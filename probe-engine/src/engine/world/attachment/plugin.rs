@@ -13,20 +13,20 @@ use crate::model::{
 /// The calls of one plugin for one attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plugin {
-    pub name: String,
+    pub(crate) name: String,
     /// The path of the plugin's executable.
-    pub path: String,
-    pub add: Runs,
+    pub(crate) path: String,
+    pub(crate) add: Runs,
     /// The DELs that named a network namespace.
-    pub del: Runs,
+    pub(crate) del: Runs,
     /// The DELs with an empty or no `CNI_NETNS`: the runtime says that the namespace is gone.
-    pub del_without_netns: Runs,
+    pub(crate) del_without_netns: Runs,
     /// When the engine last asked for the plugin's message about a failed ADD of this attachment.
     #[serde(default)]
-    pub asked_at: Option<Timestamp>,
+    pub(crate) asked_at: Option<Timestamp>,
     /// The failures for the same pod and interface in attachments that were dropped.
     #[serde(default)]
-    pub earlier: Option<Earlier>,
+    pub(crate) earlier: Option<Earlier>,
 }
 
 /// The failures for the same pod and interface in attachments that were dropped.
@@ -34,12 +34,12 @@ pub struct Plugin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
     /// How many ADDs failed.
-    pub failed: u32,
+    pub(crate) failed: u32,
     /// When the first of these ADDs began.
-    pub first_at: Timestamp,
+    pub(crate) first_at: Timestamp,
     /// How long these ADDs ran, added up.
     #[serde_as(as = "Nanoseconds")]
-    pub wasted: Duration,
+    pub(crate) wasted: Duration,
 }
 
 /// The result of the latest run of a plugin. A retry replaces the result of the run before.
@@ -56,26 +56,26 @@ pub enum Outcome {
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
-    pub begun: u32,
-    pub succeeded: u32,
-    pub failed: u32,
+    pub(crate) begun: u32,
+    pub(crate) succeeded: u32,
+    pub(crate) failed: u32,
     /// How many runs ended unseen.
-    pub unseen: u32,
+    pub(crate) unseen: u32,
     /// The result of the latest run.
     #[serde(default)]
-    pub outcome: Option<Outcome>,
-    pub first_at: Timestamp,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) first_at: Timestamp,
     /// When the latest run began or ended.
-    pub last_at: Timestamp,
+    pub(crate) last_at: Timestamp,
     /// The exit code of the last run that failed.
-    pub code: Option<u32>,
+    pub(crate) code: Option<u32>,
     /// How long the failed runs took, added up.
     #[serde_as(as = "Nanoseconds")]
-    pub wasted: Duration,
+    pub(crate) wasted: Duration,
     /// The longest recent run, and when it ended.
     #[serde_as(as = "Nanoseconds")]
-    pub longest: Duration,
-    pub longest_at: Timestamp,
+    pub(crate) longest: Duration,
+    pub(crate) longest_at: Timestamp,
 }
 
 /// A longest run is remembered for this long. Then a shorter run takes its place.
@@ -84,19 +84,19 @@ pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
 impl Plugin {
     /// How many of the plugin's ADDs failed, with those of dropped attachments.
     #[must_use]
-    pub fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.add.failed.saturating_add(self.earlier.as_ref().map_or(0, |it| it.failed))
     }
 
     /// When the first of the plugin's ADDs began, with those of dropped attachments.
     #[must_use]
-    pub fn first_try(&self) -> Timestamp {
+    pub(crate) fn first_try(&self) -> Timestamp {
         self.earlier.as_ref().map_or(self.add.first_at, |it| it.first_at.min(self.add.first_at))
     }
 
     /// How long the plugin's failed ADDs ran, with those of dropped attachments.
     #[must_use]
-    pub fn wasted(&self) -> Duration {
+    pub(crate) fn wasted(&self) -> Duration {
         self.add.wasted.saturating_add(self.earlier.as_ref().map_or(Duration::ZERO, |it| it.wasted))
     }
 
@@ -116,7 +116,7 @@ impl Plugin {
 
 impl Runs {
     #[must_use]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.begun > self.succeeded.saturating_add(self.failed).saturating_add(self.unseen)
     }
 

@@ -27,8 +27,8 @@ use crate::{
 /// How many watches were asked for in the present second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    pub since: Timestamp,
-    pub spent: u32,
+    pub(crate) since: Timestamp,
+    pub(crate) spent: u32,
 }
 
 /// At most this many new namespaces are watched at once in a second.

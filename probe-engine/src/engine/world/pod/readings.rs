@@ -10,7 +10,7 @@ const MOST: usize = 64;
 
 /// The counters of a pod's cgroup with the time of each reading, the latest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Readings(Vec<(Timestamp, Pressure)>);
+pub(crate) struct Readings(Vec<(Timestamp, Pressure)>);
 
 impl Readings {
     /// Adds a reading, unless a later one is known.

@@ -18,16 +18,16 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
-    pub at: Timestamp,
-    pub end: End,
+    pub(crate) at: Timestamp,
+    pub(crate) end: End,
     /// The killer is the runtime, or a process that the runtime started.
-    pub by_runtime: bool,
+    pub(crate) by_runtime: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetnsGone {
-    pub at: Timestamp,
-    pub by: Option<change::Process>,
+    pub(crate) at: Timestamp,
+    pub(crate) by: Option<change::Process>,
 }
 
 /// At most this many ancestors of a killer are looked at.

@@ -17,29 +17,29 @@ use crate::{
 /// A container that ran in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRun {
-    pub id: ContainerId,
-    pub name: Option<String>,
+    pub(crate) id: ContainerId,
+    pub(crate) name: Option<String>,
     /// Its first sign: its runtime's program was run, or its cgroup was made.
-    pub first_at: Timestamp,
-    pub cgroup_at: Option<Timestamp>,
-    pub started_at: Timestamp,
+    pub(crate) first_at: Timestamp,
+    pub(crate) cgroup_at: Option<Timestamp>,
+    pub(crate) started_at: Timestamp,
     /// The container was found running.
-    pub listed: bool,
-    pub listening: Option<Listening>,
+    pub(crate) listed: bool,
+    pub(crate) listening: Option<Listening>,
     /// The first program that was executed into it right after its own program began, as a postStart hook is.
     #[serde(default)]
-    pub hook: Option<Hook>,
-    pub ended: Option<Ended>,
+    pub(crate) hook: Option<Hook>,
+    pub(crate) ended: Option<Ended>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// None: no hook saw the end.
-    pub code: Option<u32>,
+    pub(crate) code: Option<u32>,
     /// When its runtime told it to end, if it did.
     #[serde(default)]
-    pub stopped_at: Option<Timestamp>,
+    pub(crate) stopped_at: Option<Timestamp>,
 }
 
 /// Codes from this on stand for a signal, as shells and runtimes count (`change::End`).
