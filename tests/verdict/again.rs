@@ -14,7 +14,10 @@ use probe_user::{
 };
 use proptest::prelude::*;
 
-use crate::model::{History, steady, torn, turns};
+use crate::{
+    model::{History, steady, turns},
+    way::torn,
+};
 
 fn header() -> Header {
     Header {

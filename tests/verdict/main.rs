@@ -3,6 +3,7 @@
 mod again;
 mod drive;
 mod load;
+mod lost;
 mod many;
 mod model;
 mod outage;
@@ -13,3 +14,4 @@ mod sim;
 mod start;
 mod story;
 mod torn;
+mod way;

@@ -13,7 +13,10 @@ use probe_user::{
 };
 use proptest::{prelude::*, test_runner::TestCaseError};
 
-use crate::model::{AddTurn, History, Turn, shaken, steady, torn, turns};
+use crate::{
+    model::{AddTurn, History, Turn, steady, turns},
+    way::{shaken, torn},
+};
 
 /// When what a start is measured by happened.
 #[derive(Debug, Default)]

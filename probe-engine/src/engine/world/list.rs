@@ -216,19 +216,21 @@ impl World {
         self.changed_at.get_or_insert(ctx.at);
     }
 
-    /// Whether a listing since that time showed the process that holds a sandbox, or its network namespace, and no CNI
-    /// plugin works on it.
+    /// Whether a listing since that time showed the process that holds a sandbox, and no CNI plugin works on it.
+    ///
+    /// CRI-O makes sandboxes without a process: there the network namespace is enough. Elsewhere it is not, because the
+    /// namespace outlives the process, and the records of the process and of its end may both be lost.
     fn is_seen(&self, row: &Sandbox, since: Timestamp) -> bool {
         let process = self.containers.get(&row.id).and_then(|row| row.process());
-        let process = process.and_then(|key| self.processes.get(key));
-        let runs =
-            |row: &process::Process| row.state == process::State::Running && row.found_at >= Some(since);
-        let netns = row.network.netns.and_then(|life| self.netns.get(life));
+        let is_held = match process.and_then(|key| self.processes.get(key)) {
+            Some(row) => row.state == process::State::Running && row.found_at >= Some(since),
+            None => {
+                let netns = row.network.netns.and_then(|life| self.netns.get(life));
+                self.has_crio() && netns.is_some_and(|row| row.is_live() && row.found_at >= Some(since))
+            }
+        };
         let is_called = || self.calls.values().any(|call| call.container.as_ref() == Some(&row.id));
-        !row.is_stopped()
-            && (process.is_some_and(runs)
-                || netns.is_some_and(|row| row.is_live() && row.found_at >= Some(since)))
-            && !is_called()
+        !row.is_stopped() && is_held && !is_called()
     }
 
     pub(super) fn lost(&mut self, ctx: EventContext, what: Loss, count: u64) {
