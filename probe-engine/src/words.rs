@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod count;
 pub mod escape;
 pub mod name;
 pub mod release;

@@ -19,6 +19,8 @@ pub enum Name {
     Recovery,
     /// A start may be complete.
     Starts,
+    /// An ADD failed too soon after another one for its message to be asked for at once.
+    Message,
     /// Namespaces wait for netlink to be asked to watch them.
     Watch,
 }

@@ -278,6 +278,7 @@ impl World {
                 timer::Name::Records => self.ask_records(now),
                 timer::Name::Recovery => self.assess(now),
                 timer::Name::Starts => self.starts_due(now),
+                timer::Name::Message => self.ask_last_messages(now),
                 timer::Name::Watch => self.watch_waiting(now),
             }
         }

@@ -116,7 +116,8 @@ impl Explain for AbandonedStore {
     fn summary(&self) -> String {
         let Self { path, network, count } = self;
         format!(
-            "{count} addresses allocated in {} for the network {}, which no CNI configuration names",
+            "{} allocated in {} for the network {}, which no CNI configuration names",
+            if *count == 1 { "1 address".to_owned() } else { format!("{count} addresses") },
             escaped(path),
             escaped(network)
         )

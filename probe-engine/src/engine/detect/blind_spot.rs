@@ -186,6 +186,7 @@ impl Explain for BlindSpot {
     fn summary(&self) -> String {
         let what = match &self.spot {
             Blind::Signal { signal } => format!("{signal} is not seen"),
+            Blind::Lost { count: 1 } => "1 record was lost".to_owned(),
             Blind::Lost { count } => format!("{count} records were lost"),
             Blind::Store { path } => format!("the store {} cannot be read whole", escaped(path)),
             Blind::Runtime { place: Some(place) } => {

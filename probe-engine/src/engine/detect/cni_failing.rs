@@ -32,7 +32,7 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    words::{escape::escaped, shell::cni_in_journal, span::span},
+    words::{count::counted, escape::escaped, shell::cni_in_journal, span::span},
 };
 
 /// Failures of two pods within this time count as one problem.
@@ -66,7 +66,7 @@ pub(super) struct Waiting {
     said: Option<(Try, MessageFound)>,
     /// The latest failed ADDs, the oldest first.
     shown: Vec<Try>,
-    /// When the number of failures drops, or the pod counts as waiting no longer, if nothing more happens.
+    /// When the pod no longer counts as waiting, if nothing more happens.
     until: Timestamp,
 }
 
@@ -99,11 +99,13 @@ impl Rule for CniFailing {
         let mut failed: BTreeMap<&str, Vec<(&Attachment, &Plugin)>> = BTreeMap::new();
         for row in &rows {
             for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
-                if ctx.now < plugin.add.last_at + LATELY && !has_network(&rows, row, plugin) {
+                if !has_network(&rows, row, plugin) {
                     failed.entry(&plugin.name).or_default().push((row, plugin));
                 }
             }
         }
+        // The pod waits as long as its last failure is recent. All of its failures count until then.
+        failed.retain(|_, tries| tries.iter().any(|(_, plugin)| ctx.now < plugin.add.last_at + LATELY));
         if failed.is_empty() {
             return;
         }
@@ -129,7 +131,6 @@ fn waiting(
     let try_of = |(row, plugin): &(&Attachment, &Plugin)| (plugin.add.last_at, row.container.clone());
     tries.sort_by_key(try_of);
     let (_, last) = tries.last()?;
-    let forgotten = tries.iter().map(|(_, plugin)| plugin.add.last_at + LATELY);
     let said: Vec<(Try, &MessageFound)> =
         tries.iter().rev().filter_map(|it| Some((try_of(it), it.0.message.as_ref()?))).collect();
     // An older message of the plugin is worth more than the reason why the latest one could not be read.
@@ -149,7 +150,7 @@ fn waiting(
         code: last.add.code,
         said: best.map(|(at, it)| (at.clone(), (*it).clone())),
         shown: tries.iter().skip(tries.len().saturating_sub(SHOWN)).map(try_of).collect(),
-        until: forgotten.chain(absent).min()?,
+        until: absent.into_iter().fold(last.add.last_at + LATELY, Timestamp::min),
     })
 }
 
@@ -166,6 +167,10 @@ fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Optio
     let since = waiting.iter().map(|it| it.since).min()?;
     let attempts = waiting.iter().map(|it| it.attempts).fold(0, u32::saturating_add);
     let pods = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+    // One failure is no finding. What is left of one that had more closes with the numbers that it had.
+    if attempts < 2 {
+        return None;
+    }
     let said = waiting.iter().filter_map(|it| it.said.as_ref());
     let said = said.max_by_key(|(at, it)| (it.text.is_some(), at));
     let kind = Kind::from(CniFailing {
@@ -250,11 +255,13 @@ pub(super) fn names_pod(pod: &PodName) -> bool {
 impl Explain for CniFailing {
     fn summary(&self) -> String {
         let Self { plugin, attempts, pods, wasted, code, message } = self;
-        let mut text = format!("ADD of {} failed {attempts} times", escaped(plugin));
+        let times = counted((*attempts).into(), "time");
+        let mut text = format!("ADD of {} failed {times}", escaped(plugin));
         if let Some(code) = code {
             _ = write!(text, ", last with exit {code}");
         }
-        _ = write!(text, ", {pods} pods wait, {} lost", span(*wasted));
+        let (pods, wait) = (counted((*pods).into(), "pod"), if *pods == 1 { "waits" } else { "wait" });
+        _ = write!(text, ", {pods} {wait}, {} lost", span(*wasted));
         if let Some(said) = message.as_ref().and_then(|it| it.text.as_deref()) {
             _ = write!(text, ": {}", escaped(said));
         }

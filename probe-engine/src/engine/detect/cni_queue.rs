@@ -17,7 +17,7 @@ use crate::{
         finding::{CniQueue, Explain, Key, Kind, Severity},
         id::ContainerId,
     },
-    words::{escape::escaped, shell::cni_in_journal, span::span},
+    words::{count::counted, escape::escaped, shell::cni_in_journal, span::span},
 };
 
 /// Until then the oldest plugin may simply be at work.
@@ -58,7 +58,9 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 impl Explain for CniQueue {
     fn summary(&self) -> String {
         let Self { waiting, oldest, plugin } = self;
-        format!("{waiting} CNI plugins run at once, the oldest ({}) for {}", escaped(plugin), span(*oldest))
+        let (plugins, run) =
+            (counted((*waiting).into(), "CNI plugin"), if *waiting == 1 { "runs" } else { "run" });
+        format!("{plugins} {run} at once, the oldest ({}) for {}", escaped(plugin), span(*oldest))
     }
 
     fn cause(&self) -> &'static str {

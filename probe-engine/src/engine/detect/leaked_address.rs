@@ -182,7 +182,8 @@ fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxE
         return None;
     }
     let seen = !row.plugins.is_empty();
-    let since = if seen { end.at.max(row.last_at) } else { end.at.max(lease.since) };
+    // A lease that was made again after the sandbox had ended leaks since then.
+    let since = end.at.max(lease.since).max(if seen { row.last_at } else { Timestamp::ZERO });
     let verdict = if end.unsure { Verdict::Unsure } else { verified(ctx, row, lease, end, since) };
     Some(Leak {
         attachment: (row.container.clone(), row.ifname.clone()),

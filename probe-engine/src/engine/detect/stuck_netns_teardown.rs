@@ -71,8 +71,10 @@ impl Explain for StuckNetnsTeardown {
     fn summary(&self) -> String {
         let mut text =
             format!("teardown of netns {} has not ended for {}", self.netns.inode, span(self.held));
-        if self.waiting > 0 {
-            _ = write!(text, ", {} others wait behind it", self.waiting);
+        match self.waiting {
+            0 => {}
+            1 => text.push_str(", 1 other waits behind it"),
+            many => _ = write!(text, ", {many} others wait behind it"),
         }
         text
     }

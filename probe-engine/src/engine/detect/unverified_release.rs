@@ -15,7 +15,7 @@ use crate::{
         finding::{Explain, Key, Kind, Severity, UnverifiedRelease},
         id::ContainerId,
     },
-    words::{escape::escaped, shell::lines},
+    words::{count::counted, escape::escaped, shell::lines},
 };
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -38,8 +38,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 impl Explain for UnverifiedRelease {
     fn summary(&self) -> String {
         format!(
-            "{} CNI attachments released by {} with an empty CNI_NETNS, and no IPAM store to check",
-            self.count,
+            "{} released by {} with an empty CNI_NETNS, and no IPAM store to check",
+            counted(self.count.into(), "CNI attachment"),
             escaped(&self.plugin)
         )
     }

@@ -15,9 +15,9 @@ use super::{
 use crate::{
     engine::Engine,
     model::{
-        change::Finding,
-        fact::{Fact, List, MessageFound, Origin},
-        finding::{CniFailing, CniQueue, CniSlow, Kind, Severity},
+        change::{Finding, Output, Question},
+        fact::{Fact, List, MessageFound, Observation, Origin},
+        finding::{CniFailing, CniQueue, CniSlow, Explain, Kind, Severity, Stage},
     },
 };
 
@@ -84,6 +84,65 @@ fn a_pod_whose_add_fails_again_and_again_waits_until_one_succeeds() {
     add(&mut story, 37 * SECOND, 200, 'd', '1', 0);
     let (told, _) = story.judge(38 * SECOND);
     assert_eq!(told.lines().last(), Some("37100 finding.closed cni_failing/bridge [default/web-1 c] Agent"));
+}
+
+/// Each failure has a message of its own.
+#[test]
+fn the_last_failure_has_its_say_however_fast_they_come() {
+    let mut story = Story::new();
+    for (n, digit) in (0..).zip(['a', 'b', 'c']) {
+        add(&mut story, (1 + 5 * u64::from(n)) * SECOND, 100 + n, digit, '1', FAILED);
+    }
+    let (_, mut engine) = story.judge(30 * SECOND);
+    let mut asked = Vec::new();
+    let mut answer = |engine: &mut Engine| {
+        while let Some(output) = engine.poll() {
+            if let Output::Question(Question::Message { container, since }) = output {
+                let text = Some(format!("failure of {}", container.short()));
+                let fact = Fact::MessageFound(MessageFound { container, text, source: "journal".to_owned() });
+                asked.push(since);
+                engine.observe(Observation { at: engine.now, origin: Origin::Listed, fact });
+            }
+        }
+    };
+    for at in 30..70 {
+        engine.advance(ms(at * SECOND));
+        answer(&mut engine);
+    }
+    let message = failing(&engine).1.message.and_then(|it| it.text);
+    assert_eq!(message, Some(format!("failure of {}", id('c').short())));
+    assert_eq!(asked.len(), 1, "once more, and no search for what was asked already: {asked:?}");
+}
+
+/// All tries of a pod count until the last of them is old.
+#[test]
+fn what_closes_keeps_the_numbers_that_it_had() {
+    let mut story = Story::new();
+    for (n, digit) in (0..).zip(['a', 'b', 'c']) {
+        add(&mut story, (1 + 60 * u64::from(n)) * SECOND, 100 + n, digit, '1', FAILED);
+    }
+    add(&mut story, 140 * SECOND, 110, 'd', '2', FAILED);
+    let (told, engine) = story.judge(30 * MINUTE);
+    assert_eq!(told.lines().last(), Some("721001 finding.closed cni_failing/bridge [default/web-2 d] Agent"));
+    let (it, data) = failing(&engine);
+    assert_eq!((data.attempts, data.pods, it.stage), (4, 2, Stage::Closed));
+}
+
+#[test]
+fn one_pod_waits_and_two_pods_wait() {
+    let summary = |attempts, pods| {
+        let kind = CniFailing {
+            plugin: "bridge".to_owned(),
+            attempts,
+            pods,
+            wasted: Duration::from_secs(1),
+            code: None,
+            message: None,
+        };
+        kind.summary()
+    };
+    assert_eq!(summary(1, 1), "ADD of bridge failed 1 time, 1 pod waits, 1.00 s lost");
+    assert_eq!(summary(3, 2), "ADD of bridge failed 3 times, 2 pods wait, 1.00 s lost");
 }
 
 #[test]

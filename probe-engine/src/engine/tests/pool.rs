@@ -6,6 +6,7 @@ use super::story::{CONTAINERD, DAEMON, Story, Who, call, ms, run::check_lines};
 use crate::{
     engine::{Engine, view::PoolView},
     model::{
+        change::Finding,
         fact::{
             Fact, Holder, List, Network, NetworksRead, Pool, Reservation, RuntimeRead, RuntimeSandbox, Store,
             StoreKind, StoreRead,
@@ -49,6 +50,10 @@ fn pool(net: &str, last: u8) -> Pool {
 
 /// The records of the store and of the runtime. Each address is given by its last part.
 fn records(story: &mut Story, at: u64, store: &[u8], runtime: &[u8]) {
+    records_since(story, at, store, runtime, Timestamp::ZERO);
+}
+
+fn records_since(story: &mut Story, at: u64, store: &[u8], runtime: &[u8], since: Timestamp) {
     let sandboxes = runtime.iter().map(|n| RuntimeSandbox { id: sandbox(*n), pod: None }).collect();
     let place = "/var/lib/containerd".to_owned();
     story.at(at).list(List::Runtimes, true, |story| {
@@ -63,7 +68,7 @@ fn records(story: &mut Story, at: u64, store: &[u8], runtime: &[u8]) {
     let held = |n: &u8| Reservation {
         address: format!("10.1.0.{n}").parse().expect("an address"),
         holder: Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() }),
-        since: Timestamp::ZERO,
+        since,
     };
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let read = StoreRead {
@@ -232,4 +237,31 @@ fn a_pool_that_ends_before_it_begins_has_nothing_in_it() {
     assert_eq!(told, "");
     let view = engine.pools();
     assert_eq!((view.len(), view[0].in_use, view[0].free), (1, 0, 0), "{view:?}");
+}
+
+/// Somebody frees an address that leaked, and it is reserved for the same sandbox again.
+#[test]
+fn an_address_that_is_reserved_anew_leaks_since_then() {
+    for seen in [true, false] {
+        let mut story = node(254);
+        if seen {
+            comes_and_goes(&mut story, 10 * SECOND, 2);
+        }
+        let first = ms(10 * SECOND);
+        records_since(&mut story, 30 * SECOND, &[2], &[], first);
+        records_since(&mut story, 5 * MINUTE, &[2], &[], first);
+        let since = |engine: &Engine| {
+            let is_open = |it: &&Finding| matches!(it.kind, Kind::LeakedAddress(_)) && it.closed_at.is_none();
+            engine.findings().find(is_open).map(|it| it.since)
+        };
+        let before = since(&story.judge(5 * MINUTE + SECOND).1).expect("it leaked");
+        assert!(before < ms(11 * SECOND), "{before:?}");
+        records(&mut story, 6 * MINUTE, &[], &[]);
+        assert_eq!(since(&story.judge(6 * MINUTE + SECOND).1), None, "it was freed");
+        let anew = ms(7 * MINUTE);
+        for at in [8, 9, 10, 11, 12] {
+            records_since(&mut story, at * MINUTE, &[2], &[], anew);
+        }
+        assert_eq!(since(&story.judge(12 * MINUTE + SECOND).1), Some(anew), "seen: {seen}");
+    }
 }

@@ -235,19 +235,10 @@ impl World {
                 runs.lasted(ctx.at, took);
             }
         }
-        if failed && row.message.is_none() {
+        if failed {
             self.ask_message(ctx, call, id, &ifname);
         }
         self.records_changed(ctx.at);
-    }
-
-    pub(super) fn message_found(&mut self, it: MessageFound) {
-        let failed = |row: &Attachment| row.plugins.iter().any(|plugin| plugin.add.failed > 0);
-        let all = self.attachments.rows.range_mut((it.container.clone(), String::new())..);
-        let of_container = all.take_while(|((id, _), _)| *id == it.container);
-        if let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last() {
-            row.message = Some(it);
-        }
     }
 
     /// A result in libcni's cache names an attachment and the addresses that its ADD gave.

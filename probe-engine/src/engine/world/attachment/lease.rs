@@ -158,6 +158,10 @@ impl World {
                 row.learn_network(network, false);
             }
             let lease = row.lease(it.address, it.since, None);
+            if lease.stored && !lease.is_vouched() {
+                // It was given back, and is given again.
+                lease.since = it.since;
+            }
             if !lease.stores.contains(path) {
                 lease.stores.push(path.clone());
             }

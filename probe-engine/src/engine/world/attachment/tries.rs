@@ -12,8 +12,16 @@ use std::{
 
 use super::Attachment;
 use crate::{
-    engine::world::{EventContext, World, call::Call},
-    model::{change::Question, fact::PodName, id::ContainerId, time::Timestamp},
+    engine::{
+        timer,
+        world::{EventContext, World, call::Call},
+    },
+    model::{
+        change::Question,
+        fact::{MessageFound, PodName},
+        id::ContainerId,
+        time::Timestamp,
+    },
 };
 
 /// At most this many attachments without any lease are kept of one pod's interface.
@@ -22,8 +30,8 @@ pub(in crate::engine) const TRIES: usize = 16;
 /// At most this many attachments without any lease are kept of all pods together.
 const SETTLED: usize = 8192;
 
-/// A plugin's message is asked for at most once in this time. Each answer is a search through the node's journal and
-/// logs, and ADDs that fail together have the same message.
+/// A plugin's message is asked for at most once in this time, because each answer is a search through the node's journal
+/// and logs. When the time is over, the message of the last ADD that failed in it is asked for.
 pub(in crate::engine) const ASK_EVERY: Duration = Duration::from_secs(30);
 
 impl Attachment {
@@ -86,17 +94,64 @@ impl World {
         }
     }
 
-    /// Asks for the plugin's message about a failed ADD, unless it was asked for within `ASK_EVERY`.
+    /// Asks for the plugin's message about a failed ADD. If it was asked for within `ASK_EVERY`, it is asked for again
+    /// when that time is over.
     pub(super) fn ask_message(&mut self, ctx: EventContext, call: &Call, id: ContainerId, ifname: &str) {
         let name = &call.call.plugin;
-        if self.attachments.messages_asked.get(name).is_some_and(|asked| ctx.at < *asked + ASK_EVERY) {
-            return;
+        match self.attachments.messages_asked.get(name).map(|asked| *asked + ASK_EVERY) {
+            Some(next) if ctx.at < next => self.timers.arm_earlier(timer::Name::Message, next),
+            Some(_) | None => self.ask_message_of(ctx.at, name, (id, ifname.to_owned()), call.at),
         }
-        let row = self.attachments.rows.get_mut(&(id.clone(), ifname.to_owned()));
-        if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == *name)) {
-            plugin.asked_at = Some(ctx.at);
-            self.message_asked(name.clone(), ctx.at);
-            self.ask(Question::Message { container: id, since: call.at });
+    }
+
+    /// Asks for each plugin's message about its last failed ADD, if the ADD failed after the plugin was last asked about.
+    pub(in crate::engine::world) fn ask_last_messages(&mut self, now: Timestamp) {
+        // By plugin: when its message was last asked for, and its last failed ADD.
+        type Last<'a> = (Timestamp, (Timestamp, &'a (ContainerId, String)));
+        let mut plugins: BTreeMap<&str, Last<'_>> = BTreeMap::new();
+        for (key, row) in self.attachments.iter() {
+            for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
+                let (asked, failed) = (plugin.asked_at.unwrap_or_default(), (plugin.add.last_at, key));
+                let last = plugins.entry(&plugin.name).or_insert((asked, failed));
+                *last = (last.0.max(asked), last.1.max(failed));
+            }
+        }
+        let mut due = Vec::new();
+        for (name, (asked, (failed, key))) in plugins.into_iter().filter(|(_, (asked, last))| last.0 > *asked)
+        {
+            if now < asked + ASK_EVERY {
+                self.timers.arm_earlier(timer::Name::Message, asked + ASK_EVERY);
+            } else {
+                due.push((name.to_owned(), key.clone(), failed.saturating_sub(ASK_EVERY)));
+            }
+        }
+        for (name, key, since) in due {
+            self.ask_message_of(now, &name, key, since);
+        }
+    }
+
+    /// Asks for a message that was logged at `since` or later.
+    fn ask_message_of(&mut self, at: Timestamp, name: &str, key: (ContainerId, String), since: Timestamp) {
+        let row = self.attachments.rows.get_mut(&key);
+        if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == name)) {
+            plugin.asked_at = Some(at);
+            self.message_asked(name.to_owned(), at);
+            self.ask(Question::Message { container: key.0, since });
+        }
+    }
+
+    pub(in crate::engine::world) fn message_found(&mut self, it: MessageFound) {
+        let failed = |row: &Attachment| row.plugins.iter().any(|plugin| plugin.add.failed > 0);
+        let all = self.attachments.rows.range_mut((it.container.clone(), String::new())..);
+        let of_container = all.take_while(|((id, _), _)| *id == it.container);
+        // An older message is worth more than the reason why the latest one could not be read.
+        let is_better = |row: &Attachment| {
+            it.text.is_some() || row.message.as_ref().is_none_or(|before| before.text.is_none())
+        };
+        if let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last()
+            && is_better(row)
+        {
+            row.message = Some(it);
         }
     }
 
