@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 
 use driver::Driver;
 
-/// For a command, and for what is waited for.
+/// The deadline of a command and of a wait.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Over what a script may take by itself.
+/// How much longer than its own deadline a script may take.
 const MARGIN: Duration = Duration::from_secs(15);
 
 pub struct Browser(Driver);
 
-/// What the user prefers.
+/// The color scheme that the user prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     Light,
@@ -60,22 +60,22 @@ impl Browser {
         self.0.ask("POST", path, Some(body), PATIENCE + MARGIN)
     }
 
-    /// Gives when the page and all that it asks for at once is loaded.
+    /// Opens a page. Returns when the page and everything that it requests at once is loaded.
     pub fn open(&self, url: &str) -> Result<()> {
         self.post("/url", &json!({ "url": url })).map(drop)
     }
 
-    /// Runs a function's body in the page; `arguments` has what it is given.
+    /// Runs a function's body in the page, with these arguments.
     pub fn run(&self, script: &str, arguments: &[Value]) -> Result<Value> {
         self.post("/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
-    /// The same for one that calls its last argument with what it has to give.
+    /// The same for a function that calls its last argument with its result.
     pub fn run_async(&self, script: &str, arguments: &[Value]) -> Result<Value> {
         self.post("/execute/async", &json!({ "script": script, "args": arguments }))
     }
 
-    /// Waits until this function's body, which is run before each frame, gives something true, and gives that.
+    /// Waits until this function's body, run before each frame, returns something true, and returns that.
     pub fn until(&self, what: &str, script: &str, arguments: &[Value]) -> Result<Value> {
         let waiting = format!(
             "const args = [...arguments], done = args.pop(), limit = performance.now() + {};
@@ -134,8 +134,8 @@ impl Browser {
         self.tool("Emulation.setDeviceMetricsOverride", &size).map(drop)
     }
 
-    /// What the browser had to say since it was last asked: errors and warnings of scripts, refused requests,
-    /// violations of the page's policy.
+    /// The messages of the browser since the last call: errors and warnings of scripts, refused requests, violations of
+    /// the page's policy.
     pub fn complaints(&self) -> Result<Vec<String>> {
         let told = self.post("/se/log", &json!({ "type": "browser" }))?;
         let entries = told.as_array().context("a log that is no list")?;
@@ -143,7 +143,7 @@ impl Browser {
         Ok(entries.iter().filter(is_one).map(|it| it["message"].to_string()).collect())
     }
 
-    /// Where it asked for anything since it was last asked, in that order; `data:` asks nobody.
+    /// The addresses of requests since the last call, in order. `data:` addresses are left out.
     pub fn requests(&self) -> Result<Vec<String>> {
         let told = self.post("/se/log", &json!({ "type": "performance" }))?;
         let mut urls = Vec::new();
@@ -161,7 +161,7 @@ impl Browser {
         Ok(urls)
     }
 
-    /// A picture of what is seen, for somebody to look at: `target/screens/NAME.png`.
+    /// Writes a screenshot for a person to look at: `target/screens/NAME.png`.
     pub fn screenshot(&self, name: &str) -> Result<PathBuf> {
         let picture = self.0.ask("GET", "/screenshot", None, PATIENCE + MARGIN)?;
         let bytes = BASE64_STANDARD.decode(picture.as_str().context("a picture that is no text")?)?;

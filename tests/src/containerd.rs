@@ -1,4 +1,4 @@
-//! A containerd of our own on this machine: real pods, with nothing of the host's touched.
+//! A private containerd on this machine that runs real pods and touches nothing of the host's.
 //!
 //! Its image store, state, socket, network, bridge and runc root are its own. What it cannot help sharing with
 //! the host it shares under names of its own, and all of it is gone when the guard is dropped:
@@ -44,7 +44,7 @@ use before::Before;
 const START: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(30);
 
-/// What to start, and of what.
+/// The settings of a private containerd.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
     /// Directory of containerd, ctr and runc, looked into before the PATH
@@ -65,10 +65,10 @@ pub struct Options {
     /// Give pods their addresses by a plugin that finds them through the network namespace, and so loses some
     #[arg(long, conflicts_with = "dual_stack")]
     pub keyed: bool,
-    /// Of that plugin.
+    /// The faults of that plugin.
     #[arg(skip)]
     pub faults: Faults,
-    /// Of that plugin too, for pods of these names.
+    /// The faults of that plugin for pods of these names.
     #[arg(skip)]
     pub pod_faults: BTreeMap<String, Faults>,
     /// Length of the prefix from which pods get their IPv4 addresses, of 22 bits or more
@@ -76,7 +76,7 @@ pub struct Options {
     pub prefix: Option<u32>,
 }
 
-/// Where one containerd keeps its things. Everything follows from the name, so that a dead run's can be found.
+/// The paths of one containerd. All follow from its name, so that those of a run that was killed can be found.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -140,7 +140,7 @@ impl Containerd {
         &self.network
     }
 
-    /// Of the containerd process.
+    /// The pid of the containerd process.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -289,7 +289,7 @@ impl Place {
         self.state.join("plugins")
     }
 
-    /// Of our own plugin.
+    /// The directory of the addresses of our own plugin.
     fn addresses(&self) -> PathBuf {
         self.root.join("addresses")
     }

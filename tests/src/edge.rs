@@ -24,7 +24,7 @@ use crate::kubelet::{Pod, Step};
 pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The pods that the API server would tell the kubelet of.
 pub const PODS: &str = "/var/lib/kubelet/pods.json";
-/// Those of them that are started when all others run, if there are any.
+/// The pods that are started when all others run, if there are any.
 pub const LATER: &str = "/var/lib/kubelet/later.json";
 /// What the kubelet has done in this boot; written when all pods run.
 pub const REPORT: &str = "/run/kubelet/report.json";
@@ -51,13 +51,13 @@ pub struct PodReport {
     pub namespace: String,
     pub name: String,
     pub is_static: bool,
-    /// Of its sandbox, in the order of time; the last one succeeded.
+    /// The tries to make its sandbox, in order. The last one succeeded.
     pub tries: Vec<Try>,
     /// The making and the start of its first container.
     pub started: Step,
-    /// When that executed its program, by the kernel's own trace.
+    /// When the container executed its program, by the kernel's own trace.
     pub executed: u64,
-    /// Where its program's first words are.
+    /// The log with the first lines of its program.
     pub log: PathBuf,
 }
 
@@ -68,7 +68,7 @@ pub struct Try {
 }
 
 impl Report {
-    /// What this boot's kubelet left, when it has.
+    /// The report of this boot's kubelet, if it has written one.
     pub fn read() -> Result<Option<Self>> {
         if !Path::new(REPORT).exists() {
             return Ok(None);
@@ -84,12 +84,12 @@ impl Report {
 }
 
 impl PodReport {
-    /// When its program executed its first instruction, `CLOCK_BOOTTIME`. None of one that says nothing.
+    /// When its program executed its first instruction, `CLOCK_BOOTTIME`. None: the program prints nothing.
     pub fn first_instruction(&self) -> Result<Option<u64>> {
         self.said("at")?.map(|at| time(&at)).transpose()
     }
 
-    /// Just before and just after it listened, by its own clock. None of one that does not say.
+    /// The times just before and just after it listened, by its own clock. None: it does not print them.
     pub fn listening(&self) -> Result<Option<(u64, u64)>> {
         let Some(said) = self.said("listening")? else { return Ok(None) };
         let (from, to) = said.split_once(' ').with_context(|| format!("{said:?} are no times"))?;

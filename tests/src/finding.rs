@@ -1,4 +1,4 @@
-//! Findings as they are told in JSON.
+//! Findings in their JSON form.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! The kernel's own trace of a run, to hold against what is told of it: events of tracefs in an instance of their own,
-//! stamped with `CLOCK_BOOTTIME`. Nothing of BPF is in it.
+//! The kernel's own trace of a run, to compare with the agent's events: events of tracefs in an instance of their own,
+//! with times of `CLOCK_BOOTTIME`. It does not use BPF.
 //!
 //! Invariant: `parse` knows text alone; whose process, cgroup or namespace it is, is for others to work out.
 
@@ -21,10 +21,10 @@ use crate::{guard::unique_name, machine};
 
 const PREFIX: &str = "sandprobe";
 
-/// Of each processor: a minute of a busy machine.
+/// The buffer of each processor, which holds a minute of a busy machine.
 const BUFFER_KIB: u32 = 32 << 10;
 
-/// The life of pods.
+/// The events of pods' lives.
 pub const LIVES: &[&str] = &[
     "cgroup/cgroup_mkdir",
     "cgroup/cgroup_attach_task",
@@ -80,7 +80,7 @@ impl Trace {
         probes.into_iter().map(define).collect()
     }
 
-    /// All that happened meanwhile, in the order of time; none of it may have been overwritten.
+    /// Ends the trace and returns all records, sorted by time. It fails if a record was overwritten.
     pub fn end(self) -> Result<Vec<Record>> {
         let instance = self.instance();
         write(&instance.join("tracing_on"), "0")?;

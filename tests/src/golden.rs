@@ -1,4 +1,4 @@
-//! Golden files: what is told is compared with what was told when someone looked at it and found it right.
+//! Golden files: output is compared with earlier output that a person checked.
 
 use std::{env, fs, path::Path};
 

@@ -1,7 +1,7 @@
-//! The hooks, attached in the kernel that the tests run on, and everything they tell.
+//! The hooks, attached in the kernel that the tests run on, and everything that they report.
 //!
-//! By the agent's own way: its loader, its drain, its channel, and rtnetlink where the hooks cannot see. Nothing is
-//! left out of what comes.
+//! This uses the agent's own loader, ring readers and channel, and rtnetlink where the hooks cannot see. Nothing is
+//! filtered out.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -45,7 +45,7 @@ use crate::{
     machine, skipped,
 };
 
-/// What to attach.
+/// The settings of the hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup<'a> {
     /// The hierarchy that identifies containers; the agent's own choice if `None`.
@@ -66,7 +66,7 @@ pub struct Live {
     hierarchy: Hierarchy,
     reports: Vec<HookReport>,
     seen: Vec<Observation>,
-    /// All up to here has been told.
+    /// Everything up to this time has been reported.
     mark: Timestamp,
     batches: Receiver<Batch>,
     /// The counters, as the drain read them last.
@@ -76,7 +76,7 @@ pub struct Live {
     worker: Option<JoinHandle<Result<Totals>>>,
 }
 
-/// All that hooks have told, when they are gone.
+/// Everything that the hooks reported, after they were detached.
 pub struct Told {
     pub seen: Vec<Observation>,
     pub totals: Totals,
@@ -186,7 +186,7 @@ impl Live {
         }
     }
 
-    /// All that was told of what has happened until now; of that nothing is told later.
+    /// Everything that was reported of the time until now. Nothing of that time is reported later.
     pub fn settled(&mut self) -> Result<Vec<Observation>> {
         let now = Timestamp(clock::boot_ns()?);
         // Without records there are no watermarks either.

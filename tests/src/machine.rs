@@ -1,4 +1,4 @@
-//! What the machine that the tests run on can do, and how much may be asked of it.
+//! The capabilities of the machine that the tests run on, and how much the tests can demand of it.
 
 use std::{env, fs, path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ pub fn is_emulated() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| cpus.contains("QEMU TCG CPU"))
 }
 
-/// Whether all the time that it takes may be taken: `cargo xtask test --soak`.
+/// Whether tests may take their full time: `cargo xtask test --soak`.
 #[must_use]
 pub fn is_soak() -> bool {
     env::var_os("SANDPROBE_SOAK").is_some()
@@ -22,7 +22,7 @@ pub fn share_of(count: usize) -> usize {
     if is_emulated() { count.div_ceil(5) } else { count }
 }
 
-/// How long a thing may take that is sure to come. Only a failing test waits for so long.
+/// How long to wait for a thing that is sure to come. Only a failing test waits that long.
 #[must_use]
 pub fn patience() -> Duration {
     Duration::from_secs(if is_emulated() { 120 } else { 30 })

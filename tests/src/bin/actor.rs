@@ -1,6 +1,6 @@
-//! Plays the processes that tests need: with an exit status, an environment, a cgroup or threads to order.
+//! Plays the processes that tests need, with a given exit status, environment, cgroup or threads.
 //!
-//! Under another name it passes for the program of that name, by which the kernel and the hooks know it.
+//! Under another name it looks like the program of that name to the kernel and the hooks.
 
 use std::{
     env,
@@ -67,7 +67,7 @@ fn command(words: &[OsString]) -> Result<Command> {
     Ok(command)
 }
 
-/// Says a word and waits for the end of its input.
+/// Prints a word and waits for the end of its input.
 fn wait(word: &str) -> Result<ExitCode> {
     let mut stdout = io::stdout();
     writeln!(stdout, "{word}").and_then(|()| stdout.flush())?;
@@ -75,8 +75,9 @@ fn wait(word: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has sockets listen: one of IPv4, which is told to do so twice, one of IPv6 where there is such a thing, one that is
-/// bound to no port, and one that fails to be bound. Says the time around the first, and the ports of the first two.
+/// Makes sockets listen: an IPv4 socket, on which `listen` is called twice; an IPv6 socket, if there is IPv6; a socket
+/// that is bound to no port; and one that cannot be bound. Prints the times around the first call, and the ports of the
+/// first two sockets.
 fn listen() -> Result<ExitCode> {
     let from = clock::boot_ns()?;
     let first = TcpListener::bind("127.0.0.1:0")?;
@@ -93,13 +94,13 @@ fn listen() -> Result<ExitCode> {
     wait(&format!("{from} {to} {v4} {v6}"))
 }
 
-/// As a runtime runs a plugin.
+/// Runs a program as a runtime runs a plugin.
 fn run(words: &[OsString]) -> Result<ExitCode> {
     let status = command(words)?.status()?;
     Ok(ExitCode::from(u8::try_from(status.code().context("it was killed")?)?))
 }
 
-/// Takes the rights for good that the file of this program lends.
+/// Permanently takes the capabilities that this program's file grants.
 fn take_root(words: &[OsString]) -> Result<ExitCode> {
     setuid(Uid::from_raw(0))?;
     run(words)
@@ -113,7 +114,7 @@ fn repeat(times: u32, words: &[OsString]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Executes a program with the environment in a file, strings with a NUL behind each, in that order.
+/// Executes a program with the environment from a file. The file has the strings in order, each with a NUL after it.
 fn r#become(environment: &Path, words: &[OsString]) -> Result<ExitCode> {
     let text = fs::read(environment).with_context(|| format!("read {}", environment.display()))?;
     let strings: Vec<CString> = text
@@ -136,7 +137,7 @@ fn enter(cgroups: &OsString, words: &[OsString]) -> Result<ExitCode> {
     Err(command(words)?.exec().into())
 }
 
-/// A child that is born into a network namespace of its own. It tells the inode and waits for the end of its input.
+/// Forks a child into a network namespace of its own. The child prints the inode and waits for the end of its input.
 fn fork_apart() -> Result<ExitCode> {
     let mut stack = vec![0; 256 << 10];
     let child = || {
@@ -160,19 +161,19 @@ fn unshare_for(time: Duration) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Becomes another user for good and executes a program.
+/// Permanently becomes another user and executes a program.
 fn as_user(user: u32, words: &[OsString]) -> Result<ExitCode> {
     // With no other groups either.
     Err(command(words)?.uid(user).gid(user).exec().into())
 }
 
-/// Waits for the end of its input, whatever signals come.
+/// Waits for the end of its input with all signals blocked.
 fn deaf() -> Result<ExitCode> {
     SigSet::all().thread_set_mask()?;
     wait("ready")
 }
 
-/// Sends a process one signal after the other, of those that are queued and not merged.
+/// Sends a process many signals of the kind that is queued and not merged.
 fn signal(pid: i32, times: u32) -> Result<ExitCode> {
     let signal = libc::SIGRTMIN() + 5;
     for _ in 0..times {
@@ -184,7 +185,7 @@ fn signal(pid: i32, times: u32) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes network namespaces one after the other, and gives each so many addresses.
+/// Makes network namespaces one after the other, and gives each this many addresses.
 fn address(netns: u32, each: u32) -> Result<ExitCode> {
     let lines: String =
         (0..each).map(|i| format!("address add 10.9.{}.{}/32 dev lo\n", i / 250, i % 250 + 1)).collect();
@@ -200,7 +201,7 @@ fn address(netns: u32, each: u32) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// More memory than there is.
+/// Allocates more memory than there is.
 fn eat() -> ExitCode {
     const PIECE: usize = 1 << 20;
     let mut eaten: Vec<Vec<u8>> = Vec::new();
@@ -209,7 +210,8 @@ fn eat() -> ExitCode {
     }
 }
 
-/// The same of memory that is no process's own: of all in its cgroup, this one looks no hungrier than others.
+/// Does the same with shared memory, which counts as no process's own. So this process looks no larger than the others
+/// of its cgroup.
 fn eat_shared() -> Result<ExitCode> {
     let mut file = fs::File::from(memfd_create("eaten", MFdFlags::MFD_CLOEXEC)?);
     let piece = vec![1; 64 << 10];

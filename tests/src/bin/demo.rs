@@ -1,5 +1,5 @@
-//! Real pods of a private containerd under live hooks, one of which loses its address for good; what sandprobe tells of
-//! each, and what it finds wrong. Everything that this makes is gone at its end, however it ends.
+//! Runs real pods on a private containerd under live hooks. One pod loses its address for good. Shows what sandprobe
+//! reports of each. Everything that this makes is removed at the end, however the run ends.
 
 use std::{
     collections::BTreeMap,
@@ -23,15 +23,15 @@ use tests::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A runtime that is quick ends its part well within.
+/// A runtime that works quickly is done within this time.
 const LEAK_GRACE: &str = "5s";
 
-/// What must be found of the last pod; the node may have troubles of its own.
+/// The findings that the last pod must have. The node may have other findings.
 const EXPECTED: [&str; 3] =
     ["duplicate_sandbox/after_completion", "teardown_out_of_order/pause_killed", LEAKED];
 const LEAKED: &str = "leaked_address/del_blind";
 
-/// What makes a timeline; the runtime's own programs are left out of it.
+/// The events of a timeline. The runtime's own programs are left out.
 const EVENTS: [&str; 20] = [
     "pod.first_seen",
     "pod.gone",
@@ -65,11 +65,11 @@ struct Cli {
     keep: Option<String>,
 }
 
-/// A healthy pod, and what is worth watching in its life.
+/// A healthy pod, and the notable events of its life.
 struct Scene {
     pod: Pod,
     about: &'static str,
-    /// So often its container is run in the one sandbox.
+    /// How often its container is run in the one sandbox.
     attempts: u32,
 }
 
@@ -194,7 +194,7 @@ fn play(node: &mut Node, recording: &Path, interrupt: &Interrupt) -> Result<()> 
     agent.end().map(drop)
 }
 
-/// A step of the story, done for the first time or again, in words; what needs none is not told.
+/// The text of a step, done for the first time or again. None: the step needs no text.
 fn told(act: Act, again: bool) -> Option<&'static str> {
     match act {
         Act::RunSandbox if again => Some("another sandbox is made, in which nothing will ever run"),
@@ -238,7 +238,7 @@ fn live(kubelet: &mut Kubelet, scene: &Scene) -> Result<()> {
     kubelet.remove_logs(pod)
 }
 
-/// What was told of one pod, from the recording.
+/// Prints the events of one pod from the recording.
 fn show(recording: &Path, pod: &str, about: &str) -> Result<()> {
     say(&format!("\n{pod}: {about}"));
     let mut replay = Command::new("sandprobe");
@@ -249,7 +249,7 @@ fn show(recording: &Path, pod: &str, about: &str) -> Result<()> {
     Ok(())
 }
 
-/// One of its commands about findings, on the screen.
+/// Runs a `sandprobe` command about findings on the screen.
 fn sandprobe(arguments: &[&str], recording: &Path) -> Result<()> {
     let mut command = Command::new("sandprobe");
     let status = command.args(arguments).arg("--recording").arg(recording).status();
@@ -258,7 +258,7 @@ fn sandprobe(arguments: &[&str], recording: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The keys of what was found wrong with the last pod, by what it is.
+/// The kinds of findings of the last pod, with their keys.
 fn found(recording: &Path) -> Result<BTreeMap<String, String>> {
     let pod = leaking();
     let mut command = Command::new("sandprobe");

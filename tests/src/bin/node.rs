@@ -1,4 +1,4 @@
-//! A private containerd for as long as a command runs, or until ctrl-C: real pods to look at, and no trace.
+//! Runs a private containerd for as long as a command runs, or until ctrl-C, and leaves no trace.
 
 use std::{
     process::{Command, ExitCode},

@@ -1,5 +1,5 @@
-//! Many pods, several at a time, each lived from its cgroup to its removal; the truth about each is a line of
-//! JSON. Without `--socket`, in a private containerd that is gone afterwards.
+//! Runs many pods, several at a time, each from its cgroup to its removal. The truth about each is a line of JSON.
+//! Without `--socket` they run in a private containerd, which is removed afterwards.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,7 +1,8 @@
-//! A pod's program that says first of all what time it is: `CLOCK_BOOTTIME` in nanoseconds. Then, after so many
-//! milliseconds, if it is told to, it writes a file or listens at a port and says when that was; and waits for its end.
+//! A pod's program that first prints the time: `CLOCK_BOOTTIME` in nanoseconds. If it is told to, it then waits for
+//! some milliseconds, writes a file or listens at a port, and prints when it did. Then it waits for its end.
 //!
-//! Small on purpose, with nothing of the harness in it: what is read from the disk before it can speak is late by that.
+//! It is small and has nothing of the harness in it, because reading a large program from the disk would delay the
+//! first line.
 
 use std::{env, fs, net::TcpListener, process::ExitCode, thread, time::Duration};
 

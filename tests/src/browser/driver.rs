@@ -1,7 +1,7 @@
 //! chromedriver, and the browser that it starts.
 //!
-//! **Invariant:** nothing of them is left when this is dropped, nor when the test is killed: the browser ends when the
-//! pipe to its driver does.
+//! **Invariant:** when this is dropped or the test is killed, no process of it is left: the browser ends when the pipe
+//! to its driver closes.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -29,7 +29,7 @@ const MISSING: &str =
 /// No question of the browser's own leaves the machine, and what it draws is the same everywhere.
 const ARGUMENTS: [&str; 13] = [
     "--headless=new",
-    // With the pipe the browser ends.
+    // The browser ends when this pipe closes.
     "--remote-debugging-pipe",
     // Containers have little of that memory.
     "--disable-dev-shm-usage",
@@ -59,7 +59,7 @@ impl Driver {
             tempfile::Builder::new().prefix("browser").tempdir().context("make a profile's folder")?;
         let mut child = Command::new("chromedriver")
             .arg("--port=0")
-            // It is chromium's home too: fonts and crashes are kept there.
+            // This is also chromium's home, where it keeps fonts and crash reports.
             .env("HOME", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -70,7 +70,7 @@ impl Driver {
         let (port, session) = (0, String::new());
         let mut driver = Self { child, port, session, browser: None, profile };
         let (sender, ports) = mpsc::channel();
-        // It goes on reading, so that the driver can go on writing.
+        // The thread goes on reading so that the driver can go on writing.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(port) = port_of(&line) {
@@ -115,7 +115,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The orderly way, and then by their ids: there is nothing to be done about what is gone already.
+        // First the orderly way, then by process id. Nothing needs to be done about processes that have ended.
         self.ask("DELETE", "", None, Duration::from_secs(10)).ok();
         self.child.kill().ok();
         self.child.wait().ok();

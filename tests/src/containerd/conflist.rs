@@ -1,4 +1,4 @@
-//! Another network for a runtime that runs: it watches the directory of its networks' configurations.
+//! Gives a running runtime another network. The runtime watches the directory of network configurations.
 
 use std::{
     fs,
@@ -26,23 +26,23 @@ impl Conflist {
         Self { file, socket: socket.to_owned() }
     }
 
-    /// Returns when the runtime goes by it.
+    /// Writes the network, and returns when the runtime uses it.
     pub(crate) fn put(&self, network: &Network) -> Result<()> {
         self.write(network)?;
         let text = network.conflist().to_string();
         self.wait("the new network", |loaded| loaded.contains(&text))
     }
 
-    /// For a runtime that is yet to start.
+    /// Writes the network for a runtime that has not started yet.
     pub(crate) fn write(&self, network: &Network) -> Result<()> {
-        // By its name, which is no network's, it is not read before it is whole.
+        // The file's name is not that of a network, so it is not read before it is complete.
         let fresh = self.file.with_extension("new");
         fs::write(&fresh, network.conflist().to_string())
             .and_then(|()| fs::rename(&fresh, &self.file))
             .with_context(|| format!("write {}", self.file.display()))
     }
 
-    /// Takes the network away, and returns when the runtime has left it.
+    /// Removes the network, and returns when the runtime no longer uses it.
     pub(crate) fn withdraw(&self, network: &Network) -> Result<()> {
         fs::remove_file(&self.file).with_context(|| format!("remove {}", self.file.display()))?;
         let text = network.conflist().to_string();

@@ -18,21 +18,21 @@ const HOST_LOCAL: &str = "/var/lib/cni/networks";
 /// A CNI network of the plugins bridge, host-local and portmap, or of our own plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Of the network, also in the names of CNI's cache files and in the comments of its iptables rules.
+    /// The network's name, which is also in the names of CNI's cache files and in the comments of its iptables rules.
     pub name: String,
     pub bridge: String,
     /// One for each family, as `10.231.0.0/22`.
     pub subnets: Vec<String>,
-    /// Of our own plugin, which has no bridge.
+    /// The settings of our own plugin, which has no bridge.
     pub keyed: Option<Keyed>,
 }
 
-/// What our own plugin is told.
+/// The settings of our own plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyed {
     pub store: PathBuf,
     pub faults: Faults,
-    /// Others, of pods of these names.
+    /// Other faults for pods of these names.
     pub pod_faults: BTreeMap<String, Faults>,
 }
 
