@@ -1,4 +1,5 @@
-//! A small kubelet: what the real one does around a pod, in its order, with the true times and numbers kept.
+//! A small kubelet. It does the same steps around a pod as the real one, in the same order, and records the true times
+//! and numbers.
 //!
 //! Pod cgroup and log directory first, then the sandbox, then the containers; at the end the sandbox is
 //! stopped, the pod's cgroup goes at once, and the dead sandbox stays listed until it is removed.
@@ -45,7 +46,7 @@ pub struct Kubelet {
 pub struct Sandbox {
     pub id: String,
     pub attempt: u32,
-    /// Of its pause process.
+    /// The pid of its pause process.
     pub pid: i32,
     /// The inode of its network namespace; the node's own for a host-network pod.
     pub netns: u64,
@@ -65,7 +66,7 @@ pub struct Started {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     pub code: i32,
-    /// `Completed`, `Error`, or `OOMKilled` where it heard of that in time.
+    /// `Completed`, `Error`, or `OOMKilled` if the runtime learned of that in time.
     pub reason: String,
 }
 
@@ -138,8 +139,8 @@ impl Kubelet {
         })
     }
 
-    /// Ends the sandbox and all in it; the runtime calls CNI DEL. What fails is asked for again: containerd 1.6 loses its
-    /// own race with a shim that ends just then ("ttrpc: closed").
+    /// Stops the sandbox and everything in it. The runtime calls CNI DEL. A failed stop is repeated, because containerd
+    /// 1.6 can lose a race with a shim that ends at that moment ("ttrpc: closed").
     pub fn stop_sandbox(&mut self, sandbox: &str) -> Result<()> {
         const AGAIN: u32 = 4;
         for _ in 0..AGAIN {
@@ -150,7 +151,7 @@ impl Kubelet {
         self.try_stop_sandbox(sandbox)
     }
 
-    /// The same, once.
+    /// Stops the sandbox without repeating a failed stop.
     pub fn try_stop_sandbox(&mut self, sandbox: &str) -> Result<()> {
         self.cri.stop_pod_sandbox(sandbox)
     }
@@ -170,7 +171,7 @@ impl Kubelet {
         self.cgroups.directories(pod)
     }
 
-    /// Where the runtime writes what the pod's containers say.
+    /// The directory of the logs of the pod's containers.
     pub fn log_directory(pod: &Pod) -> PathBuf {
         Path::new(LOGS).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
     }

@@ -1,5 +1,5 @@
-//! What the kubelet does on a node that boots: static pods first, then the pods that it is told of; each is tried
-//! again after growing gaps until it runs, and at last what the boot before left is removed.
+//! The kubelet's work on a node that boots. It starts the static pods first, then the pods that it is told of. It tries
+//! each again after growing waits until the pod runs. At the end it removes what the boot before left.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ use crate::{
 };
 
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
-/// Before the second try; each gap is twice the one before.
+/// The wait before the second try. Each wait is twice the one before.
 const FIRST_GAP: Duration = Duration::from_secs(1);
 
-/// Since this kubelet's first instruction, at `began`.
+/// Runs the kubelet, whose first instruction was at `began`.
 pub fn run(began: u64) -> Result<()> {
     let driver = if Path::new("/run/systemd/system").exists() { Driver::Systemd } else { Driver::Cgroupfs };
     let mut kubelet = clock::poll("the runtime's sandboxes", machine::patience(), || {
@@ -49,7 +49,7 @@ pub fn run(began: u64) -> Result<()> {
     let pods = work.done.into_iter().map(|pod| pod.report(&trace)).collect::<Result<_>>()?;
     let report = Report { forked: forked()?, began, pods };
     write(Path::new(REPORT), &serde_json::to_vec_pretty(&report)?)?;
-    // What the runtime cannot remove now, on a node that is busy, it can later: no reason to end.
+    // A busy runtime may be unable to remove something now. Then it is tried again.
     loop {
         dead.retain(|sandbox| work.kubelet.remove_sandbox(&sandbox.id).is_err());
         if dead.is_empty() {
@@ -82,7 +82,7 @@ fn forked() -> Result<u64> {
 
 struct Work {
     kubelet: Kubelet,
-    /// The next of each pod's sandboxes.
+    /// The number of the next sandbox of each pod.
     attempts: BTreeMap<String, u32>,
     done: Vec<Done>,
 }
@@ -91,7 +91,7 @@ struct Work {
 struct Done {
     pod: Pod,
     tries: Vec<Try>,
-    /// Of its first container.
+    /// The start of its first container.
     begun: Begun,
     log: PathBuf,
 }
@@ -111,7 +111,7 @@ struct Waiting {
 }
 
 impl Work {
-    /// One at a time: what is to be tried again and is due goes before what was not tried yet.
+    /// Starts the pods one at a time. A pod that is due for another try comes before a pod that was not tried yet.
     fn start_all(&mut self, pods: Vec<Pod>) -> Result<()> {
         let now = Instant::now();
         let new = |pod| Waiting { pod, due: now, gap: FIRST_GAP, tries: Vec::new() };
@@ -138,11 +138,11 @@ impl Work {
         Ok(())
     }
 
-    /// None: it is to be tried again.
+    /// Tries to start a pod. None: it must be tried again.
     fn start(&mut self, pod: &Pod, tries: &mut Vec<Try>) -> Result<Option<Begun>> {
         let attempt = *self.attempts.entry(pod.uid.clone()).and_modify(|it| *it += 1).or_default();
         self.kubelet.prepare(pod)?;
-        // What the node is to lend the pod and has not yet.
+        // The directories of the node that the pod needs and that do not exist yet.
         for mount in pod.containers.iter().flat_map(|container| &container.mounts) {
             let path = &mount.host_path;
             fs::create_dir_all(path).with_context(|| format!("make {path}"))?;
@@ -161,7 +161,7 @@ impl Work {
         Ok(Some(*begun.first().context("a pod without a container")?))
     }
 
-    /// Of its first container.
+    /// The log of its first container.
     fn log(&self, pod: &Pod) -> PathBuf {
         let attempt = self.attempts.get(&pod.uid).copied().unwrap_or_default();
         let container = pod.containers.first().map_or("", |container| &container.name);
@@ -172,7 +172,7 @@ impl Work {
 impl Done {
     fn report(self, trace: &[Record]) -> Result<PodReport> {
         let Self { pod: Pod { namespace, name, is_static, .. }, tries, begun, log } = self;
-        // What a container's first process executes is its program.
+        // The program of a container is the first that its first process executes.
         let its = |record: &&Record| record.task == begun.pid && matches!(record.event, Event::Exec { .. });
         let executed = trace.iter().find(its).with_context(|| format!("{name} executed nothing"))?.at;
         Ok(PodReport { namespace, name, is_static, tries, started: begun.step, executed, log })

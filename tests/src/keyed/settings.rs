@@ -16,24 +16,24 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     #[serde(rename = "cniVersion", default)]
     pub cni_version: String,
-    /// Where the addresses are, a file each. Without it nothing but VERSION can be answered.
+    /// The directory with a file for each address. Without it the plugin answers only VERSION.
     store: Option<PathBuf>,
     /// As `10.231.4.0/22`.
     range: Option<String>,
     #[serde(default)]
     pub faults: Faults,
-    /// Others, of pods of these names.
+    /// Other faults for pods of these names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_faults: BTreeMap<String, Faults>,
     /// Without this file no ADD succeeds, as with flannel's own.
     #[serde(rename = "subnetFile", default, skip_serializing_if = "Option::is_none")]
     pub subnet_file: Option<PathBuf>,
-    /// Of a GC alone.
+    /// Only a GC has them.
     #[serde(rename = "cni.dev/valid-attachments", default, skip_serializing_if = "Option::is_none")]
     pub valid_attachments: Option<Vec<Attachment>>,
 }
 
-/// Who holds an address: a sandbox, on an interface of its.
+/// The holder of an address: a sandbox and one of its interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Attachment {
     #[serde(rename = "containerID")]
@@ -42,21 +42,21 @@ pub struct Attachment {
     pub interface: String,
 }
 
-/// What goes wrong on purpose.
+/// The faults that the plugin has on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
     pub adds_fail: Times,
-    /// Whether an ADD that was told to fail has reserved an address by then, which stays.
+    /// Whether an ADD that is made to fail reserves an address that stays.
     pub failed_adds_reserve: bool,
     pub add_takes_ms: u64,
-    /// How long an ADD goes on when the address is given and is on its interface.
+    /// How long an ADD goes on after the address is on its interface.
     pub given_takes_ms: u64,
-    /// Of those with a namespace: one without never fails.
+    /// Which DELs with a namespace fail. A DEL without one never fails.
     pub dels_fail: Times,
 }
 
-/// Which calls a fault is for, counted over the life of the store.
+/// The calls that a fault affects, counted over the life of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Times {
@@ -64,7 +64,7 @@ pub enum Times {
     Always,
 }
 
-/// IPv4 addresses that start alike.
+/// IPv4 addresses with one prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     start: u32,
@@ -89,7 +89,7 @@ impl Settings {
         serde_json::from_reader(from).context("the network's configuration cannot be understood")
     }
 
-    /// What goes wrong in a call with these `CNI_ARGS`, which are pairs in any order.
+    /// The faults of a call with these `CNI_ARGS`.
     pub(super) fn faults_of(&self, arguments: &str) -> &Faults {
         let mut pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
         let pod = pairs.find_map(|(name, value)| (name == "K8S_POD_NAME").then_some(value));
@@ -129,8 +129,8 @@ impl Range {
         Ipv4Addr::from(self.start + 1)
     }
 
-    /// All that pods may have, from after `last` on and round again: neither the network's own, the gateway's nor
-    /// that of all.
+    /// All addresses for pods, beginning after `last` and starting over at the end. The addresses of the network and of
+    /// the gateway and the broadcast address are left out.
     pub(super) fn after(self, last: Option<Ipv4Addr>) -> impl Iterator<Item = Ipv4Addr> {
         let (first, end) = (self.start + 2, self.start | !self.mask());
         let next =
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(octets(None), [2, 3, 4, 5, 6]);
         assert_eq!(octets(Some("10.9.0.4")), [5, 6, 2, 3, 4]);
         assert_eq!(octets(Some("10.9.0.6")), [2, 3, 4, 5, 6]);
-        // The range is another than before.
+        // The range has changed.
         assert_eq!(octets(Some("10.8.0.6")), [2, 3, 4, 5, 6]);
         assert_eq!(
             (range.gateway().to_string(), range.to_string()),

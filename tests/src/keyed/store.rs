@@ -1,4 +1,4 @@
-//! The addresses that are given out: a directory with a file for each, and beside it how often the plugin was asked.
+//! The allocated addresses: a directory with a file for each, and beside it the counts of the plugin's calls.
 
 use std::{
     collections::BTreeMap,
@@ -14,22 +14,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{Attachment, Range};
 
-/// How often what was asked for, since there is this store.
+/// The counts of the plugin's calls since the store was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub adds: u64,
-    /// Of those, the ones that were told to.
+    /// How many of them were made to fail.
     pub adds_failed: u64,
-    /// Those with a namespace that succeeded, and those without one.
+    /// How many DELs with a namespace succeeded, and how many DELs had none.
     pub dels: u64,
     pub dels_blind: u64,
     pub dels_failed: u64,
-    /// Where the search for a free address goes on.
+    /// The address after which the search for a free one goes on.
     last: Option<Ipv4Addr>,
 }
 
 impl Counts {
-    /// What was asked for since it was `before`.
+    /// The calls since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Counts {
     }
 }
 
-/// The store, for one call alone.
+/// The store, locked for one call.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -52,7 +52,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Waits for its turn, and makes the store if there is none.
+    /// Waits for the lock, and makes the store if there is none.
     pub fn lock(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))?;
         let path = beside(directory, "lock");
@@ -62,7 +62,7 @@ impl Store {
         Ok(Self { directory: directory.to_owned(), counts, _lock: lock })
     }
 
-    /// Who holds what, as anybody can see it.
+    /// The holder of each address, read without the lock.
     pub fn read(directory: &Path) -> Result<BTreeMap<Ipv4Addr, Attachment>> {
         let mut held = BTreeMap::new();
         let entries = match fs::read_dir(directory) {
@@ -87,7 +87,7 @@ impl Store {
         Ok(held)
     }
 
-    /// What was asked for so far; nothing of a store that there is not.
+    /// The counts so far. They are zero if there is no store.
     pub fn counted(directory: &Path) -> Result<Counts> {
         let path = beside(directory, "counts");
         match fs::read(&path) {
@@ -143,7 +143,7 @@ impl Store {
     }
 }
 
-/// In the directory itself there is nothing but addresses.
+/// A path beside the directory, because the directory itself holds only addresses.
 fn beside(directory: &Path, what: &str) -> PathBuf {
     let mut name = OsString::from(directory.file_name().unwrap_or_default());
     name.push(".");
@@ -164,7 +164,7 @@ mod tests {
         let mut given = || store.reserve(range, "a", "eth0").map(|address| address.octets()[3]);
         assert_eq!([given().unwrap(), given().unwrap()], [2, 3]);
         store.release("10.9.0.2".parse().unwrap()).unwrap();
-        // Twice is as good as once.
+        // A second release changes nothing.
         store.release("10.9.0.2".parse().unwrap()).unwrap();
         let mut given = || store.reserve(range, "b", "eth1").map(|address| address.octets()[3]);
         assert_eq!([given().unwrap(), given().unwrap(), given().unwrap(), given().unwrap()], [4, 5, 6, 2]);

@@ -34,11 +34,11 @@ pub struct Pod {
     pub host_network: bool,
     /// Its containers see the node's processes.
     pub host_pid: bool,
-    /// Of the class `system-node-critical`: the kernel kills others before it.
+    /// The pod has the class `system-node-critical`, so the kernel kills other processes first.
     pub is_critical: bool,
-    /// A pod of the node's own manifest directory; its uid is then 32 hexadecimal digits without dashes.
+    /// The pod comes from the node's own manifest directory. Its UID then has 32 hexadecimal digits without dashes.
     pub is_static: bool,
-    /// One after the other, each to its end, before the others start.
+    /// They run one after the other, each to its end, before the other containers start.
     pub init_containers: Vec<Container>,
     pub containers: Vec<Container>,
 }
@@ -52,20 +52,20 @@ pub struct Container {
     pub environment: Vec<(String, String)>,
     /// Directories of the node, and where they are in the container.
     pub mounts: Vec<Mount>,
-    /// What it may; its namespaces are the pod's.
+    /// Its permissions. Its namespaces are the pod's.
     pub security: LinuxContainerSecurityContext,
-    /// In thousandths of a CPU: its share where others want more than there is.
+    /// In thousandths of a CPU: its share when other containers need more than there is.
     pub cpu_request: Option<i64>,
-    /// In bytes; beyond it the kernel kills.
+    /// In bytes. Above it the kernel kills.
     pub memory_limit: Option<i64>,
-    /// In thousandths of a CPU; beyond it the kernel throttles.
+    /// In thousandths of a CPU. Above it the kernel throttles.
     pub cpu_limit: Option<i64>,
 }
 
-/// Of a limit of the CPU, in microseconds: the kubelet's own figure.
+/// The period of a CPU limit in microseconds, as the kubelet sets it.
 pub(super) const PERIOD: i64 = 100_000;
 
-/// Of who asked for none.
+/// The CPU shares of a container that requests none.
 const LEAST_SHARES: i64 = 2;
 
 impl Pod {
@@ -97,7 +97,7 @@ impl Pod {
         self
     }
 
-    /// In microseconds of a period: the sum of its containers', if each has a limit.
+    /// The sum of the containers' CPU limits in microseconds of a period, if each has a limit.
     pub(super) fn cpu_quota(&self) -> Option<i64> {
         let limits = self.containers.iter().map(|container| container.cpu_limit);
         limits.sum::<Option<i64>>().filter(|sum| *sum > 0).map(quota)
@@ -173,7 +173,7 @@ impl Pod {
         NamespaceOption { network: network.into(), pid: pid.into(), ipc: NamespaceMode::Pod.into() }
     }
 
-    /// The kubelet's own figures; a burstable pod's lies between the two others.
+    /// The kubelet's own values. That of a burstable pod is between the two others.
     fn oom_score_adj(&self) -> i64 {
         match (self.is_critical, self.qos) {
             (true, _) | (false, Qos::Guaranteed) => -997,
@@ -206,7 +206,7 @@ impl Container {
         Self::new(name, image::BUSYBOX, &shell)
     }
 
-    /// One that has this directory of the node where the node has it, and what is mounted there later.
+    /// Mounts this directory of the node at the same path, with anything that is mounted below it later.
     #[must_use]
     pub fn with_directory(mut self, path: &str) -> Self {
         self.mounts.push(Mount {
@@ -226,7 +226,7 @@ impl Container {
     }
 }
 
-/// The kubelet's own figure.
+/// The CPU shares of a request, as the kubelet computes them.
 fn shares(request: i64) -> i64 {
     (request * 1024 / 1000).max(LEAST_SHARES)
 }

@@ -1,5 +1,5 @@
-//! A pod that is started as the kubelet starts one: again and again until it has a sandbox, then its init containers one
-//! after the other, then the others.
+//! Starts a pod as the kubelet does: it tries until the pod has a sandbox, then runs the init containers one after the
+//! other, then the others.
 
 use std::{fs, thread, time::Duration};
 
@@ -8,18 +8,18 @@ use anyhow::{Context as _, Result};
 use super::{Container, Kubelet, Pod, Sandbox, Started, Step, timed};
 use crate::{clock, image, machine};
 
-/// After a sandbox that came to nothing; twice as long each time, as the kubelet's back-off of a pod is.
+/// The wait after a failed sandbox. It doubles each time, as in the kubelet's back-off.
 const GAP: Duration = Duration::from_millis(500);
 const ATTEMPTS: u32 = 4;
-/// What containers run.
+/// The programs of the containers.
 const PROGRAMS: [&str; 2] = [image::PROGRAM, image::WITNESS_PROGRAM];
 
-/// What a pod needed to run.
+/// The steps of a pod's start.
 #[derive(Clone, Debug)]
 pub struct PodStart {
     pub pod: Pod,
     pub prepared: Step,
-    /// Of each sandbox that was asked for and refused.
+    /// The sandboxes that were asked for and refused.
     pub failed: Vec<Step>,
     pub sandbox: Sandbox,
     pub run: Step,
@@ -27,22 +27,22 @@ pub struct PodStart {
     pub parts: Vec<PartStart>,
 }
 
-/// A container's part of it.
+/// The start of one container.
 #[derive(Clone, Debug)]
 pub struct PartStart {
     pub name: String,
     pub started: Started,
     pub run: Step,
-    /// Of an init container: when the runtime was seen to know of its end.
+    /// For an init container: when the runtime was seen to know of its end.
     pub exit_known: Option<u64>,
 }
 
 impl Kubelet {
-    /// Starts the pod and leaves it running. What was made of one that could not be started goes.
+    /// Starts the pod and leaves it running. If that fails, removes everything that was made for the pod.
     pub fn start(&mut self, pod: &Pod, limit: Duration) -> Result<PodStart> {
         let started = self.try_start(pod, limit).with_context(|| format!("start {}", pod.name));
         if started.is_err() {
-            // What went wrong first is what there is to tell.
+            // The first error is the one to report.
             let _ = self.end(pod);
         }
         started
@@ -103,13 +103,13 @@ impl Kubelet {
     }
 }
 
-/// The runtime answers when the program was told to start, which may be before it runs: until then the process has one of
-/// the runtime's own.
+/// Waits until the container's own program runs. The runtime's answer may come earlier: until then the process runs a
+/// program of the runtime.
 fn wait_runs(pid: i32) -> Result<()> {
     let exe = format!("/proc/{pid}/exe");
     clock::poll("a container's program", machine::patience(), || match fs::read_link(&exe) {
         Ok(file) => Ok(PROGRAMS.iter().any(|name| file.ends_with(name)).then_some(())),
-        // It has run, and has ended.
+        // The program ran and has ended.
         Err(_) => Ok(Some(())),
     })
 }
