@@ -6,7 +6,7 @@ use probe_user::{
     engine::{Call, Engine, Settings},
     model::{
         change::{Change, ChangeKind, Finding, Output, Question},
-        fact::{Fact, Observation, Origin},
+        fact::{Fact, Observation, Origin, RecordsDiff},
         finding::Stage,
         time::Timestamp,
     },
@@ -27,6 +27,9 @@ pub(crate) struct Drive {
     pub(crate) each_change: fn(&Change),
     /// What becomes of a record of the kernel on its way.
     pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
+    /// What the records said last, so that the engine is told only what changed, as by the agent's sources; none: each
+    /// reading is told whole.
+    pub(crate) diff: Option<RecordsDiff>,
 }
 
 impl Drive {
@@ -40,6 +43,7 @@ impl Drive {
             asked_records: 0,
             each_change: |_| {},
             way: Box::new(|facts| facts),
+            diff: Some(RecordsDiff::default()),
         }
     }
 
@@ -57,9 +61,7 @@ impl Drive {
                 return;
             }
             for question in questions {
-                for seen in self.sim.answer(&question) {
-                    self.observe(seen);
-                }
+                self.answer(&question);
             }
             self.poll_into_nothing();
         }
@@ -88,9 +90,7 @@ impl Drive {
         self.sim.take();
         self.engine = Engine::new(Settings::default());
         self.told.clear();
-        for seen in self.sim.answer(&Question::Relist) {
-            self.observe(seen);
-        }
+        self.answer(&Question::Relist);
         self.settle();
     }
 
@@ -106,6 +106,8 @@ impl Drive {
         let remembered = self.engine.dump();
         self.engine = Engine::new(Settings::default());
         remembered.into_iter().for_each(|entry| self.engine.restore(entry));
+        // The new agent's sources know of no reading.
+        self.diff = self.diff.take().map(|_| RecordsDiff::default());
         self.settle();
     }
 
@@ -113,9 +115,21 @@ impl Drive {
         // Answers bring changes about, and perhaps further questions, which the next round asks.
         let more = self.poll();
         for question in more {
-            for seen in self.sim.answer(&question) {
-                self.observe(seen);
+            self.answer(&question);
+        }
+    }
+
+    fn answer(&mut self, question: &Question) {
+        let mut answer = self.sim.answer(question);
+        if let Some(diff) = &mut self.diff {
+            // The records are told whole together with everything else.
+            if *question == Question::Relist {
+                *diff = RecordsDiff::default();
             }
+            answer = diff.reduce(answer);
+        }
+        for seen in answer {
+            self.observe(seen);
         }
     }
 

@@ -332,6 +332,21 @@ proptest! {
     }
 
     #[test]
+    fn changes_of_the_records_lead_to_what_whole_readings_lead_to(turns in turns(), seed: u64, loses: bool) {
+        let found = |is_whole: bool| {
+            let mut history = History::new();
+            history.drive.way = if loses { Box::new(torn(seed)) } else { Box::new(shaken(seed)) };
+            if is_whole {
+                history.drive.diff = None;
+            }
+            history.play(&turns);
+            history.end();
+            (history.drive.told, history.drive.engine.pools())
+        };
+        prop_assert_eq!(found(false), found(true));
+    }
+
+    #[test]
     fn what_was_lost_makes_no_finding(turns in turns(), seed: u64) {
         let mut history = History::new();
         history.drive.way = Box::new(torn(seed));

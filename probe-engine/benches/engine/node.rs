@@ -7,7 +7,8 @@ use probe_engine::model::{
     fact::{
         Address, CacheFound, ContainerFound, Fact, Holder, List, MessageFound, NameSource, Network,
         NetworksRead, Observation, Origin, Pool, Pressure, PressureRead, ProcessFound, ProgramFound,
-        Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
+        RecordsDiff, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind,
+        StoreRead, Task,
     },
     id::{ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -38,6 +39,7 @@ pub(crate) struct Node {
     leases: u64,
     namespaces: u32,
     next: u64,
+    diff: RecordsDiff,
 }
 
 impl Node {
@@ -50,6 +52,7 @@ impl Node {
             leases: scenario.leases,
             namespaces: u32::try_from(scenario.namespaces).expect("so many namespaces"),
             next: FIRST_COMING,
+            diff: RecordsDiff::default(),
         };
         let sharing = scenario.findings * SHARERS;
         for number in 0..scenario.pods + sharing {
@@ -97,7 +100,8 @@ impl Node {
         self.pods.insert(number, pod);
     }
 
-    pub(crate) fn answer(&self, question: &Question, at: Timestamp) -> Vec<Observation> {
+    /// The records are told whole with all that lives, and as what changed otherwise, as the agent tells them.
+    pub(crate) fn answer(&mut self, question: &Question, at: Timestamp) -> Vec<Observation> {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
             Question::Pod { uid } => self.of_uid(uid, found),
@@ -106,7 +110,10 @@ impl Node {
                 names: vec!["main".to_owned()],
             }),
             Question::Watch { .. } => Vec::new(),
-            Question::Relist => self.all(),
+            Question::Relist => {
+                self.diff = RecordsDiff::default();
+                self.all()
+            }
             Question::Records => self.records(),
             Question::Program { path } => {
                 vec![Fact::ProgramFound(ProgramFound {
@@ -123,7 +130,8 @@ impl Node {
                 vec![Fact::PressureRead(PressureRead { cgroup: *cgroup, pressure: Pressure::default() })]
             }
         };
-        facts.into_iter().map(|fact| Observation { at, origin: Origin::Listed, fact }).collect()
+        let seen = facts.into_iter().map(|fact| Observation { at, origin: Origin::Listed, fact });
+        self.diff.reduce(seen.collect())
     }
 
     fn of_uid(&self, uid: &PodUid, fact: impl Fn(&Pod) -> Fact) -> Vec<Fact> {

@@ -208,7 +208,7 @@ impl<'a> DetectContext<'a> {
 
     /// Whether any running runtime has a sandbox of this pod on record.
     pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
-        self.pods.get_or_init(|| self.world.pods_kept(&self.index.on_record)).kept(uid).unless(self.unread)
+        self.pods.get_or_init(|| self.world.pods_kept()).kept(uid).unless(self.unread)
     }
 
     /// The time from which a duration counts that began at `since`. After a suspend of the node it counts anew.

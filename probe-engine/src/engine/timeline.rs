@@ -209,8 +209,12 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ContainersExpected { .. }
         | Fact::CacheFound(_)
         | Fact::CacheUnread { .. }
+        | Fact::CacheUnchanged
+        | Fact::CacheGone { .. }
         | Fact::StoreRead(_)
+        | Fact::StoreChanged(_)
         | Fact::RuntimeRead(_)
+        | Fact::RuntimeChanged(_)
         | Fact::NetworksRead(_)
         | Fact::KubeletExpected(_)
         | Fact::ProgramFound(_)

@@ -112,9 +112,9 @@ pub struct Flagged<T> {
 }
 
 impl<T> Flagged<T> {
-    /// Whether it may have changed since the last call.
-    pub(in crate::engine) fn take_changed(&mut self) -> bool {
-        mem::take(&mut self.is_changed)
+    /// The value, if it may have changed since the last call.
+    pub(in crate::engine) fn take_changed(&mut self) -> Option<&mut T> {
+        mem::take(&mut self.is_changed).then_some(&mut self.value)
     }
 }
 

@@ -9,6 +9,7 @@ mod happened;
 mod ledger;
 mod listening;
 mod pressure;
+mod records_diff;
 
 use std::time::Duration;
 
@@ -27,11 +28,12 @@ pub use happened::{
     Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
 };
 pub use ledger::{
-    Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeKind, RuntimeRead,
-    RuntimeSandbox, Store, StoreKind, StoreRead,
+    Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeChanged,
+    RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreChanged, StoreKind, StoreRead,
 };
 pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
+pub use records_diff::RecordsDiff;
 
 /// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,10 +154,20 @@ pub enum Fact {
     CacheUnread {
         path: String,
     },
+    /// This listing of libcni's cache tells only what changed since the one before it. The other results are as they
+    /// were.
+    CacheUnchanged,
+    /// A result that was in libcni's cache is no longer in it.
+    CacheGone {
+        container: ContainerId,
+        ifname: String,
+    },
     /// What an IPAM store holds.
     StoreRead(StoreRead),
+    StoreChanged(StoreChanged),
     /// What a runtime keeps on record.
     RuntimeRead(RuntimeRead),
+    RuntimeChanged(RuntimeChanged),
     NetworksRead(NetworksRead),
     /// Whether this node is one of a cluster: a kubelet then cleans up what a restart left.
     KubeletExpected(bool),

@@ -14,9 +14,9 @@ use probe_common::runtime;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::record::Kept,
+    engine::world::record::{Kept, KeptStore},
     model::{
-        fact::{StoreKind, StoreRead},
+        fact::StoreKind,
         finding::{AbandonedStore, Explain, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
@@ -50,9 +50,9 @@ pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
         return Abandoned::new();
     }
     let is_configured = |name: &String| configured.networks.iter().any(|network| network.name == *name);
-    let of_network = |read: &StoreRead| {
+    let of_network = |read: &KeptStore| {
         read.store.kind == StoreKind::HostLocal
-            && !read.reservations.is_empty()
+            && read.reservations().len() > 0
             && read.store.network.as_ref().is_some_and(|name| !is_configured(name))
     };
     let stores = records.stores.iter().filter(|(_, (_, read))| of_network(read));
@@ -64,9 +64,9 @@ pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
 }
 
 /// Whether it is sure that every sandbox in the store is over and on no record. None: one is not.
-fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
+fn is_vacant(ctx: &DetectContext<'_>, read: &KeptStore) -> Option<bool> {
     let mut is_sure = true;
-    for id in read.reservations.iter().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
+    for id in read.reservations().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
         // Containers of Podman and nerdctl are no sandboxes, and no record that the agent reads has them.
         let is_other = ctx.world.sandboxes.recall(id).is_none() && ctx.index.monitors.is_named(id);
         let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
@@ -83,11 +83,11 @@ fn is_vacant(ctx: &DetectContext<'_>, read: &StoreRead) -> Option<bool> {
 fn detection(
     ctx: &DetectContext<'_>,
     read_at: Timestamp,
-    read: &StoreRead,
+    read: &KeptStore,
     is_sure: bool,
 ) -> Option<Detection> {
     let network = read.store.network.clone()?;
-    let since = read.reservations.iter().map(|it| it.since).max()?;
+    let since = read.reservations().map(|it| it.since).max()?;
     let (configured_at, _) = ctx.world.records.networks.as_ref()?;
     let mut verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);
     if !is_sure {
@@ -98,7 +98,7 @@ fn detection(
             verdict = Verdict::Unverified;
         }
     }
-    let count = u32::try_from(read.reservations.len()).unwrap_or(u32::MAX);
+    let count = u32::try_from(read.reservations().len()).unwrap_or(u32::MAX);
     let kind = Kind::from(AbandonedStore { path: read.store.path.clone(), network, count });
     Some(Detection {
         key: Key::new(kind.into_str(), &[&read.store.path]),

@@ -17,7 +17,7 @@ use crate::{
         netns,
         netns_path::plain,
         process::State,
-        record::{Records, Waiting, pods::OnRecord},
+        record::{Records, Waiting, pods::Recorded},
         sandbox,
     },
     model::{
@@ -59,7 +59,6 @@ pub(super) struct Index {
     /// The namespaces whose last reference was dropped.
     pub(super) ending: BTreeSet<u64>,
     pub(super) waiting: Waiting,
-    pub(super) on_record: OnRecord,
 }
 
 /// The subjects that must be judged again.
@@ -86,9 +85,7 @@ impl Index {
         changed.sandboxes.iter().for_each(|id| self.sandbox(world, id, &mut marks));
         changed.attachments.iter().for_each(|key| self.attachment(world, key, &mut marks));
         changed.pods.iter().for_each(|id| self.pod(world, *id, &mut marks));
-        if changed.records {
-            self.records(&world.records, &mut marks);
-        }
+        Self::records(&world.records, &changed.on_record, &mut marks);
         self.spread(world, &mut marks);
         for id in &marks.sandboxes {
             self.note_state(world, id);
@@ -178,20 +175,14 @@ impl Index {
     }
 
     /// Marks the sandboxes that came on record or are on record no more.
-    fn records(&mut self, records: &Records, marks: &mut Marks) {
-        let now = OnRecord::of(records);
-        let before = std::mem::take(&mut self.on_record);
-        let differs = |one: &BTreeMap<ContainerId, Option<PodUid>>,
-                       other: &BTreeMap<ContainerId, Option<PodUid>>,
-                       marks: &mut Marks| {
-            for (id, uid) in one.iter().filter(|(id, uid)| other.get(id) != Some(uid)) {
+    fn records(records: &Records, before: &BTreeMap<ContainerId, Recorded>, marks: &mut Marks) {
+        for (id, before) in before {
+            let now = records.on_record.get(id);
+            if now != *before {
                 marks.sandboxes.insert(id.clone());
-                marks.uids.extend(uid.clone());
+                marks.uids.extend(before.uid().into_iter().chain(now.uid()).cloned());
             }
-        };
-        differs(&before.pods, &now.pods, marks);
-        differs(&now.pods, &before.pods, marks);
-        self.on_record = now;
+        }
     }
 
     /// Marks the pods, namespaces and addresses of the marked sandboxes.

@@ -259,7 +259,8 @@ fn verified(
 ) -> Verdict {
     let records = &ctx.world.records;
     let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
-    let read_at = stores.chain(row.cached_at.filter(|_| lease.cached)).max().unwrap_or(Timestamp::ZERO);
+    let read_at =
+        stores.chain(ctx.world.cached_at(row).filter(|_| lease.cached)).max().unwrap_or(Timestamp::ZERO);
     let forgotten_at = end.forgotten_at.unwrap_or(since);
     let is_fresh = |at: Timestamp| read_at >= forgotten_at && forgotten_at >= at;
     let verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);

@@ -1,6 +1,7 @@
 //! Properties that hold for every history, even for an impossible one: the facts are random.
 
 mod fact;
+mod records;
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use crate::{
         EventContext, World,
         attachment::Attachment,
         record::Kept,
-        sandbox::{Sandbox, State},
+        sandbox::{Group, Sandbox, State},
     },
     model::{
         fact::{List, Origin},
@@ -42,12 +42,12 @@ impl World {
             return;
         }
         let Some(runtimes) = self.runtimes_since() else { return };
-        let unfinished = self.sandboxes.values().filter(|row| self.is_unfinished(row, runtimes));
+        let unfinished = self.sandboxes.group(Group::Created).filter(|row| self.is_unfinished(row, runtimes));
         let abandoned = unfinished.filter(|row| self.is_off_record(row, runtimes)).map(|row| row.id.clone());
         for id in abandoned.collect::<Vec<_>>() {
             self.sandbox_abandoned(ctx, &id);
         }
-        let leftovers = self.sandboxes.values().filter(|row| self.is_leftover(row));
+        let leftovers = self.sandboxes.group(Group::Created).filter(|row| self.is_leftover(row));
         let leftovers = leftovers.filter(|row| self.is_off_record(row, row.first_at.max(runtimes)));
         for id in leftovers.map(|row| row.id.clone()).collect::<Vec<_>>() {
             self.sandbox_left_over(ctx, &id);

@@ -4,12 +4,13 @@
 //! **Invariant:** only calls by the node's own runtime count here, separately for each plugin. Calls that a plugin
 //! makes (bridge calls host-local) or that a CNI daemon's pod makes change no attachment.
 
+mod cached;
 mod lease;
 mod plugin;
 mod table;
 pub(in crate::engine) mod tries;
 
-use std::{mem, net::IpAddr};
+use std::mem;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +20,10 @@ pub use plugin::{Earlier, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
 
 use crate::{
-    engine::world::{EventContext, World, args::Args, call::Call},
+    engine::world::{EventContext, World, call::Call},
     model::{
         change::End,
-        fact::{CacheFound, MessageFound, Network, Origin, PodName},
+        fact::{MessageFound, Network, Origin, PodName},
         id::ContainerId,
         time::Timestamp,
     },
@@ -43,7 +44,8 @@ pub struct Attachment {
     pub(crate) last_at: Timestamp,
     /// The plugins that the runtime itself called, in the order of their first call.
     pub(crate) plugins: Vec<Plugin>,
-    /// When a reading of libcni's cache last had a result for this attachment. None: the cache has no result.
+    /// When a reading of libcni's cache last told of this attachment's result. Later readings may have found it unchanged.
+    /// None: the cache has no result.
     pub(crate) cached_at: Option<Timestamp>,
     pub(crate) leases: Vec<Lease>,
     /// The runtime's log message about a failed ADD.
@@ -119,17 +121,6 @@ impl Attachment {
             .any(|plugin| plugin.add.is_open() || plugin.del.is_open() || plugin.del_without_netns.is_open())
     }
 
-    /// Whether this is the file name of the attachment in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
-    fn is_cached_as(&self, name: &str) -> bool {
-        let network = name
-            .strip_suffix(self.ifname.as_str())
-            .and_then(|rest| rest.strip_suffix('-'))
-            .and_then(|rest| rest.strip_suffix(self.container.as_str()))
-            .and_then(|rest| rest.strip_suffix('-'));
-        network
-            .is_some_and(|name| self.inferred || self.network.as_ref().is_none_or(|network| network == name))
-    }
-
     /// The plugin that gave this lease. Where that is not known, the first plugin of the chain.
     #[must_use]
     pub(crate) fn plugin_of(&self, lease: &Lease) -> Option<&Plugin> {
@@ -166,27 +157,6 @@ impl Attachment {
         (self.pod.namespace.is_some() || pod.namespace.is_none())
             && (self.pod.name.is_some() || pod.name.is_none())
             && (self.pod.uid.is_some() || pod.uid.is_none())
-    }
-
-    /// Whether this result in libcni's cache tells nothing new.
-    fn is_cached_already(&self, it: &CacheFound, pod: &PodName) -> bool {
-        let is_named = self.names(pod)
-            && !self.inferred
-            && self.network.is_some()
-            && (self.netns_path.is_some() || it.netns.is_none());
-        let is_by_nobody = self.plugins.iter().all(|plugin| plugin.add.begun == 0);
-        let has = |address: IpAddr| {
-            let is_it = |lease: &Lease| {
-                lease.address == address && lease.cached && (lease.plugin.is_some() || is_by_nobody)
-            };
-            self.leases.iter().any(is_it)
-        };
-        let given = |lease: &Lease| it.addresses.iter().any(|given| given.address == lease.address);
-        self.cached_at.is_some()
-            && is_named
-            && (self.is_loopback()
-                || it.addresses.iter().all(|given| has(given.address))
-                    && self.leases.iter().all(|lease| !lease.cached || given(lease)))
     }
 
     fn learn_network(&mut self, name: &str, inferred: bool) {
@@ -241,73 +211,6 @@ impl World {
         self.records_changed(ctx.at);
     }
 
-    /// A result in libcni's cache names an attachment and the addresses that its ADD gave.
-    pub(super) fn attachment_cached(&mut self, ctx: EventContext, it: &CacheFound) {
-        let id = it.container.clone();
-        let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;
-        let key = (id.clone(), it.ifname.clone());
-        if self.attachments.get(&key).is_some_and(|row| row.is_cached_already(it, &pod)) {
-            self.schedule_reap(ctx.at);
-            // Some verdicts depend on the time of a reading. They are judged again after each reading.
-            if let Some(row) = self.attachments.rows.get_mut_unmarked(&key) {
-                row.cached_at = Some(ctx.at);
-            }
-            return;
-        }
-        let row = self.attachment(ctx, &id, &it.ifname);
-        row.cached_at = Some(ctx.at);
-        row.pod.learn(&pod);
-        row.learn_network(&it.network, false);
-        if row.netns_path.is_none() {
-            row.netns_path.clone_from(&it.netns);
-        }
-        if !row.is_loopback() {
-            let plugin = row.plugins.iter().find(|plugin| plugin.add.begun > 0);
-            let plugin = plugin.map(|plugin| plugin.name.clone());
-            for address in &it.addresses {
-                row.lease(address.address, ctx.at, plugin.as_deref()).cached = true;
-            }
-            let named = |lease: &Lease| it.addresses.iter().any(|given| given.address == lease.address);
-            for lease in row.leases.iter_mut().filter(|lease| !named(lease)) {
-                lease.cached = false;
-            }
-        }
-    }
-
-    /// A file of libcni's cache cannot be read. The attachment of that file keeps its cached result. Other attachments
-    /// do not change.
-    pub(super) fn cache_unread(&mut self, ctx: EventContext, path: String) {
-        let name = path.rsplit('/').next().unwrap_or(&path);
-        let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
-        let key = |row: &Attachment| (row.container.clone(), row.ifname.clone());
-        // Containers of pods have full ids, by which their attachments are found. Few attachments belong to other
-        // containers.
-        let keys: Vec<_> = match name.split('-').filter_map(ContainerId::parse).find(ContainerId::is_full) {
-            Some(id) => self.attachments_of(&id).filter(is_it).map(key).collect(),
-            None => self.attachments.values().filter(is_it).map(key).collect(),
-        };
-        for key in keys {
-            if let Some(row) = self.attachments.rows.get_mut(&key) {
-                row.cached_at = Some(ctx.at);
-            }
-        }
-        self.records.unread(ctx.at, path);
-    }
-
-    /// Forgets the cached results that a complete listing of libcni's cache, begun at `begun`, did not name.
-    pub(super) fn cache_not_listed(&mut self, begun: Timestamp) {
-        self.records.unread.retain(|_, it| it.read_at >= begun);
-        self.attachments.rows.update(|_, row| {
-            let was_cached = row.cached_at.is_some() || row.leases.iter().any(|lease| lease.cached);
-            let is_gone = was_cached && row.cached_at < Some(begun);
-            if is_gone {
-                row.cached_at = None;
-                row.leases.iter_mut().for_each(|lease| lease.cached = false);
-            }
-            is_gone
-        });
-    }
-
     /// A runtime's record names the pod of a sandbox.
     pub(super) fn attachments_named(&mut self, id: &ContainerId, pod: &PodName) {
         if self.attachments_of(id).all(|row| row.names(pod)) {
@@ -356,6 +259,9 @@ impl World {
     ) -> &mut Attachment {
         self.schedule_reap(ctx.at);
         let key = (id.clone(), ifname.to_owned());
+        if !self.attachments.contains_key(&key) {
+            self.attachments.unnamed.insert(id.clone());
+        }
         self.attachments.rows.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
     }
 
@@ -372,10 +278,12 @@ impl World {
         if !self.attachments_of(id).any(|row| row.gapped) {
             return;
         }
+        let cache_read_at = self.records.cache_read_at;
         let all = self.attachments.rows.range_mut((id.clone(), String::new())..);
         for (_, row) in all.take_while(|((key, _), _)| key == id) {
             let is_held = row.leases.iter().any(|lease| lease.kernel.is_some());
-            row.gapped &= !(is_held || row.cached_at >= Some(since));
+            let cached_at = row.cached_at.map(|at| at.max(cache_read_at));
+            row.gapped &= !(is_held || cached_at >= Some(since));
         }
     }
 }

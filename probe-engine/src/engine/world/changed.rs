@@ -1,9 +1,9 @@
 //! The rows that may have changed since the detectors last judged the world.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    engine::world::World,
+    engine::world::{World, record::pods::Recorded},
     model::id::{CgroupKey, ContainerId, TaskKey},
 };
 
@@ -17,12 +17,17 @@ pub(in crate::engine) struct Changed {
     pub(in crate::engine) attachments: BTreeSet<(ContainerId, String)>,
     pub(in crate::engine) pods: BTreeSet<u64>,
     pub(in crate::engine) records: bool,
+    /// Sandboxes that came on record or left it, or whose pod is named otherwise, and what was on record before.
+    pub(in crate::engine) on_record: BTreeMap<ContainerId, Recorded>,
 }
 
 impl World {
     /// Takes the keys of all rows that may have changed since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> Changed {
+        let records = self.records.take_changed();
         Changed {
+            records: records.is_some(),
+            on_record: records.map(|it| it.on_record.take_changed()).unwrap_or_default(),
             processes: self.processes.take_changed(),
             netns: self.netns.take_changed(),
             cgroups: self.cgroups.take_changed(),
@@ -30,7 +35,6 @@ impl World {
             sandboxes: self.sandboxes.take_changed(),
             attachments: self.attachments.take_changed(),
             pods: self.pods.take_changed(),
-            records: self.records.take_changed(),
         }
     }
 
@@ -45,6 +49,7 @@ impl World {
             attachments: self.attachments.keys().cloned().collect(),
             pods: self.pods.keys().copied().collect(),
             records: true,
+            on_record: self.records.on_record.ids().map(|id| (id.clone(), Recorded::No)).collect(),
         }
     }
 }

@@ -32,7 +32,10 @@ impl World {
             self.lists
                 .begun
                 .iter()
-                .map(|(list, at)| CheckpointEntry::Listing(list::Begun { list: *list, at: *at })),
+                .map(|(list, at)| (*list, *at, *list == List::CniCache && self.lists.is_cache_unchanged))
+                .map(|(list, at, is_unchanged)| {
+                    CheckpointEntry::Listing(list::Begun { list, at, is_unchanged })
+                }),
         );
         rows.extend(self.attachments.values().cloned().map(CheckpointEntry::Attachment));
         rows.extend(self.sandboxes.all().cloned().map(|row| CheckpointEntry::Sandbox(Box::new(row))));
@@ -50,7 +53,8 @@ impl World {
             self.lists
                 .partial
                 .iter()
-                .map(|(list, at)| CheckpointEntry::Partial(list::Begun { list: *list, at: *at })),
+                .map(|(list, at)| list::Begun { list: *list, at: *at, is_unchanged: false })
+                .map(CheckpointEntry::Partial),
         );
         rows
     }
@@ -86,10 +90,11 @@ impl World {
             CheckpointEntry::Name(row) => {
                 self.pods.names.insert(row.uid.clone(), row);
             }
-            CheckpointEntry::Listing(list::Begun { list, at }) => {
+            CheckpointEntry::Listing(list::Begun { list, at, is_unchanged }) => {
                 self.lists.begun.insert(list, at);
+                self.lists.is_cache_unchanged |= is_unchanged;
             }
-            CheckpointEntry::Partial(list::Begun { list, at }) => {
+            CheckpointEntry::Partial(list::Begun { list, at, is_unchanged: _ }) => {
                 self.lists.partial.insert(list, at);
             }
             CheckpointEntry::Gap(list::Gap { list, at, doubt }) => {

@@ -27,6 +27,9 @@ use crate::{
 pub struct Begun {
     pub(crate) list: List,
     pub(crate) at: Timestamp,
+    /// The listing tells only what changed since the one before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_unchanged: bool,
 }
 
 /// The time from which the rows of one kind of list are in doubt.
@@ -56,6 +59,8 @@ pub enum Doubt {
 pub(in crate::engine) struct Lists {
     /// The listings that have begun and not ended.
     pub(super) begun: BTreeMap<List, Timestamp>,
+    /// The listing of libcni's cache that has begun tells only what changed since the one before it.
+    pub(super) is_cache_unchanged: bool,
     pub(super) gaps: BTreeMap<(Doubt, List), Timestamp>,
     /// The lists whose last reading was incomplete, and since when.
     pub(in crate::engine) partial: BTreeMap<List, Timestamp>,
@@ -91,10 +96,16 @@ const GATHER: Duration = Duration::from_secs(1);
 impl World {
     pub(super) fn list_begun(&mut self, ctx: EventContext, list: List) {
         self.lists.begun.insert(list, ctx.at);
+        if list == List::CniCache {
+            self.lists.is_cache_unchanged = false;
+        }
     }
 
     pub(super) fn list_ended(&mut self, ctx: EventContext, list: List, complete: bool) {
         let Some(begun) = self.lists.begun.remove(&list) else { return };
+        if list == List::Runtimes {
+            self.attachments.forget_unnamed();
+        }
         let is_over = |doubt: Doubt| self.lists.gaps.get(&(doubt, list)).is_some_and(|gap| *gap <= begun);
         if !complete {
             // Nothing else asks for these again.
@@ -108,7 +119,7 @@ impl World {
         let over = [Doubt::Lost, Doubt::Excess, Doubt::Marked].map(|doubt| (doubt, is_over(doubt)));
         // Changes of records only show when the records are read again.
         match list {
-            List::CniCache => self.cache_not_listed(begun),
+            List::CniCache => self.cache_not_listed(begun, self.lists.is_cache_unchanged),
             List::Ipam => self.stores_not_listed(ctx, begun),
             List::Runtimes => self.runtimes_not_listed(ctx, begun),
             List::Processes

@@ -5,27 +5,33 @@
 mod dump;
 pub(in crate::engine) mod pods;
 pub(in crate::engine) mod reading;
+mod store;
 mod unplaced;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
     time::Duration,
 };
 
 pub use dump::Record;
+use pods::OnRecord;
+pub(in crate::engine) use store::KeptStore;
 
 use crate::model::{
-    fact::{Network, NetworksRead, PodName, RuntimeKind, RuntimeRead, StoreRead},
-    id::ContainerId,
+    fact::{Network, NetworksRead, PodName, RuntimeChanged, RuntimeKind, RuntimeRead},
+    id::{ContainerId, PodUid},
     time::Timestamp,
 };
 
 /// The records as they were last read.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Records {
-    pub(in crate::engine) stores: BTreeMap<String, (Timestamp, StoreRead)>,
+    pub(in crate::engine) stores: BTreeMap<String, (Timestamp, KeptStore)>,
     pub(in crate::engine) runtimes: BTreeMap<String, Runtime>,
+    /// What all runtimes have on record together.
+    pub(in crate::engine) on_record: OnRecord,
+    /// When libcni's cache was last found unchanged, but for what was told.
+    pub(in crate::engine) cache_read_at: Timestamp,
     pub(in crate::engine) networks: Option<(Timestamp, NetworksRead)>,
     pub(in crate::engine) kubelet_expected: bool,
     /// The files of libcni's cache that could not be read, by path.
@@ -36,6 +42,8 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) programs: BTreeMap<String, Option<String>>,
     /// When the engine last asked for a reading of the records.
     pub(in crate::engine) asked_at: Option<Timestamp>,
+    /// Of every sandbox that was there at the last reading it is noted whether a runtime had it on record.
+    is_absence_noted: bool,
 }
 
 /// The sandboxes of a runtime as they were last read.
@@ -103,10 +111,7 @@ impl Records {
 
     /// Whether a runtime has this sandbox on record.
     pub(in crate::engine) fn kept(&self, id: &ContainerId) -> Kept {
-        if self.runtimes.values().any(|runtime| runtime.sandboxes.contains_key(id)) {
-            return Kept::Yes;
-        }
-        self.absent()
+        if self.on_record.contains(id) { Kept::Yes } else { self.absent() }
     }
 
     /// The answer for a sandbox that no runtime has on record.
@@ -145,7 +150,40 @@ impl Records {
         let sandboxes = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone())).collect();
         let RuntimeRead { place, kind, sandboxes: _, complete, unread } = read;
         let row = Runtime { kind, read_at: at, complete, unread, sandboxes };
-        self.runtimes.insert(place, row);
+        let mut ids: BTreeSet<ContainerId> = row.sandboxes.keys().cloned().collect();
+        ids.extend(
+            self.runtimes.insert(place, row).into_iter().flat_map(|before| before.sandboxes.into_keys()),
+        );
+        self.note_known(at, ids);
+    }
+
+    /// Takes in what changed in a runtime's records. Gives the sandboxes that this is about.
+    fn change_runtime(&mut self, at: Timestamp, it: RuntimeChanged) -> BTreeSet<ContainerId> {
+        let Some(row) = self.runtimes.get_mut(&it.place) else { return BTreeSet::new() };
+        row.read_at = at;
+        let mut ids = BTreeSet::new();
+        for id in it.gone {
+            row.sandboxes.remove(&id);
+            ids.insert(id);
+        }
+        for named in it.came {
+            ids.insert(named.id.clone());
+            row.sandboxes.insert(named.id, named.pod);
+        }
+        self.note_known(at, ids.iter().cloned());
+        ids
+    }
+
+    /// Forgets the runtimes that were last read before `begun`.
+    fn drop_runtimes(&mut self, at: Timestamp, begun: Timestamp) {
+        let is_gone = |row: &Runtime| row.read_at < begun;
+        let gone: Vec<String> =
+            self.runtimes.iter().filter(|(_, row)| is_gone(row)).map(|(place, _)| place.clone()).collect();
+        for place in gone {
+            self.is_absence_noted = false;
+            let ids = self.runtimes.remove(&place).into_iter().flat_map(|row| row.sandboxes.into_keys());
+            self.note_known(at, ids);
+        }
     }
 
     /// The pod of a sandbox, joined from all runtimes' records. containerd's folders have only ids; its socket names
@@ -157,12 +195,25 @@ impl Records {
         pod
     }
 
-    /// Updates, after a reading, since when each sandbox has been on record.
-    fn note_known(&mut self, at: Timestamp) {
-        let before = mem::take(&mut self.known_since);
-        let ids = self.runtimes.values().flat_map(|runtime| runtime.sandboxes.keys());
-        let since = |id: &ContainerId| before.get(id).copied().unwrap_or(at);
-        self.known_since = ids.map(|id| (id.clone(), since(id))).collect();
+    /// Notes after a reading which of these sandboxes are on record, and since when.
+    fn note_known(&mut self, at: Timestamp, ids: impl IntoIterator<Item = ContainerId>) {
+        for id in ids {
+            let mut records =
+                self.runtimes.values().filter_map(|runtime| runtime.sandboxes.get(&id)).peekable();
+            if records.peek().is_none() {
+                self.known_since.remove(&id);
+                self.on_record.remove(&id);
+                continue;
+            }
+            let mut uids: Vec<PodUid> = Vec::new();
+            for uid in records.filter_map(|pod| pod.as_ref()?.uid.as_ref()) {
+                if !uids.contains(uid) {
+                    uids.push(uid.clone());
+                }
+            }
+            self.known_since.entry(id.clone()).or_insert(at);
+            self.on_record.set(id, uids);
+        }
     }
 
     pub(in crate::engine) fn unread(&mut self, at: Timestamp, path: String) {

@@ -27,7 +27,7 @@ use crate::{
     },
     model::{
         change::ChangeKind,
-        fact::{Executed, Origin, PodName, StoreRead, Task},
+        fact::{Executed, Origin, PodName, Reservation, Task},
         recovery::{
             BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Rules, Source, StandingPods,
             TimedSource,
@@ -203,8 +203,8 @@ impl World {
 
     /// The oldest address in a store gives the time of the network's first success, if that was before the agent
     /// started.
-    pub(super) fn leases_dated(&mut self, ctx: EventContext, read: &StoreRead) {
-        let dates = read.reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
+    pub(super) fn leases_dated(&mut self, ctx: EventContext, reservations: &[Reservation]) {
+        let dates = reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
         let oldest = dates.chain(self.boot.recovery.leased_since).min();
         if oldest != self.boot.recovery.leased_since {
             self.boot.recovery.leased_since = oldest;

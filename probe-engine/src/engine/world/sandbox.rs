@@ -67,6 +67,8 @@ pub(in crate::engine) enum Group {
     Pod(u64),
     /// An event of the sandbox named a pod with this UID.
     Uid(PodUid),
+    /// The sandbox is being made.
+    Created,
     /// The sandbox has a container, and its pod's start does not count as complete.
     Starting,
     /// The file that should hold the sandbox's network namespace. The path is spelled as [`plain`] spells it.
@@ -81,7 +83,8 @@ impl Grouped for Sandbox {
         let is_starting = self.work.started_at.is_none() && !self.work.containers.is_empty();
         let uid = self.told.pod.uid.clone().map(Group::Uid);
         let starting = is_starting.then_some(Group::Starting);
-        self.pod.map(Group::Pod).into_iter().chain(uid).chain(starting).chain(path)
+        let created = (self.state == State::Created).then_some(Group::Created);
+        self.pod.map(Group::Pod).into_iter().chain(uid).chain(created).chain(starting).chain(path)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What keeps addresses and sandboxes on record: IPAM stores, runtimes, the network's configuration.
 //!
-//! **Invariant:** each of these is one whole reading. What a complete one does not name was not there when it was
-//! read, at the observation's time.
+//! **Invariant:** each of these is one whole reading, or says what changed since the reading before it. What a complete
+//! reading does not name was not there when it was read, at the observation's time. What a change does not name was
+//! there then as it was before.
 
 use std::net::IpAddr;
 
@@ -24,6 +25,17 @@ pub struct StoreRead {
     pub reservations: Vec<Reservation>,
     /// Every entry's name was read; a reservation whose holder could not be read is still one.
     pub complete: bool,
+}
+
+/// What changed in an IPAM store since the reading before. Both readings were complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreChanged {
+    /// The path of the store.
+    pub path: String,
+    /// Reservations of new addresses, and of addresses whose reservation is another one.
+    pub came: Vec<Reservation>,
+    /// Addresses that are no longer reserved.
+    pub gone: Vec<IpAddr>,
 }
 
 /// A place where an IPAM plugin writes down which addresses are given out.
@@ -92,6 +104,17 @@ pub struct RuntimeRead {
     /// So many of them are known by their id alone, for their own record cannot be read: each may be no sandbox at all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unread: u64,
+}
+
+/// What changed in a runtime's records since the reading before. The rest of the reading is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeChanged {
+    /// Where the records are, as in [`RuntimeRead`].
+    pub place: String,
+    /// Sandboxes that are new on record, and those whose pod is named otherwise.
+    pub came: Vec<RuntimeSandbox>,
+    /// Sandboxes that are no longer on record.
+    pub gone: Vec<ContainerId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use super::{Files, queue::Asked, retry_queue::Wanted};
 use crate::{
     model::{
         change::Question,
-        fact::{Fact, Observation, Origin, PressureRead},
+        fact::{Fact, Observation, Origin, PressureRead, RecordsDiff},
     },
     source::{
         answer::Answerer,
@@ -95,10 +95,19 @@ impl Read for Files {
         // Duplicating an open handle fails only if the process has no room for another one.
         let Ok(root) = self.root.watched(Arc::clone(reader)) else { return };
         let mut answerer = Answerer::new(&root);
+        // A reader knows what it told itself. What another one told before, which hangs now, it tells once more.
+        let mut diff = RecordsDiff::default();
         while let Some(job) = jobs.blocking_recv() {
             let done = match job {
-                Job::Present => self.pass(&root, backfill::present, say),
-                Job::Records => self.pass(&root, backfill::records, say),
+                Job::Present => {
+                    // After this pass the records are told whole again: names are learned from them, too.
+                    diff = RecordsDiff::default();
+                    self.pass(&root, backfill::present, say)
+                }
+                Job::Records => self.pass(&root, backfill::records, &mut |report| match report {
+                    Report::Facts(batch) => say(Report::Facts(diff.reduce(batch))),
+                    done @ Report::Done { .. } => say(done),
+                }),
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
             };

@@ -10,9 +10,9 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use super::Attachment;
 use crate::{
-    engine::world::{EventContext, World},
+    engine::world::{EventContext, World, record::KeptStore},
     model::{
-        fact::{self, Reservation, StoreKind, StoreRead},
+        fact::{self, Reservation, StoreChanged, StoreKind, StoreRead},
         time::Timestamp,
     },
 };
@@ -183,6 +183,23 @@ impl World {
         }
     }
 
+    /// A store no longer says what it said of an address: whoever had it by this store has it no longer, unless the
+    /// store says so anew, or who has it now cannot be read.
+    pub(in crate::engine::world) fn lease_left_store(&mut self, it: &StoreChanged, before: &Reservation) {
+        let Some(holder) = &before.holder else { return };
+        let now = it.came.iter().find(|now| now.address == before.address).map(|now| now.holder.as_ref());
+        if now.is_some_and(|now| now.is_none_or(|now| now == holder)) {
+            return;
+        }
+        let Some(row) = self.attachments.rows.get_mut(&(holder.container.clone(), holder.ifname.clone()))
+        else {
+            return;
+        };
+        for lease in row.leases.iter_mut().filter(|lease| lease.address == before.address) {
+            lease.stores.retain(|store| *store != it.path);
+        }
+    }
+
     /// The interface of a reservation in a store that keeps no interface names: the one that has the address, or the
     /// only one.
     fn interface_of(&self, holder: &fact::Holder, address: IpAddr) -> String {
@@ -199,7 +216,7 @@ impl World {
 
     /// Whether the store of the lease's network was read whole.
     pub(in crate::engine) fn is_store_read(&self, row: &Attachment, lease: &Lease) -> bool {
-        let serves = |read: &StoreRead| match &read.store.network {
+        let serves = |read: &KeptStore| match &read.store.network {
             Some(network) => Some(network) == row.network.as_ref(),
             // A directory that the operator declared has no network's name. It is this network's store if it ever had
             // the address.

@@ -17,6 +17,8 @@ pub(in crate::engine) struct Table {
     pub(super) rows: Tracked<(ContainerId, String), Attachment>,
     /// When each plugin, by name, was last asked for its message. Entries live as long as the attachments that asked.
     pub(super) messages_asked: BTreeMap<String, Timestamp>,
+    /// Sandboxes with an attachment that came since the runtimes' records were last looked through for its pod.
+    pub(super) unnamed: BTreeSet<ContainerId>,
 }
 
 impl Deref for Table {
@@ -33,8 +35,18 @@ impl Table {
         self.rows.take_changed()
     }
 
+    pub(in crate::engine::world) fn unnamed(&self) -> impl Iterator<Item = &ContainerId> {
+        self.unnamed.iter()
+    }
+
+    /// The runtimes' records were looked through.
+    pub(in crate::engine::world) fn forget_unnamed(&mut self) {
+        self.unnamed.clear();
+    }
+
     /// Restores a row from a checkpoint.
     pub(in crate::engine::world) fn insert(&mut self, row: Attachment) {
+        self.unnamed.insert(row.container.clone());
         self.rows.insert((row.container.clone(), row.ifname.clone()), row);
     }
 
@@ -59,6 +71,10 @@ impl Table {
         });
         self.rows.retain(|(id, _), row| {
             !row.leases.is_empty() || row.last_at > old(id) || row.is_busy() || is_needed(id)
+        });
+        let rows = &self.rows;
+        self.unnamed.retain(|id| {
+            rows.range((id.clone(), String::new())..).next().is_some_and(|((key, _), _)| key == id)
         });
     }
 }

@@ -24,6 +24,8 @@ pub(in crate::engine) struct Table {
     by_uid: BTreeMap<PodUid, u64>,
     /// The pods by namespace and name. Several pods in sequence can have the same name.
     by_name: BTreeSet<(String, String, u64)>,
+    /// Those that have left: a sandbox of them that had been ready stopped.
+    left: BTreeSet<u64>,
     /// The number of the next row.
     pub(in crate::engine) next: u64,
 }
@@ -82,7 +84,12 @@ impl Table {
     pub(in crate::engine::world) fn left(&mut self, id: u64, at: Timestamp) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.left_at = row.left_at.max(Some(at));
+            self.left.insert(id);
         }
+    }
+
+    pub(in crate::engine::world) fn that_left(&self) -> impl Iterator<Item = u64> {
+        self.left.iter().copied()
     }
 
     /// The pod's start is complete, or turned out to continue.
@@ -127,12 +134,16 @@ impl Table {
             self.by_uid.insert(uid.clone(), row.id);
         }
         self.by_name.extend(key_of(&row));
+        if row.left_at.is_some() {
+            self.left.insert(row.id);
+        }
         self.next = self.next.max(row.id.saturating_add(1));
         self.rows.insert(row.id, row);
     }
 
     pub(in crate::engine) fn remove(&mut self, id: u64) {
         let Some(row) = self.rows.remove(&id) else { return };
+        self.left.remove(&id);
         if let Some(key) = key_of(&row) {
             self.by_name.remove(&key);
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Records, Unread};
+use super::{KeptStore, Records, Unread};
 use crate::model::{
     fact::{NetworksRead, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
     id::ContainerId,
@@ -23,6 +23,8 @@ pub enum Record {
     },
     /// A sandbox that has been on record since this time.
     KnownSince(ContainerId),
+    /// libcni's cache was last found unchanged then.
+    CacheRead,
     Kubelet(bool),
     Program(ProgramFound),
     Asked,
@@ -30,7 +32,7 @@ pub enum Record {
 
 impl Records {
     pub(in crate::engine) fn dump(&self) -> impl Iterator<Item = (Timestamp, Record)> + '_ {
-        let stores = self.stores.values().map(|(at, read)| (*at, Record::Store(read.clone())));
+        let stores = self.stores.values().map(|(at, read)| (*at, Record::Store(read.to_reading())));
         let runtimes = self.runtimes.iter().map(|(place, row)| {
             let sandboxes = row.sandboxes.iter();
             let sandboxes = sandboxes.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() });
@@ -55,14 +57,16 @@ impl Records {
             (Timestamp::ZERO, Record::Program(it))
         });
         let asked = self.asked_at.map(|at| (at, Record::Asked));
+        let cache_read =
+            (self.cache_read_at > Timestamp::ZERO).then_some((self.cache_read_at, Record::CacheRead));
         let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known);
-        read.chain([kubelet]).chain(programs).chain(asked)
+        read.chain([kubelet]).chain(programs).chain(asked).chain(cache_read)
     }
 
     pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
         match record {
             Record::Store(read) => {
-                self.stores.insert(read.store.path.clone(), (at, read));
+                self.stores.insert(read.store.path.clone(), (at, KeptStore::of(read)));
             }
             Record::Runtime(read) => self.add_runtime(at, read),
             Record::Networks(read) => self.networks = Some((at, read)),
@@ -77,6 +81,7 @@ impl Records {
                 self.programs.insert(it.path, it.version);
             }
             Record::Asked => self.asked_at = Some(at),
+            Record::CacheRead => self.cache_read_at = at,
         }
     }
 }

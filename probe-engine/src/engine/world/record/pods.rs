@@ -1,8 +1,11 @@
 //! The pods that have a sandbox on record. All sources count together, because some name a sandbox without its pod.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
-use super::{Kept, Records};
+use super::Kept;
 use crate::{
     engine::world::World,
     model::{
@@ -15,25 +18,83 @@ use crate::{
 /// The sandboxes in all runtimes' records, as they were last read.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct OnRecord {
-    /// Every sandbox, with its pod's UID if a record names it.
-    pub(in crate::engine) pods: BTreeMap<ContainerId, Option<PodUid>>,
-    uids: BTreeSet<PodUid>,
-    /// The sandboxes whose pod's UID is in no record.
+    /// Every sandbox, and the UIDs that records give its pod: usually one, or none where no record names the pod.
+    sandboxes: BTreeMap<ContainerId, Vec<PodUid>>,
+    /// The sandboxes of each pod that a record names.
+    of_pods: BTreeMap<PodUid, BTreeSet<ContainerId>>,
+    /// Sandboxes whose pod's UID no record gives.
     nameless: BTreeSet<ContainerId>,
+    /// What was on record of each sandbox of which that changed since the last call of `take_changed`.
+    changed: BTreeMap<ContainerId, Recorded>,
+}
+
+/// What is on record of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Recorded {
+    No,
+    /// The UID of its pod, as the first record that has one gives it.
+    As(Option<PodUid>),
+}
+
+impl Recorded {
+    pub(in crate::engine) fn uid(&self) -> Option<&PodUid> {
+        match self {
+            Self::No => None,
+            Self::As(uid) => uid.as_ref(),
+        }
+    }
 }
 
 impl OnRecord {
-    pub(in crate::engine) fn of(records: &Records) -> Self {
-        let mut it = Self::default();
-        for (id, pod) in records.runtimes.values().flat_map(|runtime| &runtime.sandboxes) {
-            let named = pod.as_ref().and_then(|pod| pod.uid.clone());
-            it.uids.extend(named.clone());
-            let uid = it.pods.entry(id.clone()).or_default();
-            *uid = uid.take().or(named);
+    pub(super) fn contains(&self, id: &ContainerId) -> bool {
+        self.sandboxes.contains_key(id)
+    }
+
+    pub(in crate::engine) fn ids(&self) -> impl Iterator<Item = &ContainerId> {
+        self.sandboxes.keys()
+    }
+
+    pub(in crate::engine) fn get(&self, id: &ContainerId) -> Recorded {
+        self.sandboxes.get(id).map_or(Recorded::No, |uids| Recorded::As(uids.first().cloned()))
+    }
+
+    /// The sandboxes on record that a record names as this pod's.
+    pub(super) fn of_pod(&self, uid: &PodUid) -> impl Iterator<Item = &ContainerId> {
+        self.of_pods.get(uid).into_iter().flatten()
+    }
+
+    /// What was on record before of each sandbox of which that may have changed since the last call.
+    pub(in crate::engine) fn take_changed(&mut self) -> BTreeMap<ContainerId, Recorded> {
+        mem::take(&mut self.changed)
+    }
+
+    pub(super) fn set(&mut self, id: ContainerId, uids: Vec<PodUid>) {
+        if self.sandboxes.get(&id) == Some(&uids) {
+            return;
         }
-        let nameless = it.pods.iter().filter(|(_, uid)| uid.is_none());
-        it.nameless = nameless.map(|(id, _)| id.clone()).collect();
-        it
+        self.remove(&id);
+        if uids.is_empty() {
+            self.nameless.insert(id.clone());
+        }
+        for uid in &uids {
+            self.of_pods.entry(uid.clone()).or_default().insert(id.clone());
+        }
+        self.sandboxes.insert(id, uids);
+    }
+
+    pub(super) fn remove(&mut self, id: &ContainerId) {
+        self.changed.entry(id.clone()).or_insert_with(|| {
+            self.sandboxes.get(id).map_or(Recorded::No, |uids| Recorded::As(uids.first().cloned()))
+        });
+        for uid in self.sandboxes.remove(id).unwrap_or_default() {
+            if let Some(of_pod) = self.of_pods.get_mut(&uid) {
+                of_pod.remove(id);
+                if of_pod.is_empty() {
+                    self.of_pods.remove(&uid);
+                }
+            }
+        }
+        self.nameless.remove(id);
     }
 }
 
@@ -41,7 +102,6 @@ impl OnRecord {
 #[derive(Debug)]
 pub(in crate::engine) struct PodsKept<'a> {
     world: &'a World,
-    on_record: &'a OnRecord,
     /// The pods whose UID no record has, but other evidence gives.
     named: BTreeSet<PodUid>,
     /// For each sandbox on record whose pod's UID is unknown: the known parts of the pod's name, and since when the
@@ -52,7 +112,7 @@ pub(in crate::engine) struct PodsKept<'a> {
 impl PodsKept<'_> {
     /// Whether a sandbox of this pod is on record. A record without a pod's UID may be of this pod.
     pub(in crate::engine) fn kept(&self, uid: &PodUid) -> Kept {
-        if self.on_record.uids.contains(uid) || self.named.contains(uid) {
+        if self.world.records.on_record.of_pods.contains_key(uid) || self.named.contains(uid) {
             Kept::Yes
         } else if self.nameless.iter().any(|(pod, since)| self.world.may_be_of(pod, *since, uid)) {
             Kept::Unknown
@@ -64,10 +124,10 @@ impl PodsKept<'_> {
 
 impl World {
     /// The pods that have a sandbox on record, by all runtimes that were read.
-    pub(in crate::engine) fn pods_kept<'a>(&'a self, on_record: &'a OnRecord) -> PodsKept<'a> {
-        let mut kept = PodsKept { world: self, on_record, named: BTreeSet::new(), nameless: Vec::new() };
+    pub(in crate::engine) fn pods_kept(&self) -> PodsKept<'_> {
+        let mut kept = PodsKept { world: self, named: BTreeSet::new(), nameless: Vec::new() };
         let since = |id: &ContainerId| self.records.known_since.get(id).copied();
-        let nameless = on_record.nameless.iter().filter_map(|id| Some((id, since(id)?)));
+        let nameless = self.records.on_record.nameless.iter().filter_map(|id| Some((id, since(id)?)));
         for (id, since) in nameless {
             let pod = self.pod_of_nameless(id);
             match pod.uid {

@@ -1,18 +1,25 @@
 //! Applies a reading of the records, and decides when they are read again.
 
-use std::{collections::BTreeMap, mem, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
 
 use probe_common::runtime::DOCKER;
 
-use super::{Kept, Waiting};
+use super::{Kept, KeptStore, Waiting};
 use crate::{
     engine::{
         timer,
-        world::{EventContext, World},
+        world::{EventContext, World, sandbox::Group},
     },
     model::{
         change::Question,
-        fact::{NetworksRead, PodName, ProgramFound, RuntimeKind, RuntimeRead, StoreRead},
+        fact::{
+            NetworksRead, PodName, ProgramFound, RuntimeChanged, RuntimeKind, RuntimeRead, StoreChanged,
+            StoreRead,
+        },
         id::ContainerId,
         time::Timestamp,
     },
@@ -36,7 +43,7 @@ impl World {
         // A store can have tens of thousands of records. If the reading is the same as before, none is applied again.
         if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
             && known.complete
-            && *known == read
+            && *known == KeptStore::of(read.clone())
         {
             *at = ctx.at;
             return;
@@ -45,8 +52,36 @@ impl World {
             self.record_vouches(ctx, &holder.container);
         }
         self.leases_in_store(ctx, &read);
-        self.leases_dated(ctx, &read);
-        self.records.stores.insert(read.store.path.clone(), (ctx.at, read));
+        self.leases_dated(ctx, &read.reservations);
+        self.records.stores.insert(read.store.path.clone(), (ctx.at, KeptStore::of(read)));
+    }
+
+    /// Takes in what changed in a store: the rest of it was read again, and is as it was.
+    pub(in crate::engine::world) fn store_changed(&mut self, ctx: EventContext, it: StoreChanged) {
+        let Some((at, kept)) = self.records.stores.get_mut(&it.path) else { return };
+        *at = ctx.at;
+        if it.came.is_empty() && it.gone.is_empty() {
+            return;
+        }
+        let before = kept.change(&it);
+        // Which interface has an address may depend on everything else that is known. And who had an address whose
+        // holder could not be read is not known here.
+        let is_whole = !kept.names_interfaces()
+            || before.iter().any(|it| it.holder.as_ref().is_none_or(|holder| holder.ifname.is_empty()));
+        let read = if is_whole {
+            kept.to_reading()
+        } else {
+            StoreRead { store: kept.store.clone(), reservations: it.came.clone(), complete: false }
+        };
+        for holder in it.came.iter().filter_map(|it| it.holder.as_ref()) {
+            self.record_vouches(ctx, &holder.container);
+        }
+        self.schedule_reap(ctx.at);
+        if !is_whole {
+            before.iter().for_each(|before| self.lease_left_store(&it, before));
+        }
+        self.leases_in_store(ctx, &read);
+        self.leases_dated(ctx, &it.came);
     }
 
     pub(in crate::engine::world) fn runtime_read(&mut self, ctx: EventContext, read: RuntimeRead) {
@@ -64,8 +99,61 @@ impl World {
             }
         }
         self.records.add_runtime(ctx.at, read);
-        self.records.note_known(ctx.at);
-        self.sandboxes.note_records(ctx.at, |id| match self.records.kept(id) {
+        self.note_absence(ctx.at, None);
+    }
+
+    /// Takes in what changed in a runtime's records: the rest of them was read again, and is as it was.
+    pub(in crate::engine::world) fn runtime_changed(&mut self, ctx: EventContext, it: RuntimeChanged) {
+        if !self.records.runtimes.contains_key(&it.place) {
+            return;
+        }
+        for it in &it.came {
+            if let Some(pod) = &it.pod {
+                self.attachments_named(&it.id, pod);
+            }
+        }
+        let place = it.place.clone();
+        let ids = self.records.change_runtime(ctx.at, it);
+        // Of attachments that came since the reading before, the records may have named the pod already.
+        if let Some(row) = self.records.runtimes.get(&place) {
+            let named = self
+                .attachments
+                .unnamed()
+                .filter_map(|id| Some((id.clone(), row.sandboxes.get(id)?.clone()?)));
+            for (id, pod) in named.collect::<Vec<_>>() {
+                self.attachments_named(&id, &pod);
+            }
+        }
+        for pod in self.pods_that_left_on_record(&place) {
+            self.pods.left(pod, ctx.at);
+        }
+        self.note_absence(ctx.at, Some(ids));
+    }
+
+    /// The pods that have left, but for a sandbox that this runtime has on record.
+    fn pods_that_left_on_record(&self, place: &str) -> Vec<u64> {
+        let Some(runtime) = self.records.runtimes.get(place) else { return Vec::new() };
+        let has_on_record = |pod: u64| {
+            let is_of_pod = |id: &ContainerId| {
+                let named = runtime.sandboxes.get(id);
+                named.is_some_and(|named| self.pod_of_record(id, named.as_ref()) == Some(pod))
+            };
+            let uid = self.pods.get(&pod).and_then(|row| row.named.uid.as_ref());
+            uid.is_some_and(|uid| self.records.on_record.of_pod(uid).any(is_of_pod))
+                || self.sandboxes.group(Group::Pod(pod)).any(|row| is_of_pod(&row.id))
+        };
+        self.pods.that_left().filter(|pod| has_on_record(*pod)).collect()
+    }
+
+    /// Notes which sandboxes the runtimes' records do not have. `changed`: only these, and sandboxes that are new, can
+    /// have come on record or left it since this was noted last.
+    fn note_absence(&mut self, at: Timestamp, changed: Option<BTreeSet<ContainerId>>) {
+        let was_noted = self.records.is_absence_noted;
+        self.records.is_absence_noted = matches!(self.records.absent(), Kept::No { .. });
+        // While records cannot be read, absence was not noted.
+        let changed = changed.filter(|_| was_noted || !self.records.is_absence_noted);
+        let records = &self.records;
+        self.sandboxes.note_records(at, changed, |id| match records.kept(id) {
             Kept::Yes => Some(true),
             Kept::No { .. } => Some(false),
             Kept::Unknown => None,
@@ -98,15 +186,14 @@ impl World {
         let all = mem::take(&mut self.records.stores);
         let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
         self.records.stores = kept;
-        let gone: BTreeMap<String, (Timestamp, StoreRead)> = gone;
-        for (_, read) in gone.into_values() {
-            self.leases_in_store(ctx, &StoreRead { reservations: Vec::new(), complete: true, ..read });
+        let gone: BTreeMap<String, (Timestamp, KeptStore)> = gone;
+        for (_, KeptStore { store, .. }) in gone.into_values() {
+            self.leases_in_store(ctx, &StoreRead { store, reservations: Vec::new(), complete: true });
         }
     }
 
     pub(in crate::engine::world) fn runtimes_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
-        self.records.runtimes.retain(|_, row| row.read_at >= begun);
-        self.records.note_known(ctx.at);
+        self.records.drop_runtimes(ctx.at, begun);
         self.judge_abandoned(ctx);
     }
 

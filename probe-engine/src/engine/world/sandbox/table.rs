@@ -17,6 +17,8 @@ const REMEMBERED: usize = 4096;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     rows: Groups<ContainerId, Sandbox>,
+    /// Those that came since it was last noted which the runtimes have on record.
+    unnoted: BTreeSet<ContainerId>,
 }
 
 impl Table {
@@ -78,6 +80,9 @@ impl Table {
 
     /// The row of a sandbox that shows a sign of life: a new row, or the remembered one.
     pub(super) fn begin(&mut self, ctx: EventContext, id: &ContainerId) -> &mut Sandbox {
+        if !self.rows.contains_key(id) {
+            self.unnoted.insert(id.clone());
+        }
         let row = self.rows.entry(id.clone()).or_insert_with(|| Sandbox::new(id.clone(), ctx));
         row.come_back(ctx.at);
         row
@@ -136,22 +141,38 @@ impl Table {
         }
     }
 
-    /// The runtimes' records were read. `is_on_record` tells whether a sandbox is on record. None: not all records
-    /// could be read.
+    /// The runtimes' records were read. `changed` has the sandboxes of which they may say something else than before,
+    /// beside new sandboxes. None: any. `is_on_record` tells whether a sandbox is on record. None: not all records could
+    /// be read.
     pub(in crate::engine::world) fn note_records(
         &mut self,
         at: Timestamp,
+        changed: Option<BTreeSet<ContainerId>>,
         is_on_record: impl Fn(&ContainerId) -> Option<bool>,
     ) {
-        self.rows.update(|id, row| {
-            let before = row.ending.forgotten_at;
-            let forgotten_at = match is_on_record(id) {
-                Some(false) => before.or(Some(at)),
-                Some(true) => None,
-                None => before,
-            };
-            mem::replace(&mut row.ending.forgotten_at, forgotten_at) != forgotten_at
-        });
+        let forgotten_at = |row: &Sandbox| match is_on_record(&row.id) {
+            Some(false) => row.ending.forgotten_at.or(Some(at)),
+            Some(true) => None,
+            None => row.ending.forgotten_at,
+        };
+        let unnoted = mem::take(&mut self.unnoted);
+        let Some(mut changed) = changed else {
+            self.rows.update(|_, row| {
+                let forgotten_at = forgotten_at(row);
+                mem::replace(&mut row.ending.forgotten_at, forgotten_at) != forgotten_at
+            });
+            return;
+        };
+        changed.extend(unnoted);
+        for id in changed {
+            let Some(row) = self.rows.get(&id) else { continue };
+            let forgotten_at = forgotten_at(row);
+            if row.ending.forgotten_at != forgotten_at
+                && let Some(row) = self.rows.get_mut(&id)
+            {
+                row.ending.forgotten_at = forgotten_at;
+            }
+        }
     }
 
     /// A record was lost: anything may have happened to a sandbox unseen.
@@ -191,6 +212,8 @@ impl Table {
     /// Forgets the remembered sandboxes that nothing needs, and the oldest ones if there are too many.
     pub(in crate::engine::world) fn forget(&mut self, is_needed: impl Fn(&Sandbox) -> bool) {
         self.rows.retain(|_, row| !row.is_remembered() || is_needed(row));
+        let rows = &self.rows;
+        self.unnoted.retain(|id| rows.contains_key(id));
         let mut over: BTreeSet<(Timestamp, ContainerId)> = BTreeSet::new();
         let excess = self.rows.len().saturating_sub(REMEMBERED);
         if excess > 0 {

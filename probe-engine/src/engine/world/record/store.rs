@@ -1,0 +1,70 @@
+//! An IPAM store as it was last read.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use crate::model::fact::{Reservation, Store, StoreChanged, StoreRead};
+
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::engine) struct KeptStore {
+    pub(in crate::engine) store: Store,
+    /// Every entry's name was read.
+    pub(in crate::engine) complete: bool,
+    /// By address. A store may have an address twice: then the number counts up.
+    reservations: BTreeMap<(IpAddr, u32), Reservation>,
+    /// How many reservations do not say which interface has the address.
+    without_ifname: usize,
+}
+
+impl KeptStore {
+    pub(super) fn of(read: StoreRead) -> Self {
+        let StoreRead { store, reservations, complete } = read;
+        let mut kept = Self { store, complete, reservations: BTreeMap::new(), without_ifname: 0 };
+        reservations.into_iter().for_each(|it| kept.add(it));
+        kept
+    }
+
+    pub(in crate::engine) fn reservations(&self) -> impl ExactSizeIterator<Item = &Reservation> {
+        self.reservations.values()
+    }
+
+    /// Whether every reservation says which interface has the address, as far as its holder is known at all.
+    pub(super) fn names_interfaces(&self) -> bool {
+        self.without_ifname == 0
+    }
+
+    /// The same as one reading of the whole store.
+    pub(super) fn to_reading(&self) -> StoreRead {
+        StoreRead {
+            store: self.store.clone(),
+            reservations: self.reservations.values().cloned().collect(),
+            complete: self.complete,
+        }
+    }
+
+    /// Takes in what changed. Gives the reservations that are gone or replaced.
+    pub(super) fn change(&mut self, it: &StoreChanged) -> Vec<Reservation> {
+        let addresses = it.came.iter().map(|it| &it.address).chain(&it.gone);
+        let before = addresses.flat_map(|address| self.remove(*address)).collect();
+        it.came.iter().cloned().for_each(|it| self.add(it));
+        before
+    }
+
+    fn add(&mut self, it: Reservation) {
+        self.without_ifname += usize::from(is_without_ifname(&it));
+        let same = self.reservations.range((it.address, 0)..=(it.address, u32::MAX));
+        let number = same.last().map_or(0, |((_, number), _)| number.saturating_add(1));
+        self.reservations.insert((it.address, number), it);
+    }
+
+    fn remove(&mut self, address: IpAddr) -> Vec<Reservation> {
+        let same = self.reservations.range((address, 0)..=(address, u32::MAX));
+        let keys: Vec<_> = same.map(|(key, _)| *key).collect();
+        let gone: Vec<_> = keys.iter().filter_map(|key| self.reservations.remove(key)).collect();
+        self.without_ifname -= gone.iter().filter(|it| is_without_ifname(it)).count();
+        gone
+    }
+}
+
+fn is_without_ifname(it: &Reservation) -> bool {
+    it.holder.as_ref().is_some_and(|holder| holder.ifname.is_empty())
+}

@@ -1,0 +1,229 @@
+//! Reduces each whole reading of the records to what changed since the reading before it. Most readings change nothing,
+//! and then the engine has next to nothing to do.
+//!
+//! **Invariant:** whoever was told all readings so far knows what the whole readings say. Where a difference cannot say
+//! that, the reading stays whole: the first one, one after or before an incomplete one, and one that names an address or
+//! an attachment twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    mem,
+    net::IpAddr,
+};
+
+use super::{
+    CacheFound, Fact, List, Observation, PodName, Reservation, RuntimeChanged, RuntimeRead, RuntimeSandbox,
+    Store, StoreChanged, StoreRead,
+};
+use crate::model::id::ContainerId;
+
+/// What the last reading of each record said. It is that of one source, whose readings the engine gets all and in order.
+#[derive(Debug, Default)]
+pub struct RecordsDiff {
+    runtimes: BTreeMap<String, Runtime>,
+    stores: BTreeMap<String, Reservations>,
+    cache: Option<Cache>,
+}
+
+/// A runtime's records, but for their place.
+#[derive(Debug)]
+struct Runtime {
+    /// The reading without its sandboxes.
+    head: RuntimeRead,
+    sandboxes: BTreeMap<ContainerId, Option<PodName>>,
+}
+
+/// The contents of a store that was read whole and has each address once.
+#[derive(Debug)]
+struct Reservations {
+    store: Store,
+    by_address: BTreeMap<IpAddr, Reservation>,
+}
+
+/// libcni's cache, read whole, with one result for each attachment.
+#[derive(Debug, Default)]
+struct Cache {
+    found: BTreeMap<(ContainerId, String), CacheFound>,
+    /// The paths of the files that cannot be read.
+    unread: BTreeSet<String>,
+}
+
+impl RecordsDiff {
+    /// Takes a batch with one or more whole lists, and gives what there is to tell instead.
+    #[must_use]
+    pub fn reduce(&mut self, batch: Vec<Observation>) -> Vec<Observation> {
+        let mut told = Vec::new();
+        let mut list = Vec::new();
+        for seen in batch {
+            let ended = if let Fact::ListEnded { list, complete } = seen.fact {
+                Some((list, complete))
+            } else {
+                None
+            };
+            list.push(seen);
+            if let Some((which, complete)) = ended {
+                told.extend(self.reduce_list(which, complete, mem::take(&mut list)));
+            }
+        }
+        told.extend(list);
+        told
+    }
+
+    fn reduce_list(&mut self, which: List, complete: bool, list: Vec<Observation>) -> Vec<Observation> {
+        match which {
+            List::CniCache => self.reduce_cache(complete, list),
+            List::Ipam => {
+                let mut before = mem::take(&mut self.stores);
+                each(list, |fact| {
+                    let Fact::StoreRead(read) = fact else { return fact };
+                    self.store(before.remove(&read.store.path), read)
+                })
+            }
+            List::Runtimes => {
+                let mut before = mem::take(&mut self.runtimes);
+                each(list, |fact| {
+                    let Fact::RuntimeRead(read) = fact else { return fact };
+                    self.runtime(before.remove(&read.place), read)
+                })
+            }
+            List::Processes
+            | List::Netns
+            | List::Addresses
+            | List::Cgroups
+            | List::Containers
+            | List::Pods => list,
+        }
+    }
+
+    fn runtime(&mut self, before: Option<Runtime>, read: RuntimeRead) -> Fact {
+        let named = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone()));
+        let sandboxes = named.collect();
+        let RuntimeRead { place, kind, sandboxes: _, complete, unread } = &read;
+        let (kind, complete, unread) = (*kind, *complete, *unread);
+        let head = RuntimeRead { place: place.clone(), kind, sandboxes: Vec::new(), complete, unread };
+        let (place, now) = (place.clone(), Runtime { head, sandboxes });
+        let fact = match before.filter(|before| before.head == now.head) {
+            Some(before) => Fact::RuntimeChanged(before.changed(&now)),
+            None => Fact::RuntimeRead(read),
+        };
+        self.runtimes.insert(place, now);
+        fact
+    }
+
+    fn store(&mut self, before: Option<Reservations>, read: StoreRead) -> Fact {
+        let Some(now) = Reservations::of(&read) else { return Fact::StoreRead(read) };
+        let path = read.store.path.clone();
+        let fact = match before.filter(|before| before.store == now.store) {
+            Some(before) => Fact::StoreChanged(before.changed(&now)),
+            None => Fact::StoreRead(read),
+        };
+        self.stores.insert(path, now);
+        fact
+    }
+
+    fn reduce_cache(&mut self, complete: bool, list: Vec<Observation>) -> Vec<Observation> {
+        let now = Cache::of(&list).filter(|_| complete);
+        let before = self.cache.take();
+        let Some(mut now) = now else { return list };
+        let told = match before {
+            Some(before) if before.unread.is_subset(&now.unread) => before.changed(&mut now, list),
+            Some(_) | None => list,
+        };
+        self.cache = Some(now);
+        told
+    }
+}
+
+impl Runtime {
+    fn changed(&self, now: &Self) -> RuntimeChanged {
+        let came = now.sandboxes.iter().filter(|(id, pod)| self.sandboxes.get(id) != Some(pod));
+        let gone = self.sandboxes.keys().filter(|id| !now.sandboxes.contains_key(id));
+        RuntimeChanged {
+            place: now.head.place.clone(),
+            came: came.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() }).collect(),
+            gone: gone.cloned().collect(),
+        }
+    }
+}
+
+impl Reservations {
+    /// `None`: the store was not read whole, or has an address twice.
+    fn of(read: &StoreRead) -> Option<Self> {
+        let all = &read.reservations;
+        let by_address: BTreeMap<_, _> = all.iter().map(|it| (it.address, it.clone())).collect();
+        (read.complete && by_address.len() == all.len())
+            .then(|| Self { store: read.store.clone(), by_address })
+    }
+
+    fn changed(&self, now: &Self) -> StoreChanged {
+        let came = now.by_address.iter().filter(|(address, it)| self.by_address.get(address) != Some(it));
+        let gone = self.by_address.keys().filter(|address| !now.by_address.contains_key(address));
+        StoreChanged {
+            path: now.store.path.clone(),
+            came: came.map(|(_, it)| it.clone()).collect(),
+            gone: gone.copied().collect(),
+        }
+    }
+}
+
+impl Cache {
+    /// `None`: an attachment has two results.
+    fn of(list: &[Observation]) -> Option<Self> {
+        let mut cache = Self::default();
+        for seen in list {
+            if let Fact::CacheFound(found) = &seen.fact {
+                let Entry::Vacant(place) = cache.found.entry(key(found)) else { return None };
+                place.insert(found.clone());
+            } else if let Fact::CacheUnread { path } = &seen.fact {
+                cache.unread.insert(path.clone());
+            }
+        }
+        Some(cache)
+    }
+
+    /// What changed since. A result whose file cannot be read now counts as it was before, so it stays.
+    fn changed(mut self, now: &mut Self, list: Vec<Observation>) -> Vec<Observation> {
+        let mut told = Vec::new();
+        for seen in list {
+            if let Fact::CacheFound(found) = &seen.fact
+                && self.found.remove(&key(found)).as_ref() == Some(found)
+            {
+                continue;
+            }
+            if let Fact::ListBegun(_) = seen.fact {
+                let mark = Observation { fact: Fact::CacheUnchanged, ..seen.clone() };
+                told.extend([seen, mark]);
+                continue;
+            }
+            if let Fact::ListEnded { .. } = seen.fact {
+                for (key, found) in mem::take(&mut self.found) {
+                    if now.unread.iter().any(|path| is_file_of(path, &found)) {
+                        now.found.insert(key, found);
+                    } else {
+                        let (container, ifname) = key;
+                        let gone = Fact::CacheGone { container, ifname };
+                        told.push(Observation { fact: gone, ..seen.clone() });
+                    }
+                }
+            }
+            told.push(seen);
+        }
+        told
+    }
+}
+
+fn each(list: Vec<Observation>, mut reduce: impl FnMut(Fact) -> Fact) -> Vec<Observation> {
+    list.into_iter().map(|seen| Observation { fact: reduce(seen.fact), ..seen }).collect()
+}
+
+fn key(found: &CacheFound) -> (ContainerId, String) {
+    (found.container.clone(), found.ifname.clone())
+}
+
+/// Whether libcni names the file of this result so: `NETWORK-CONTAINER-IFNAME`.
+fn is_file_of(path: &str, found: &CacheFound) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let rest = name.strip_suffix(found.ifname.as_str()).and_then(|rest| rest.strip_suffix('-'));
+    let rest = rest.and_then(|rest| rest.strip_suffix(found.container.as_str()));
+    rest.and_then(|rest| rest.strip_suffix('-')) == Some(found.network.as_str())
+}
