@@ -26,7 +26,7 @@ fn many_pods_at_once_are_told_apart() -> Result<()> {
     let held = stream.memory()?;
     let (told, said) = stream.end()?;
     check_many(&lives, told.lost().context(said)?, |life| check_life(&told, life, ONE_CONTAINER))?;
-    ensure!(held < 32 << 20, "the agent holds {held} bytes");
+    ensure!(held < 24 << 20, "the agent holds {held} bytes");
     node.stop()
 }
 

@@ -139,11 +139,24 @@ impl Stream {
         Ok(())
     }
 
-    /// The memory that it holds, bytes: its own, and the rings it has mapped.
+    /// The resident memory of the agent, bytes: its own and the rings that it has mapped. The pages of its program's file
+    /// do not count: the kernel shares them, and maps more or fewer of them by how the page cache holds the file.
     pub fn memory(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        let process = format!("/proc/{}", self.child.id());
+        let program = fs::read_link(format!("{process}/exe"))?;
+        let program = program.to_str().context("the program's path is not UTF-8")?;
+        let mut is_program = false;
+        let mut kib = 0;
+        for line in fs::read_to_string(format!("{process}/smaps"))?.lines() {
+            if let Some(size) = line.strip_prefix("Rss:") {
+                let size: u64 = size.trim().trim_end_matches(" kB").parse()?;
+                kib += if is_program { 0 } else { size };
+            } else if line.starts_with(|first: char| first.is_ascii_hexdigit() && !first.is_ascii_uppercase())
+            {
+                is_program = line.ends_with(program);
+            }
+        }
+        ensure!(kib > 0, "{process}/smaps has no resident memory");
         Ok(kib * 1024)
     }
 
