@@ -106,13 +106,20 @@ fn a_pin_that_no_sandbox_has_is_an_orphan() {
     );
 }
 
-/// No hook reports the file to which a namespace is bound. So a listing is asked for after a quarter of the grace time.
-#[test]
-fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
+/// The agent has listed the namespaces. Then somebody makes one.
+fn made_while_the_agent_runs() -> Story {
     let mut story = Story::new();
     daemons(story.at(1));
     story.at(10).on_record(&[]).list(List::Netns, true, |_| {});
-    story.until(1000).netns(ADMIN, OTHER, 0).until(29_000).moment().until(38_000).moment();
+    story.until(1000).netns(ADMIN, OTHER, 0);
+    story
+}
+
+/// No hook reports the file to which a namespace is bound. So a listing is asked for after a quarter of the grace time.
+#[test]
+fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
+    let mut story = made_while_the_agent_runs();
+    story.until(29_000).moment().until(38_000).moment();
     netns(story.until(39_000), OTHER, &[PIN], true);
     story.until(40_000).on_record(&[]).until(75_000).moment();
     story.until(160_000).on_record(&[]).until(165_000).moment();
@@ -131,10 +138,8 @@ fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
 /// A service has a namespace of its own. One listing shows that no file holds it, and no second listing is asked for.
 #[test]
 fn one_of_another_that_is_made_while_the_agent_runs_is_looked_for_once() {
-    let mut story = Story::new();
-    daemons(story.at(1));
-    story.at(10).on_record(&[]).list(List::Netns, true, |_| {});
-    story.until(1000).netns(ADMIN, OTHER, 0).until(38_000).moment();
+    let mut story = made_while_the_agent_runs();
+    story.until(38_000).moment();
     story.list(List::Netns, true, |story| {
         story.listed(Fact::NetnsFound { netns: NetnsKey::new(OTHER, 0), mounts: Vec::new(), vacant: false });
     });
