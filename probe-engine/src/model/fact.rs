@@ -313,3 +313,18 @@ pub struct CacheFound {
     /// `cniArgs`, as in `CNI_ARGS`.
     pub args: Vec<(String, String)>,
 }
+
+impl CacheFound {
+    /// Whether this file of libcni's cache is the one of this result.
+    pub(crate) fn is_in(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        network_of_cached(name, &self.container, &self.ifname) == Some(self.network.as_str())
+    }
+}
+
+/// The network in the name of an attachment's file in libcni's cache: `NETWORK-CONTAINER-IFNAME`. None: the file is that of
+/// another attachment.
+pub(crate) fn network_of_cached<'a>(name: &'a str, container: &ContainerId, ifname: &str) -> Option<&'a str> {
+    let rest = name.strip_suffix(ifname)?.strip_suffix('-')?;
+    rest.strip_suffix(container.as_str())?.strip_suffix('-')
+}

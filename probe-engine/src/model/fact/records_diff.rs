@@ -197,7 +197,7 @@ impl Cache {
             }
             if let Fact::ListEnded { .. } = seen.fact {
                 for (key, found) in mem::take(&mut self.found) {
-                    if now.unread.iter().any(|path| is_file_of(path, &found)) {
+                    if now.unread.iter().any(|path| found.is_in(path)) {
                         now.found.insert(key, found);
                     } else {
                         let (container, ifname) = key;
@@ -218,12 +218,4 @@ fn each(list: Vec<Observation>, mut reduce: impl FnMut(Fact) -> Fact) -> Vec<Obs
 
 fn key(found: &CacheFound) -> (ContainerId, String) {
     (found.container.clone(), found.ifname.clone())
-}
-
-/// Whether libcni names the file of this result so: `NETWORK-CONTAINER-IFNAME`.
-fn is_file_of(path: &str, found: &CacheFound) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let rest = name.strip_suffix(found.ifname.as_str()).and_then(|rest| rest.strip_suffix('-'));
-    let rest = rest.and_then(|rest| rest.strip_suffix(found.container.as_str()));
-    rest.and_then(|rest| rest.strip_suffix('-')) == Some(found.network.as_str())
 }

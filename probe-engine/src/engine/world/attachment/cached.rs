@@ -6,20 +6,16 @@ use super::{Attachment, Lease};
 use crate::{
     engine::world::{EventContext, World, args::Args},
     model::{
-        fact::{CacheFound, PodName},
+        fact::{CacheFound, PodName, network_of_cached},
         id::ContainerId,
         time::Timestamp,
     },
 };
 
 impl Attachment {
-    /// Whether this is the file name of the attachment in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
+    /// Whether this is the file name of the attachment in libcni's cache.
     fn is_cached_as(&self, name: &str) -> bool {
-        let network = name
-            .strip_suffix(self.ifname.as_str())
-            .and_then(|rest| rest.strip_suffix('-'))
-            .and_then(|rest| rest.strip_suffix(self.container.as_str()))
-            .and_then(|rest| rest.strip_suffix('-'));
+        let network = network_of_cached(name, &self.container, &self.ifname);
         network
             .is_some_and(|name| self.inferred || self.network.as_ref().is_none_or(|network| network == name))
     }
