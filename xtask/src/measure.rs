@@ -41,10 +41,7 @@ struct Figures {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let crates = CRATES
-        .iter()
-        .map(|name| figures(name, &workspace::root().join(name).join("src")))
-        .collect::<Result<Vec<_>>>()?;
+    let crates = CRATES.into_iter().map(figures_of).collect::<Result<Vec<_>>>()?;
     print_table(&crates);
     for figures in &crates {
         print_lists(figures, args.list);
@@ -52,7 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn figures(name: &'static str, source: &Path) -> Result<Figures> {
+fn figures_of(name: &'static str) -> Result<Figures> {
+    let source = workspace::root().join(name).join("src");
     let read = |path: &Path| {
         let path = source.join(path);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -96,10 +94,23 @@ fn print_table(crates: &[Figures]) {
     }
 }
 
+/// A line for each import cycle in the agent's crates.
+pub(crate) fn cycles() -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for name in CRATES {
+        lines.extend(figures_of(name)?.cycles.iter().map(|cycle| cycle_line(name, cycle)));
+    }
+    Ok(lines)
+}
+
+fn cycle_line(name: &str, Cycle { parent, members, files }: &Cycle) -> String {
+    format!("{name}: import cycle in {parent}, {files} files: {}", members.join(" "))
+}
+
 fn print_lists(figures: &Figures, with_functions: bool) {
     let Figures { name, cycles, large, single, .. } = figures;
-    for Cycle { parent, members, files } in cycles {
-        println!("\n{name}: import cycle in {parent}, {files} files: {}", members.join(" "));
+    for cycle in cycles {
+        println!("\n{}", cycle_line(name, cycle));
     }
     if !large.is_empty() {
         let large: Vec<_> = large.iter().map(|(name, fields)| format!("{name} ({fields})")).collect();
@@ -112,8 +123,7 @@ fn print_lists(figures: &Figures, with_functions: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::{CRATES, figures, module};
-    use crate::workspace;
+    use super::{CRATES, figures_of, module};
     use anyhow::Context as _;
     use std::path::Path;
 
@@ -129,7 +139,7 @@ mod tests {
     #[test]
     fn this_repository_can_be_measured() {
         for name in CRATES {
-            let figures = figures(name, &workspace::root().join(name).join("src")).unwrap();
+            let figures = figures_of(name).unwrap();
             assert!(figures.lines > 100 && figures.private > 0, "{name}");
         }
     }

@@ -3,7 +3,7 @@
 mod arrow;
 mod text;
 
-use crate::workspace;
+use crate::{measure, workspace};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,7 @@ fn problems(root: &Path) -> Result<Vec<String>> {
     let sources = sources(root)?;
     let mut found: Vec<String> = sources.iter().flat_map(text::problems).collect();
     found.extend(arrow::problems(&sources));
+    found.extend(measure::cycles()?);
     found.sort();
     Ok(found)
 }

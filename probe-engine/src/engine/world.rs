@@ -20,6 +20,7 @@ mod context;
 mod daemon;
 mod dump;
 pub mod hint;
+pub(super) mod ipam_store;
 pub mod list;
 pub mod loss;
 pub mod netns;

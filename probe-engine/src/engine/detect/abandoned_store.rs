@@ -14,7 +14,7 @@ use probe_common::runtime;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::record::{Kept, KeptStore},
+    engine::world::{ipam_store::IpamStore, record::Kept},
     model::{
         fact::StoreKind,
         finding::{AbandonedStore, Explain, Key, Kind, Severity},
@@ -50,7 +50,7 @@ pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
         return Abandoned::new();
     }
     let is_configured = |name: &String| configured.networks.iter().any(|network| network.name == *name);
-    let of_network = |read: &KeptStore| {
+    let of_network = |read: &IpamStore| {
         read.store.kind == StoreKind::HostLocal
             && read.reservations().len() > 0
             && read.store.network.as_ref().is_some_and(|name| !is_configured(name))
@@ -64,7 +64,7 @@ pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
 }
 
 /// Whether it is sure that every sandbox in the store is over and on no record. None: one is not.
-fn is_vacant(ctx: &DetectContext<'_>, read: &KeptStore) -> Option<bool> {
+fn is_vacant(ctx: &DetectContext<'_>, read: &IpamStore) -> Option<bool> {
     let mut is_sure = true;
     for id in read.reservations().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
         // Containers of Podman and nerdctl are no sandboxes, and no record that the agent reads has them.
@@ -83,7 +83,7 @@ fn is_vacant(ctx: &DetectContext<'_>, read: &KeptStore) -> Option<bool> {
 fn detection(
     ctx: &DetectContext<'_>,
     read_at: Timestamp,
-    read: &KeptStore,
+    read: &IpamStore,
     is_sure: bool,
 ) -> Option<Detection> {
     let network = read.store.network.clone()?;

@@ -5,7 +5,6 @@
 mod dump;
 pub(in crate::engine) mod pods;
 pub(in crate::engine) mod reading;
-mod store;
 mod unplaced;
 
 use std::{
@@ -15,18 +14,20 @@ use std::{
 
 pub use dump::Record;
 use pods::OnRecord;
-pub(in crate::engine) use store::KeptStore;
 
-use crate::model::{
-    fact::{Network, NetworksRead, PodName, RuntimeChanged, RuntimeKind, RuntimeRead},
-    id::{ContainerId, PodUid},
-    time::Timestamp,
+use crate::{
+    engine::world::ipam_store::IpamStore,
+    model::{
+        fact::{Network, NetworksRead, PodName, RuntimeChanged, RuntimeKind, RuntimeRead},
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
 };
 
 /// The records as they were last read.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Records {
-    pub(in crate::engine) stores: BTreeMap<String, (Timestamp, KeptStore)>,
+    pub(in crate::engine) stores: BTreeMap<String, (Timestamp, IpamStore)>,
     pub(in crate::engine) runtimes: BTreeMap<String, Runtime>,
     /// What all runtimes have on record together.
     pub(in crate::engine) on_record: OnRecord,

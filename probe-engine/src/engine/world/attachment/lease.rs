@@ -10,7 +10,7 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use super::Attachment;
 use crate::{
-    engine::world::{EventContext, World, record::KeptStore},
+    engine::world::{EventContext, World, ipam_store::IpamStore},
     model::{
         fact::{self, Reservation, StoreChanged, StoreKind, StoreRead},
         time::Timestamp,
@@ -216,7 +216,7 @@ impl World {
 
     /// Whether the store of the lease's network was read whole.
     pub(in crate::engine) fn is_store_read(&self, row: &Attachment, lease: &Lease) -> bool {
-        let serves = |read: &KeptStore| match &read.store.network {
+        let serves = |read: &IpamStore| match &read.store.network {
             Some(network) => Some(network) == row.network.as_ref(),
             // A directory that the operator declared has no network's name. It is this network's store if it ever had
             // the address.

@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeptStore, Records, Unread};
-use crate::model::{
-    fact::{NetworksRead, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
-    id::ContainerId,
-    time::Timestamp,
+use super::{Records, Unread};
+use crate::{
+    engine::world::ipam_store::IpamStore,
+    model::{
+        fact::{NetworksRead, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
+        id::ContainerId,
+        time::Timestamp,
+    },
 };
 
 /// One record in a checkpoint.
@@ -66,7 +69,7 @@ impl Records {
     pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
         match record {
             Record::Store(read) => {
-                self.stores.insert(read.store.path.clone(), (at, KeptStore::of(read)));
+                self.stores.insert(read.store.path.clone(), (at, IpamStore::of(read)));
             }
             Record::Runtime(read) => self.add_runtime(at, read),
             Record::Networks(read) => self.networks = Some((at, read)),

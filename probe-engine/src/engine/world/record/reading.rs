@@ -8,11 +8,11 @@ use std::{
 
 use probe_common::runtime::DOCKER;
 
-use super::{Kept, KeptStore, Waiting};
+use super::{Kept, Waiting};
 use crate::{
     engine::{
         timer,
-        world::{EventContext, World, sandbox::Group},
+        world::{EventContext, World, ipam_store::IpamStore, sandbox::Group},
     },
     model::{
         change::Question,
@@ -43,7 +43,7 @@ impl World {
         // A store can have tens of thousands of records. If the reading is the same as before, none is applied again.
         if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
             && known.complete
-            && *known == KeptStore::of(read.clone())
+            && *known == IpamStore::of(read.clone())
         {
             *at = ctx.at;
             return;
@@ -53,7 +53,7 @@ impl World {
         }
         self.leases_in_store(ctx, &read);
         self.leases_dated(ctx, &read.reservations);
-        self.records.stores.insert(read.store.path.clone(), (ctx.at, KeptStore::of(read)));
+        self.records.stores.insert(read.store.path.clone(), (ctx.at, IpamStore::of(read)));
     }
 
     /// Takes in what changed in a store: the rest of it was read again, and is as it was.
@@ -186,8 +186,8 @@ impl World {
         let all = mem::take(&mut self.records.stores);
         let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
         self.records.stores = kept;
-        let gone: BTreeMap<String, (Timestamp, KeptStore)> = gone;
-        for (_, KeptStore { store, .. }) in gone.into_values() {
+        let gone: BTreeMap<String, (Timestamp, IpamStore)> = gone;
+        for (_, IpamStore { store, .. }) in gone.into_values() {
             self.leases_in_store(ctx, &StoreRead { store, reservations: Vec::new(), complete: true });
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use crate::model::fact::{Reservation, Store, StoreChanged, StoreRead};
 
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::engine) struct KeptStore {
+pub(in crate::engine) struct IpamStore {
     pub(in crate::engine) store: Store,
     /// Every entry's name was read.
     pub(in crate::engine) complete: bool,
@@ -15,8 +15,8 @@ pub(in crate::engine) struct KeptStore {
     without_ifname: usize,
 }
 
-impl KeptStore {
-    pub(super) fn of(read: StoreRead) -> Self {
+impl IpamStore {
+    pub(in crate::engine::world) fn of(read: StoreRead) -> Self {
         let StoreRead { store, reservations, complete } = read;
         let mut kept = Self { store, complete, reservations: BTreeMap::new(), without_ifname: 0 };
         reservations.into_iter().for_each(|it| kept.add(it));
@@ -28,12 +28,12 @@ impl KeptStore {
     }
 
     /// Whether every reservation says which interface has the address, as far as its holder is known at all.
-    pub(super) fn names_interfaces(&self) -> bool {
+    pub(in crate::engine::world) fn names_interfaces(&self) -> bool {
         self.without_ifname == 0
     }
 
     /// The same as one reading of the whole store.
-    pub(super) fn to_reading(&self) -> StoreRead {
+    pub(in crate::engine::world) fn to_reading(&self) -> StoreRead {
         StoreRead {
             store: self.store.clone(),
             reservations: self.reservations.values().cloned().collect(),
@@ -42,7 +42,7 @@ impl KeptStore {
     }
 
     /// Takes in what changed. Gives the reservations that are gone or replaced.
-    pub(super) fn change(&mut self, it: &StoreChanged) -> Vec<Reservation> {
+    pub(in crate::engine::world) fn change(&mut self, it: &StoreChanged) -> Vec<Reservation> {
         let addresses = it.came.iter().map(|it| &it.address).chain(&it.gone);
         let before = addresses.flat_map(|address| self.remove(*address)).collect();
         it.came.iter().cloned().for_each(|it| self.add(it));
