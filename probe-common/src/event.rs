@@ -24,18 +24,14 @@ pub use self::{
 
 /// Bits of `Header::flags`.
 pub mod flag {
-    /// The filename, path or argv was longer than its field.
-    pub const TRUNCATED: u16 = 1 << 0;
     /// The environment was longer than the scan's bound: a CNI variable may be missing.
-    pub const ENV_TRUNCATED: u16 = 1 << 1;
+    pub const ENV_TRUNCATED: u16 = 1 << 0;
     /// A CNI call made by the host's own runtime: see `probe_common::name::CALLERS`.
-    pub const HOST: u16 = 1 << 2;
+    pub const HOST: u16 = 1 << 1;
     /// Below a container's own cgroup: made by what runs in the container.
-    pub const NESTED: u16 = 1 << 3;
-    /// The time is that of the check that found it out, not of the thing itself.
-    pub const INFERRED_TIME: u16 = 1 << 4;
+    pub const NESTED: u16 = 1 << 2;
     /// A network namespace whose end no hook will see: more are there than can be looked at.
-    pub const END_UNSEEN: u16 = 1 << 5;
+    pub const END_UNSEEN: u16 = 1 << 3;
 }
 
 /// Bits of `Exec::class` and `Exit::class`: why it matters.

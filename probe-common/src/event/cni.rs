@@ -14,7 +14,7 @@ pub const ARGS: usize = 4;
 pub const PATH: usize = 5;
 pub const VARIABLES: usize = 6;
 
-/// Names behind `CNI_`, and the longest value kept of each, bytes.
+/// Names behind `CNI_`, and the longest value kept of each, bytes. A longer value is cut.
 pub const NAMES: [(&str, usize); VARIABLES] =
     [("COMMAND", 16), ("CONTAINERID", 256), ("NETNS", 256), ("IFNAME", 32), ("ARGS", 1024), ("PATH", 512)];
 
@@ -26,9 +26,6 @@ pub struct CniCall {
     /// The nearest ancestor that is a known caller (`probe_common::name::CALLERS`); zero if none.
     pub caller: TaskKey,
     pub caller_comm: Comm,
-    /// Bytes of environment in the process, and how many of them were searched.
-    pub env_total: u32,
-    pub env_scanned: u32,
     /// Bit i: variable i was set, perhaps to nothing: an empty `CNI_NETNS` is not an absent one.
     pub present: u16,
     pub filename_len: u16,

@@ -95,7 +95,7 @@ fn tell<const KIND: u16>(cgroup: u64, path: u64, member: TaskKey) -> i32 {
     } else {
         emit::ring_for(Task::current())
     };
-    let flags = if nested { flag::NESTED } else { 0 } | if len == PATH as i64 { flag::TRUNCATED } else { 0 };
+    let flags = if nested { flag::NESTED } else { 0 };
     scratch.body = event::Cgroup {
         header: emit::header::<event::Cgroup>(KIND, flags),
         cgroup: cgroup.key(),

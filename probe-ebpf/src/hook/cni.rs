@@ -95,9 +95,8 @@ const _: () = {
 struct Scratch {
     body: event::CniCall,
     tail: [u8; TAIL + SPARE],
-    /// The end of what has been copied to the tail, and whether something was cut.
+    /// The end of what has been copied to the tail.
     end: u64,
-    cut: u64,
 }
 
 /// Whether an exec may be a call, by the four rules above. `comm` is its new name.
@@ -224,8 +223,7 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
     let (Some(env), Some(scratch)) = (Environment::get(), CNI_SCRATCH.get_ptr_mut(0)) else { return 0 };
     // SAFETY: this CPU's value, used by one program alone: see the map.
     let scratch = unsafe { &mut *scratch };
-    let (filename_len, cut) = read_filename(&mut scratch.tail, binprm);
-    scratch.cut = u64::from(cut);
+    let filename_len = read_filename(&mut scratch.tail, binprm);
     scratch.end = filename_len;
     // Member by member: put together first, it would be on the stack as a whole.
     let body = &mut scratch.body;
@@ -237,8 +235,6 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
         body.caller_comm = Task::at(caller).comm();
     }
     body.header = emit::header::<event::CniCall>(kind::CNI_CALL, flags as u16);
-    body.env_total = env.total as u32;
-    body.env_scanned = env.scanned as u32;
     body.present = env.present() as u16;
     body.filename_len = filename_len as u16;
     copy::<COMMAND>(scratch, env);
@@ -247,7 +243,6 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
     copy::<IFNAME>(scratch, env);
     copy::<ARGS>(scratch, env);
     copy::<PATH>(scratch, env);
-    scratch.body.header.flags |= scratch.cut as u16 * flag::TRUNCATED;
     let len = size_of::<event::CniCall>() as u64 + (scratch.end & const { TAIL as u64 - 1 });
     scratch.body.header.len = len as u32;
     // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of it.
@@ -260,7 +255,6 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
 fn copy<const VARIABLE: usize>(scratch: &mut Scratch, env: &Environment) {
     let (address, mut len) = env.value(VARIABLE);
     if len > NAMES[VARIABLE].1 as u64 {
-        scratch.cut = 1;
         len = NAMES[VARIABLE].1 as u64;
     }
     let end = scratch.end & const { TAIL as u64 - 1 };

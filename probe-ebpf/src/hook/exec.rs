@@ -105,7 +105,7 @@ extern "C" fn exec_send(ring: u64, task: u64, binprm: u64, class: u64) -> u64 {
     // SAFETY: this CPU's value, used by one program alone: see the map.
     let scratch = unsafe { &mut *scratch };
     let task = Task::at(task);
-    let (filename_len, cut) = read_filename(&mut scratch.tail, binprm);
+    let filename_len = read_filename(&mut scratch.tail, binprm);
     let mm = task.mm();
     let start: u64 = read(mm, offset!(mm_arg_start));
     let total = read::<u64>(mm, offset!(mm_arg_end)).wrapping_sub(start);
@@ -116,9 +116,8 @@ extern "C" fn exec_send(ring: u64, task: u64, binprm: u64, class: u64) -> u64 {
         bpf_probe_read_user(to.cast::<c_void>(), argv_len as u32, start as *const c_void);
     }
     let (ns_pid, pid_ns) = task.pid_ns();
-    let flags = if cut || total > argv_len { flag::TRUNCATED } else { 0 };
     scratch.body = event::Exec {
-        header: emit::header::<event::Exec>(kind::EXEC, flags),
+        header: emit::header::<event::Exec>(kind::EXEC, 0),
         class: class as u32,
         ns_pid,
         pid_ns,

@@ -113,7 +113,7 @@ fn put(net: Net) {
 #[inline(always)]
 fn put_last(net: Net) {
     if !net.is_initial() {
-        dropped(net.key(), 0);
+        dropped(net.key());
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn kp_free_inum(ctx: ProbeContext) -> u32 {
 pub(super) fn created(net: Net, flags: u16) {
     let netns = net.key();
     // A number that is given anew is free: if the end of who had it before is not told of yet, it is now.
-    freed_as(netns.inode, flag::INFERRED_TIME);
+    freed(netns.inode);
     let maker = Owner::of(Task::current());
     let ring = maker.ring();
     // Without room for it a container's excess may reach the lifecycle ring at its end.
@@ -146,7 +146,7 @@ pub(super) fn created(net: Net, flags: u16) {
 
 /// Told of once, should a build of the kernel come by both functions for one drop.
 #[inline(always)]
-fn dropped(netns: NetnsKey, flags: u16) {
+fn dropped(netns: NetnsKey) {
     // SAFETY: a map's value stays readable while the program runs; a torn copy could only misname the ring.
     let known = unsafe { NETNS.get(netns.inode) }.copied();
     let (ring, maker) = match known {
@@ -160,7 +160,7 @@ fn dropped(netns: NetnsKey, flags: u16) {
     };
     // Without room for it the end of its teardown is not told of.
     emit::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, maker, dropped: 1, ring: ring as u32 });
-    tell(ring, kind::NETNS_DROPPED, flags, netns);
+    tell(ring, kind::NETNS_DROPPED, 0, netns);
 }
 
 /// As `dropped`, where a drop is found out later: the number may be the next one's already, whose beginning has then told
@@ -170,7 +170,7 @@ pub(super) fn dropped_late(netns: NetnsKey) {
     // SAFETY: as in `dropped`.
     let known = unsafe { NETNS.get(netns.inode) }.copied();
     if known.is_none_or(|known| known.cookie == netns.cookie) {
-        dropped(netns, flag::INFERRED_TIME);
+        dropped(netns);
     }
 }
 
@@ -187,15 +187,10 @@ pub(super) fn freed_late(netns: NetnsKey) {
     }
 }
 
-#[inline(always)]
-fn freed(inode: u32) {
-    freed_as(inode, 0);
-}
-
 /// Only an inode that is known to be a network namespace's. If two CPUs drop the last two references together, both
 /// can see two: then the drop is told of here.
 #[inline(always)]
-fn freed_as(inode: u32, flags: u16) {
+fn freed(inode: u32) {
     // SAFETY: as in `dropped`.
     let Some(known) = unsafe { NETNS.get(inode) }.copied() else { return };
     // Gone already only if another entry needed the room.
@@ -203,9 +198,9 @@ fn freed_as(inode: u32, flags: u16) {
     let netns = NetnsKey::new(inode, known.cookie);
     let ring = ring_of(known);
     if known.dropped == 0 {
-        tell(ring, kind::NETNS_DROPPED, flag::INFERRED_TIME, netns);
+        tell(ring, kind::NETNS_DROPPED, 0, netns);
     }
-    tell(ring, kind::NETNS_FREED, flags, netns);
+    tell(ring, kind::NETNS_FREED, 0, netns);
 }
 
 #[inline(always)]

@@ -21,10 +21,9 @@ fn is_script(binprm: u64) -> bool {
     read::<u64>(binprm, offset!(binprm_filename)) != read::<u64>(binprm, offset!(binprm_interp))
 }
 
-/// Copies `linux_binprm.filename` without its NUL; says how long it is, less than `FILENAME`, and whether there was
-/// more of it.
+/// Copies `linux_binprm.filename` without its NUL, and gives its length, which is less than `FILENAME`. A longer one is cut.
 #[inline(always)]
-pub(crate) fn read_filename(to: &mut [u8], binprm: u64) -> (u64, bool) {
+pub(crate) fn read_filename(to: &mut [u8], binprm: u64) -> u64 {
     let filename: u64 = read(binprm, offset!(binprm_filename));
     // SAFETY: both tails have room for `FILENAME` bytes in front; any address may be read.
     let len = unsafe {
@@ -35,7 +34,7 @@ pub(crate) fn read_filename(to: &mut [u8], binprm: u64) -> (u64, bool) {
         )
     };
     if len < 1 {
-        return (0, false);
+        return 0;
     }
-    ((len - 1) as u64 & (FILENAME as u64 - 1), len == FILENAME as i64)
+    (len - 1) as u64 & (FILENAME as u64 - 1)
 }

@@ -116,8 +116,18 @@ fn variables(tail: &cni::Variables<'_>) -> CniVariables {
         container_id: value(cni::CONTAINERID),
         netns: value(cni::NETNS),
         ifname: value(cni::IFNAME),
-        args: value(cni::ARGS),
+        args: tail.get(cni::ARGS).map(whole_pairs).map(text),
         path: value(cni::PATH),
+    }
+}
+
+/// The pairs of `CNI_ARGS` that are whole: the kernel side cuts a value that is longer than its field.
+fn whole_pairs(args: &[u8]) -> &[u8] {
+    let last = args.iter().rposition(|byte| *byte == b';');
+    if args.len() < cni::NAMES[cni::ARGS].1 {
+        args
+    } else {
+        args.get(..last.unwrap_or(0)).unwrap_or_default()
     }
 }
 

@@ -101,6 +101,26 @@ fn a_cni_variable_that_is_not_set_is_not_one_that_is_empty() {
 }
 
 #[test]
+fn the_last_pair_of_cni_args_that_were_cut_is_left_out() {
+    let longest = cni::NAMES[cni::ARGS].1;
+    let padded = |len| format!("K8S_POD_NAME=web-0;K8S_POD_NAMESPACE={:a<1$}", "", len - 37);
+    let read = |args: &str| {
+        let mut body = event::CniCall::new_zeroed();
+        body.present = 1 << cni::ARGS;
+        body.lens[cni::ARGS] = len(args.as_bytes());
+        match Record::new(&body, kind::CNI_CALL, flag::HOST, args.as_bytes()).read().fact {
+            Fact::CniCalled(it) => it.variables.args,
+            other => panic!("{other:?}"),
+        }
+    };
+    let whole = padded(longest - 1);
+    assert_eq!(whole.len(), longest - 1);
+    assert_eq!(read(&whole), Some(whole));
+    assert_eq!(read(&padded(longest)).as_deref(), Some("K8S_POD_NAME=web-0"));
+    assert_eq!(read(&"a".repeat(longest)).as_deref(), Some(""));
+}
+
+#[test]
 fn addresses_of_both_families() {
     let mut body = event::Address::new_zeroed();
     body.netns = NetnsKey::new(41, 5);
