@@ -20,6 +20,7 @@ mod netns;
 mod network;
 mod proc;
 mod process;
+mod records;
 mod runtime;
 pub mod store;
 
@@ -33,6 +34,7 @@ use crate::model::{
     fact::{Fact, List, Observation, Origin},
     time::Timestamp,
 };
+pub(crate) use records::Records;
 use store::Declared;
 
 /// The facts about the node that a pass needs.
@@ -104,21 +106,12 @@ fn hand_over(
     tell_batch(batch)
 }
 
-/// Lists what is only on record: the runtimes' sandboxes, libcni's cache, the network configurations and the IPAM
-/// stores. Runtimes are read first. A sandbox that the runtime had forgotten by then had its last DEL before, so a
-/// reservation that names it when the stores are read is left over. A sandbox that is created in between is in no
-/// runtime's record yet, but its address is young.
+/// Lists what is only on record, once: see [`Records`].
 pub fn records(
     node: Node<'_>,
     tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
-    let mut skipped = Skipped::default();
-    let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
-    let daemons = daemon::find(node.root);
-    tell(runtime::list(node, &daemons))?;
-    tell(cni::list(node))?;
-    tell(store::list(node, &daemons))?;
-    Ok(skipped)
+    Records::default().read(node, tell_batch)
 }
 
 /// Whether the hierarchy has a container in it. The hierarchy to use is chosen by that.

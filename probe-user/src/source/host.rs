@@ -5,6 +5,7 @@
 //! **Invariant:** no path leads out of the root; only plain files are read, never more than a bounded length, and
 //! nothing waits for the writer of a fifo.
 
+pub(crate) mod memo;
 pub(crate) mod mountinfo;
 mod plain;
 mod resolve;
@@ -153,6 +154,7 @@ pub(crate) struct Entries {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     pub name: String,
+    pub inode: u64,
     /// It may be a directory. Some file systems do not say.
     pub directory: bool,
 }
@@ -172,13 +174,6 @@ impl Folder {
     /// Its inode number.
     pub(crate) fn inode(&self) -> Result<u64, ReadError> {
         Ok(stat::fstat(&self.fd)?.st_ino)
-    }
-
-    /// The inode, time of modification and size of a file in it. The file is unchanged if they are.
-    pub(crate) fn edition(&self, name: &str) -> Result<(u64, i64, i64), ReadError> {
-        let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        let written = about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec);
-        Ok((about.st_ino, written, about.st_size))
     }
 
     /// When the directory was made: wall clock, ns since the epoch. Some file systems do not say.
@@ -228,16 +223,6 @@ impl Folder {
         // One more byte shows whether the file is longer.
         let bytes = self.head(name, limit.saturating_add(1))?;
         if bytes.len() > limit { Err(ReadError::TooLarge(limit)) } else { Ok(bytes) }
-    }
-
-    /// Reads a whole plain file, and when it was last modified: wall clock, ns since the epoch.
-    pub(crate) fn read_dated(&self, name: &str, limit: usize) -> Result<(Vec<u8>, i64), ReadError> {
-        let (bytes, file) = self.start(name, limit.saturating_add(1))?;
-        if bytes.len() > limit {
-            return Err(ReadError::TooLarge(limit));
-        }
-        let about = stat::fstat(&file)?;
-        Ok((bytes, about.st_mtime.saturating_mul(1_000_000_000).saturating_add(about.st_mtime_nsec)))
     }
 
     /// Reads the first `limit` bytes of a plain file, or all of a shorter one.
@@ -301,7 +286,7 @@ impl Folder {
                 }
             };
             let directory = entry.file_type().is_none_or(|kind| kind == Type::Directory);
-            found.entries.push(Entry { name, directory });
+            found.entries.push(Entry { name, inode: entry.ino(), directory });
         }
         found.entries.sort_unstable();
         Ok(found)

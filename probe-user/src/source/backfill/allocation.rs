@@ -15,7 +15,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::kubelet::Roots;
 use crate::{
     model::{id::PodUid, time::Timestamp},
-    source::host::{HostRoot, ReadError},
+    source::host::{HostRoot, ReadError, memo::Edition},
 };
 
 pub(crate) const FILE: &str = "allocated_pods_state";
@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Allocation {
     roots: Option<(Timestamp, Roots)>,
-    edition: Option<(u64, i64, i64)>,
+    edition: Option<Edition>,
     pods: BTreeMap<String, Vec<String>>,
 }
 

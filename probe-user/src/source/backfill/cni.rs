@@ -19,20 +19,18 @@ use crate::{
         fact::{CacheFound, Fact, List},
         id::ContainerId,
     },
-    source::host::{ENTRIES, FILE, ReadError},
+    source::host::{ENTRIES, FILE, ReadError, memo::Memo},
 };
 use result::Outcome;
 
-pub(super) fn list(node: Node<'_>) -> Listing<'_> {
+pub(super) fn list<'a>(node: Node<'a>, memo: &mut Memo<CacheFound>) -> Listing<'a> {
     let mut list = Listing::begin(List::CniCache, node);
     let folder = node.root.folder(CNI_CACHE).and_then(|folder| Ok((folder.entries()?, folder)));
     let Some((entries, folder)) = list.take(CNI_CACHE, folder) else { return list };
+    let mut files = memo.of(&folder);
     for entry in entries.entries {
         let at = list.now();
-        let found = folder
-            .read(&entry.name, FILE)
-            .and_then(|bytes| parse(&entry.name, &bytes).ok_or(ReadError::Malformed));
-        match found {
+        match files.read(&entry.name, FILE, |bytes, _| parse(&entry.name, bytes)) {
             Ok(found) => list.found(at, Fact::CacheFound(found)),
             // Removed since the folder was read.
             Err(ReadError::Absent) => {}

@@ -8,6 +8,7 @@ mod containerd;
 mod crio;
 mod docker;
 mod imports;
+mod known;
 mod opened;
 mod settings;
 
@@ -23,9 +24,10 @@ use probe_common::{
 
 use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
-    model::fact::RuntimeKind,
+    model::{fact::RuntimeKind, time::Timestamp},
     source::host::{Folder, HostRoot, ReadError, lines},
 };
+pub(super) use known::Known;
 pub(super) use settings::UnreadSetting;
 
 /// The cgroups below this belong to users, who may not be root and may name cgroups as they like.
@@ -91,11 +93,18 @@ impl Daemon {
     pub(super) fn files<'a>(&'a self, node: &'a HostRoot) -> &'a HostRoot {
         self.files.as_ref().unwrap_or(node)
     }
+
+    /// The same daemon with these `files`.
+    fn with(&self, files: Option<HostRoot>) -> Self {
+        let Self { kind, root, run_root, networks, socket, unread, files: _ } = self;
+        let (root, run_root, networks) = (root.clone(), run_root.clone(), networks.clone());
+        Self { kind: *kind, root, run_root, networks, socket: socket.clone(), unread: unread.clone(), files }
+    }
 }
 
 /// Finds all daemons that run on the node itself.
 pub(super) fn find(root: &HostRoot) -> Vec<Daemon> {
-    processes(root).filter_map(|(comm, process)| daemon(root, &comm, &process).ok()?).collect()
+    Known::default().look(root, Timestamp::ZERO)
 }
 
 /// Opens a folder of the node. Where this program does not see it, as in a container with only a part of the node's

@@ -12,7 +12,7 @@ use probe_common::runtime;
 use super::{Listing, Node, daemon::Daemon};
 use crate::{
     model::fact::{Fact, Network, NetworksRead},
-    source::host::{Folder, HostRoot, ReadError},
+    source::host::{Folder, HostRoot, ReadError, memo::Memo},
 };
 
 /// The file names that libcni reads as configurations.
@@ -33,7 +33,12 @@ pub(super) struct Configured {
 }
 
 /// Tells the engine of all networks, and returns them.
-pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -> Vec<Configured> {
+pub(super) fn tell(
+    node: Node<'_>,
+    daemons: &[Daemon],
+    memo: &mut Memo<Vec<Configured>>,
+    list: &mut Listing<'_>,
+) -> Vec<Configured> {
     let at = list.now();
     let mut folders: Vec<(PathBuf, &HostRoot)> =
         runtime::of_distributions(|row| row.networks).map(|path| (PathBuf::from(path), node.root)).collect();
@@ -46,7 +51,7 @@ pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
         // Otherwise it is the same file under another name.
         if seen.insert(inode) {
-            for configured in read(list, &folder).unwrap_or_default() {
+            for configured in read(list, &folder, memo).unwrap_or_default() {
                 // If two have the same name, libcni uses the first.
                 if found.iter().all(|it| it.network.name != configured.network.name) {
                     found.push(configured);
@@ -64,17 +69,21 @@ pub(super) fn tell(node: Node<'_>, daemons: &[Daemon], list: &mut Listing<'_>) -
     found
 }
 
-fn read(list: &mut Listing<'_>, folder: &Folder) -> Option<Vec<Configured>> {
+fn read(
+    list: &mut Listing<'_>,
+    folder: &Folder,
+    memo: &mut Memo<Vec<Configured>>,
+) -> Option<Vec<Configured>> {
     let entries = list.take(folder.path(), folder.entries())?;
     let is_one = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
     let names: Vec<_> = entries.entries.iter().map(|it| &*it.name).filter(|name| is_one(name)).collect();
     if names.len() > MOST || entries.left_out > 0 {
         list.skip(folder.path(), ReadError::TooMany(MOST));
     }
+    let mut files = memo.of(folder);
     let mut found = Vec::new();
     for name in names.into_iter().take(MOST) {
-        let parsed =
-            folder.read(name, LONGEST).and_then(|bytes| conf::parse(&bytes).ok_or(ReadError::Malformed));
+        let parsed = files.read(name, LONGEST, |bytes, _| conf::parse(bytes));
         found.extend(list.take(folder.path().join(name), parsed).into_iter().flatten());
     }
     Some(found)

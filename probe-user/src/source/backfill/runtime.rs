@@ -23,8 +23,22 @@ use crate::{
         fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },
-    source::host::{HostRoot, ReadError},
+    source::host::{HostRoot, ReadError, memo::Memo},
 };
+
+/// What the files of runtimes said.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    storages: Memo<Vec<RuntimeSandbox>>,
+    docker: Memo<Option<RuntimeSandbox>>,
+}
+
+impl Memory {
+    pub(super) fn begin(&mut self, wall_ns: i64) {
+        self.storages.begin(wall_ns);
+        self.docker.begin(wall_ns);
+    }
+}
 
 /// The records of one runtime.
 struct Records {
@@ -49,7 +63,7 @@ impl Records {
 /// The longest name of a pod or a namespace, bytes (DNS subdomain).
 const NAME: usize = 253;
 
-pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
+pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) -> Listing<'a> {
     let mut list = Listing::begin(List::Runtimes, node);
     list.found(list.now(), Fact::KubeletExpected(kubelet::expected(node.root, daemons)));
     let answers = ask(node.root, daemons, &list);
@@ -72,19 +86,19 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
     }
     for (root, daemon) in roots(daemons, RuntimeKind::Crio) {
         let at = list.now();
-        for records in storage::read(files(node, daemon), &root, daemon.is_some()) {
+        for records in storage::read(files(node, daemon), &root, daemon.is_some(), &mut memory.storages) {
             tell(&mut list, at, records, must(daemon));
         }
     }
     for (root, daemon) in run_roots(daemons) {
         let at = list.now();
-        for records in storage::read(files(node, daemon), &root, false) {
+        for records in storage::read(files(node, daemon), &root, false, &mut memory.storages) {
             tell(&mut list, at, records, false);
         }
     }
     for (root, daemon) in roots(daemons, RuntimeKind::Docker) {
         let at = list.now();
-        let records = docker::read(files(node, daemon), &root, &mut list);
+        let records = docker::read(files(node, daemon), &root, &mut memory.docker, &mut list);
         tell(&mut list, at, records, must(daemon));
     }
     // If the path is unknown because a configuration could not be read, name that file.

@@ -15,16 +15,45 @@ use super::{
     Listing, Node,
     daemon::Daemon,
     network::{self, Configured},
+    records,
 };
-use crate::model::{
-    fact::{Holder, List},
-    id::ContainerId,
+use crate::{
+    model::{
+        fact::{Holder, List},
+        id::ContainerId,
+    },
+    source::host::memo::Memo,
 };
+use directory::Reserved;
 
 /// One kind of store.
 trait Kind {
     /// Tells of every store of this kind on the node.
-    fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>);
+    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>);
+}
+
+/// What is known when the stores are read.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    node: Node<'a>,
+    daemons: &'a [Daemon],
+    networks: &'a [Configured],
+}
+
+/// What the files of stores said.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    host_local: Memo<Reserved>,
+    aws_ipamd: Memo<aws_ipamd::Read>,
+    declared: Memo<Reserved>,
+}
+
+impl Memory {
+    pub(super) fn begin(&mut self, wall_ns: i64) {
+        self.host_local.begin(wall_ns);
+        self.aws_ipamd.begin(wall_ns);
+        self.declared.begin(wall_ns);
+    }
 }
 
 const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &declared::Stores];
@@ -33,11 +62,12 @@ const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &de
 const IFNAME: usize = 15;
 
 /// Lists the configured networks, then the stores.
-pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon]) -> Listing<'a> {
+pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut records::Memory) -> Listing<'a> {
     let mut list = Listing::begin(List::Ipam, node);
-    let networks = network::tell(node, daemons, &mut list);
+    let networks = network::tell(node, daemons, &mut memory.networks, &mut list);
+    let given = Given { node, daemons, networks: &networks };
     for kind in KINDS {
-        kind.tell(node, daemons, &networks, &mut list);
+        kind.tell(given, &mut memory.stores, &mut list);
     }
     list
 }

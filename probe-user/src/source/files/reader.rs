@@ -12,7 +12,7 @@ use crate::{
     },
     source::{
         answer::Answerer,
-        backfill::{self, Node},
+        backfill::{self, Node, Records},
         channel::Batch,
         clock,
         host::{
@@ -97,17 +97,20 @@ impl Read for Files {
         let mut answerer = Answerer::new(&root);
         // A reader knows what it told itself. What another one told before, which hangs now, it tells once more.
         let mut diff = RecordsDiff::default();
+        let mut records = Records::default();
         while let Some(job) = jobs.blocking_recv() {
             let done = match job {
                 Job::Present => {
                     // After this pass the records are told whole again: names are learned from them, too.
                     diff = RecordsDiff::default();
-                    self.pass(&root, backfill::present, say)
+                    self.pass(&root, &mut backfill::present, say)
                 }
-                Job::Records => self.pass(&root, backfill::records, &mut |report| match report {
-                    Report::Facts(batch) => say(Report::Facts(diff.reduce(batch))),
-                    done @ Report::Done { .. } => say(done),
-                }),
+                Job::Records => {
+                    self.pass(&root, &mut |node, tell| records.read(node, tell), &mut |report| match report {
+                        Report::Facts(batch) => say(Report::Facts(diff.reduce(batch))),
+                        done @ Report::Done { .. } => say(done),
+                    })
+                }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
             };
@@ -119,12 +122,14 @@ impl Read for Files {
 }
 
 /// A part of the node.
-type Pass =
-    fn(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>) -> Result<Skipped, backfill::Closed>;
+type Pass<'a> = &'a mut dyn FnMut(
+    Node<'_>,
+    &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>,
+) -> Result<Skipped, backfill::Closed>;
 
 impl Files {
     /// Sends the lists of one pass over the node; `None` if nobody listens.
-    fn pass(&self, root: &HostRoot, pass: Pass, say: &mut dyn FnMut(Report) -> bool) -> Option<Report> {
+    fn pass(&self, root: &HostRoot, pass: Pass<'_>, say: &mut dyn FnMut(Report) -> bool) -> Option<Report> {
         let node = Node {
             root,
             hierarchy: &self.hierarchy,

@@ -14,7 +14,7 @@ use crate::{
         fact::{ContainerFound, Role, RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::host::{FILE, HostRoot, ReadError},
+    source::host::{FILE, HostRoot, ReadError, memo::Memo},
 };
 
 /// The file in each container's folder.
@@ -22,9 +22,14 @@ const RECORD: &str = "config.v2.json";
 /// The most containers that are read.
 const MOST: usize = 1 << 14;
 
-pub(super) fn read(host: &HostRoot, root: &Path, list: &mut Listing<'_>) -> Records {
+pub(super) fn read(
+    host: &HostRoot,
+    root: &Path,
+    memo: &mut Memo<Option<RuntimeSandbox>>,
+    list: &mut Listing<'_>,
+) -> Records {
     let place = root.join("containers");
-    let sandboxes = sandboxes(host, &place, list);
+    let sandboxes = sandboxes(host, &place, memo, list);
     let unread = sandboxes.as_ref().map_or(0, |read| read.unread);
     let sandboxes = sandboxes.map(|read| (read.sandboxes, read.complete));
     Records { unread, ..Records::new(place, Some(RuntimeKind::Docker), sandboxes) }
@@ -37,20 +42,24 @@ struct Read {
     unread: u64,
 }
 
-fn sandboxes(host: &HostRoot, place: &Path, list: &mut Listing<'_>) -> Result<Read, ReadError> {
+fn sandboxes(
+    host: &HostRoot,
+    place: &Path,
+    memo: &mut Memo<Option<RuntimeSandbox>>,
+    list: &mut Listing<'_>,
+) -> Result<Read, ReadError> {
     let folder = host.folder(place)?;
     let entries = folder.entries()?;
     let complete = entries.left_out == 0 && entries.entries.len() <= MOST;
     let mut found = Read { complete, ..Read::default() };
     for entry in entries.entries.iter().take(MOST) {
         let Some(id) = ContainerId::parse(&entry.name) else { continue };
-        let record = folder.folder(&entry.name).and_then(|it| it.read(RECORD, FILE));
-        let parsed = record.and_then(|bytes| docker::parse(&bytes, &id).ok_or(ReadError::Malformed));
-        match parsed {
-            Ok(ContainerFound { role: Role::Sandbox, pod, .. }) => {
-                found.sandboxes.push(RuntimeSandbox { id, pod: pod.and_then(named) });
-            }
-            Ok(ContainerFound { role: Role::Container, .. }) | Err(ReadError::Absent) => {}
+        let read = folder.folder(&entry.name).and_then(|folder| {
+            memo.of(&folder).read(RECORD, FILE, |bytes, _| Some(sandbox(docker::parse(bytes, &id)?)))
+        });
+        match read {
+            Ok(sandbox) => found.sandboxes.extend(sandbox),
+            Err(ReadError::Absent) => {}
             Err(why) => {
                 list.set_aside(place.join(&entry.name).join(RECORD), why);
                 found.sandboxes.push(RuntimeSandbox { id, pod: None });
@@ -59,4 +68,11 @@ fn sandboxes(host: &HostRoot, place: &Path, list: &mut Listing<'_>) -> Result<Re
         }
     }
     Ok(found)
+}
+
+fn sandbox(found: ContainerFound) -> Option<RuntimeSandbox> {
+    match found.role {
+        Role::Sandbox => Some(RuntimeSandbox { id: found.id, pod: found.pod.and_then(named) }),
+        Role::Container => None,
+    }
 }

@@ -15,7 +15,7 @@ use crate::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },
-    source::host::{Folder, HostRoot, ReadError},
+    source::host::{Folder, HostRoot, ReadError, memo::Memo},
 };
 
 /// The end of the name of a storage driver's folder: `overlay-containers`.
@@ -45,19 +45,21 @@ struct Metadata {
 
 /// Reads all files. If a runtime that `runs` keeps its containers here, a driver's folder without files means that
 /// there are no containers.
-pub(super) fn read(host: &HostRoot, root: &Path, runs: bool) -> Vec<Records> {
+pub(super) fn read(
+    host: &HostRoot,
+    root: &Path,
+    runs: bool,
+    memo: &mut Memo<Vec<RuntimeSandbox>>,
+) -> Vec<Records> {
     let folders = match drivers(host, root) {
         Ok(folders) => folders,
         Err(why) => return vec![records(root, Err(why))],
     };
     let files = folders.iter().flat_map(|folder| NAMES.map(|name| (folder, name)));
     let found: Vec<_> = files
-        .filter_map(|(folder, name)| match folder.read(name, LONGEST) {
+        .filter_map(|(folder, name)| match memo.of(folder).read(name, LONGEST, |bytes, _| parse(bytes)) {
             Err(ReadError::Absent) => None,
-            read => {
-                let sandboxes = read.and_then(|bytes| parse(&bytes).ok_or(ReadError::Malformed));
-                Some(records(&folder.path().join(name), sandboxes))
-            }
+            sandboxes => Some(records(&folder.path().join(name), sandboxes)),
         })
         .collect();
     match folders.first() {

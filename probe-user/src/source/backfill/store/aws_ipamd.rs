@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use super::{
-    super::{Listing, Node, daemon::Daemon, network::Configured},
-    Kind, holder,
+    super::{Listing, Node},
+    Given, Kind, Memory, holder,
 };
 use crate::{
     model::fact::{Fact, Reservation, Store, StoreKind, StoreRead},
@@ -25,29 +25,50 @@ const MIGRATED: (&str, &str) = ("_migrated-from-cri", "unknown");
 
 pub(super) struct AwsIpamd;
 
+/// What a checkpoint says.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    network: Option<String>,
+    reservations: Vec<Reservation>,
+    /// Every allocation has a valid address.
+    is_whole: bool,
+}
+
 impl Kind for AwsIpamd {
-    fn tell(&self, node: Node<'_>, _daemons: &[Daemon], _networks: &[Configured], list: &mut Listing<'_>) {
+    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
         for folder in FOLDERS {
             let at = list.now();
             let path = format!("{folder}/{NAME}");
-            let read = match node.root.folder(folder).and_then(|folder| folder.read(NAME, FILE)) {
-                // This is not a node of AWS, or it was booted since.
-                Err(ReadError::Absent) => continue,
-                Ok(bytes) => parse(&bytes).ok_or(ReadError::Malformed),
-                Err(why) => Err(why),
-            };
-            let checkpoint = list.take(&path, read);
-            let mut complete = checkpoint.is_some();
-            let allocations = checkpoint.and_then(|it| it.allocations).unwrap_or_default();
-            let reservations: Vec<_> = allocations.iter().filter_map(|it| it.reservation(node)).collect();
-            if reservations.len() < allocations.len() {
-                list.skip(&path, ReadError::Malformed);
-                complete = false;
+            let read = given.node.root.folder(folder).and_then(|folder| {
+                memory
+                    .aws_ipamd
+                    .of(&folder)
+                    .read(NAME, FILE, |bytes, _| Some(Read::of(parse(bytes)?, given.node)))
+            });
+            // This is not a node of AWS, or it was booted since.
+            if matches!(read, Err(ReadError::Absent)) {
+                continue;
             }
-            let store = Store { kind: StoreKind::AwsIpamd, path, network: network(&allocations) };
+            let read = list.take(&path, read);
+            if read.as_ref().is_some_and(|read| !read.is_whole) {
+                list.skip(&path, ReadError::Malformed);
+            }
+            let complete = read.as_ref().is_some_and(|read| read.is_whole);
+            let (network, reservations) =
+                read.map_or_else(Default::default, |it| (it.network, it.reservations));
+            let store = Store { kind: StoreKind::AwsIpamd, path, network };
             list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
             return;
         }
+    }
+}
+
+impl Read {
+    fn of(checkpoint: Checkpoint, node: Node<'_>) -> Self {
+        let allocations = checkpoint.allocations.unwrap_or_default();
+        let reservations: Vec<_> = allocations.iter().filter_map(|it| it.reservation(node)).collect();
+        let is_whole = reservations.len() == allocations.len();
+        Self { network: network(&allocations), reservations, is_whole }
     }
 }
 

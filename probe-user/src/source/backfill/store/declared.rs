@@ -5,12 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{
-        Listing, Node,
-        daemon::{self, Daemon},
-        network::Configured,
-    },
-    Kind, directory, holder,
+    super::{Listing, daemon},
+    Given, Kind, Memory, directory, holder,
 };
 use crate::{
     model::fact::{Holder, Store, StoreKind},
@@ -47,11 +43,13 @@ impl Declared {
 pub(super) struct Stores;
 
 impl Kind for Stores {
-    fn tell(&self, node: Node<'_>, daemons: &[Daemon], _networks: &[Configured], list: &mut Listing<'_>) {
+    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
+        let Given { node, daemons, networks: _ } = given;
         for Declared { dir, network } in node.stores {
             let path = dir.display().to_string();
             let store = Store { kind: StoreKind::Declared, path, network: network.clone() };
-            directory::tell(node, list, store, daemon::folder(node.root, daemons, dir), parse);
+            let folder = daemon::folder(node.root, daemons, dir);
+            directory::tell(node, list, store, folder, &mut memory.declared, parse);
         }
     }
 }

@@ -4,12 +4,26 @@ use std::net::IpAddr;
 
 use super::super::{Listing, Node};
 use crate::{
-    model::fact::{Fact, Holder, Reservation, Store, StoreRead},
-    source::host::{ENTRIES, Entries, Entry, Folder, ReadError},
+    model::{
+        fact::{Fact, Holder, Reservation, Store, StoreRead},
+        time::Timestamp,
+    },
+    source::host::{
+        ENTRIES, Entries, Entry, Folder, ReadError,
+        memo::{Files, Memo},
+    },
 };
 
 /// Bytes read of a file. An id and an interface's name are a tenth of it.
 const RESERVATION: usize = 4096;
+
+/// What a file in the store says.
+#[derive(Clone, Debug)]
+pub(super) struct Reserved {
+    /// `None` if the file does not name one.
+    holder: Option<Holder>,
+    since: Timestamp,
+}
 
 /// Tells the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is empty.
 pub(super) fn tell(
@@ -17,6 +31,7 @@ pub(super) fn tell(
     list: &mut Listing<'_>,
     store: Store,
     folder: Result<Folder, ReadError>,
+    memo: &mut Memo<Reserved>,
     parse: fn(&[u8]) -> Option<Holder>,
 ) {
     let at = list.now();
@@ -24,7 +39,9 @@ pub(super) fn tell(
     let mut complete = true;
     match folder.and_then(|folder| Ok((folder.entries()?, folder))) {
         Ok((Entries { entries, left_out }, folder)) => {
-            reservations.extend(entries.iter().filter_map(|entry| one(node, list, &folder, entry, parse)));
+            let mut files = memo.of(&folder);
+            let read = entries.iter().filter_map(|entry| one(node, list, &folder, &mut files, entry, parse));
+            reservations.extend(read);
             if left_out > 0 {
                 list.skip(folder.path(), ReadError::TooMany(ENTRIES));
                 complete = false;
@@ -43,6 +60,7 @@ fn one(
     node: Node<'_>,
     list: &mut Listing<'_>,
     folder: &Folder,
+    files: &mut Files<'_, Reserved>,
     entry: &Entry,
     parse: fn(&[u8]) -> Option<Holder>,
 ) -> Option<Reservation> {
@@ -56,14 +74,22 @@ fn one(
         list.set_aside(path, ReadError::Malformed);
         return None;
     };
-    let read = folder.read_dated(name, RESERVATION);
-    // The address was released since the folder was read.
-    if matches!(read, Err(ReadError::Absent)) {
-        return None;
+    let read = files.read(name, RESERVATION, |bytes, written| {
+        Some(Reserved { holder: parse(bytes), since: node.boot_time(written) })
+    });
+    // The address is told even if its holder is unknown: it is in use.
+    match read {
+        // The address was released since the folder was read.
+        Err(ReadError::Absent) => None,
+        Err(why) => {
+            list.set_aside(path, why);
+            Some(Reservation { address, holder: None, since: Timestamp::ZERO })
+        }
+        Ok(Reserved { holder, since }) => {
+            if holder.is_none() {
+                list.set_aside(path, ReadError::Malformed);
+            }
+            Some(Reservation { address, holder, since })
+        }
     }
-    let since = read.as_ref().map_or(0, |(_, written)| *written);
-    let holder = read.and_then(|(bytes, _)| parse(&bytes).ok_or(ReadError::Malformed));
-    // The address is told anyway: it is in use, and its holder is unknown.
-    let holder = holder.map_err(|why| list.set_aside(path, why)).ok();
-    Some(Reservation { address, holder, since: node.boot_time(since) })
 }

@@ -8,12 +8,8 @@ use std::path::Path;
 use probe_common::runtime::HOST_LOCAL;
 
 use super::{
-    super::{
-        Listing, Node,
-        daemon::{self, Daemon},
-        network::Configured,
-    },
-    Kind, directory, holder,
+    super::{Listing, daemon, network::Configured},
+    Given, Kind, Memory, directory, holder,
 };
 use crate::{
     model::fact::{Fact, Holder, Store, StoreKind, StoreRead},
@@ -24,14 +20,16 @@ pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
     /// Tells the stores in the usual place, then those that networks keep elsewhere.
-    fn tell(&self, node: Node<'_>, daemons: &[Daemon], networks: &[Configured], list: &mut Listing<'_>) {
+    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
+        let Given { node, daemons, networks } = given;
+        let memo = &mut memory.host_local;
         let at = list.now();
         let usual = node.root.folder(HOST_LOCAL).and_then(|folder| Ok((folder.entries()?, folder)));
         match usual {
             Ok((entries, folder)) => {
                 for entry in &entries.entries {
                     let store = store(HOST_LOCAL.as_ref(), &entry.name);
-                    directory::tell(node, list, store, folder.folder(&entry.name), parse);
+                    directory::tell(node, list, store, folder.folder(&entry.name), memo, parse);
                 }
                 if entries.left_out > 0 {
                     list.skip(HOST_LOCAL, ReadError::TooMany(ENTRIES));
@@ -51,7 +49,7 @@ impl Kind for HostLocal {
             };
             let store = store(data_dir, &network.name);
             let folder = daemon::folder(node.root, daemons, &data_dir.join(&network.name));
-            directory::tell(node, list, store, folder, parse);
+            directory::tell(node, list, store, folder, memo, parse);
         }
     }
 }
