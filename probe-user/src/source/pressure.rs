@@ -4,62 +4,138 @@
 //! cgroup v2 has all of them (`Documentation/admin-guide/cgroup-v2.rst`). cgroup v1 has fewer, under other names and
 //! in other units (`Documentation/admin-guide/cgroup-v1`, `Documentation/scheduler/sched-bwc.rst`). A hybrid node has
 //! both, with the same paths.
+//!
+//! The counters of a pod that starts are read several times within a second or two, so its files stay open for a while.
+
+mod open;
 
 use std::time::Duration;
 
+use self::open::OpenCgroup;
 use super::{
     cgroup::Layout,
-    host::{Folder, HostRoot, lines},
+    host::{HostRoot, lines},
 };
-use crate::model::fact::{CpuUse, MemoryEvents, Pressure, Stall};
+use crate::model::{
+    fact::{CpuUse, MemoryEvents, Pressure, Stall},
+    time::Timestamp,
+};
 
-/// The longest file that is read, bytes. Each has a few lines.
-const FILE: usize = 16 << 10;
 /// The most containers of a pod that are read.
 const CONTAINERS: usize = 64;
+/// The most pods whose files stay open.
+const PODS: usize = 8;
+/// How long the files of a pod stay open after they were last read.
+const OPEN: Duration = Duration::from_secs(5);
 
-/// Reads the counters; `path` is relative to the root of its hierarchy. `None` if no hierarchy has any.
-#[must_use]
-pub(crate) fn read(root: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
-    let below = path.trim_start_matches('/');
-    let folder = |mount: &str| root.folder(format!("{mount}/{below}")).ok();
-    let unified = layout.unified().and_then(|it| folder(&it.mount));
-    let legacy = |name: &str| layout.controller(name).and_then(|it| folder(&it.mount));
-    let pressure = Pressure {
-        cpu: cpu(unified.as_ref(), legacy("cpu").as_ref(), legacy("cpuacct").as_ref()),
-        memory: unified.as_ref().and_then(memory).or_else(|| legacy_memory(&legacy("memory")?)),
-        cpu_stall: unified.as_ref().and_then(|it| stall(it, "cpu.pressure")),
-        memory_stall: unified.as_ref().and_then(|it| stall(it, "memory.pressure")),
-        io_stall: unified.as_ref().and_then(|it| stall(it, "io.pressure")),
-    };
-    (pressure != Pressure::default()).then_some(pressure)
+/// Reads counters of pods.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    /// The pod that was read last is the last.
+    pods: Vec<Pod>,
+}
+
+/// The cgroups of a pod in the hierarchies that have counters.
+#[derive(Debug)]
+struct Pod {
+    path: String,
+    read: Timestamp,
+    unified: Option<OpenCgroup>,
+    cpu: Option<OpenCgroup>,
+    cpuacct: Option<OpenCgroup>,
+    memory: Option<OpenCgroup>,
+}
+
+impl Gauges {
+    /// Reads the counters; `path` is relative to the root of its hierarchy. `None` if no hierarchy has any.
+    pub(crate) fn read(
+        &mut self,
+        root: &HostRoot,
+        layout: &Layout,
+        path: &str,
+        now: Timestamp,
+    ) -> Option<Pressure> {
+        self.close(now);
+        let known = self.pods.iter().position(|pod| pod.path == path).map(|place| self.pods.remove(place));
+        let again = known.and_then(|mut pod| Some((pod.counters()?, pod)));
+        let (pressure, pod) = match again {
+            Some(read) => read,
+            // It is read for the first time, or its cgroup was removed and perhaps made again.
+            None => {
+                let mut pod = Pod::open(root, layout, path);
+                (pod.counters()?, pod)
+            }
+        };
+        if self.pods.len() >= PODS {
+            self.pods.remove(0);
+        }
+        self.pods.push(Pod { read: now, ..pod });
+        Some(pressure)
+    }
+
+    /// Closes the files that were not read lately.
+    pub(crate) fn close(&mut self, now: Timestamp) {
+        self.pods.retain(|pod| now < pod.read + OPEN);
+    }
+}
+
+impl Pod {
+    fn open(root: &HostRoot, layout: &Layout, path: &str) -> Self {
+        let below = path.trim_start_matches('/');
+        let cgroup = |mount: &str| root.folder(format!("{mount}/{below}")).ok().map(OpenCgroup::new);
+        let legacy = |name: &str| layout.controller(name).and_then(|it| cgroup(&it.mount));
+        Self {
+            path: path.to_owned(),
+            read: Timestamp::ZERO,
+            unified: layout.unified().and_then(|it| cgroup(&it.mount)),
+            cpu: legacy("cpu"),
+            cpuacct: legacy("cpuacct"),
+            memory: legacy("memory"),
+        }
+    }
+
+    /// `None` if there are no counters, or if a cgroup was removed since its files were opened.
+    fn counters(&mut self) -> Option<Pressure> {
+        let Self { path: _, read: _, unified, cpu, cpuacct, memory } = self;
+        let pressure = Pressure {
+            cpu: self::cpu(unified.as_mut(), cpu.as_mut(), cpuacct.as_mut()),
+            memory: unified.as_mut().and_then(self::memory).or_else(|| legacy_memory(memory.as_mut()?)),
+            cpu_stall: unified.as_mut().and_then(|it| stall(it, "cpu.pressure")),
+            memory_stall: unified.as_mut().and_then(|it| stall(it, "memory.pressure")),
+            io_stall: unified.as_mut().and_then(|it| stall(it, "io.pressure")),
+        };
+        let mut all = [unified, cpu, cpuacct, memory].into_iter().flatten();
+        (pressure != Pressure::default() && !all.any(|it| it.is_gone())).then_some(pressure)
+    }
 }
 
 /// CPU usage is in either hierarchy, throttling in the one with the controller. On a hybrid node that is v1, and the
 /// `cpu.stat` of v2 has the usage only.
-fn cpu(unified: Option<&Folder>, cpu: Option<&Folder>, cpuacct: Option<&Folder>) -> Option<CpuUse> {
-    let used = unified.and_then(used).or_else(|| {
-        let nanos = number(&cpuacct?.read("cpuacct.usage", FILE).ok()?)?;
-        Some(Duration::from_nanos(nanos))
-    });
-    let (throttled, periods) = match (unified.and_then(throttling), cpu.and_then(throttling)) {
-        (Some(own), _) | (None, Some(own)) => own,
-        (None, None) => Default::default(),
-    };
+fn cpu(
+    unified: Option<&mut OpenCgroup>,
+    cpu: Option<&mut OpenCgroup>,
+    cpuacct: Option<&mut OpenCgroup>,
+) -> Option<CpuUse> {
+    let (mut used, mut own) = (None, None);
+    if let Some(unified) = unified {
+        used = self::used(unified);
+        own = throttling(unified);
+    }
+    let used = used.or_else(|| Some(Duration::from_nanos(number(&cpuacct?.read("cpuacct.usage")?)?)));
+    let (throttled, periods) = own.or_else(|| throttling(cpu?)).unwrap_or_default();
     Some(CpuUse { used: used?, throttled, periods })
 }
 
-fn used(unified: &Folder) -> Option<Duration> {
-    member(&unified.read("cpu.stat", FILE).ok()?, "usage_usec").map(Duration::from_micros)
+fn used(unified: &mut OpenCgroup) -> Option<Duration> {
+    member(&unified.read("cpu.stat")?, "usage_usec").map(Duration::from_micros)
 }
 
 /// Adds up the throttling by the pod's own limit and by its containers' limits. The kernel counts throttling where
 /// the limit is set, and a pod has a limit only if all its containers have one.
-fn throttling(pod: &Folder) -> Option<(Duration, u64)> {
-    let (mut throttled, mut periods) = throttled(pod)?;
-    let below = pod.entries().map(|below| below.entries).unwrap_or_default();
-    for container in below.iter().filter(|entry| entry.directory).take(CONTAINERS) {
-        let its = pod.folder(&container.name).ok().as_ref().and_then(self::throttled);
+fn throttling(pod: &mut OpenCgroup) -> Option<(Duration, u64)> {
+    let (mut throttled, mut periods) = throttled(&pod.read("cpu.stat")?)?;
+    for container in pod.below(CONTAINERS) {
+        let its = container.read("cpu.stat").and_then(|text| self::throttled(&text));
         let (more, more_periods) = its.unwrap_or_default();
         throttled = throttled.saturating_add(more);
         periods = periods.saturating_add(more_periods);
@@ -68,31 +144,30 @@ fn throttling(pod: &Folder) -> Option<(Duration, u64)> {
 }
 
 /// Converts to microseconds; v1 counts in nanoseconds.
-fn throttled(folder: &Folder) -> Option<(Duration, u64)> {
-    let text = folder.read("cpu.stat", FILE).ok()?;
-    let micros = member(&text, "throttled_usec").map(Duration::from_micros);
-    let throttled = micros.or_else(|| member(&text, "throttled_time").map(Duration::from_nanos))?;
-    Some((throttled, member(&text, "nr_throttled")?))
+fn throttled(text: &[u8]) -> Option<(Duration, u64)> {
+    let micros = member(text, "throttled_usec").map(Duration::from_micros);
+    let throttled = micros.or_else(|| member(text, "throttled_time").map(Duration::from_nanos))?;
+    Some((throttled, member(text, "nr_throttled")?))
 }
 
-fn memory(folder: &Folder) -> Option<MemoryEvents> {
-    let text = folder.read("memory.events", FILE).ok()?;
+fn memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
+    let text = cgroup.read("memory.events")?;
     let [high, max, oom] = ["high", "max", "oom"].map(|name| member(&text, name));
     Some(MemoryEvents { high: high?, max: max?, oom: oom? })
 }
 
 /// `oom_kill` exists since Linux 4.13.
-fn legacy_memory(folder: &Folder) -> Option<MemoryEvents> {
-    let max = number(&folder.read("memory.failcnt", FILE).ok()?)?;
-    let oom = folder.read("memory.oom_control", FILE).ok().and_then(|text| member(&text, "oom_kill"));
+fn legacy_memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
+    let max = number(&cgroup.read("memory.failcnt")?)?;
+    let oom = cgroup.read("memory.oom_control").and_then(|text| member(&text, "oom_kill"));
     Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0) })
 }
 
 /// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234` (microseconds), and the same for `full`.
 ///
 /// procfs-core is not used: it requires the line `full`, which `cpu.pressure` lacks before Linux 5.13.
-fn stall(folder: &Folder, file: &str) -> Option<Stall> {
-    let text = folder.read(file, FILE).ok()?;
+fn stall(cgroup: &mut OpenCgroup, file: &'static str) -> Option<Stall> {
+    let text = cgroup.read(file)?;
     let total = |name: &str| {
         let micros = lines(&text).find_map(|line| {
             let fields = line.strip_prefix(name)?.strip_prefix(' ')?;
@@ -116,8 +191,12 @@ fn number(text: &[u8]) -> Option<u64> {
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{CpuUse, HostRoot, Layout, MemoryEvents, Pressure, Stall, read};
+    use super::{CpuUse, Gauges, HostRoot, Layout, MemoryEvents, Pressure, Stall, Timestamp};
     use crate::source::cgroup::Hierarchy;
+
+    fn read(host: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
+        Gauges::default().read(host, layout, path, Timestamp(1))
+    }
 
     fn hierarchy(id: u32, controllers: &[&str], mount: &str) -> Hierarchy {
         let controllers = controllers.iter().map(|name| (*name).to_owned()).collect();

@@ -20,7 +20,7 @@ use crate::{
             skipped::Skipped,
             watch::{Avoided, Reader},
         },
-        pressure,
+        pressure::Gauges,
     },
 };
 
@@ -97,7 +97,7 @@ impl Read for Files {
         let mut answerer = Answerer::new(&root);
         // A reader knows what it told itself. What another one told before, which hangs now, it tells once more.
         let mut diff = RecordsDiff::default();
-        let mut records = Records::default();
+        let (mut records, mut gauges) = (Records::default(), Gauges::default());
         while let Some(job) = jobs.blocking_recv() {
             let done = match job {
                 Job::Present => {
@@ -106,12 +106,13 @@ impl Read for Files {
                     self.pass(&root, &mut backfill::present, say)
                 }
                 Job::Records => {
+                    gauges.close(clock::now());
                     self.pass(&root, &mut |node, tell| records.read(node, tell), &mut |report| match report {
                         Report::Facts(batch) => say(Report::Facts(diff.reduce(batch))),
                         done @ Report::Done { .. } => say(done),
                     })
                 }
-                Job::Questions(asked) => Some(self.answer(&root, &mut answerer, asked)),
+                Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
             };
             if !done.is_some_and(&mut *say) {
@@ -142,7 +143,13 @@ impl Files {
         Some(Report::Done { facts: Batch::new(), skipped, early: Vec::new() })
     }
 
-    fn answer(&self, root: &HostRoot, answerer: &mut Answerer<'_>, asked: Vec<Asked>) -> Report {
+    fn answer(
+        &self,
+        root: &HostRoot,
+        answerer: &mut Answerer<'_>,
+        gauges: &mut Gauges,
+        asked: Vec<Asked>,
+    ) -> Report {
         let mut facts = Batch::new();
         for Asked { question, .. } in asked {
             let at = clock::now();
@@ -152,7 +159,7 @@ impl Files {
                 Question::Expected { uid } => answerer.expected(&uid, at),
                 Question::Program { path } => Some(answerer.program(path)),
                 Question::Pressure { cgroup, path } => {
-                    let read = pressure::read(root, &self.layout, &path);
+                    let read = gauges.read(root, &self.layout, &path, at);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                 }
                 // In turn: searched for later; a pass of its own; answered by another source.

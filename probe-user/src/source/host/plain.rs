@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::FileExt as _},
     path::{Path, PathBuf},
 };
 
@@ -48,6 +48,23 @@ impl Folder {
     pub(crate) fn plain(&self, name: &str) -> Result<File, ReadError> {
         self.enter(name)?;
         open(&self.fd, single(name)?).map(File::from)
+    }
+
+    /// Reads an open plain file of the folder again, at most `limit` bytes from its start.
+    pub(crate) fn reread(&self, name: &str, file: &File, limit: usize) -> Result<Vec<u8>, ReadError> {
+        self.enter(name)?;
+        let mut bytes = vec![0; limit];
+        let mut len = 0;
+        while let Some(room) = bytes.get_mut(len..).filter(|room| !room.is_empty()) {
+            match file.read_at(room, u64::try_from(len).unwrap_or(u64::MAX)) {
+                Ok(0) => break,
+                Ok(n) => len += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
     }
 }
 
