@@ -8,31 +8,41 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use nix::{
     Result,
     errno::Errno,
     fcntl::{self, OFlag, OpenHow, ResolveFlag},
-    sys::stat::{self, Mode, SFlag},
+    sys::stat::Mode,
 };
 
-use super::{DIRECTORY, PLACE, is};
+use super::DIRECTORY;
 
 /// The kernel's own limit (`MAXSYMLINKS`).
 const LINKS: u32 = 40;
 /// The kernel gives up on `RESOLVE_IN_ROOT` if something is renamed or mounted meanwhile, so it is tried again.
 const TRIES: u32 = 16;
 
+/// Whether openat2(2) was refused: by Linux before 5.6, by a container's seccomp profile that does not know the call, or
+/// by the agent's own filter, which cannot see whether the call would open a file for writing.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
 pub(super) fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
+    if IS_REFUSED.load(Ordering::Relaxed) {
+        return by_hand(root.as_fd(), path);
+    }
     let how = OpenHow::new()
         .flags(DIRECTORY.difference(OFlag::O_NOFOLLOW))
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     for _ in 0..TRIES {
         match fcntl::openat2(root, path, how) {
             Err(Errno::EAGAIN) => {}
-            // Linux before 5.6, or a container whose seccomp profile does not know the call.
-            Err(Errno::ENOSYS | Errno::EPERM) => break,
+            Err(Errno::ENOSYS | Errno::EPERM) => {
+                IS_REFUSED.store(true, Ordering::Relaxed);
+                break;
+            }
             done => return done,
         }
     }
@@ -51,16 +61,22 @@ fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
             continue;
         }
         let here = way.last().map_or(root, |fd| fd.as_fd());
-        let next = fcntl::openat(here, part.as_os_str(), PLACE, Mode::empty())?;
-        if !is(SFlag::S_IFLNK, &stat::fstat(&next)?) {
-            way.push(next);
-            continue;
+        match fcntl::openat(here, part.as_os_str(), DIRECTORY, Mode::empty()) {
+            // It is no directory, so it may be a link.
+            Err(Errno::ENOTDIR | Errno::ELOOP) => {}
+            opened => {
+                way.push(opened?);
+                continue;
+            }
         }
+        let target = match fcntl::readlinkat(here, part.as_os_str()) {
+            Err(Errno::EINVAL) => return Err(Errno::ENOTDIR),
+            target => target?,
+        };
         links += 1;
         if links > LINKS {
             return Err(Errno::ELOOP);
         }
-        let target = fcntl::readlinkat(&next, "")?;
         if target.as_bytes().starts_with(b"/") {
             way.clear();
         }
@@ -68,8 +84,10 @@ fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
             ahead.push_front(part);
         }
     }
-    let here = way.last().map_or(root, |fd| fd.as_fd());
-    fcntl::openat(here, ".", DIRECTORY, Mode::empty())
+    match way.pop() {
+        Some(found) => Ok(found),
+        None => fcntl::openat(root, ".", DIRECTORY, Mode::empty()),
+    }
 }
 
 fn parts(path: &OsStr) -> impl DoubleEndedIterator<Item = OsString> {
