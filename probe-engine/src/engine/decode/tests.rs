@@ -108,10 +108,9 @@ fn the_last_pair_of_cni_args_that_were_cut_is_left_out() {
         let mut body = event::CniCall::new_zeroed();
         body.present = 1 << cni::ARGS;
         body.lens[cni::ARGS] = len(args.as_bytes());
-        match Record::new(&body, kind::CNI_CALL, flag::HOST, args.as_bytes()).read().fact {
-            Fact::CniCalled(it) => it.variables.args,
-            other => panic!("{other:?}"),
-        }
+        let seen = Record::new(&body, kind::CNI_CALL, flag::HOST, args.as_bytes()).read();
+        let Fact::CniCalled(it) = seen.fact else { panic!("{:?}", seen.fact) };
+        it.variables.args
     };
     let whole = padded(longest - 1);
     assert_eq!(whole.len(), longest - 1);
