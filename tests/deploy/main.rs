@@ -1,4 +1,4 @@
-//! What is deployed, as helm and kustomize render it for others: each object by its type, and what is promised of it.
+//! The deployed objects as helm and kustomize render them: the type of each object, and its promised properties.
 
 mod chart;
 mod object;

@@ -1,5 +1,5 @@
-//! Each object as its type has it: what comes back from the type is what went in, so that no field is misspelt,
-//! misplaced or of the wrong kind.
+//! Each object is converted to its Kubernetes type and back. A misspelt, misplaced or mistyped field would be lost on
+//! the way.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::{
@@ -15,7 +15,7 @@ use crate::{
     render,
 };
 
-/// Every object that the chart can make is made by one of these.
+/// Together these choices render every object that the chart can make.
 const CHOICES: [&[&str]; 6] = [
     &[],
     &["server.existingSecret=own"],
@@ -33,7 +33,7 @@ const CHOICES: [&[&str]; 6] = [
     ],
 ];
 
-fn round<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value> {
+fn round_trip<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value> {
     Ok(serde_json::to_value(serde_json::from_value::<T>(object.clone())?)?)
 }
 
@@ -41,17 +41,17 @@ fn typed(object: &Value) -> Result<Value> {
     let kind =
         format!("{} {}", object["apiVersion"].as_str().unwrap_or(""), object["kind"].as_str().unwrap_or(""));
     match kind.as_str() {
-        "apps/v1 DaemonSet" => round::<DaemonSet>(object),
-        "v1 ConfigMap" => round::<ConfigMap>(object),
-        "v1 Namespace" => round::<Namespace>(object),
-        "v1 Secret" => round::<Secret>(object),
-        "v1 Service" => round::<Service>(object),
-        "v1 ServiceAccount" => round::<ServiceAccount>(object),
-        "networking.k8s.io/v1 NetworkPolicy" => round::<NetworkPolicy>(object),
-        "monitoring.coreos.com/v1 PodMonitor" => round::<PodMonitor>(object),
-        "monitoring.coreos.com/v1 ServiceMonitor" => round::<ServiceMonitor>(object),
-        "monitoring.coreos.com/v1 PrometheusRule" => round::<PrometheusRule>(object),
-        other => bail!("no type is known for {other:?}"),
+        "apps/v1 DaemonSet" => round_trip::<DaemonSet>(object),
+        "v1 ConfigMap" => round_trip::<ConfigMap>(object),
+        "v1 Namespace" => round_trip::<Namespace>(object),
+        "v1 Secret" => round_trip::<Secret>(object),
+        "v1 Service" => round_trip::<Service>(object),
+        "v1 ServiceAccount" => round_trip::<ServiceAccount>(object),
+        "networking.k8s.io/v1 NetworkPolicy" => round_trip::<NetworkPolicy>(object),
+        "monitoring.coreos.com/v1 PodMonitor" => round_trip::<PodMonitor>(object),
+        "monitoring.coreos.com/v1 ServiceMonitor" => round_trip::<ServiceMonitor>(object),
+        "monitoring.coreos.com/v1 PrometheusRule" => round_trip::<PrometheusRule>(object),
+        other => bail!("there is no type for {other:?}"),
     }
 }
 
@@ -59,13 +59,13 @@ fn check(objects: &[Value]) -> Result<()> {
     for object in objects {
         let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
         let back = typed(object).with_context(|| name.clone())?;
-        ensure!(back == *object, "{name} is\n{object:#}\nof which its type keeps\n{back:#}");
+        ensure!(back == *object, "{name} is\n{object:#}\nand its type keeps only\n{back:#}");
     }
     Ok(())
 }
 
 #[test]
-fn every_object_is_of_its_type() -> Result<()> {
+fn every_object_fits_its_type() -> Result<()> {
     for sets in CHOICES {
         let objects = render::rendered(sets)?;
         check(&objects).with_context(|| format!("with {sets:?}"))?;
@@ -74,22 +74,22 @@ fn every_object_is_of_its_type() -> Result<()> {
 }
 
 #[test]
-fn what_kustomize_makes_is_of_its_type() -> Result<()> {
+fn every_kustomize_object_fits_its_type() -> Result<()> {
     for folder in ["deploy/manifests", "deploy/manifests/monitoring"] {
         check(&render::objects(&render::kustomize(folder)?)?).context(folder)?;
     }
     Ok(())
 }
 
-/// The types are strict: a field in the wrong place is lost on the way, and seen.
+/// Checks the check itself: a field in the wrong place is lost on the way, and found.
 #[test]
-fn a_misplaced_field_is_seen() -> Result<()> {
+fn a_misplaced_field_is_found() -> Result<()> {
     let mut objects = render::rendered(&[])?;
     for object in &mut objects {
         if object["kind"] == "DaemonSet" {
             object["spec"]["template"]["spec"]["readOnlyRootFilesystem"] = true.into();
         }
     }
-    ensure!(check(&objects).is_err(), "a field that no pod has was taken");
+    ensure!(check(&objects).is_err(), "a field that no pod has was accepted");
     Ok(())
 }

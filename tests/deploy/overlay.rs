@@ -1,4 +1,4 @@
-//! What docs/install.md has an operator of kustomize write: it does what is said of it.
+//! The overlay that docs/install.md shows to users of kustomize does what the page says.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::render;
 
 /// The file in the docs that begins with this line.
-fn told() -> Result<String> {
+fn documented_overlay() -> Result<String> {
     let docs = fs::read_to_string(render::root().join("docs/install.md"))?;
     let (_, rest) =
         docs.split_once("```yaml\n# kustomization.yaml\n").context("docs/install.md has no overlay")?;
@@ -32,8 +32,8 @@ fn the_overlay_adds_capabilities() -> Result<()> {
     copy(&render::root().join("deploy/manifests"), &dir.path().join("manifests"))?;
     let overlay = dir.path().join("overlay");
     fs::create_dir(&overlay)?;
-    fs::write(overlay.join("kustomization.yaml"), told()?)?;
-    // An absolute path takes the place of the repository's.
+    fs::write(overlay.join("kustomization.yaml"), documented_overlay()?)?;
+    // An absolute path replaces the repository's.
     let made = render::objects(&render::kustomize(&overlay.display().to_string())?)?;
     let container = |objects: &[serde_json::Value]| -> Result<serde_json::Value> {
         Ok(render::only(objects, "DaemonSet")?["spec"]["template"]["spec"]["containers"][0].clone())
@@ -48,11 +48,11 @@ fn the_overlay_adds_capabilities() -> Result<()> {
     for name in ["SYSLOG", "NET_ADMIN", "NET_BROADCAST"] {
         ensure!(more.iter().any(|it| it == name), "no {name}: {more:?}");
     }
-    ensure!(with == without, "more than the capabilities differs");
+    ensure!(with == without, "more than the capabilities differ");
     Ok(())
 }
 
-/// `kubectl apply` warns of a pod that the namespace's level for warnings does not take.
+/// `kubectl apply` warns of a pod that the namespace's warning level refuses.
 #[test]
 fn the_namespace_neither_refuses_nor_warns() -> Result<()> {
     let objects = render::objects(&render::kustomize("deploy/manifests")?)?;

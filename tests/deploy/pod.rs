@@ -1,4 +1,4 @@
-//! What the agent's pod may do, and what it may not.
+//! The permissions of the agent's pod.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
@@ -21,7 +21,7 @@ fn pod(sets: &[&str]) -> Result<PodSpec> {
 
 fn agent(pod: &PodSpec) -> Result<&Container> {
     let [only] = &pod.containers[..] else { anyhow::bail!("{} containers", pod.containers.len()) };
-    ensure!(pod.init_containers.is_none(), "the agent alone");
+    ensure!(pod.init_containers.is_none(), "there is an init container");
     Ok(only)
 }
 
@@ -34,15 +34,15 @@ fn has(args: &[String], prefix: &str) -> bool {
 }
 
 #[test]
-fn it_is_not_privileged() -> Result<()> {
+fn the_agent_is_not_privileged() -> Result<()> {
     let pod = pod(&[])?;
     let context = agent(&pod)?.security_context.clone().context("a security context")?;
     ensure!(context.privileged == Some(false), "privileged");
-    ensure!(context.allow_privilege_escalation == Some(false), "it could gain more");
-    ensure!(context.read_only_root_filesystem == Some(true), "its root can be written");
+    ensure!(context.allow_privilege_escalation == Some(false), "the process could gain privileges");
+    ensure!(context.read_only_root_filesystem == Some(true), "its root file system is writable");
     ensure!(context.run_as_user == Some(0), "files of the node are root's");
     let capabilities = context.capabilities.context("capabilities")?;
-    ensure!(capabilities.drop == Some(vec!["ALL".to_owned()]), "it keeps what the runtime gives");
+    ensure!(capabilities.drop == Some(vec!["ALL".to_owned()]), "it keeps the runtime's capabilities");
     let held = ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH", "SYS_RESOURCE"];
     ensure!(capabilities.add == Some(held.map(str::to_owned).to_vec()), "{:?}", capabilities.add);
     let seccomp = context.seccomp_profile.context("a seccomp profile")?;
@@ -51,27 +51,30 @@ fn it_is_not_privileged() -> Result<()> {
 }
 
 #[test]
-fn it_is_privileged_where_that_is_asked_for() -> Result<()> {
+fn the_agent_is_privileged_on_request() -> Result<()> {
     let pod = pod(&["privileged=true"])?;
     let context = agent(&pod)?.security_context.clone().context("a security context")?;
     ensure!(context.privileged == Some(true), "not privileged");
-    // The API server refuses one beside the other.
+    // The API server refuses these fields together with `privileged`.
     ensure!(context.allow_privilege_escalation.is_none() && context.capabilities.is_none(), "{context:?}");
     Ok(())
 }
 
 #[test]
-fn it_has_no_rights_in_the_cluster() -> Result<()> {
+fn the_agent_has_no_rights_in_the_cluster() -> Result<()> {
     let pod = pod(&[])?;
-    ensure!(pod.automount_service_account_token == Some(false), "it has a token");
+    ensure!(pod.automount_service_account_token == Some(false), "the pod has a token");
     let objects = render::rendered(&["podMonitor.enabled=true", "dashboard.enabled=true"])?;
     let rights = ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
-    ensure!(!objects.iter().any(|object| rights.iter().any(|kind| object["kind"] == *kind)), "it has rights");
+    ensure!(
+        !objects.iter().any(|object| rights.iter().any(|kind| object["kind"] == *kind)),
+        "the pod has rights"
+    );
     Ok(())
 }
 
 #[test]
-fn of_the_node_it_may_write_two_directories() -> Result<()> {
+fn only_two_directories_of_the_node_are_writable() -> Result<()> {
     let pod = pod(&["extraHostPaths={/mnt/data}"])?;
     let volumes = pod.volumes.clone().context("volumes")?;
     let host = |volume: &Volume| volume.host_path.as_ref().map(|host| host.path.clone());
@@ -85,22 +88,25 @@ fn of_the_node_it_may_write_two_directories() -> Result<()> {
             written.push(path);
         } else if mount.mount_path != "/sys" {
             ensure!(mount.mount_path == format!("/host{path}"), "{path} is at {}", mount.mount_path);
-            // Without it no network namespace of a pod that starts later is seen.
-            ensure!(mount.mount_propagation.as_deref() == Some("HostToContainer"), "{path} stands still");
+            // Without it the agent does not see the network namespace of a pod that starts later.
+            ensure!(
+                mount.mount_propagation.as_deref() == Some("HostToContainer"),
+                "{path} gets no new mounts"
+            );
         }
     }
     ensure!(written == ["/var/lib/sandprobe", "/run/sandprobe"], "{written:?}");
-    ensure!(mounts.iter().any(|mount| mount.mount_path == "/host/mnt/data"), "the added one is not there");
-    // Each volume is used, and the names of all are apart.
+    ensure!(mounts.iter().any(|mount| mount.mount_path == "/host/mnt/data"), "the added path is not mounted");
+    // Each volume is used, and all have different names.
     let mut names: Vec<_> = volumes.iter().map(|volume| volume.name.clone()).collect();
     ensure!(names.iter().all(|name| mounts.iter().any(|mount| mount.name == *name)), "{names:?}");
     names.sort();
     names.dedup();
-    ensure!(names.len() == volumes.len(), "two volumes of one name");
+    ensure!(names.len() == volumes.len(), "two volumes have one name");
     Ok(())
 }
 
-/// `kubectl exec POD -- /sandprobe findings` finds the agent wherever the values put it.
+/// `kubectl exec POD -- /sandprobe findings` finds the agent with any values.
 #[test]
 fn commands_in_the_pod_find_the_agent() -> Result<()> {
     let pod = pod(&["runDir=/var/run/probe", "stateDir=/data/probe"])?;
@@ -116,7 +122,7 @@ fn commands_in_the_pod_find_the_agent() -> Result<()> {
     ] {
         ensure!(variable(name).as_deref() == Some(value), "{name} is {:?}", variable(name));
     }
-    // Flags would be the agent's alone.
+    // A flag would be valid only for the agent itself.
     let arguments = agent.args.clone().unwrap_or_default();
     for flag in ["--socket", "--state-dir", "--host-root"] {
         ensure!(!arguments.iter().any(|it| it.starts_with(flag)), "{flag} is a flag: {arguments:?}");
@@ -127,10 +133,10 @@ fn commands_in_the_pod_find_the_agent() -> Result<()> {
 }
 
 #[test]
-fn it_runs_on_every_node_and_is_not_evicted() -> Result<()> {
+fn the_agent_runs_on_every_node_and_is_not_evicted() -> Result<()> {
     let pod = pod(&[])?;
-    ensure!(pod.host_pid == Some(true), "hooks tell the machine's pids");
-    ensure!(pod.host_network == Some(true), "it would need the network that it tells about");
+    ensure!(pod.host_pid == Some(true), "the hooks report the machine's pids");
+    ensure!(pod.host_network == Some(true), "the agent would depend on the network that it watches");
     ensure!(
         pod.priority_class_name.as_deref() == Some("system-node-critical"),
         "{:?}",
@@ -141,7 +147,7 @@ fn it_runs_on_every_node_and_is_not_evicted() -> Result<()> {
             && toleration.key.is_none()
             && toleration.effect.is_none()
     });
-    ensure!(all, "some taints keep it away");
+    ensure!(all, "some taints keep the agent away");
     let agent = agent(&pod)?;
     let limits = agent.resources.clone().and_then(|resources| resources.limits).context("limits")?;
     ensure!(limits["memory"].0 == "192Mi" && !limits.contains_key("cpu"), "{limits:?}");
@@ -153,7 +159,7 @@ fn it_runs_on_every_node_and_is_not_evicted() -> Result<()> {
 }
 
 #[test]
-fn it_is_asked_for_its_health_where_it_listens() -> Result<()> {
+fn the_probes_use_the_address_of_the_server() -> Result<()> {
     for (mode, scheme) in [("tls", "HTTPS"), ("local", "HTTP"), ("insecure", "HTTP")] {
         let mode = format!("server.mode={mode}");
         for host_network in [true, false] {
@@ -170,7 +176,7 @@ fn it_is_asked_for_its_health_where_it_listens() -> Result<()> {
                 ensure!(get.path.as_deref() == Some(path), "{:?}", get.path);
                 ensure!(get.scheme.as_deref() == Some(scheme), "{:?} with {mode}", get.scheme);
                 ensure!(get.host.is_some() == host_network, "{:?} with {network}", get.host);
-                ensure!(serde_json::to_value(get.port)? == 9999, "another port");
+                ensure!(serde_json::to_value(get.port)? == 9999, "the port differs");
             }
         }
     }
@@ -178,7 +184,7 @@ fn it_is_asked_for_its_health_where_it_listens() -> Result<()> {
 }
 
 #[test]
-fn beyond_the_node_it_needs_a_token_or_says_that_it_does_not() -> Result<()> {
+fn a_server_beyond_the_node_needs_a_token_or_the_insecure_flag() -> Result<()> {
     let tls = args(&[])?;
     ensure!(
         has(&tls, "--listen=0.0.0.0:9477") && has(&tls, "--token-file=") && has(&tls, "--tls-cert="),
@@ -194,9 +200,9 @@ fn beyond_the_node_it_needs_a_token_or_says_that_it_does_not() -> Result<()> {
 }
 
 #[test]
-fn the_secret_is_read_by_root_alone_and_not_made_where_one_is_named() -> Result<()> {
+fn only_root_reads_the_secret_and_an_existing_one_is_used() -> Result<()> {
     let named = render::rendered(&["server.existingSecret=own"])?;
-    ensure!(render::only(&named, "Secret").is_err(), "another one is made");
+    ensure!(render::only(&named, "Secret").is_err(), "a second Secret is made");
     let pod = pod(&["server.existingSecret=own"])?;
     let secret =
         pod.volumes.unwrap_or_default().into_iter().find_map(|volume| volume.secret).context("a secret")?;
@@ -210,7 +216,7 @@ fn the_secret_is_read_by_root_alone_and_not_made_where_one_is_named() -> Result<
 }
 
 #[test]
-fn in_a_network_of_its_own_only_monitoring_reaches_it() -> Result<()> {
+fn in_a_pod_network_only_monitoring_reaches_the_agent() -> Result<()> {
     let policy: NetworkPolicy = of("NetworkPolicy", &["hostNetwork=false"])?;
     let spec = policy.spec.context("a policy")?;
     ensure!(
@@ -218,12 +224,14 @@ fn in_a_network_of_its_own_only_monitoring_reaches_it() -> Result<()> {
         "{:?}",
         spec.policy_types
     );
-    ensure!(spec.egress.is_none(), "it may ask others");
-    let [ingress] = &spec.ingress.unwrap_or_default()[..] else { anyhow::bail!("one way in") };
+    ensure!(spec.egress.is_none(), "the agent may open connections");
+    let [ingress] = &spec.ingress.unwrap_or_default()[..] else {
+        anyhow::bail!("not exactly one ingress rule")
+    };
     let from = ingress.from.clone().unwrap_or_default();
     ensure!(from.len() == 1 && from[0].namespace_selector.is_some(), "{from:?}");
     ensure!(ingress.ports.as_ref().is_some_and(|ports| ports.len() == 1), "{:?}", ingress.ports);
-    // On the node's network it would hold nobody off, and seem to.
+    // For a host-network pod the policy would have no effect.
     ensure!(render::only(&render::rendered(&[])?, "NetworkPolicy").is_err(), "a policy that does nothing");
     Ok(())
 }
@@ -237,7 +245,7 @@ fn the_service_has_no_address() -> Result<()> {
 }
 
 #[test]
-fn where_apparmor_is_not_known_it_is_not_named() -> Result<()> {
+fn the_apparmor_field_needs_kubernetes_1_30() -> Result<()> {
     let of = |kubernetes| -> Result<_> {
         let objects = render::objects(&render::template_for(kubernetes, &[])?)?;
         let set: DaemonSet = serde_json::from_value(render::only(&objects, "DaemonSet")?.clone())?;

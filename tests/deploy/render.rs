@@ -1,4 +1,4 @@
-//! Calls helm and kubectl, the real ones: `cargo xtask test` fetches them.
+//! Calls the real helm and kubectl, which `cargo xtask test` fetches.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tests::command;
 
-/// Renders as for this Kubernetes, whatever helm was built with.
+/// The Kubernetes version to render for, whatever helm was built with.
 const KUBERNETES: &str = "1.33.0";
 
 pub(crate) fn root() -> PathBuf {
@@ -21,7 +21,7 @@ pub(crate) fn chart() -> PathBuf {
     root().join("deploy/helm/sandprobe")
 }
 
-/// Where `cargo xtask test` put it, else as it is in the PATH.
+/// The path of a tool: where `cargo xtask test` put it, or else its name for the PATH.
 fn tool(name: &str) -> String {
     let tools = env::var_os("SANDPROBE_TOOLS").map(PathBuf::from);
     let tools = tools.unwrap_or_else(|| root().join("target/tools"));
@@ -33,7 +33,7 @@ pub(crate) fn helm(arguments: &[&str]) -> Result<String> {
     command::output(&tool("helm"), arguments).context("cargo xtask test --fast fetches helm")
 }
 
-/// The text of all that the chart makes with these `--set`s.
+/// The text of everything that the chart renders with these `--set` arguments.
 pub(crate) fn template(sets: &[&str]) -> Result<String> {
     template_for(KUBERNETES, sets)
 }
@@ -46,11 +46,11 @@ pub(crate) fn template_for(kubernetes: &str, sets: &[&str]) -> Result<String> {
     helm(&arguments)
 }
 
-/// The objects of a text of YAML documents.
+/// The objects of a YAML text with several documents.
 pub(crate) fn objects(yaml: &str) -> Result<Vec<Value>> {
     let documents = serde_yaml_ng::Deserializer::from_str(yaml);
     let objects = documents.map(|document| Ok(Value::deserialize(document)?));
-    let objects: Vec<Value> = objects.collect::<Result<_>>().context("what was rendered is no YAML")?;
+    let objects: Vec<Value> = objects.collect::<Result<_>>().context("the rendered text is not YAML")?;
     Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
 }
 

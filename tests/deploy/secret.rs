@@ -1,4 +1,4 @@
-//! The certificate that the chart makes, as clients that use OpenSSL take it.
+//! The certificate that the chart makes is valid for clients that use OpenSSL.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use tests::command;
 
 use crate::render;
 
-/// The Secret's files.
+/// The files of the Secret.
 fn secret() -> Result<TempDir> {
     let objects = render::rendered(&[])?;
     let data = render::only(&objects, "Secret")?["data"].clone();
@@ -30,9 +30,9 @@ fn subject(file: &Path) -> Result<String> {
     openssl(&["x509", "-noout", "-subject", "-nameopt", "RFC2253", "-in", &file])
 }
 
-/// A leaf that has its authority's subject looks self-signed, and is refused (error 18 of verify(1ossl)).
+/// OpenSSL takes a leaf with its authority's subject for self-signed and refuses it (error 18 of verify(1ossl)).
 #[test]
-fn openssl_takes_the_certificate_with_its_authority() -> Result<()> {
+fn openssl_accepts_the_certificate_with_its_authority() -> Result<()> {
     let dir = secret()?;
     let (authority, leaf) = (dir.path().join("ca.crt"), dir.path().join("tls.crt"));
     ensure!(subject(&authority)? != subject(&leaf)?, "both are {}", subject(&leaf)?);
@@ -41,13 +41,13 @@ fn openssl_takes_the_certificate_with_its_authority() -> Result<()> {
         let common = ["verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", &authority];
         openssl(&[&common[..], wanted, &[&leaf]].concat())
     };
-    // By the name that the PodMonitor asks for, and where a command on the node finds it.
+    // The name in the PodMonitor, and the names that a command on the node uses.
     for wanted in
         [["-verify_hostname", "sandprobe"], ["-verify_hostname", "localhost"], ["-verify_ip", "127.0.0.1"]]
     {
-        let said = verify(&wanted)?;
-        ensure!(said.trim_end().ends_with(": OK"), "{wanted:?}: {said}");
+        let output = verify(&wanted)?;
+        ensure!(output.trim_end().ends_with(": OK"), "{wanted:?}: {output}");
     }
-    ensure!(verify(&["-verify_hostname", "example.com"]).is_err(), "it is anybody's");
+    ensure!(verify(&["-verify_hostname", "example.com"]).is_err(), "the certificate is valid for any name");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The values: the schema refuses what is not one, and the README has each with its default and what it is for.
+//! The chart's values. The schema refuses wrong ones, and the README has each with its default and purpose.
 
 use std::fs;
 
@@ -21,19 +21,20 @@ fn a_mistyped_value_is_refused() -> Result<()> {
         "podMonitor.interval=often",
     ];
     for set in wrong {
-        ensure!(render::template(&[set]).is_err(), "{set} was taken");
+        ensure!(render::template(&[set]).is_err(), "{set} was accepted");
     }
     Ok(())
 }
 
-/// A value with the comment above it, and its default as the file has it.
+/// A value with the comment above it and its default as in the file.
 struct Row {
     path: String,
     default: String,
     comment: String,
 }
 
-/// Of our own file, whose form is simple: two levels of ours, and whatever is below belongs to a default.
+/// The values of the chart's own file. Its form is simple: two levels of values, and everything below belongs to a
+/// default.
 fn rows(yaml: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
@@ -45,19 +46,19 @@ fn rows(yaml: &str) -> Vec<Row> {
         } else if bare.is_empty() {
             comment.clear();
         } else if let Some((key, value)) = bare.split_once(':').filter(|(key, _)| !key.starts_with("- ")) {
-            let (value, said) = (value.trim(), comment.join(" "));
+            let (value, above) = (value.trim(), comment.join(" "));
             comment.clear();
             match (&section, inside) {
                 (Some((name, about)), true) if line.starts_with("  ") && !line.starts_with("   ") => {
-                    let comment = if said.is_empty() { about.clone() } else { said };
+                    let comment = if above.is_empty() { about.clone() } else { above };
                     rows.push(Row { path: format!("{name}.{key}"), default: value.to_owned(), comment });
                     section = Some((name, String::new()));
                 }
                 (_, true) => {}
-                (_, false) if value.is_empty() => section = Some((key, said)),
+                (_, false) if value.is_empty() => section = Some((key, above)),
                 (_, false) => {
                     section = None;
-                    rows.push(Row { path: key.to_owned(), default: value.to_owned(), comment: said });
+                    rows.push(Row { path: key.to_owned(), default: value.to_owned(), comment: above });
                 }
             }
         }

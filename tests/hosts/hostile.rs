@@ -1,5 +1,5 @@
-//! A node whose files are not what they should be. It is made for the test, since fifos, devices and huge files do
-//! not go into a repository.
+//! A node with damaged and hostile files. The test makes it, because FIFOs, devices and huge files do not go into a
+//! repository.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::read;
 
-/// A machine under full load takes a hundredth of it.
+/// Even a machine under full load needs a hundredth of this.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NETWORK: &str = "var/lib/cni/networks/podnet";
@@ -27,7 +27,7 @@ const RESULTS: &str = "var/lib/cni/results";
 const TASKS: &str = "run/containerd/io.containerd.runtime.v2.task/k8s.io";
 const GOOD: &str = "default_web-0_11111111-2222-3333-4444-555555555555";
 
-/// A small node on which all is well.
+/// A small healthy node.
 fn node() -> TempDir {
     filled(tempfile::tempdir().expect("a directory"))
 }
@@ -52,9 +52,9 @@ fn filled(root: TempDir) -> TempDir {
     root
 }
 
-/// What a place that is an IPAM store's or a runtime's is said to be: how many things it names, and whether these are
-/// all. `None`: nothing is said of it.
-fn told(facts: &[Fact], path: &str) -> Option<(usize, bool)> {
+/// The number of entries of an IPAM store or of a runtime's records at this path, and whether they are complete.
+/// `None`: nothing is reported of the path.
+fn reported(facts: &[Fact], path: &str) -> Option<(usize, bool)> {
     facts.iter().find_map(|fact| match fact {
         Fact::StoreRead(read) if read.store.path == path => Some((read.reservations.len(), read.complete)),
         Fact::RuntimeRead(read) if read.place == path => Some((read.sandboxes.len(), read.complete)),
@@ -71,10 +71,10 @@ fn networks(facts: &[Fact]) -> (Vec<&str>, bool) {
             _ => None,
         }
     }
-    facts.iter().find_map(of).expect("the networks are told of")
+    facts.iter().find_map(of).expect("the networks are reported")
 }
 
-/// Reads the node; a reader that waits for anything fails the test instead of hanging it.
+/// Reads the node. A reader that waits for something fails the test instead of blocking it.
 fn facts(root: &TempDir) -> (Vec<Fact>, u64) {
     let host = HostRoot::open(root.path()).expect("the root");
     let (sender, receiver) = mpsc::channel();
@@ -93,7 +93,7 @@ fn complete(facts: &[Fact], which: List) -> bool {
     facts.iter().find_map(ended).expect("the list ended")
 }
 
-/// What was found beside the ends of lists, by its kind.
+/// The counts of pods, containers, CNI cache entries and reservations.
 fn found(facts: &[Fact]) -> (usize, usize, usize, usize) {
     let count = |of: fn(&Fact) -> bool| facts.iter().filter(|fact| of(fact)).count();
     (
@@ -104,7 +104,7 @@ fn found(facts: &[Fact]) -> (usize, usize, usize, usize) {
     )
 }
 
-/// How many reservations with a holder a store told of.
+/// The number of reservations with a holder in a store.
 fn reservations(fact: &Fact) -> usize {
     match fact {
         Fact::StoreRead(read) => read.reservations.iter().filter(|it| it.holder.is_some()).count(),
@@ -113,7 +113,7 @@ fn reservations(fact: &Fact) -> usize {
 }
 
 #[test]
-fn a_node_on_which_all_is_well_is_whole() {
+fn a_healthy_node_is_complete() {
     let (facts, skipped) = facts(&node());
     assert_eq!((found(&facts), skipped), ((1, 1, 1, 1), 0));
     for list in [
@@ -127,14 +127,14 @@ fn a_node_on_which_all_is_well_is_whole() {
     ] {
         assert!(complete(&facts, list), "{list:?}");
     }
-    assert_eq!(told(&facts, "/var/lib/cni/networks/podnet"), Some((1, true)));
-    assert_eq!(told(&facts, "/var/lib/own-ipam"), Some((0, true)));
+    assert_eq!(reported(&facts, "/var/lib/cni/networks/podnet"), Some((1, true)));
+    assert_eq!(reported(&facts, "/var/lib/own-ipam"), Some((0, true)));
     assert_eq!(networks(&facts), (Vec::new(), true));
 }
 
-/// Each is told of as incomplete, so that it can be named as what was not seen.
+/// Each of them is reported as incomplete, so that the agent can name it as a blind spot.
 #[test]
-fn a_store_that_cannot_be_read_is_not_an_empty_one() {
+fn an_unreadable_store_is_not_an_empty_one() {
     let outside = tempfile::tempdir().expect("a directory");
     fs::write(outside.path().join("10.88.0.9"), "stolen\r\neth0").expect("a file");
     let root = node();
@@ -166,19 +166,19 @@ fn a_store_that_cannot_be_read_is_not_an_empty_one() {
         "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes",
         "/var/lib/containers/storage/overlay-containers/containers.json",
     ] {
-        assert_eq!(told(&facts, place), Some((0, false)), "{place}");
+        assert_eq!(reported(&facts, place), Some((0, false)), "{place}");
     }
-    // Of Docker's the one record is unknown, and the others count.
-    assert_eq!(told(&facts, "/var/lib/docker/containers"), Some((1, true)));
+    // Docker's unreadable record is unknown, and its others count.
+    assert_eq!(reported(&facts, "/var/lib/docker/containers"), Some((1, true)));
     assert_eq!(networks(&facts), (vec!["good"], false));
     assert!(!complete(&facts, List::Ipam) && !complete(&facts, List::Runtimes));
     assert_eq!(skipped, 6 + 3);
-    assert_eq!(told(&facts, "/var/lib/cni/networks/podnet"), Some((1, true)));
+    assert_eq!(reported(&facts, "/var/lib/cni/networks/podnet"), Some((1, true)));
     assert!(!facts.iter().any(|fact| format!("{fact:?}").contains("stolen")));
 }
 
 #[test]
-fn a_declared_store_with_anything_in_it_is_read_as_far_as_it_goes() {
+fn a_declared_store_with_bad_files_is_read_as_far_as_possible() {
     let root = node();
     let at = |path: &str| root.path().join("var/lib/own-ipam").join(path);
     fs::create_dir(at("")).expect("a directory");
@@ -193,14 +193,14 @@ fn a_declared_store_with_anything_in_it_is_read_as_far_as_it_goes() {
     fs::create_dir(at("10.0.0.9")).expect("a directory");
 
     let (facts, skipped) = facts(&root);
-    // The reservations stand though their holders are not known.
-    assert_eq!(told(&facts, "/var/lib/own-ipam"), Some((7, true)));
+    // The reservations count although their holders are unknown.
+    assert_eq!(reported(&facts, "/var/lib/own-ipam"), Some((7, true)));
     assert_eq!((found(&facts).3, skipped), (2, 7));
 }
 
-/// What a power cut leaves of files that were being written: their names.
+/// A power cut can leave a file with a name and without its content.
 #[test]
-fn of_a_torn_file_its_name_counts_and_the_list_is_whole() {
+fn a_torn_file_counts_by_its_name_and_the_list_is_complete() {
     let root = node();
     let at = |path: &str| root.path().join(path);
     fs::write(at(&format!("{RESULTS}/podnet-empty-eth0")), "").expect("a file");
@@ -220,8 +220,8 @@ fn of_a_torn_file_its_name_counts_and_the_list_is_whole() {
     assert_eq!(unread, ["podnet-empty-eth0", "podnet-half-eth0"]);
     assert_eq!((found(&facts), skipped), ((1, 1, 1, 1), 5));
     assert!(complete(&facts, List::CniCache) && complete(&facts, List::Ipam));
-    // To whom the address was given is not known, and that it was is.
-    assert_eq!(told(&facts, "/var/lib/cni/networks/podnet"), Some((2, true)));
+    // The holder of this address is unknown. The address is allocated.
+    assert_eq!(reported(&facts, "/var/lib/cni/networks/podnet"), Some((2, true)));
 }
 
 #[test]
@@ -244,9 +244,10 @@ fn files_that_change_while_they_are_read_do_no_harm() {
     for _ in 0..20 {
         let (facts, _) = facts(&root);
         let good = facts.iter().any(|fact| reservations(fact) > 0);
-        assert!(good, "what does not change is always found");
-        let path = if told(&facts, "/var/run/aws-node/ipam.json").is_some() { "/var/run" } else { "/run" };
-        let checkpoint = told(&facts, &format!("{path}/aws-node/ipam.json"));
+        assert!(good, "the unchanged reservation is always found");
+        let path =
+            if reported(&facts, "/var/run/aws-node/ipam.json").is_some() { "/var/run" } else { "/run" };
+        let checkpoint = reported(&facts, &format!("{path}/aws-node/ipam.json"));
         assert!(matches!(checkpoint, None | Some((0, false) | (1, true))), "{checkpoint:?}");
     }
     stop.send(()).expect("it still writes");
@@ -254,7 +255,7 @@ fn files_that_change_while_they_are_read_do_no_harm() {
 }
 
 #[test]
-fn what_is_no_plain_file_is_skipped_and_counted() {
+fn other_than_plain_files_are_skipped_and_counted() {
     let outside = tempfile::tempdir().expect("a directory");
     fs::write(outside.path().join("secret"), "stolen\r\neth0").expect("a file");
     let root = node();
@@ -281,7 +282,7 @@ fn what_is_no_plain_file_is_skipped_and_counted() {
 }
 
 #[test]
-fn what_is_huge_or_binary_is_skipped_and_counted() {
+fn huge_and_binary_files_are_skipped_and_counted() {
     let root = node();
     let at = |path: &str| root.path().join(path);
     let huge =
@@ -328,9 +329,9 @@ fn strange_processes_and_deep_cgroups_are_skipped_and_counted() {
     assert_eq!(deepest, 1 + 32);
 }
 
-/// As a container with a cgroup namespace of its own sees the node's processes.
+/// A container with its own cgroup namespace sees the node's processes with such paths.
 #[test]
-fn a_cgroup_told_from_within_a_namespace_is_found_all_the_same() {
+fn a_cgroup_path_relative_to_a_namespace_is_resolved() {
     let root = node();
     let write = |path: &str, text: &str| {
         let path = root.path().join(path);
@@ -350,13 +351,13 @@ fn a_cgroup_told_from_within_a_namespace_is_found_all_the_same() {
         }
         _ => None,
     });
-    let (path, id) = found.expect("the process matters");
+    let (path, id) = found.expect("the process is found");
     assert_eq!(path, cgroup);
     assert_ne!(id, 0);
 }
 
 #[test]
-fn a_node_without_anything_is_listed_as_incomplete_where_it_must_have_something() {
+fn an_empty_node_is_incomplete_where_it_must_have_something() {
     let root = node();
     for gone in ["var", "run", "sys"] {
         fs::remove_dir_all(root.path().join(gone)).expect("removed");
@@ -372,10 +373,10 @@ fn a_node_without_anything_is_listed_as_incomplete_where_it_must_have_something(
     assert!(Path::new("/proc/self").exists(), "the test needs /proc");
 }
 
-/// As many as a node has that has leaked for a year: the reading takes no longer than it must.
+/// A node has as many records after a year of leaks.
 #[test]
-fn ten_thousand_records_are_read_at_once() {
-    // In memory, where it can be: it is the reading that is measured.
+fn ten_thousand_records_are_read_quickly() {
+    // The files are in memory if possible, so that the test measures only the reading.
     let root =
         filled(tempfile::tempdir_in("/dev/shm").or_else(|_none| tempfile::tempdir()).expect("a directory"));
     let at = |path: &str| root.path().join(path);
@@ -391,7 +392,7 @@ fn ten_thousand_records_are_read_at_once() {
     let took = start.elapsed();
     assert_eq!((found(&facts).3, skipped), (10_001, 0));
     let place = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
-    assert_eq!(told(&facts, place), Some((10_000, true)));
-    // Without optimization and with the machine's other work; 40 times what it takes alone.
+    assert_eq!(reported(&facts, place), Some((10_000, true)));
+    // The bound is for an unoptimized build beside other work: 40 times what it takes alone.
     assert!(took < Duration::from_secs(8), "{took:?}");
 }

@@ -1,5 +1,5 @@
-//! What the engine makes of a frozen node that it is shown for a while, by the real clock's steps and the agent's own
-//! readings.
+//! The findings of the engine on a frozen node. The test advances a clock in the steps of the real one, and answers
+//! the engine's questions with the agent's own readers.
 
 use std::{cell::Cell, fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
@@ -20,12 +20,12 @@ use probe_user::{
 };
 use tempfile::TempDir;
 
-/// By then every frozen node's daemons have been up for longer than they have to clean up.
+/// A time at which every frozen node's daemons have had their time to clean up.
 const START: Timestamp = Timestamp(2 * 60 * 60 * 1_000_000_000);
 const WATCHED: Duration = Duration::from_secs(20 * 60);
 const STEP: Duration = Duration::from_secs(5);
 
-/// The findings on a node that has stayed as it is for a while.
+/// The findings on a node that does not change for a while.
 fn judge(root: &HostRoot) -> Vec<Finding> {
     let layout = Layout::read(root).expect("cgroups");
     let hierarchy =
@@ -35,7 +35,7 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
     let node = Node { root, hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
     let mut engine = Engine::new(Settings::default());
     let mut answerer = Answerer::new(root);
-    tell(&mut engine, |told| backfill::read(node, told).map(|_skipped| ()));
+    pass_on(&mut engine, |open_findings| backfill::read(node, open_findings).map(|_skipped| ()));
     while now.get() < START + WATCHED {
         now.set(now.get() + STEP);
         engine.advance(now.get());
@@ -48,11 +48,15 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
         for question in questions {
             let fact = match question {
                 Question::Relist => {
-                    tell(&mut engine, |told| backfill::present(node, told).map(|_skipped| ()));
+                    pass_on(&mut engine, |open_findings| {
+                        backfill::present(node, open_findings).map(|_skipped| ())
+                    });
                     None
                 }
                 Question::Records => {
-                    tell(&mut engine, |told| backfill::records(node, told).map(|_skipped| ()));
+                    pass_on(&mut engine, |open_findings| {
+                        backfill::records(node, open_findings).map(|_skipped| ())
+                    });
                     None
                 }
                 Question::Container { id } => Some(answerer.container(&id)),
@@ -71,23 +75,23 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
     engine.findings().cloned().collect()
 }
 
-type Told<'a> = &'a mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>;
+type Receiver<'a> = &'a mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>;
 
-fn tell(engine: &mut Engine, pass: impl FnOnce(Told<'_>) -> Result<(), Closed>) {
+fn pass_on(engine: &mut Engine, pass: impl FnOnce(Receiver<'_>) -> Result<(), Closed>) {
     let all = pass(&mut |batch| {
         batch.into_iter().for_each(|seen| engine.observe(seen));
         Ok(())
     });
-    assert_eq!(all, Ok(()), "nobody stops it");
+    assert_eq!(all, Ok(()), "nothing stops the reading");
 }
 
 /// The open findings, each with its stage.
-fn told(findings: &[Finding]) -> Vec<(String, Stage)> {
+fn open_findings(findings: &[Finding]) -> Vec<(String, Stage)> {
     let open = findings.iter().filter(|it| it.stage != Stage::Closed);
     open.map(|it| (it.key.to_string(), it.stage)).collect()
 }
 
-/// A copy of a frozen node, to be changed.
+/// A copy of a frozen node that the test can change.
 fn copy(case: &str) -> TempDir {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/hosts").join(case);
     let to = tempfile::tempdir().expect("a directory");
@@ -96,7 +100,7 @@ fn copy(case: &str) -> TempDir {
     to
 }
 
-/// A sandbox of an earlier boot: nothing but an IPAM store knows of it.
+/// A sandbox of an earlier boot. Only an IPAM store names it.
 const LOST: &str = "deadbeefdeadbeefdeadbeefdeadbeefdeadbeefdeadbeefdeadbeefdeadbeef";
 const LEAK: &str =
     "leaked_address/crionet/10.79.0.99/deadbeefdeadbeefdeadbeefdeadbeefdeadbeefdeadbeefdeadbeefdeadbeef";
@@ -110,7 +114,7 @@ fn crio() -> TempDir {
 }
 
 fn judged(root: &TempDir) -> Vec<(String, Stage)> {
-    told(&judge(&HostRoot::open(root.path()).expect("the root")))
+    open_findings(&judge(&HostRoot::open(root.path()).expect("the root")))
 }
 
 fn confirmed(key: &str) -> (String, Stage) {
@@ -118,23 +122,23 @@ fn confirmed(key: &str) -> (String, Stage) {
 }
 
 #[test]
-fn a_leak_on_a_node_of_cri_o_is_confirmed() {
+fn a_leak_on_a_cri_o_node_is_confirmed() {
     assert_eq!(judged(&copy("crio-volatile")), []);
     assert_eq!(judged(&crio()), [confirmed(LEAK)]);
 }
 
 #[test]
-fn a_transient_storage_of_cri_o_is_read_where_it_is() {
+fn the_transient_storage_of_cri_o_is_read_below_the_run_root() {
     let root = crio();
     let at = |path: &str| root.path().join(path);
-    // The sandbox that lives stands in the file below the run root, and in no other.
+    // The live sandbox is only in the file below the run root.
     let below = "overlay-containers/volatile-containers.json";
     fs::rename(at(STORAGE).join(below), at("run/containers/storage").join(below)).expect("moved");
     assert_eq!(judged(&root), [confirmed(LEAK)]);
 }
 
 #[test]
-fn a_storage_of_another_driver_elsewhere_is_found_by_its_configuration() {
+fn a_storage_with_another_driver_and_root_is_found_by_its_configuration() {
     let root = crio();
     let at = |path: &str| root.path().join(path);
     fs::create_dir_all(at("etc/containers")).expect("a directory");
@@ -147,14 +151,14 @@ fn a_storage_of_another_driver_elsewhere_is_found_by_its_configuration() {
     fs::write(at("etc/crio/crio.conf.d/20-b.conf"), "[crio]\nroot = ''\n").expect("a file");
     fs::write(at("etc/containers/storage.conf"), "[storage]\ngraphroot = '/other'\n").expect("a file");
     assert_eq!(judged(&root), [confirmed(LEAK)]);
-    // Without CRI-O's own word the storage's counts.
+    // Without CRI-O's own configuration the storage's configuration counts.
     fs::remove_dir_all(at("etc/crio")).expect("removed");
     fs::write(at("etc/containers/storage.conf"), "[storage]\ngraphroot = '/data/crio'\n").expect("a file");
     assert_eq!(judged(&root), [confirmed(LEAK)]);
 }
 
 #[test]
-fn what_cri_o_s_files_hide_is_named_and_nothing_is_confirmed() {
+fn an_unreadable_cri_o_file_is_a_blind_spot_and_confirms_no_leak() {
     let root = crio();
     let at = |path: &str| root.path().join(path);
     let volatile = at(STORAGE).join("overlay-containers/volatile-containers.json");
@@ -163,7 +167,7 @@ fn what_cri_o_s_files_hide_is_named_and_nothing_is_confirmed() {
     let spot = "blind_spot/runtime/:var:lib:containers:storage:overlay-containers:volatile-containers.json";
     assert!(judged(&root).contains(&confirmed(spot)), "{:?}", judged(&root));
     assert!(!judged(&root).contains(&confirmed(LEAK)));
-    // A configuration that cannot be read is named itself; a folder that nobody spoke of is not.
+    // An unreadable configuration is named itself. A directory that no configuration names is not.
     fs::remove_dir_all(at(STORAGE)).expect("removed");
     fs::create_dir_all(at("etc/crio")).expect("a directory");
     fs::write(at("etc/crio/crio.conf"), "[crio\n").expect("a file");
@@ -172,17 +176,17 @@ fn what_cri_o_s_files_hide_is_named_and_nothing_is_confirmed() {
 }
 
 #[test]
-fn a_cri_o_that_never_had_a_container_has_none() {
+fn a_cri_o_without_containers_is_no_blind_spot() {
     let root = crio();
     let at = |path: &str| root.path().join(path);
     fs::remove_file(at(STORAGE).join("overlay-containers/volatile-containers.json")).expect("removed");
     fs::write(at(STORAGE).join("overlay-containers/containers.lock"), "").expect("a file");
-    let told = judged(&root);
-    assert!(told.iter().all(|(key, _)| !key.starts_with("blind_spot")), "{told:?}");
-    assert!(told.contains(&confirmed(LEAK)), "{told:?}");
+    let open_findings = judged(&root);
+    assert!(open_findings.iter().all(|(key, _)| !key.starts_with("blind_spot")), "{open_findings:?}");
+    assert!(open_findings.contains(&confirmed(LEAK)), "{open_findings:?}");
 }
 
-/// A containerd with a configuration that is nowhere usual, and a sandbox in its records.
+/// A containerd with its configuration in an unusual place, and a sandbox in its records.
 fn containerd(cmdline: &str) -> TempDir {
     let root = copy("containerd-systemd");
     let at = |path: &str| root.path().join(path);
@@ -204,13 +208,13 @@ fn pid_of(root: &Path, comm: &str) -> String {
 }
 
 fn spots(root: &TempDir) -> Vec<String> {
-    let told = judged(root).into_iter().map(|(key, _)| key);
-    told.filter(|key| key.starts_with("blind_spot")).collect()
+    let open_findings = judged(root).into_iter().map(|(key, _)| key);
+    open_findings.filter(|key| key.starts_with("blind_spot")).collect()
 }
 
 #[test]
-fn containerd_s_records_are_found_by_a_relative_path_or_what_it_has_open() {
-    // By its configuration, which is told from where it stands.
+fn containerd_s_records_are_found_by_a_relative_path_or_an_open_file() {
+    // By its configuration, whose path is relative to containerd's working directory.
     let root = containerd("/usr/bin/containerd -c conf/own.toml");
     let at = |path: &str| root.path().join(path);
     let process = format!("proc/{}", pid_of(root.path(), "containerd"));
@@ -220,7 +224,7 @@ fn containerd_s_records_are_found_by_a_relative_path_or_what_it_has_open() {
     fs::create_dir_all(at("opt/own/conf")).expect("a directory");
     fs::write(at("opt/own/conf/own.toml"), "root = '/srv/containerd'\n").expect("a file");
     assert_eq!(spots(&root), [""; 0]);
-    // By the database that it has open, whatever became of the file.
+    // By the database that it has open, without the configuration file.
     fs::remove_dir_all(at("opt/own")).expect("removed");
     fs::create_dir(at(&process).join("fd")).expect("a directory");
     symlink("/srv/containerd/io.containerd.metadata.v1.bolt/meta.db", at(&process).join("fd/9"))
@@ -229,11 +233,11 @@ fn containerd_s_records_are_found_by_a_relative_path_or_what_it_has_open() {
 }
 
 #[test]
-fn containerd_s_files_are_read_as_it_sees_them_itself() {
+fn containerd_s_files_are_read_in_its_mount_namespace() {
     let root = containerd("/usr/bin/containerd -c /srv/own.toml");
     let at = |path: &str| root.path().join(path);
     assert_eq!(spots(&root), ["blind_spot/runtime/:srv:own.toml"]);
-    // In a mount namespace of its own, where another program sees nothing.
+    // The files are in containerd's own mount namespace, where other programs do not see them.
     let own = at(&format!("proc/{}/root", pid_of(root.path(), "containerd")));
     fs::create_dir_all(own.join("srv")).expect("a directory");
     fs::rename(at("srv/containerd"), own.join("srv/containerd")).expect("moved");

@@ -1,7 +1,7 @@
-//! Nodes frozen as files: each folder of `data/hosts` is read as a node's root, and what is found is compared with
-//! the `.expect` beside it.
+//! Nodes frozen as files. The test reads each folder of `data/hosts` as a node's root and compares what it finds with
+//! the `.expect` file beside the folder.
 //!
-//! A frozen node has the files of a real one under the names they have there, as far as anything reads them.
+//! A frozen node has the files of a real one under their real names, as far as the agent reads them.
 
 mod hostile;
 mod judge;
@@ -25,7 +25,7 @@ use probe_user::{
 use render::Render;
 use tests::golden;
 
-/// What one pass over a node finds, and what was skipped.
+/// The facts of one pass over a node, and the number of skipped files.
 fn read(root: &HostRoot) -> (Layout, Vec<Fact>, Skipped) {
     let layout = Layout::read(root).unwrap_or_default();
     let hierarchy = layout.choose(|hierarchy| backfill::has_container(root, hierarchy));
@@ -38,11 +38,11 @@ fn read(root: &HostRoot) -> (Layout, Vec<Fact>, Skipped) {
         facts.extend(batch.into_iter().map(|Observation { fact, .. }| fact));
         Ok(())
     });
-    (layout, facts, skipped.expect("nobody stops it"))
+    (layout, facts, skipped.expect("nothing stops the reading"))
 }
 
-/// All that is told of a node, as lines.
-fn tell(root: &HostRoot) -> String {
+/// All facts of a node, as lines.
+fn facts_as_lines(root: &HostRoot) -> String {
     let (layout, facts, skipped) = read(root);
     let mut render = Render::default();
     let mut text = render.layout(&layout);
@@ -61,7 +61,7 @@ fn tell(root: &HostRoot) -> String {
     text
 }
 
-/// Every container that anything speaks of, and one that nothing does.
+/// Every container that a fact names, and one that no fact names.
 fn containers(facts: &[Fact]) -> Vec<ContainerId> {
     let mut found: Vec<_> = facts
         .iter()
@@ -93,7 +93,7 @@ fn pods(facts: &[Fact]) -> Vec<PodUid> {
 }
 
 #[test]
-fn every_frozen_node_is_told_as_expected() {
+fn every_frozen_node_gives_the_expected_facts() {
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/hosts");
     let mut cases: Vec<_> = fs::read_dir(&hosts)
         .expect("the frozen nodes")
@@ -104,6 +104,6 @@ fn every_frozen_node_is_told_as_expected() {
     assert!(!cases.is_empty());
     for case in cases {
         let root = HostRoot::open(&case).expect("a frozen node");
-        golden::expect(&case.with_extension("expect"), &tell(&root));
+        golden::expect(&case.with_extension("expect"), &facts_as_lines(&root));
     }
 }

@@ -1,4 +1,4 @@
-//! Facts as lines for people to look at.
+//! Prints facts as lines for people.
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -14,12 +14,13 @@ use probe_user::{
     source::cgroup::{Hierarchy, Layout},
 };
 
-/// A frozen cgroup directory has another inode in each copy, so it is told by the order in which it was found.
+/// Numbers cgroups in the order in which they are found, because a frozen cgroup directory has another inode in each
+/// copy.
 #[derive(Default)]
 pub(crate) struct Render(HashMap<u64, usize>);
 
 impl Render {
-    #[expect(clippy::unused_self, reason = "called as the other is")]
+    #[expect(clippy::unused_self, reason = "called like `fact`")]
     pub(crate) fn layout(&self, layout: &Layout) -> String {
         let mut text = format!("cgroups {:?}\n", layout.mode().expect("a hierarchy is mounted"));
         for Hierarchy { id, controllers, mount } in &layout.hierarchies {
@@ -50,7 +51,7 @@ impl Render {
             Fact::RuntimeRead(read) => runtime(read),
             Fact::NetworksRead(read) => networks(read),
             Fact::KubeletExpected(expected) => format!("  kubelet expected: {expected}\n"),
-            other => panic!("no listing finds {other:?}"),
+            other => panic!("a listing never gives {other:?}"),
         }
     }
 
@@ -73,7 +74,7 @@ impl Render {
     fn process(&mut self, found: &ProcessFound) -> String {
         let ProcessFound { task, argv, cgroup_path, ns_pid, cni, filename, forged } = found;
         let Task { key, tid, parent, comm, cgroup, netns } = task;
-        assert_eq!(key.pid, *tid, "a listing knows no threads");
+        assert_eq!(key.pid, *tid, "a listing contains no threads");
         let mut text =
             format!("  {comm} {} of {} netns {netns} itself {ns_pid}\n", task_key(*key), task_key(*parent));
         let cgroup = self.key(*cgroup);

@@ -1,4 +1,4 @@
-//! Addresses of both families come and go, on an interface of a namespace.
+//! IPv4 and IPv6 addresses are added and removed on an interface of a network namespace.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,24 @@ use tests::{
         address::{AddressGuard, Prefix},
         netns::MountedNetns,
     },
-    live::{Shared, is_whole},
+    live::{Shared, check_no_loss},
     machine, skipped,
 };
 
-/// On a machine that is not emulated; half of them IPv4.
+/// The number of addresses on a machine that is not emulated. Half of them are IPv4.
 const COUNT: usize = 100;
 
 #[test]
-fn each_is_told_of_once_with_its_prefix_and_interface() -> Result<()> {
-    skipped::retry(|attempt| each_is_told(machine::share_of(COUNT) >> attempt))
+fn each_address_is_reported_once_with_its_prefix_and_interface() -> Result<()> {
+    skipped::retry(|attempt| each_address_is_reported(machine::share_of(COUNT) >> attempt))
 }
 
-fn each_is_told(count: usize) -> Result<()> {
+fn each_address_is_reported(count: usize) -> Result<()> {
     let mut live = Shared::start()?;
     let netns = MountedNetns::create()?;
     let (key, by) = live.until("the namespace", |seen| created(seen, netns.inode()))?;
     live.watch(key, &by);
-    // Where rtnetlink tells of them, those that are there before it watches are listed.
+    // Where rtnetlink reports addresses, it lists those that exist when it begins to watch the namespace.
     let first = [Prefix { address: "192.0.2.1".parse()?, length: 32 }];
     let guard = AddressGuard::add(&netns, "lo", &first)?;
     live.until("the first address", |seen| seen.iter().find(|one| added(one).is_some()).map(drop))?;
@@ -38,14 +38,14 @@ fn each_is_told(count: usize) -> Result<()> {
     let prefixes = prefixes(count)?;
     let guard = AddressGuard::add(&netns, "lo", &prefixes)?;
     guard.end()?;
-    // Deleted together with it, so without a word to rtnetlink; to hooks each is deleted before the end.
+    // Deleting the namespace deletes its addresses without a message of rtnetlink. The hooks see each removal first.
     live.until("the last removal", |seen| {
         let removed = seen.iter().filter(|one| matches!(&one.fact, Fact::AddressRemoved(_)));
         (removed.count() > prefixes.len()).then_some(())
     })?;
     let by_netlink = live.mechanism(Signal::AddressV4).is_none();
     let seen = live.settled()?;
-    is_whole(&seen)?;
+    check_no_loss(&seen)?;
 
     let expected: BTreeSet<Prefix> = prefixes.iter().copied().chain(first).collect();
     let of_ours = |one: &&Observation| address(one).is_some_and(|address| address.netns == key);
@@ -62,8 +62,8 @@ fn each_is_told(count: usize) -> Result<()> {
     for one in ours {
         let address = address(one).context("filtered by it")?;
         ensure!(address.ifname == "lo" && address.ifindex == 1, "{one:?}");
-        let told_by_netlink = matches!(one.origin, Origin::Netlink | Origin::Listed);
-        ensure!(told_by_netlink == by_netlink, "{one:?}");
+        let reported_by_netlink = matches!(one.origin, Origin::Netlink | Origin::Listed);
+        ensure!(reported_by_netlink == by_netlink, "{one:?}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The agent as it is shipped: how big, how soon attached, how much memory after many pods.
+//! The shipped agent: its size, its start time, and its memory after many pods.
 
 use std::{
     env, fs,
@@ -24,11 +24,11 @@ use crate::{
 const SIZE: u64 = 15_000_000;
 const START: Duration = Duration::from_secs(1);
 const MEMORY_KB: u64 = 30_000;
-/// With as many namespaces remembered as may be.
+/// The memory bound when the agent remembers as many namespaces as it may.
 const STORM_KB: u64 = 40_000;
 
 #[test]
-fn it_is_small_and_stays_so() -> Result<()> {
+fn the_binary_and_its_memory_stay_small() -> Result<()> {
     let path = agent()?;
     let size = fs::metadata(&path)?.len();
     ensure!(size < SIZE, "{} has {size} bytes", path.display());
@@ -40,14 +40,14 @@ fn it_is_small_and_stays_so() -> Result<()> {
     for i in 0..pods {
         one_pod(i, &hierarchy, &mut runtime)?;
     }
-    let (memory, told, summary) = agent.end()?;
+    let (memory, written, summary) = agent.end()?;
     ensure!(memory < MEMORY_KB, "{memory} kB after {pods} pods: {summary}");
-    ensure!(lost(&summary)? == 0 && told > 0, "{summary}");
+    ensure!(lost(&summary)? == 0 && written > 0, "{summary}");
     Ok(())
 }
 
-/// A container that makes namespaces as fast as it can. Where hooks see all, there is no thread for netlink; where it is
-/// needed it has next to nothing to do with them. Nothing false is told of them.
+/// A container makes namespaces as fast as it can. Where hooks see everything, the agent has no netlink thread. Where
+/// it has one, that thread spends hardly any CPU time. The namespaces give no finding.
 #[test]
 fn a_storm_of_namespaces_costs_little_and_leaves_no_verdict() -> Result<()> {
     let path = agent()?;
@@ -70,13 +70,14 @@ fn a_storm_of_namespaces_costs_little_and_leaves_no_verdict() -> Result<()> {
     Ok(())
 }
 
-/// How many it says were lost, less the runs that the kernel skipped, of which it says the program's name.
+/// The count of lost events in the agent's summary, without the hook runs that the kernel skipped. The summary lists
+/// those by program.
 fn lost(summary: &str) -> Result<u64> {
     let lost = summary
         .lines()
         .filter(|line| line.contains(" events, "))
         .find_map(|line| line.split(", ").find_map(|part| part.strip_suffix(" lost")));
-    let lost = match lost.context("no word of losses")? {
+    let lost = match lost.context("the summary does not count losses")? {
         "nothing" => 0,
         count => count.parse()?,
     };
@@ -98,7 +99,8 @@ fn pods() -> usize {
     }
 }
 
-/// The shipped program: beside this test where xtask has gathered all, else as `cargo xtask build` leaves it.
+/// The shipped program. It is beside this test where xtask gathered everything, and otherwise where `cargo xtask
+/// build` puts it.
 pub(crate) fn agent() -> Result<PathBuf> {
     let own = env::current_exe()?;
     let gathered = own.with_file_name("sandprobe");
@@ -107,7 +109,7 @@ pub(crate) fn agent() -> Result<PathBuf> {
     found.context("there is no sandprobe to test: cargo xtask build")
 }
 
-/// What a runtime and a kubelet do for a pod, as far as the kernel is concerned.
+/// Does for one pod what a runtime and a kubelet do, as the kernel sees it.
 fn one_pod(i: usize, hierarchy: &Hierarchy, runtime: &mut Runtime) -> Result<()> {
     let netns = MountedNetns::create()?;
     let container = Container::create(hierarchy)?;
@@ -124,20 +126,20 @@ fn one_pod(i: usize, hierarchy: &Hierarchy, runtime: &mut Runtime) -> Result<()>
 
 pub(crate) struct Agent {
     child: Child,
-    /// From its start until all hooks were attached and tested.
+    /// The time from its start until all hooks were attached and tested.
     took: Duration,
-    told: Option<JoinHandle<u64>>,
+    written: Option<JoinHandle<u64>>,
     rest: BufReader<std::process::ChildStderr>,
 }
 
 impl Agent {
-    /// One of a few that is attached in time: what else the machine does at the moment is none of the agent's doing.
+    /// Starts the agent a few times until one is attached in time. A busy machine can delay a single start.
     fn start_in_time(path: &Path) -> Result<Self> {
         const TRIES: usize = 3;
         let mut took = Vec::new();
         for _ in 0..TRIES {
             let agent = Self::start(path)?;
-            // Emulation takes its time.
+            // An emulated machine is slow.
             if machine::is_emulated() || agent.took < START {
                 return Ok(agent);
             }
@@ -155,26 +157,26 @@ impl Agent {
             .spawn()
             .with_context(|| format!("start {}", path.display()))?;
         let mut stdout = child.stdout.take().context("no output")?;
-        let told = thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()).unwrap_or(0));
+        let written = thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()).unwrap_or(0));
         let mut rest = BufReader::new(child.stderr.take().context("no output")?);
         let mut line = String::new();
         rest.read_line(&mut line)?;
         let took = begun.elapsed();
-        ensure!(line.contains("hooks attached"), "it says: {line}");
-        Ok(Self { child, took, told: Some(told), rest })
+        ensure!(line.contains("hooks attached"), "the agent printed: {line}");
+        Ok(Self { child, took, written: Some(written), rest })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The CPU time of its thread of that name; `None` if it has no such thread.
+    /// The CPU time of the thread with this name. `None` if there is no such thread.
     fn spent_by(&self, name: &str) -> Result<Option<Duration>> {
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
             let stat = fs::read_to_string(thread?.path().join("stat"))?;
-            let (comm, rest) = stat.rsplit_once(") ").context("no such file as stat")?;
+            let (comm, rest) = stat.rsplit_once(") ").context("no command in stat")?;
             if comm.ends_with(&format!("({name}")) {
-                // From the third field on; user and system time are the 14th and 15th.
+                // The rest begins with the third field. User and system time are the 14th and 15th.
                 let times = rest.split(' ').skip(11).take(2).map(str::parse::<u64>);
                 let ticks: u64 = times.sum::<Result<_, _>>()?;
                 return Ok(Some(Duration::from_millis(ticks * 10)));
@@ -183,20 +185,20 @@ impl Agent {
         Ok(None)
     }
 
-    /// The next line that it says which begins so.
+    /// The next line of its standard error that begins with `begin`.
     pub(crate) fn says(&mut self, begin: &str) -> Result<String> {
-        let mut said = String::new();
+        let mut before = String::new();
         loop {
             let mut line = String::new();
-            ensure!(self.rest.read_line(&mut line)? > 0, "no {begin:?} in {said}");
+            ensure!(self.rest.read_line(&mut line)? > 0, "no {begin:?} in {before}");
             if line.starts_with(begin) {
                 return Ok(line);
             }
-            said += &line;
+            before += &line;
         }
     }
 
-    /// Interrupts it. Gives the memory that it had, in kB, the bytes that it told, and its last words.
+    /// Interrupts it. Returns its memory in kB, the bytes of events that it wrote, and its last lines.
     pub(crate) fn end(&mut self) -> Result<(u64, u64, String)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let memory = status
@@ -206,17 +208,17 @@ impl Agent {
         let mut summary = String::new();
         self.rest.read_to_string(&mut summary)?;
         let ended = self.child.wait()?;
-        ensure!(ended.success(), "it ended with {ended}: {summary}");
+        ensure!(ended.success(), "the agent ended with {ended}: {summary}");
         refusal::check(&summary)?;
-        let told = self.told.take().context("it has ended before")?;
-        let told = told.join().map_err(|_panic| anyhow!("the reader panicked"))?;
-        Ok((memory.context("no VmRSS")?, told, summary))
+        let written = self.written.take().context("the agent has already ended")?;
+        let written = written.join().map_err(|_panic| anyhow!("the reader panicked"))?;
+        Ok((memory.context("no VmRSS")?, written, summary))
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Only where a check has failed is there anything left to end.
+        // The agent still runs only if a check has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

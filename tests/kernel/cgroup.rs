@@ -10,14 +10,14 @@ use probe_user::model::fact::{Cgroup, Fact, Observation};
 use tests::{
     cgroupfs::{self, Hierarchy},
     guard::{cgroup::CgroupGuard, unique_name},
-    live::{Live, Setup, Shared, is_whole},
+    live::{Live, Setup, Shared, check_no_loss},
     machine, skipped,
 };
 
-/// On a machine that is not emulated.
+/// The number of cgroups on a machine that is not emulated.
 const COUNT: usize = 300;
 
-/// What is told of one cgroup, in order.
+/// A fact about one cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Created,
@@ -28,11 +28,11 @@ enum Step {
 }
 
 #[test]
-fn each_is_told_of_once_in_order_and_by_its_own_number() -> Result<()> {
-    skipped::retry(|attempt| each_is_told(machine::share_of(COUNT) >> attempt))
+fn each_cgroup_is_reported_once_in_order_with_its_own_id() -> Result<()> {
+    skipped::retry(|attempt| each_cgroup_is_reported(machine::share_of(COUNT) >> attempt))
 }
 
-fn each_is_told(count: usize) -> Result<()> {
+fn each_cgroup_is_reported(count: usize) -> Result<()> {
     let hierarchies = hierarchies()?;
     let count = count.div_ceil(hierarchies.len());
     for hierarchy in &hierarchies {
@@ -48,7 +48,7 @@ fn each_is_told(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// v2, and of v1 the one by whose directories containers are told apart.
+/// The v2 hierarchy, and the v1 hierarchy whose directories identify containers.
 fn hierarchies() -> Result<Vec<Hierarchy>> {
     let all = cgroupfs::hierarchies()?;
     let wanted = |hierarchy: &&Hierarchy| {
@@ -62,13 +62,13 @@ fn hierarchies() -> Result<Vec<Hierarchy>> {
 
 fn come_and_go(live: &mut Live, hierarchy: &Hierarchy, all: &[Hierarchy], count: usize) -> Result<()> {
     let above = CgroupGuard::create(hierarchy)?;
-    // Those of other hierarchies are counted in numbers of their own, which may be the same.
+    // Each hierarchy numbers its cgroups by itself. The ids of two hierarchies may be equal.
     let others: Vec<_> = all.iter().filter(|other| other.id != hierarchy.id).collect();
     let mut made = BTreeMap::new();
     let mut member = Member::start()?;
     for i in 0..count {
         let strangers = others.iter().map(|other| CgroupGuard::create(other)).collect::<Result<Vec<_>>>()?;
-        // A process ends in every fifth; from the others it is moved away.
+        // In every fifth cgroup the process ends. From the others it is moved away.
         let ends = i % 5 == 0;
         let guard = CgroupGuard::create_at(hierarchy, &format!("{}/{}", above.path(), unique_name("one")))?;
         let path = guard.path().to_owned();
@@ -83,7 +83,7 @@ fn come_and_go(live: &mut Live, hierarchy: &Hierarchy, all: &[Hierarchy], count:
         guard.end()?;
         strangers.into_iter().try_for_each(CgroupGuard::end)?;
         steps.extend([Step::Removed, Step::Released]);
-        ensure!(made.insert(id, (path, steps, ends)).is_none(), "the kernel gave {id} twice");
+        ensure!(made.insert(id, (path, steps, ends)).is_none(), "the kernel gave the id {id} twice");
     }
     drop(member);
     let beginning = format!("{}/", above.path());
@@ -95,38 +95,39 @@ fn come_and_go(live: &mut Live, hierarchy: &Hierarchy, all: &[Hierarchy], count:
         (seen.iter().filter(released).count() >= count).then_some(())
     })?;
     above.end()?;
-    let told = live.settled()?;
-    is_whole(&told)?;
+    let reported = live.settled()?;
+    check_no_loss(&reported)?;
 
     let mut seen: BTreeMap<u64, (String, Vec<Step>)> = BTreeMap::new();
-    let mut facts: Vec<_> = told.iter().collect();
+    let mut facts: Vec<_> = reported.iter().collect();
     facts.sort_by_key(|one| one.at);
     for one in facts {
         let Some((cgroup, step)) = step(&one.fact) else { continue };
-        ensure!(cgroup.key.hierarchy == hierarchy.id, "of another hierarchy: {one:?}");
+        ensure!(cgroup.key.hierarchy == hierarchy.id, "a cgroup of another hierarchy: {one:?}");
         if !cgroup.path.starts_with(&beginning) {
             continue;
         }
         let level = u32::try_from(cgroup.path.matches('/').count())?;
         ensure!(!cgroup.nested && cgroup.level == level, "{one:?}");
         let entry = seen.entry(cgroup.key.id).or_insert_with(|| (cgroup.path.clone(), Vec::new()));
-        ensure!(entry.0 == cgroup.path, "{one:?} was {} before", entry.0);
+        ensure!(entry.0 == cgroup.path, "{one:?} had the path {} before", entry.0);
         entry.1.push(step);
     }
-    // From there on a directory may go before what ended in it is switched out for good, which empties it.
+    // Since kernel 7.0 a directory can be removed before the last process in it is switched out for good. Only that
+    // switch empties the cgroup.
     let can_be_late = machine::kernel()? >= (7, 0);
     for (id, (path, steps, ends)) in &made {
-        let told = seen.get(id).with_context(|| format!("{id} {path}: made {steps:?}, not told"))?;
-        ensure!(told.0 == *path, "{id} {path} is told as {}", told.0);
+        let reported = seen.get(id).with_context(|| format!("{id} {path}: made {steps:?}, not reported"))?;
+        ensure!(reported.0 == *path, "{id} {path} is reported as {}", reported.0);
         let mut late = steps.clone();
         late.swap(2, 3);
         ensure!(
-            told.1 == *steps || can_be_late && *ends && told.1 == late,
-            "{id} {path}: made {steps:?}, told {:?}",
-            told.1
+            reported.1 == *steps || can_be_late && *ends && reported.1 == late,
+            "{id} {path}: made {steps:?}, reported {:?}",
+            reported.1
         );
     }
-    ensure!(seen.len() == made.len(), "told of {} cgroups, made {}", seen.len(), made.len());
+    ensure!(seen.len() == made.len(), "{} cgroups reported, made {}", seen.len(), made.len());
     Ok(())
 }
 
@@ -141,7 +142,7 @@ fn step(fact: &Fact) -> Option<(&Cgroup, Step)> {
     }
 }
 
-/// A process that is moved about, and ends with this.
+/// A process that is moved between cgroups. It ends when this is dropped.
 struct Member(Child);
 
 impl Member {
@@ -154,7 +155,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // It may have been killed with its cgroup; either way it is gone after this.
+        // It may have been killed with its cgroup. After this call it is gone in either case.
         let _ = self.0.wait();
     }
 }

@@ -1,5 +1,5 @@
-//! CNI calls: a runtime's own are known by nothing that a container could arrange, and told to the byte; nothing else
-//! of an environment is.
+//! CNI calls. The agent recognises a runtime's own call by properties that no container can arrange. It reports the
+//! call's CNI variables byte for byte, and no other variable of the environment.
 
 pub(crate) mod call;
 mod form;
@@ -12,7 +12,7 @@ use tests::live::{Live, Shared};
 use self::call::{Environment, Rights, Runtime};
 use crate::container::{Container, new_id};
 
-/// The call for a container id.
+/// The reported call with this container id.
 fn call<'a>(seen: &'a [Observation], id: &str) -> Option<(Origin, &'a CniCalled)> {
     seen.iter().find_map(|one| match &one.fact {
         Fact::CniCalled(call) if call.variables.container_id.as_deref() == Some(id) => {
@@ -22,27 +22,27 @@ fn call<'a>(seen: &'a [Observation], id: &str) -> Option<(Origin, &'a CniCalled)
     })
 }
 
-/// Makes calls and gives what was told of them.
-fn told_of(calls: impl FnOnce(&Live, &mut Runtime) -> Result<()>) -> Result<Vec<Observation>> {
+/// Makes calls and returns all observations.
+fn observe(calls: impl FnOnce(&Live, &mut Runtime) -> Result<()>) -> Result<Vec<Observation>> {
     let mut live = Shared::start()?;
     calls(&live, &mut Runtime::start()?)?;
     live.settled()
 }
 
 #[test]
-fn a_runtimes_call_is_told_with_its_variables_and_no_others() -> Result<()> {
+fn a_runtimes_call_is_reported_with_its_variables_and_no_others() -> Result<()> {
     let id = new_id()?;
     let environment = Environment::of_add(&id).with("CNI_PATH", "/opt/cni/bin:/usr/lib/cni").amid(60 << 10);
     let mut runtime_pid = 0;
-    let seen = told_of(|_, runtime| {
+    let seen = observe(|_, runtime| {
         runtime_pid = runtime.call(&environment, &[])?;
         Ok(())
     })?;
-    let (origin, told) = call(&seen, &id).context("the call is not told")?;
-    ensure!(told.host && origin == Origin::Kernel && !told.env_truncated, "{told:?}");
-    let caller = told.caller.as_ref().context("no caller is told")?;
-    ensure!((caller.key.pid, &*caller.comm) == (runtime_pid, "containerd"), "{told:?}");
-    ensure!(told.filename.ends_with("/bridge") && told.task.comm == "bridge", "{told:?}");
+    let (origin, call_seen) = call(&seen, &id).context("the call is not reported")?;
+    ensure!(call_seen.host && origin == Origin::Kernel && !call_seen.env_truncated, "{call_seen:?}");
+    let caller = call_seen.caller.as_ref().context("no caller is reported")?;
+    ensure!((caller.key.pid, &*caller.comm) == (runtime_pid, "containerd"), "{call_seen:?}");
+    ensure!(call_seen.filename.ends_with("/bridge") && call_seen.task.comm == "bridge", "{call_seen:?}");
     let value = |name| environment.value(name);
     let expected = CniVariables {
         command: "ADD".to_owned(),
@@ -52,9 +52,9 @@ fn a_runtimes_call_is_told_with_its_variables_and_no_others() -> Result<()> {
         args: value("CNI_ARGS"),
         path: value("CNI_PATH"),
     };
-    ensure!(told.variables == expected, "{told:?}");
+    ensure!(call_seen.variables == expected, "{call_seen:?}");
     let status = seen.iter().find_map(|one| match &one.fact {
-        Fact::Exited(exited) if exited.task.key == told.task.key => Some(exited.status),
+        Fact::Exited(exited) if exited.task.key == call_seen.task.key => Some(exited.status),
         _ => None,
     });
     ensure!(status == Some(5 << 8), "the plugin's end: {status:?}");
@@ -64,25 +64,25 @@ fn a_runtimes_call_is_told_with_its_variables_and_no_others() -> Result<()> {
 #[test]
 fn an_empty_variable_is_not_an_absent_one() -> Result<()> {
     let (empty, absent) = (new_id()?, new_id()?);
-    let seen = told_of(|_, runtime| {
+    let seen = observe(|_, runtime| {
         runtime.call(&Environment::of_add(&empty).with("CNI_NETNS", ""), &[])?;
         runtime.call(&Environment::of_add(&absent).without("CNI_NETNS"), &[])?;
         Ok(())
     })?;
-    let netns = |id| call(&seen, id).map(|(_, told)| told.variables.netns.clone());
+    let netns = |id| call(&seen, id).map(|(_, call_seen)| call_seen.variables.netns.clone());
     ensure!(netns(&empty) == Some(Some(String::new())), "{:?}", netns(&empty));
     ensure!(netns(&absent) == Some(None), "{:?}", netns(&absent));
     Ok(())
 }
 
-/// With the right name, arguments and environment.
+/// Programs with a runtime's name, arguments and environment that are not the node's runtime.
 #[test]
 fn nothing_else_passes_for_a_runtimes_call() -> Result<()> {
     let ids = [(); 8].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
     let [plugin_inside, all_inside, no_runtime, mounts, pids, user, lent, taken] = &ids[..] else {
         unreachable!("eight ids")
     };
-    let seen = told_of(|live, runtime| {
+    let seen = observe(|live, runtime| {
         let container = Container::create(live.hierarchy())?;
         runtime.call(&Environment::of_add(plugin_inside), &container.enter()?)?;
         Runtime::start_by(&container.enter()?)?.call(&Environment::of_add(all_inside), &[])?;
@@ -95,23 +95,26 @@ fn nothing_else_passes_for_a_runtimes_call() -> Result<()> {
         Ok(())
     })?;
     for id in &ids {
-        let (origin, told) = call(&seen, id).context("a call is not told")?;
-        ensure!(!told.host && origin == Origin::Delegated, "{told:?}");
+        let (origin, call_seen) = call(&seen, id).context("a call is not reported")?;
+        ensure!(!call_seen.host && origin == Origin::Delegated, "{call_seen:?}");
     }
     Ok(())
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_told_to_be_missing() -> Result<()> {
+fn an_environment_beyond_the_bound_is_reported_as_truncated() -> Result<()> {
     let (first, many) = (new_id()?, new_id()?);
-    let seen = told_of(|_, runtime| {
+    let seen = observe(|_, runtime| {
         runtime.call(&Environment::of_add(&first).before(200 << 10, 100), &[])?;
         runtime.call(&Environment::of_add(&many).before(40 << 10, 20), &[])?;
         Ok(())
     })?;
     for id in [&first, &many] {
-        let (_, told) = call(&seen, id).context("the call is not told")?;
-        ensure!(told.host && told.env_truncated && told.variables.command == "ADD", "{told:?}");
+        let (_, call_seen) = call(&seen, id).context("the call is not reported")?;
+        ensure!(
+            call_seen.host && call_seen.env_truncated && call_seen.variables.command == "ADD",
+            "{call_seen:?}"
+        );
     }
     Ok(())
 }

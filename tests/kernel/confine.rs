@@ -1,6 +1,6 @@
-//! What the agent, as it is shipped, has given up: read off each of its threads.
+//! The rights that the shipped agent has given up, read from each of its threads.
 
-mod deed;
+mod operation;
 
 use std::{collections::BTreeMap, fs, time::Instant};
 
@@ -15,23 +15,23 @@ const NET_ADMIN: u64 = 1 << 12;
 const SYS_PTRACE: u64 = 1 << 19;
 const BPF: u64 = 1 << 39;
 
-/// Those that a run with a state directory has on every kernel.
+/// The threads that a run with a state directory has on every kernel.
 const THREADS: [&str; 5] = ["sandprobe", "files", "stream", "findings", "history"];
 
-/// A line of `/proc/PID/task/TID/status` for each of a thread's.
+/// The lines of `/proc/PID/task/TID/status` of one thread.
 type Status = BTreeMap<String, String>;
 
 #[test]
 fn every_thread_has_what_it_needs_and_no_more() -> Result<()> {
     let mut agent = Agent::start(&agent()?)?;
-    let said = agent.says("confined: ")?;
-    ensure!(!said.contains("not system calls") && !said.contains("not capabilities"), "{said}");
+    let printed = agent.says("confined: ")?;
+    ensure!(!printed.contains("not system calls") && !printed.contains("not capabilities"), "{printed}");
     let threads = settled(agent.pid())?;
     for (name, status) in &threads {
         let is = |key: &str, value: u64| -> Result<()> {
             let found = status.get(key).with_context(|| format!("{name}: no {key}"))?;
             let number = u64::from_str_radix(found, 16)?;
-            ensure!(number == value, "{name}: {key} is {found} and not {value:x}: {said}");
+            ensure!(number == value, "{name}: {key} is {found} and not {value:x}: {printed}");
             Ok(())
         };
         let kept = match name.as_str() {
@@ -52,14 +52,15 @@ fn every_thread_has_what_it_needs_and_no_more() -> Result<()> {
     Ok(())
 }
 
-/// Whether this kernel can confine to files.
+/// Whether this kernel can confine file access.
 pub(crate) fn has_landlock() -> Result<bool> {
     let lacks =
         |(measure, state): &(Measure, State)| *measure == Measure::Files && matches!(state, State::Absent(_));
     Ok(!survey()?.measures.iter().any(lacks))
 }
 
-/// The threads by name, when the last is there and the main one has given up what it started them with.
+/// The threads by name. Waits until the last one exists and the main one has given up the rights with which it
+/// started them.
 fn settled(pid: u32) -> Result<Vec<(String, Status)>> {
     let limit = Instant::now() + machine::patience();
     loop {
@@ -73,13 +74,13 @@ fn settled(pid: u32) -> Result<Vec<(String, Status)>> {
             return Ok(threads);
         }
         if Instant::now() > limit {
-            bail!("it does not settle: {threads:#?}");
+            bail!("the threads do not settle: {threads:#?}");
         }
         std::thread::yield_now();
     }
 }
 
-/// One that ends meanwhile is none.
+/// The status of each thread. A thread that ends meanwhile is left out.
 fn threads(pid: u32) -> Result<Vec<(String, Status)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -91,7 +92,7 @@ fn threads(pid: u32) -> Result<Vec<(String, Status)>> {
     Ok(found)
 }
 
-/// Before 5.19 all of bpf(2) was closed to others where some of it was (`__sys_bpf`).
+/// Before 5.19, a kernel that closed a part of bpf(2) to unprivileged processes closed all of it (`__sys_bpf`).
 fn counters_need_a_capability() -> Result<bool> {
     let closed = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled")?;
     Ok(closed.trim() != "0" && machine::kernel()? < (5, 19))

@@ -1,4 +1,4 @@
-//! A cgroup as runtimes make them for containers, and processes in it.
+//! Cgroups as runtimes make them for containers, and processes in them.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -15,7 +15,7 @@ use tests::{
     program,
 };
 
-/// The cgroup of a container in a pod, which is removed with this and all that run in it.
+/// The cgroup of a container in a pod. When this is dropped, the cgroup and the processes in it are removed.
 pub(crate) struct Container {
     cgroup: CgroupGuard,
     _above: CgroupGuard,
@@ -26,7 +26,7 @@ impl Container {
         Self::create_below(hierarchy, "")
     }
 
-    /// In the cgroup at `path`.
+    /// Creates it below the cgroup at `path`.
     pub(crate) fn create_below(hierarchy: &Hierarchy, path: &str) -> Result<Self> {
         let above = CgroupGuard::create_at(hierarchy, &format!("{path}/{}", unique_name("test")))?;
         let kubepods = format!("{}/kubepods", above.path());
@@ -37,7 +37,7 @@ impl Container {
         Ok(Self { _above: above, cgroup })
     }
 
-    /// As a runtime makes it that takes what was meant for systemd for a directory's name.
+    /// Creates it as a runtime does that takes systemd's form of a cgroup path for a directory name.
     pub(crate) fn create_with_slice(hierarchy: &Hierarchy) -> Result<Self> {
         let above = CgroupGuard::create(hierarchy)?;
         let slice = "kubelet-kubepods-besteffort-pod5d1cb95b_0000_4000_8000_000000000001.slice";
@@ -49,18 +49,18 @@ impl Container {
         &self.cgroup
     }
 
-    /// The words that, in front of a command, have it executed in the container.
+    /// The arguments that, in front of a command, execute it in the container.
     pub(crate) fn enter(&self) -> Result<Vec<String>> {
-        let directory = self.cgroup.directory().to_str().context("the path is no text")?;
+        let directory = self.cgroup.directory().to_str().context("the path is not UTF-8")?;
         Ok(vec![actor()?, "enter".to_owned(), directory.to_owned()])
     }
 
-    /// A command that is executed in it.
+    /// A command that runs in the container.
     pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
         self.command_also_in(&[], words)
     }
 
-    /// The same, in cgroups of other hierarchies too.
+    /// Like `command`, and the process is in cgroups of other hierarchies too.
     pub(crate) fn command_also_in(&self, others: &[PathBuf], words: &[&str]) -> Result<Command> {
         let directories = [self.cgroup.directory().to_owned()].into_iter().chain(others.iter().cloned());
         let mut command = Command::new(program::path("actor")?);
@@ -68,7 +68,7 @@ impl Container {
         Ok(command)
     }
 
-    /// A process in it that does nothing until it is killed.
+    /// A process in the container that does nothing until it is killed.
     pub(crate) fn idle(&self) -> Result<Child> {
         let actor = actor()?;
         let mut child =
@@ -80,16 +80,16 @@ impl Container {
     }
 }
 
-/// A container id that no other has.
+/// A unique container id.
 pub(crate) fn new_id() -> Result<String> {
     Ok(format!("{:032x}{:032x}", std::process::id(), clock::boot_ns()?))
 }
 
 pub(crate) fn actor() -> Result<String> {
-    program::path("actor")?.into_os_string().into_string().ok().context("the path is no text")
+    program::path("actor")?.into_os_string().into_string().ok().context("the path is not UTF-8")
 }
 
-/// What was told of a process, in order.
+/// The observations about a process, in order.
 pub(crate) fn of_process(seen: &[Observation], pid: u32) -> Vec<&Observation> {
     let mut found: Vec<_> =
         seen.iter().filter(|one| subject(&one.fact).is_some_and(|task| task.key.pid == pid)).collect();
@@ -97,7 +97,7 @@ pub(crate) fn of_process(seen: &[Observation], pid: u32) -> Vec<&Observation> {
     found
 }
 
-/// Whom a fact is about.
+/// The process that a fact is about.
 fn subject(fact: &Fact) -> Option<&Task> {
     match fact {
         Fact::Executed(one) => Some(&one.task),
@@ -108,7 +108,7 @@ fn subject(fact: &Fact) -> Option<&Task> {
     }
 }
 
-/// Whether a process is told to be over.
-pub(crate) fn is_over(seen: &[Observation], pid: u32) -> Option<()> {
+/// Whether the exit of a process is reported.
+pub(crate) fn has_exited(seen: &[Observation], pid: u32) -> Option<()> {
     of_process(seen, pid).iter().any(|one| matches!(one.fact, Fact::Exited(_))).then_some(())
 }

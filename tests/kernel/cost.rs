@@ -1,4 +1,4 @@
-//! What an exec costs in the hook does not depend on its environment, unless it may be a CNI call.
+//! The cost of the exec hook does not depend on the size of the environment, unless the exec may be a CNI call.
 
 use std::{
     process::{Command, Stdio},
@@ -11,10 +11,10 @@ use tests::live::{Setup, load};
 
 use crate::container::{Container, actor};
 
-/// Of several rounds the cheapest counts: whatever else happens can only add to one.
+/// The cheapest of several rounds counts, because other work on the machine can only add to a round.
 const ROUNDS: usize = 5;
 const EXECS: u32 = 50;
-/// A thousand variables cost fifty times an empty environment where each is looked at.
+/// A hook that looked at each variable would need fifty times as long for a thousand of them as for none.
 const VARIABLES: usize = 1000;
 const MOST: u32 = 3;
 
@@ -38,7 +38,7 @@ fn an_exec_costs_the_same_whatever_its_environment() -> Result<()> {
                 };
                 let all = (0..variables).map(|i| (format!("SERVICE_{i}_PORT"), "tcp://10.96.0.1:443"));
                 command.env_clear().envs(all).stdin(Stdio::null());
-                least = least.min(of_one(&probe, &mut command)?);
+                least = least.min(mean_of_one(&probe, &mut command)?);
             }
             Ok(least)
         };
@@ -48,8 +48,8 @@ fn an_exec_costs_the_same_whatever_its_environment() -> Result<()> {
     Ok(())
 }
 
-/// What an exec cost of those that the command makes, with those that the machine makes meanwhile.
-fn of_one(probe: &Probe, command: &mut Command) -> Result<Duration> {
+/// The mean time of the exec hook during the command. It includes the execs of other processes of the machine.
+fn mean_of_one(probe: &Probe, command: &mut Command) -> Result<Duration> {
     let exec = || probe.totals()?.programs().get("exec").copied().context("the program is not attached");
     let before = exec()?;
     let status = command.status()?;

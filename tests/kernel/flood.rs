@@ -1,5 +1,5 @@
-//! What a container sends in floods stays off the lifecycle ring but for its budget, whoever is at the other end; what the
-//! node itself does meanwhile is told there.
+//! A container that sends many events gets only its budget on the lifecycle ring, whatever the target of its events.
+//! The node's own events in the meantime stay on that ring.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -23,10 +23,10 @@ use tests::{
 
 use crate::container::{Container, actor};
 
-/// Of one sender in a second, more or less.
+/// The approximate number of records that one sender gets on the lifecycle ring in a second.
 const LIMIT: usize = 64;
 
-/// A process of the node that has the name of a runtime.
+/// A process of the node with the name of a runtime.
 struct Target {
     child: Child,
     _folder: tempfile::TempDir,
@@ -53,7 +53,7 @@ impl Drop for Target {
     }
 }
 
-/// What stands in both rings: the lifecycle's first.
+/// The observations in both rings, those of the lifecycle ring first.
 fn read(rings: &mut Rings) -> Result<[Vec<Observation>; 2]> {
     let mut all = [Vec::new(), Vec::new()];
     for (ring, seen) in [&mut rings.lifecycle, &mut rings.bulk].into_iter().zip(&mut all) {
@@ -64,14 +64,14 @@ fn read(rings: &mut Rings) -> Result<[Vec<Observation>; 2]> {
     Ok(all)
 }
 
-/// The most that a sender can have had on the lifecycle ring in that time.
+/// The most records that one sender can have on the lifecycle ring in that time.
 fn most(took: Duration) -> usize {
     LIMIT * (usize::try_from(took.as_secs()).unwrap_or(usize::MAX) + 2)
 }
 
-/// It has the node's pids, as a pod with `hostPID` has.
+/// The container has the node's pids, as a pod with `hostPID` has.
 #[test]
-fn a_containers_signals_to_runtimes_are_paid_by_the_container() -> Result<()> {
+fn a_containers_signals_to_runtimes_use_the_containers_budget() -> Result<()> {
     const SIGNALS: usize = 1000;
     let target = Target::start()?;
     let pid = target.child.id();
@@ -94,18 +94,21 @@ fn a_containers_signals_to_runtimes_are_paid_by_the_container() -> Result<()> {
     let of_flood = |one: &&Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && ![std::process::id(), others_pid].contains(&it.sender.key.pid));
     let on = |seen: &[Observation]| seen.iter().filter(of_flood).count();
     ensure!(on(&lifecycle) <= most, "{} of {SIGNALS} signals on the lifecycle ring", on(&lifecycle));
-    ensure!(on(&lifecycle) + on(&bulk) == SIGNALS, "{} and {} told", on(&lifecycle), on(&bulk));
+    ensure!(on(&lifecycle) + on(&bulk) == SIGNALS, "{} and {} reported", on(&lifecycle), on(&bulk));
     for (sender, whose) in [(std::process::id(), "the node's own"), (others_pid, "another container's")] {
         let is_its = |one: &Observation| matches!(&one.fact, Fact::Signaled(it) if it.target.key.pid == pid && it.sender.key.pid == sender);
         ensure!(lifecycle.iter().any(is_its), "{whose} signal is not on the lifecycle ring");
     }
-    ensure!(probe.totals()?.lost(Ring::Lifecycle).iter().sum::<u64>() == 0, "the lifecycle ring lost some");
+    ensure!(
+        probe.totals()?.lost(Ring::Lifecycle).iter().sum::<u64>() == 0,
+        "the lifecycle ring lost records"
+    );
     Ok(())
 }
 
-/// However many namespaces it makes for that.
+/// The budget holds however many namespaces the container makes.
 #[test]
-fn a_containers_addresses_are_paid_by_the_container() -> Result<()> {
+fn a_containers_addresses_use_the_containers_budget() -> Result<()> {
     const EACH: u32 = 60;
     let netns: u32 = if machine::is_emulated() { 6 } else { 20 };
     let (mut probe, hierarchy) = load(Setup::default())?;
@@ -129,15 +132,15 @@ fn a_containers_addresses_are_paid_by_the_container() -> Result<()> {
         on(&lifecycle),
         on(&bulk)
     );
-    // Where neither fentry nor kprobes see addresses, rtnetlink tells of them and no ring.
-    let told = if mechanism.is_some() { usize::try_from(netns * EACH)? } else { 0 };
-    ensure!(on(&lifecycle) + on(&bulk) == told, "{} and {} told", on(&lifecycle), on(&bulk));
+    // Where neither fentry nor kprobes see addresses, rtnetlink reports them instead of the rings.
+    let reported = if mechanism.is_some() { usize::try_from(netns * EACH)? } else { 0 };
+    ensure!(on(&lifecycle) + on(&bulk) == reported, "{} and {} reported", on(&lifecycle), on(&bulk));
     Ok(())
 }
 
-/// A user of the node who is not root is no container, and can make as much noise.
+/// A local user who is not root is in no container, and can send as many events as one.
 #[test]
-fn a_local_users_namespaces_are_paid_by_local_users() -> Result<()> {
+fn a_local_users_namespaces_use_the_budget_of_local_users() -> Result<()> {
     const NOBODY: &str = "65534";
     let count = machine::share_of(400);
     let unshare = ["unshare", "--user", "--map-root-user", "--net", "true"];
@@ -146,7 +149,7 @@ fn a_local_users_namespaces_are_paid_by_local_users() -> Result<()> {
         command.args(["as", NOBODY, &actor()?, "repeat", times]).args(unshare);
         Ok(command)
     };
-    // On a node where users may not have namespaces of their own they make no noise with them.
+    // Where users may not make user namespaces, they send no such events.
     let allowed = Path::new("/proc/sys/kernel/unprivileged_userns_clone");
     let allowed = !std::fs::read_to_string(allowed).is_ok_and(|text| text.trim() == "0");
     let (mut probe, _) = load(Setup::default())?;
@@ -167,6 +170,6 @@ fn a_local_users_namespaces_are_paid_by_local_users() -> Result<()> {
         on(&lifecycle),
         on(&bulk)
     );
-    ensure!(!allowed || on(&lifecycle) + on(&bulk) >= count, "{} and {} told", on(&lifecycle), on(&bulk));
+    ensure!(!allowed || on(&lifecycle) + on(&bulk) >= count, "{} and {} reported", on(&lifecycle), on(&bulk));
     Ok(())
 }

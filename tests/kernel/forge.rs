@@ -1,4 +1,4 @@
-//! What a user of the node who is not root can make the agent tell of the node's pods: nothing.
+//! A local user who is not root cannot make the agent report anything about the node's pods.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use crate::{
     container::{actor, new_id},
 };
 
-/// Tries of one pod that fail: of the node's own runtime they would be a finding.
+/// The number of failed ADDs for one pod. From the node's own runtime that many would be a finding.
 const TRIES: usize = 3;
 
 #[test]
@@ -34,16 +34,16 @@ fn a_user_who_is_not_root_forges_neither_pods_nor_daemons_nor_boots() -> Result<
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()?;
-    let mut said = BufReader::new(child.stderr.take().context("no output")?).lines();
-    let first = said.next().context("it says nothing")??;
-    ensure!(first.contains("hooks attached"), "it says: {first}");
+    let mut stderr = BufReader::new(child.stderr.take().context("no output")?).lines();
+    let first = stderr.next().context("the agent prints nothing")??;
+    ensure!(first.contains("hooks attached"), "the agent printed: {first}");
     let done = forge_and_call();
     signal::kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-    for line in said {
+    for line in stderr {
         line?;
     }
     let status = child.wait()?;
-    ensure!(status.success(), "it ended with {status}");
+    ensure!(status.success(), "the agent ended with {status}");
     done?;
 
     let mut events = Vec::new();
@@ -55,16 +55,17 @@ fn a_user_who_is_not_root_forges_neither_pods_nor_daemons_nor_boots() -> Result<
     let real = of("pod-of-root");
     ensure!(
         real.iter().any(|one| one.to_string().contains("cni.finished")),
-        "root's own call is told: {real:#?}"
+        "root's own call is not reported: {real:#?}"
     );
     for forged in ["pod-of-nobody", "as-nobody", "cni_failing"] {
-        let told = of(forged);
-        ensure!(told.is_empty(), "{forged}: {told:#?}");
+        let reported = of(forged);
+        ensure!(reported.is_empty(), "{forged}: {reported:#?}");
     }
     Ok(())
 }
 
-/// As nobody: a runtime whose plugins fail, daemons that start, and a restart of the node. At last one call of root's.
+/// Runs as user nobody a runtime whose plugins fail, daemons that start, and a restart of the node. Then makes one
+/// call as root.
 fn forge_and_call() -> Result<()> {
     let call = |pod: &str| -> Result<Environment> {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}");

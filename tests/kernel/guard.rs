@@ -1,4 +1,4 @@
-//! The guards tell the numbers that the kernel itself gives, and what they dropped is gone.
+//! The guards return the numbers that the kernel gives, and dropping a guard removes what it made.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
@@ -33,7 +33,7 @@ fn an_open_namespace_has_no_name() -> Result<()> {
     assert_eq!(open.inode(), inode);
     assert!(!path.exists());
     drop(open);
-    // While a number is in use the kernel gives it to nobody else.
+    // The kernel gives no number twice while it is in use.
     let (one, other) = (OpenNetns::create()?, OpenNetns::create()?);
     assert_ne!(one.inode(), other.inode());
     Ok(())
@@ -64,7 +64,7 @@ fn a_cgroup_takes_its_processes_with_it() -> Result<()> {
         cgroup.attach(&process)?;
         let member = fs::read_to_string(format!("/proc/{}/cgroup", process.id()))?;
         assert!(member.lines().any(|line| line.ends_with(cgroup.path())), "not in {}", cgroup.path());
-        // Waited for beside the guard, as the parent of a process in a container does.
+        // A thread waits for the process while the guard ends it, as the parent of a container's process does.
         let waiter = std::thread::spawn(move || process.wait());
         cgroup.end()?;
         assert!(!directory.exists());

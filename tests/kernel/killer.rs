@@ -1,4 +1,4 @@
-//! Who ended a container's process: a signal from outside, its cgroup's kill file, the OOM killer.
+//! The cause of a container process's end: a signal from outside, the cgroup's kill file, or the OOM killer.
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ use tests::{
     live::{Live, Shared},
 };
 
-use crate::container::{Container, actor, is_over, of_process};
+use crate::container::{Container, actor, has_exited, of_process};
 
 const SIGKILL: u32 = 9;
-/// `SI_USER`: by `kill(2)`.
+/// `SI_USER`: sent by `kill(2)`.
 const BY_KILL: i32 = 0;
 
 #[test]
-fn a_signal_is_told_with_its_sender() -> Result<()> {
+fn a_signal_is_reported_with_its_sender() -> Result<()> {
     let mut live = Shared::start()?;
     let container = Container::create(live.hierarchy())?;
     let child = container.idle()?;
@@ -45,7 +45,7 @@ fn the_writer_of_cgroup_kill_is_the_sender() -> Result<()> {
     let container = Container::create(live.hierarchy())?;
     let file = container.cgroup().directory().join("cgroup.kill");
     if !file.exists() {
-        // With cgroup v1, and before 5.14.
+        // The file does not exist with cgroup v1, nor before kernel 5.14.
         return Ok(());
     }
     let child = container.idle()?;
@@ -60,7 +60,7 @@ fn the_writer_of_cgroup_kill_is_the_sender() -> Result<()> {
 }
 
 #[test]
-fn the_victim_of_a_memory_limit_is_told() -> Result<()> {
+fn the_victim_of_a_memory_limit_is_reported() -> Result<()> {
     let mut live = Shared::start()?;
     let memory = memory_hierarchy()?;
     let limited = CgroupGuard::create(&memory)?;
@@ -75,7 +75,7 @@ fn the_victim_of_a_memory_limit_is_told() -> Result<()> {
     let pid = child.id();
     let status = child.wait()?;
     ensure!(status.signal() == Some(9), "{status}");
-    live.until("the exit", |seen| is_over(seen, pid))?;
+    live.until("the exit", |seen| has_exited(seen, pid))?;
     let seen = live.settled()?;
     drop(container);
     limited.end()?;
@@ -88,7 +88,7 @@ fn the_victim_of_a_memory_limit_is_told() -> Result<()> {
     Ok(())
 }
 
-/// The hierarchy with the memory controller: of its own with v1, else v2.
+/// The hierarchy with the memory controller: a v1 hierarchy of its own, or else v2.
 fn memory_hierarchy() -> Result<Hierarchy> {
     let all = cgroupfs::hierarchies()?;
     let v1 = all.iter().find(|one| one.controllers.split(',').any(|name| name == "memory"));
@@ -105,7 +105,7 @@ fn limit_memory(cgroup: &CgroupGuard) -> Result<()> {
     const LIMIT: &str = "16777216";
     let write = |name: &str, text: &str| fs::write(cgroup.directory().join(name), text);
     if write("memory.max", LIMIT).is_ok() {
-        // Without swap there is nothing to forbid.
+        // Without swap this file does not exist, and there is nothing to forbid.
         let _ = write("memory.swap.max", "0");
         return Ok(());
     }
@@ -119,15 +119,15 @@ fn is_from_us(signaled: &Signaled) -> Result<()> {
     Ok(())
 }
 
-/// Until a killed process is told to be over.
+/// Waits until the exit of a killed process is reported.
 fn until_killed(live: &mut Live, mut child: Child) -> Result<Vec<Observation>> {
     let status = child.wait()?;
     ensure!(status.signal() == Some(9), "{status}");
-    live.until("the exit", |seen| is_over(seen, child.id()))?;
+    live.until("the exit", |seen| has_exited(seen, child.id()))?;
     live.settled()
 }
 
-/// Of a process that executed one program, was sent one signal and ended.
+/// The signal and the exit of a process that executed one program, got one signal and ended.
 fn end_of(seen: &[Observation], pid: u32) -> Result<(&Signaled, &Exited)> {
     let facts = of_process(seen, pid);
     match facts.iter().map(|one| &one.fact).collect::<Vec<_>>()[..] {

@@ -1,7 +1,7 @@
-//! What a test made of namespaces, what the hooks told of them, and whether the two agree.
+//! The network namespaces that a test made, the hooks' observations of them, and the comparison of the two.
 //!
-//! Others on the machine make namespaces too, and may be given a number that was ours before: a life of ours is known
-//! by who made it.
+//! Other processes of the machine make namespaces too, and one may get the inode of an ended namespace of the test.
+//! The maker's pid identifies the test's own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,21 +24,21 @@ use tests::{
     program,
 };
 
-/// In how many ways [`Life::begin`] makes one.
+/// The number of ways in which [`Life::begin`] makes a namespace.
 pub(crate) const WAYS: usize = 4;
 
-/// What a test knows of a namespace that it has made and ended. Times are of boot.
+/// The facts that a test knows of a namespace that it made and ended. Times are in nanoseconds since boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     inode: u32,
     maker: u32,
-    /// Before it was made, and after.
+    /// The times before and after it was made.
     made: (u64, u64),
-    /// Before it was ended.
+    /// The time before it was ended.
     ended: u64,
 }
 
-/// One that is there.
+/// A namespace that exists.
 pub(crate) struct Alive {
     guard: Guard,
     made: (u64, u64),
@@ -51,7 +51,7 @@ enum Guard {
     Forked(Forked),
 }
 
-/// A namespace that a process was born into.
+/// A namespace in which a process was created.
 struct Forked {
     parent: Child,
     inode: u32,
@@ -66,7 +66,7 @@ impl Forked {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(parent.stdout.take().context("no output")?).read_line(&mut line)?;
-        Ok(Self { inode: line.trim_end().parse().context("no inode is told")?, parent })
+        Ok(Self { inode: line.trim_end().parse().context("no inode is reported")?, parent })
     }
 
     fn end(mut self) -> Result<()> {
@@ -78,7 +78,8 @@ impl Forked {
 }
 
 impl Life {
-    /// In turn one that a mount holds, an open file, a process that has moved there, one that was born there.
+    /// The ways in turn: a mount holds the namespace, an open file holds it, a process moved into it, a process was
+    /// created in it.
     pub(crate) fn begin(way: usize) -> Result<Alive> {
         let before = clock::boot_ns()?;
         let guard = match way % WAYS {
@@ -91,8 +92,8 @@ impl Life {
     }
 }
 
-/// Lives one after the other in one thread, each of which ends as the next begins: so fast that the kernel takes many
-/// apart together, and gives their numbers to others meanwhile.
+/// Makes namespaces one after the other in one thread. Each ends as the next begins. The kernel then frees many
+/// together, and reuses their inodes in the meantime.
 pub(crate) fn chain(count: usize) -> Result<Vec<Life>> {
     let mut lives: Vec<Life> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -130,7 +131,7 @@ impl Alive {
     }
 }
 
-/// Until the last life of each inode is told to be over.
+/// Waits until the end of the last namespace with each inode is reported.
 pub(crate) fn wait_for_the_end(live: &mut Live, lives: &[Life]) -> Result<()> {
     let ended = live.until("the end of all namespaces", |seen| open(seen, lives).is_empty().then_some(()));
     if ended.is_err() {
@@ -138,13 +139,13 @@ pub(crate) fn wait_for_the_end(live: &mut Live, lives: &[Life]) -> Result<()> {
             let open = open(seen, lives);
             open.keys().map(|inode| format!("{:#?}", history(seen, *inode))).collect::<Vec<_>>()
         };
-        let told = live.until("what was told", |seen| Some(of_open(seen)))?;
-        return ended.with_context(|| format!("of their inodes was told: {}", told.join("\n")));
+        let reported = live.until("the observations of the open namespaces", |seen| Some(of_open(seen)))?;
+        return ended.with_context(|| format!("reported for their inodes: {}", reported.join("\n")));
     }
     ended
 }
 
-/// Of each inode the end of its last life, where that is not told of.
+/// The end time of the last namespace with each inode, if its end is not reported.
 fn open(seen: &[Observation], lives: &[Life]) -> BTreeMap<u32, u64> {
     let mut open: BTreeMap<u32, u64> = BTreeMap::new();
     for life in lives {
@@ -161,7 +162,7 @@ fn open(seen: &[Observation], lives: &[Life]) -> BTreeMap<u32, u64> {
     open
 }
 
-/// One life as the hooks tell it.
+/// One namespace as the hooks report it.
 #[derive(Debug)]
 struct Span {
     inode: u32,
@@ -171,20 +172,21 @@ struct Span {
     freed: u64,
 }
 
-/// That each of `lives` was told of once and whole, and that nothing else was told of their makers.
+/// Checks that each of `lives` is reported once and completely, and that no other namespace of their makers is
+/// reported.
 pub(crate) fn check(seen: &[Observation], lives: &[Life]) -> Result<()> {
     let spans = spans(seen)?;
     let makers: Vec<u32> = lives.iter().map(|life| life.maker).collect();
     let mut ours: Vec<&Span> = spans.iter().filter(|span| makers.contains(&span.maker)).collect();
     ours.sort_by_key(|span| (span.inode, span.created));
     let mut lives: Vec<&Life> = lives.iter().collect();
-    // Of two with one inode the first was over before the second was there.
+    // Of two with one inode, the first ended before the second was made.
     lives.sort_by_key(|life| (life.inode, life.made.1));
 
     let keys = |spans: &[(u32, u32)]| spans.to_vec();
-    let told = keys(&ours.iter().map(|span| (span.inode, span.maker)).collect::<Vec<_>>());
+    let reported = keys(&ours.iter().map(|span| (span.inode, span.maker)).collect::<Vec<_>>());
     let made = keys(&lives.iter().map(|life| (life.inode, life.maker)).collect::<Vec<_>>());
-    ensure!(told == made, "told of {told:?}, made {made:?}");
+    ensure!(reported == made, "{reported:?} are reported, {made:?} were made");
     for (span, life) in ours.iter().zip(&lives) {
         ensure!(
             (life.made.0..=life.made.1).contains(&span.created) && life.ended <= span.dropped,
@@ -194,40 +196,45 @@ pub(crate) fn check(seen: &[Observation], lives: &[Life]) -> Result<()> {
     Ok(())
 }
 
-/// Whether some had the inode of one before them.
+/// Whether two of them had the same inode.
 pub(crate) fn has_reuse(lives: &[Life]) -> bool {
     let inodes: BTreeSet<u32> = lives.iter().map(|life| life.inode).collect();
     inodes.len() < lives.len()
 }
 
-/// All lives that were seen whole. Those that were there before the hooks, or are there still, are somebody else's.
+/// The namespaces with a reported beginning and end. Those that existed before the hooks or still exist belong to
+/// other processes.
 fn spans(seen: &[Observation]) -> Result<Vec<Span>> {
     let mut facts: Vec<(u64, NetnsKey, &Fact)> = seen.iter().filter_map(of_netns).collect();
     facts.sort_by_key(|(at, ..)| *at);
     let mut open: BTreeMap<u32, (NetnsKey, Span)> = BTreeMap::new();
     let mut spans = Vec::new();
     for (at, key, fact) in facts {
-        let what = || format!("{fact:?} at {at}, of whose inode was told: {:#?}", history(seen, key.inode));
+        let what = || format!("{fact:?} at {at}. Reported for its inode: {:#?}", history(seen, key.inode));
         match fact {
             Fact::NetnsCreated { by, .. } => {
                 let span = Span { inode: key.inode, maker: by.key.pid, created: at, dropped: 0, freed: 0 };
-                ensure!(open.insert(key.inode, (key, span)).is_none(), "created while there: {}", what());
+                ensure!(open.insert(key.inode, (key, span)).is_none(), "created while it exists: {}", what());
             }
             Fact::NetnsDropped { .. } => {
-                // Older than the hooks if it was not created.
+                // A namespace without a reported creation is older than the hooks.
                 let Some((created, span)) = open.get_mut(&key.inode) else { continue };
-                ensure!(*created == key, "dropped by another name: {}", what());
+                ensure!(*created == key, "dropped under another key: {}", what());
                 ensure!(span.dropped == 0, "dropped twice: {}", what());
                 span.dropped = at;
             }
             Fact::NetnsFreed { .. } => {
                 let Some((created, mut span)) = open.remove(&key.inode) else { continue };
-                ensure!(created.cookie == key.cookie || key.cookie == 0, "freed by another name: {}", what());
-                ensure!(span.dropped != 0, "freed and not dropped: {}", what());
+                ensure!(
+                    created.cookie == key.cookie || key.cookie == 0,
+                    "freed under another key: {}",
+                    what()
+                );
+                ensure!(span.dropped != 0, "freed without being dropped: {}", what());
                 span.freed = at;
                 spans.push(span);
             }
-            _ => bail!("no fact about a namespace: {fact:?}"),
+            _ => bail!("this is no fact about a namespace: {fact:?}"),
         }
     }
     Ok(spans)

@@ -1,5 +1,5 @@
-//! Tests on the kernel of the machine they run on. They need root and run one at a time, since the hooks of
-//! one see what another makes: `cargo xtask test`.
+//! Tests on the kernel of the machine. They need root. They run one at a time, because the hooks of one test see what
+//! another test makes: `cargo xtask test`.
 
 mod address;
 mod agent;

@@ -1,4 +1,4 @@
-//! Rtnetlink alone, as on a kernel where no hook sees the end of namespaces or the addresses in them.
+//! The rtnetlink source alone, as on a kernel where no hook sees the end of namespaces or their addresses.
 
 use std::{
     collections::BTreeMap,
@@ -30,11 +30,11 @@ use tests::{
 };
 use tokio::{runtime::Runtime, sync::mpsc, time};
 
-/// On a machine that is not emulated.
+/// The number of namespaces on a machine that is not emulated.
 const COUNT: usize = 99;
 
-/// A buffer for a dozen notifications, and changes of addresses that are more than find room in the channel of one who
-/// does not read meanwhile.
+/// The buffer has room for about twelve notifications. The flood of address changes is larger than the channel of a
+/// reader that does not read.
 const SMALL: usize = 4096;
 const FLOOD: usize = 10_000;
 
@@ -42,7 +42,7 @@ const FLOOD: usize = 10_000;
 fn each_namespace_ends_once_whatever_ended_it() -> Result<()> {
     let mut source = Source::start()?;
     let mut keys = Vec::new();
-    // One after another, so that inodes and ids are used again; the keys tell them apart by their cookies.
+    // One after another, so that inodes and ids are reused. The cookies make the keys different.
     for round in 0..machine::share_of(COUNT) {
         let netns = Held::begin(round)?;
         let key = source.watch(netns.inode(), netns.pid())?;
@@ -51,7 +51,7 @@ fn each_namespace_ends_once_whatever_ended_it() -> Result<()> {
         source.until("the end", |seen| dropped(seen).contains_key(&key))?;
         keys.push(key);
     }
-    // And all at once.
+    // Then all at once.
     let together = (0..machine::share_of(COUNT)).map(Held::begin).collect::<Result<Vec<_>>>()?;
     for netns in &together {
         keys.push(source.watch(netns.inode(), netns.pid())?);
@@ -77,7 +77,7 @@ fn an_interface_is_known_by_the_name_that_it_has() -> Result<()> {
     let key = source.watch(netns.inode(), 0)?;
     source.settle()?;
     let name = name_of(&netns)?;
-    // Within the namespace, so that nothing is left in ours.
+    // The veth pair is made within the namespace, so that nothing is left in the test's own.
     ip(&name, "link add before type veth peer name other\nlink set before name eth0\nlink set eth0 up\n")?;
     ip(&name, "addr add 192.0.2.5/24 dev eth0 label eth0:x\naddr add 2001:db8::5/64 dev eth0\n")?;
     let wanted: [IpAddr; 2] = ["192.0.2.5".parse()?, "2001:db8::5".parse()?];
@@ -98,7 +98,7 @@ fn an_interface_is_known_by_the_name_that_it_has() -> Result<()> {
 }
 
 #[test]
-fn what_an_overrun_hid_is_found_out() -> Result<()> {
+fn changes_hidden_by_an_overrun_are_found() -> Result<()> {
     let mut source = Source::with_room(SMALL)?;
     let (flooded, ended) = (MountedNetns::create()?, MountedNetns::create()?);
     let (flooded_key, ended_key) = (source.watch(flooded.inode(), 0)?, source.watch(ended.inode(), 0)?);
@@ -118,9 +118,9 @@ fn what_an_overrun_hid_is_found_out() -> Result<()> {
     Ok(())
 }
 
-/// The source on its thread, and what it has told.
+/// The source on its thread, and the observations that it has sent.
 struct Source {
-    asker: QuestionSender,
+    questions: QuestionSender,
     batches: mpsc::Receiver<Batch>,
     stopper: CancellationSource,
     worker: JoinHandle<()>,
@@ -140,24 +140,25 @@ impl Source {
 
     fn of(netlink: Netlink) -> Result<Self> {
         let (feed, batches) = channel::feed();
-        let (asker, asks) = channel::questions();
+        let (questions, queue) = channel::questions();
         let (stopper, stop) = channel::stop();
-        let worker = netlink.start(feed, asks, stop)?;
+        let worker = netlink.start(feed, queue, stop)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { asker, batches, stopper, worker, runtime, seen: Vec::new(), watched: 0 })
+        Ok(Self { questions, batches, stopper, worker, runtime, seen: Vec::new(), watched: 0 })
     }
 
-    /// Asks as the engine does; the cookie is our own count, for the source hands back the key that it is given.
+    /// Sends the same question as the engine. The cookie is the test's own count, because the source returns the key
+    /// that it is given.
     fn watch(&mut self, inode: u32, pid: u32) -> Result<NetnsKey> {
         self.watched += 1;
         let netns = NetnsKey::new(inode, self.watched);
         let by = Task { key: TaskKey::new(pid, 0), tid: pid, ..Task::default() };
-        self.asker.ask(Question::Watch { netns, by });
+        self.questions.ask(Question::Watch { netns, by });
         Ok(netns)
     }
 
-    /// Returns when all that was asked is being watched: questions are answered in order, and the last of them here
-    /// has an answer that can be seen.
+    /// Waits until all watched namespaces are being watched. The source answers questions in order, and the last one
+    /// here has a visible answer.
     fn settle(&mut self) -> Result<()> {
         let netns = MountedNetns::create()?;
         let address = Prefix { address: "192.0.2.1".parse()?, length: 32 };
@@ -172,13 +173,15 @@ impl Source {
     fn until(&mut self, what: &str, mut done: impl FnMut(&[Observation]) -> bool) -> Result<()> {
         let Self { runtime, batches, seen, .. } = self;
         runtime.block_on(async {
-            let told = async {
+            let reported = async {
                 while !done(seen) {
                     seen.extend(batches.recv().await.context("the source has ended")?);
                 }
                 Ok(())
             };
-            time::timeout(machine::patience(), told).await.with_context(|| format!("{what} is not told"))?
+            time::timeout(machine::patience(), reported)
+                .await
+                .with_context(|| format!("{what} is not reported"))?
         })
     }
 
@@ -192,10 +195,10 @@ impl Source {
     }
 }
 
-/// A namespace, held in one of three ways.
+/// A namespace that is held in one of three ways.
 enum Held {
     Mounted(MountedNetns),
-    /// At last by an open file alone.
+    /// Only an open file holds it at the end.
     Opened(MountedNetns),
     Process(ProcessNetns),
 }
@@ -232,7 +235,7 @@ impl Held {
     }
 }
 
-/// How often each namespace's end was told.
+/// The number of reported ends of each namespace.
 fn dropped(seen: &[Observation]) -> BTreeMap<NetnsKey, usize> {
     let mut dropped = BTreeMap::new();
     for one in seen {
@@ -248,7 +251,7 @@ fn name_of(netns: &MountedNetns) -> Result<String> {
     name.map(str::to_owned).context("a namespace's mount has a name")
 }
 
-/// Runs `ip` commands, a line each, inside the namespace `name`.
+/// Runs `ip` commands, one on each line, inside the namespace `name`.
 fn ip(name: &str, commands: &str) -> Result<()> {
     let mut child = Command::new("ip").args(["-netns", name, "-batch", "-"]).stdin(Stdio::piped()).spawn()?;
     child.stdin.take().context("ip has no input")?.write_all(commands.as_bytes())?;

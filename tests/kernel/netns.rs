@@ -1,4 +1,4 @@
-//! Network namespaces come and go in every way, and each is told of once: created, dropped, freed.
+//! Network namespaces are made and ended in every way. Each creation, drop and freeing is reported once.
 
 use std::thread;
 
@@ -12,36 +12,36 @@ use tests::{
         address::{AddressGuard, Prefix},
         netns::MountedNetns,
     },
-    live::{Live, Setup, Shared, is_whole},
+    live::{Live, Setup, Shared, check_no_loss},
     machine, skipped,
 };
 
 use crate::life::{Alive, Life, WAYS, chain, check, has_reuse, wait_for_the_end};
 
-/// On a machine that is not emulated.
+/// The number of namespaces on a machine that is not emulated.
 const COUNT: usize = 300;
 
-/// Alive at a time, by each of two makers: in each way two.
+/// The number of namespaces that each of two makers holds at a time: two of each way.
 const TOGETHER: usize = 2 * WAYS;
 
 #[test]
-fn each_is_told_of_once_by_the_best_mechanism() -> Result<()> {
+fn each_is_reported_once_by_the_best_mechanism() -> Result<()> {
     skipped::retry(|attempt| come_and_go(&mut *Shared::start()?, &[], share(attempt)))
 }
 
 #[test]
-fn each_is_told_of_once_by_kprobes() -> Result<()> {
+fn each_is_reported_once_by_kprobes() -> Result<()> {
     come_and_go_without(&[Mechanism::Fentry, Mechanism::Fexit])
 }
 
 #[test]
-fn each_is_told_of_once_by_tracepoints() -> Result<()> {
+fn each_is_reported_once_by_tracepoints() -> Result<()> {
     come_and_go_without(&[Mechanism::Fentry, Mechanism::Fexit, Mechanism::Kprobe, Mechanism::Kretprobe])
 }
 
-/// As with 1,024, but quicker to reach.
+/// The shipped table has room for 1,024 namespaces. Two are quicker to exceed.
 #[test]
-fn the_ends_of_more_than_can_be_looked_at_are_told_by_rtnetlink() -> Result<()> {
+fn rtnetlink_reports_the_ends_of_namespaces_beyond_the_tracked_ones() -> Result<()> {
     const ROOM: u32 = 2;
     const COUNT: usize = 12;
     let refused = [Mechanism::Fentry, Mechanism::Fexit, Mechanism::Kprobe, Mechanism::Kretprobe];
@@ -52,11 +52,15 @@ fn the_ends_of_more_than_can_be_looked_at_are_told_by_rtnetlink() -> Result<()> 
         (begun.len() == COUNT).then_some(begun)
     })?;
     let unseen: Vec<_> = begun.iter().filter(|(_, _, end_unseen)| *end_unseen).collect();
-    ensure!(unseen.len() >= COUNT - ROOM as usize, "only {} of {COUNT} are said to be beyond", unseen.len());
+    ensure!(
+        unseen.len() >= COUNT - ROOM as usize,
+        "only {} of {COUNT} are reported with an unseen end",
+        unseen.len()
+    );
     for (key, by, _) in &begun {
         live.watch(*key, by);
     }
-    // Told in order by one thread: with the last one's addresses all are watched.
+    // One thread sends these in order. The addresses of the last namespace show that all are watched.
     let (last, _, _) = begun.last().context("none was made")?;
     let guard = AddressGuard::add(
         made.last().context("none was made")?,
@@ -72,16 +76,16 @@ fn the_ends_of_more_than_can_be_looked_at_are_told_by_rtnetlink() -> Result<()> 
     drop(guard);
     made.into_iter().try_for_each(MountedNetns::end)?;
     live.until("all ends", |seen| {
-        let is_told = |key: &NetnsKey, origin: Origin| {
+        let is_reported = |key: &NetnsKey, origin: Origin| {
             let of = |one: &Observation| {
                 matches!(&one.fact, Fact::NetnsDropped { netns, .. } if netns == key) && one.origin == origin
             };
             seen.iter().any(of)
         };
-        begun.iter().all(|(key, _, _)| is_told(key, Origin::Netlink)).then_some(())
+        begun.iter().all(|(key, _, _)| is_reported(key, Origin::Netlink)).then_some(())
     })?;
-    let told = live.finish()?;
-    let counted = told.totals.netns_untracked();
+    let finished = live.finish()?;
+    let counted = finished.totals.netns_untracked();
     ensure!(counted >= u64::try_from(unseen.len())?, "counted {counted} of {}", unseen.len());
     Ok(())
 }
@@ -101,7 +105,7 @@ fn come_and_go_without(refused: &[Mechanism]) -> Result<()> {
     })
 }
 
-/// How many each maker makes.
+/// The number of namespaces that each maker makes.
 fn share(attempt: u32) -> usize {
     machine::share_of(COUNT) >> attempt
 }
@@ -114,9 +118,9 @@ fn come_and_go(live: &mut Live, refused: &[Mechanism], count: usize) -> Result<(
 
     let mut lives: Vec<Life> = Vec::new();
     for round in 0..count.div_ceil(2 * TOGETHER) {
-        // Namespaces begin while others end, on another processor if there is one.
+        // Namespaces begin while others end, on another CPU if there is one.
         lives.extend(by_two(begin_and_end)?);
-        // Every other round begins while the kernel still takes the last one's apart.
+        // Every other round begins while the kernel still frees the namespaces of the round before.
         if round % 2 == 1 {
             wait_for_the_end(live, &lives)?;
         }
@@ -125,13 +129,13 @@ fn come_and_go(live: &mut Live, refused: &[Mechanism], count: usize) -> Result<(
     lives.extend(by_two(|| chain(count))?);
     wait_for_the_end(live, &lives)?;
     let seen = live.settled()?;
-    is_whole(&seen)?;
-    // The kernel gives the lowest number that is free, and between the rounds all of ours are.
-    ensure!(has_reuse(&lives), "no inode came twice: {lives:?}");
+    check_no_loss(&seen)?;
+    // The kernel gives the lowest free inode, and between the rounds all inodes of the test are free.
+    ensure!(has_reuse(&lives), "no inode was reused: {lives:?}");
     check(&seen, &lives)
 }
 
-/// What two threads make at the same time.
+/// The namespaces that two threads make at the same time.
 fn by_two(make: impl Fn() -> Result<Vec<Life>> + Copy + Send) -> Result<Vec<Life>> {
     thread::scope(|scope| {
         let makers = [(); 2].map(|()| scope.spawn(make));
@@ -145,7 +149,7 @@ fn begin_and_end() -> Result<Vec<Life>> {
     begun.into_iter().map(Alive::end).collect()
 }
 
-/// For creation, drop and freeing.
+/// The expected mechanisms for creation, drop and freeing.
 fn expected(refused: &[Mechanism]) -> [Mechanism; 3] {
     use Mechanism::{Fentry, Fexit, Kprobe, Kretprobe, RawTracepoint, Tracepoint};
     if !machine::has_kprobes() || refused.contains(&Kprobe) {

@@ -1,4 +1,4 @@
-//! Programs begin and end in a container: what is told of them, to the byte.
+//! Programs begin and end in a container. The tests check their reported events byte for byte.
 
 use std::{
     fs,
@@ -14,19 +14,19 @@ use probe_common::event::{
 use probe_user::model::fact::{Executed, Exited, Fact, Observation};
 use tests::{live::Shared, program};
 
-use crate::container::{Container, actor, is_over, of_process};
+use crate::container::{Container, actor, has_exited, of_process};
 
 const TOP: u32 = CONTAINER_TOP | IN_CONTAINER;
 
 #[test]
-fn a_program_is_told_with_its_arguments_and_its_status() -> Result<()> {
+fn a_program_is_reported_with_its_arguments_and_its_status() -> Result<()> {
     let mut live = Shared::start()?;
     let container = Container::create(live.hierarchy())?;
     let words = [&*actor()?, "exit", "3", "", "a b", "é"];
     let mut child = container.command(&words)?.spawn()?;
     let pid = child.id();
     ensure!(child.wait()?.code() == Some(3));
-    live.until("the exit", |seen| is_over(seen, pid))?;
+    live.until("the exit", |seen| has_exited(seen, pid))?;
     let key = container.cgroup().id();
     let seen = live.settled()?;
 
@@ -40,9 +40,9 @@ fn a_program_is_told_with_its_arguments_and_its_status() -> Result<()> {
     ensure!((task.cgroup.hierarchy, task.cgroup.id) == (key.hierarchy, key.id), "{task:?}");
     let namespaces = ["net", "pid", "mnt"]
         .map(|kind| fs::metadata(format!("/proc/self/ns/{kind}")).map(|link| link.ino()));
-    let told = [task.netns, executed.pid_ns, executed.mnt_ns];
-    for (inode, told) in namespaces.into_iter().zip(told) {
-        ensure!(inode? == u64::from(told), "{executed:?}");
+    let reported = [task.netns, executed.pid_ns, executed.mnt_ns];
+    for (inode, reported) in namespaces.into_iter().zip(reported) {
+        ensure!(inode? == u64::from(reported), "{executed:?}");
     }
     ensure!(executed.ns_pid == pid && exited.status == 3 << 8, "{executed:?} {exited:?}");
     ensure!(exited.task.key == task.key && task.key.start > 0, "{exited:?}");
@@ -53,7 +53,8 @@ fn a_program_is_told_with_its_arguments_and_its_status() -> Result<()> {
 fn a_container_is_known_by_a_slice_in_its_cgroup_s_name_too() -> Result<()> {
     let mut live = Shared::start()?;
     let container = Container::create_with_slice(live.hierarchy())?;
-    // Several directories are given with colons between: this one has some in its name.
+    // A colon separates directories in the argument of `enter`. This directory has colons in its name, so a link
+    // stands for it.
     let folder = tempfile::tempdir()?;
     let link = folder.path().join("cgroup");
     symlink(container.cgroup().directory(), &link)?;
@@ -61,7 +62,7 @@ fn a_container_is_known_by_a_slice_in_its_cgroup_s_name_too() -> Result<()> {
     let mut child = Command::new(&actor).arg("enter").arg(&link).args([&*actor, "exit", "3"]).spawn()?;
     let pid = child.id();
     ensure!(child.wait()?.code() == Some(3));
-    live.until("the exit", |seen| is_over(seen, pid))?;
+    live.until("the exit", |seen| has_exited(seen, pid))?;
     let seen = live.settled()?;
     let (executed, exited) = run_of(&seen, pid)?;
     ensure!(executed.class == TOP && exited.class == TOP, "{executed:?} {exited:?}");
@@ -69,12 +70,12 @@ fn a_container_is_known_by_a_slice_in_its_cgroup_s_name_too() -> Result<()> {
 }
 
 #[test]
-fn what_is_too_long_is_cut_and_counted() -> Result<()> {
+fn long_names_and_arguments_are_cut_and_their_length_is_counted() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let deep = folder.path().join("d".repeat(200)).join("e".repeat(100));
     fs::create_dir_all(&deep)?;
     let path = program::alias("actor", &deep, "long")?;
-    let path = path.to_str().context("the path is no text")?;
+    let path = path.to_str().context("the path is not UTF-8")?;
     let long = "x".repeat(5000);
     let mut live = Shared::start()?;
     let container = Container::create(live.hierarchy())?;
@@ -82,7 +83,7 @@ fn what_is_too_long_is_cut_and_counted() -> Result<()> {
     let mut child = container.command(&words)?.spawn()?;
     let pid = child.id();
     child.wait()?;
-    live.until("the exit", |seen| is_over(seen, pid))?;
+    live.until("the exit", |seen| has_exited(seen, pid))?;
     let seen = live.settled()?;
 
     let (executed, _) = run_of(&seen, pid)?;
@@ -100,7 +101,7 @@ fn a_process_ends_with_its_last_thread() -> Result<()> {
     let mut child = container.command(&[&actor()?, "leave-a-thread", "5"])?.spawn()?;
     let pid = child.id();
     ensure!(child.wait()?.code() == Some(5));
-    live.until("the exit", |seen| is_over(seen, pid))?;
+    live.until("the exit", |seen| has_exited(seen, pid))?;
     let seen = live.settled()?;
     let (executed, exited) = run_of(&seen, pid)?;
     ensure!(exited.task.key == executed.task.key && exited.task.tid != pid, "{exited:?}");
@@ -116,7 +117,7 @@ fn a_thread_that_executes_becomes_the_process() -> Result<()> {
     let mut child = container.command(&[&actor, "exec-in-a-thread", &actor, "exit", "4"])?.spawn()?;
     let pid = child.id();
     ensure!(child.wait()?.code() == Some(4));
-    live.until("the exit", |seen| is_over(seen, pid))?;
+    live.until("the exit", |seen| has_exited(seen, pid))?;
     let seen = live.settled()?;
     let facts = of_process(&seen, pid);
     let [Fact::Executed(first), Fact::Executed(second), Fact::Exited(exited)] = facts_of(&facts)[..] else {
@@ -132,7 +133,7 @@ fn facts_of<'a>(seen: &[&'a Observation]) -> Vec<&'a Fact> {
     seen.iter().map(|one| &one.fact).collect()
 }
 
-/// Of a process that executed one program and ended, and of which nothing else was told.
+/// The exec and exit of a process that executed one program and ended, without any other observation.
 fn run_of(seen: &[Observation], pid: u32) -> Result<(&Executed, &Exited)> {
     let facts = of_process(seen, pid);
     match facts_of(&facts)[..] {

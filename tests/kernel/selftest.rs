@@ -1,4 +1,5 @@
-//! The self-test hears of what it makes, tells nobody of it, and leaves nothing behind; then the drain is idle.
+//! The self-test receives the events that it causes, reports none of them, and leaves nothing behind. Afterwards the
+//! ring reader is idle.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -19,16 +20,16 @@ use tests::{
 };
 use tokio::{runtime, sync::mpsc, time};
 
-/// How long nothing must happen.
+/// The time in which nothing may happen.
 const IDLE: Duration = Duration::from_secs(2);
 
 #[test]
-fn every_hook_fires_and_the_test_itself_is_not_told() -> Result<()> {
+fn every_hook_fires_and_the_self_tests_events_are_not_reported() -> Result<()> {
     let (probe, hierarchy) = load(Setup::default())?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut drain = RingReader::new(probe, SLACK)?;
-        let test = SelfTest::run(&mut drain, &hierarchy.mount, machine::patience()).await;
+        let mut reader = RingReader::new(probe, SLACK)?;
+        let test = SelfTest::run(&mut reader, &hierarchy.mount, machine::patience()).await;
         let fired = |signal| test.outcomes.contains(&(signal, Outcome::Fired));
         for signal in
             [Signal::NetnsCreated, Signal::NetnsDropped, Signal::CgroupCreated, Signal::CgroupRemoved]
@@ -40,28 +41,28 @@ fn every_hook_fires_and_the_test_itself_is_not_told() -> Result<()> {
 
         let (feed, mut batches) = channel::feed();
         let (stopper, stop) = channel::stop();
-        let drained = tokio::spawn(async move { drain.run(&feed, stop).await });
+        let reading = tokio::spawn(async move { reader.run(&feed, stop).await });
         let seen = collect(&mut batches, IDLE).await;
         drop(stopper);
-        drained.await?;
+        reading.await?;
         let own = |one: &&Observation| match &one.fact {
             Fact::CgroupCreated { cgroup, .. } | Fact::CgroupRemoved { cgroup, .. } => ours(&cgroup.path),
             Fact::NetnsCreated { by, .. } => by.key.pid == std::process::id(),
             _ => false,
         };
-        let told: Vec<_> = seen.iter().filter(own).collect();
-        ensure!(told.is_empty(), "{told:?}");
+        let reported: Vec<_> = seen.iter().filter(own).collect();
+        ensure!(reported.is_empty(), "{reported:?}");
         Ok(())
     })
 }
 
-/// What a kernel refuses is replaced by a lesser mechanism without a word where root may use that: whoever has fewer rights
-/// then sees less.
+/// When the verifier refuses a program, root gets another mechanism without a message. A user with fewer rights then
+/// sees less.
 #[test]
 fn no_program_is_refused_by_the_verifier() -> Result<()> {
     let (probe, _hierarchy) = load(Setup::default())?;
     let missed = probe.reports().iter().flat_map(|report| report.missed.iter().map(|it| (report.signal, it)));
-    // A kernel that lets nobody trace its functions does not even look at the program: EPERM.
+    // A kernel that forbids tracing of its functions refuses the program with EPERM before it verifies it.
     let is_refused =
         |why: &str| why.contains("refuses the program") && !why.contains("Operation not permitted");
     let refused: Vec<_> = missed.filter(|(_, (_, why))| is_refused(why)).collect();
@@ -76,7 +77,7 @@ async fn collect(batches: &mut mpsc::Receiver<Batch>, span: Duration) -> Batch {
             seen.extend(batch);
         }
     };
-    // The time being up is how it ends.
+    // The collection ends when the time is up.
     time::timeout(span, all).await.ok();
     seen
 }

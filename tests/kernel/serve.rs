@@ -1,5 +1,5 @@
-//! The agent's server, as it is shipped: how soon an event is told to those who ask, and that no number of clients, slow,
-//! broken or greedy, costs an event or the node's memory.
+//! The server of the shipped agent: how soon clients get an event, and that no number of slow, broken or greedy
+//! clients loses an event or takes much memory.
 
 mod client;
 mod full_disk;
@@ -26,15 +26,15 @@ use tests::{clock, guard::cgroup::CgroupGuard, guard::netns::MountedNetns, live:
 
 use self::client::{Agent, Stream, get};
 
-/// So much memory the agent may have had at most, kB.
+/// The bound on the agent's peak memory, in kB.
 const MEMORY_KB: u64 = 64 << 10;
-/// So many events a second, for so long.
+/// The rate of events in one second, and for how long.
 const RATE: u64 = 200;
 const TIME: Duration = Duration::from_secs(10);
-/// How late 99 of 100 may be.
+/// The bound on the 99th percentile of the delay.
 const LATE: Duration = Duration::from_millis(50);
 
-/// 99 in a hundred are not greater.
+/// The 99th percentile.
 fn p99(mut spans: Vec<Duration>) -> Option<Duration> {
     spans.sort_unstable();
     spans.get((spans.len() * 99).div_ceil(100).checked_sub(1)?).copied()
@@ -42,9 +42,9 @@ fn p99(mut spans: Vec<Duration>) -> Option<Duration> {
 
 #[test]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
-fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
+fn followers_and_scrapes_see_an_event_soon() -> Result<()> {
     let agent = Agent::start()?;
-    // Emulation takes its time, and what it takes says nothing of the agent.
+    // An emulated machine is slow, and its times say nothing about the agent.
     let (rate, time) = if machine::is_emulated() { (2, Duration::from_secs(20)) } else { (RATE, TIME) };
     let stop = Arc::new(AtomicBool::new(false));
     let mut stream = Stream::open(&agent, "/v1/events?event=netns.created")?;
@@ -65,7 +65,7 @@ fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
         }
         Ok(seen)
     });
-    // Each that is made and ended is told in three events: made, ended, freed.
+    // Each namespace gives three events: created, dropped, freed.
     let count = rate * time.as_secs() / 3;
     let begun = Instant::now();
     for n in 1..=count {
@@ -74,19 +74,19 @@ fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     let took = begun.elapsed();
-    let told = || -> Result<Option<()>> {
+    let all_counted = || -> Result<Option<()>> {
         Ok((counter(&get(agent.address, "/metrics")?)? >= before + count).then_some(()))
     };
-    clock::poll("all are counted", machine::patience(), told)?;
+    clock::poll("all are counted", machine::patience(), all_counted)?;
     stop.store(true, Ordering::Relaxed);
     let scrapes = scraping.join().map_err(|_panic| anyhow!("the scraper panicked"))??;
     agent.end()?;
     let seen = following.join().map_err(|_panic| anyhow!("the follower panicked"))??;
 
     let n = seen.len();
-    ensure!(n as u64 >= count, "{n} of {count} namespaces were told");
+    ensure!(n as u64 >= count, "{n} of {count} namespaces were streamed");
     let streamed = seen.iter().map(|(at, now)| Duration::from_nanos(now.saturating_sub(*at))).collect();
-    // The first scrape that has counted the n-th.
+    // For each namespace, the first scrape that counts it.
     let counted = seen.iter().zip(1..).filter_map(|((at, _), n): (_, u64)| {
         let scrape = scrapes.iter().find(|(_, count)| *count >= before + n)?;
         Some(Duration::from_nanos(scrape.0.saturating_sub(*at)))
@@ -105,28 +105,28 @@ fn an_event_is_soon_told_to_who_follows_and_to_who_scrapes() -> Result<()> {
     Ok(())
 }
 
-/// Scrapes as often as it can; gives when each answer was there, in boot time, and what it counted.
+/// Scrapes as often as it can. Returns the boot time of each answer and the counter in it.
 fn scrape(address: SocketAddr, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
     let mut scrapes = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let text = get(address, "/metrics")?;
         scrapes.push((clock::boot_ns()?, counter(&text)?));
-        // The machine has other work to do.
+        // Leaves the CPU to other work of the machine.
         thread::sleep(Duration::from_millis(10));
     }
     Ok(scrapes)
 }
 
-/// How many namespaces were made.
+/// The number of namespaces that were made.
 fn counter(text: &str) -> Result<u64> {
     let line =
         text.lines().find_map(|line| line.strip_prefix("sandprobe_events_total{kind=\"netns.created\"} "));
-    Ok(line.context("nothing is counted")?.parse()?)
+    Ok(line.context("the counter is missing")?.parse()?)
 }
 
 #[test]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
-fn no_client_costs_an_event() -> Result<()> {
+fn no_client_makes_the_agent_lose_an_event() -> Result<()> {
     let (connections, scrapes, slow) =
         (machine::share_of(10_000), machine::share_of(1_000), machine::share_of(200));
     let hierarchy = Shared::start()?.hierarchy().clone();
@@ -148,7 +148,7 @@ fn no_client_costs_an_event() -> Result<()> {
             .map(|_| {
                 scope.spawn(move || {
                     for _ in 0..connections / 4 {
-                        // One that is refused is what the limit is for.
+                        // The server refuses connections above its limit.
                         drop(TcpStream::connect(address));
                     }
                 })
@@ -165,8 +165,8 @@ fn no_client_costs_an_event() -> Result<()> {
         life.join().map_err(|_panic| anyhow!("the maker of namespaces panicked"))??;
         Ok(scraped)
     })?;
-    // It answers as before, by either way.
-    clock::poll("it answers", machine::patience(), || Ok(get(address, "/healthz").ok()))?;
+    // The server still answers over TCP and over its socket.
+    clock::poll("the agent answers", machine::patience(), || Ok(get(address, "/healthz").ok()))?;
     let doctor: serde_json::Value = serde_json::from_str(&agent.ask("/v1/doctor")?)?;
     let status = fs::read_to_string(format!("/proc/{}/status", agent.id()))?;
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
@@ -182,7 +182,8 @@ fn no_client_costs_an_event() -> Result<()> {
     agent.end()
 }
 
-/// In one of four ways, until the server has had enough or a few seconds are over. Whatever fails is what it came for.
+/// Misbehaves in one of four ways until the server ends the connection or a few seconds have passed. Errors are
+/// expected.
 fn be_broken(address: SocketAddr, n: usize) {
     const LONGEST: Duration = Duration::from_secs(15);
     let Ok(mut stream) = TcpStream::connect(address) else { return };
@@ -190,25 +191,25 @@ fn be_broken(address: SocketAddr, n: usize) {
     stream.set_read_timeout(Some(LONGEST)).ok();
     let until = Instant::now() + LONGEST;
     match n % 4 {
-        // A head that never ends, a byte at a time.
+        // The head never ends and comes one byte at a time.
         0 => {
             while Instant::now() < until && stream.write_all(b"G").is_ok() {
                 thread::sleep(Duration::from_millis(100));
             }
         }
-        // A head that is too long.
+        // The head is too long.
         1 => {
             let header = format!("X-{n}: {}\r\n", "x".repeat(1000));
             stream.write_all(b"GET / HTTP/1.1\r\n").ok();
             while Instant::now() < until && stream.write_all(header.as_bytes()).is_ok() {}
         }
-        // One that asks and listens no more.
+        // The client sends a request and closes its sending side.
         2 => {
             stream.write_all(b"GET /v1/doctor HTTP/1.1\r\nHost: localhost\r\n\r\n").ok();
             stream.shutdown(Shutdown::Write).ok();
             stream.read_to_end(&mut Vec::new()).ok();
         }
-        // One that follows and takes nothing.
+        // The client follows the events and reads nothing.
         _ => {
             stream.write_all(b"GET /v1/events?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n").ok();
             thread::sleep(LONGEST / 2);
@@ -216,10 +217,10 @@ fn be_broken(address: SocketAddr, n: usize) {
     }
 }
 
-/// A pipe that somebody holds open and does not read, as a log shipper that hangs.
+/// A process holds the pipe open and does not read, like a log shipper that hangs.
 #[test]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
-fn standard_output_that_nobody_reads_stops_nothing() -> Result<()> {
+fn an_unread_standard_output_does_not_stop_the_agent() -> Result<()> {
     const DROPPED: &str = "sandprobe_stream_events_dropped_total ";
     let hierarchy = Shared::start()?.hierarchy().clone();
     let (unread, output) = io::pipe()?;
@@ -227,9 +228,9 @@ fn standard_output_that_nobody_reads_stops_nothing() -> Result<()> {
     let dropped = || -> Result<u64> {
         let text = get(agent.address, "/metrics")?;
         let line = text.lines().find_map(|line| line.strip_prefix(DROPPED));
-        Ok(line.context("it is not counted")?.parse()?)
+        Ok(line.context("the counter is missing")?.parse()?)
     };
-    // Some thousand events wait in memory first.
+    // The memory queue takes some thousand events before the first is dropped.
     let mut made = 0;
     let begun = Instant::now();
     while dropped()? < 1000 {
@@ -243,28 +244,28 @@ fn standard_output_that_nobody_reads_stops_nothing() -> Result<()> {
         );
     }
     let started = Instant::now();
-    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "it is not alive");
+    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "the agent is not alive");
     let took = started.elapsed();
     println!("{made} cgroups later, /healthz took {took:?}");
-    let (status, said) = agent.ended()?;
+    let (status, stderr) = agent.ended()?;
     drop(unread);
     ensure!(
-        status.code() == Some(1) && said.contains("events were not written to standard output"),
-        "{status} {said}"
+        status.code() == Some(1) && stderr.contains("events were not written to standard output"),
+        "{status} {stderr}"
     );
     Ok(())
 }
 
-/// As many connections as a pod can make, of one address and of many; the kubelet asks meanwhile.
+/// One pod makes as many connections as it can, from one address and from many. Meanwhile the kubelet probes.
 #[test]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
-fn connections_that_say_nothing_keep_no_probe_out() -> Result<()> {
+fn silent_connections_do_not_keep_probes_out() -> Result<()> {
     const PROBED: Duration = Duration::from_millis(50);
     let agent = Agent::start()?;
     let mut silent = Vec::new();
     let mut slowest = Duration::ZERO;
     for n in 0..600_u16 {
-        // The first 300 of one address, the others of a hundred.
+        // The first 300 come from one address, the others from a hundred addresses.
         let last = if n < 300 { 2 } else { 3 + u8::try_from(n % 100)? };
         silent.push(connect(agent.address, last)?);
         if n % 100 == 99 {
@@ -277,14 +278,14 @@ fn connections_that_say_nothing_keep_no_probe_out() -> Result<()> {
             ensure!(&begun == b"HTTP/1.1 200 OK", "{}", String::from_utf8_lossy(&begun));
         }
     }
-    println!("600 connections that say nothing: the slowest probe took {slowest:?}");
+    println!("600 silent connections: the slowest probe took {slowest:?}");
     ensure!(machine::is_emulated() || slowest < PROBED, "{slowest:?}");
     agent.end()
 }
 
 /// A connection from `127.0.0.LAST`.
 fn connect(to: SocketAddr, last: u8) -> Result<TcpStream> {
-    let SocketAddr::V4(to) = to else { return Err(anyhow!("{to} is not of IPv4")) };
+    let SocketAddr::V4(to) = to else { return Err(anyhow!("{to} is not an IPv4 address")) };
     let socket: OwnedFd =
         socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     let from = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, last), 0);

@@ -1,5 +1,5 @@
-//! As many programs as the machine can start, all of them told, while namespaces and cgroups come and go: what is
-//! not told is counted, and nothing of what matters is lost.
+//! Programs start as fast as the machine can while namespaces and cgroups come and go. Every program is reported or
+//! counted as lost, and the lifecycle ring loses nothing.
 
 use std::{collections::BTreeMap, thread};
 
@@ -15,14 +15,14 @@ use probe_user::{
 };
 use tests::{
     guard::cgroup::CgroupGuard,
-    live::{Live, Setup, Told, load},
+    live::{Finished, Live, Setup, load},
     machine,
     storm::{self, Storm},
 };
 
 use crate::life::{Alive, Life, check, wait_for_the_end};
 
-/// Programs, namespaces and cgroups.
+/// The numbers of programs, namespaces and cgroups.
 struct Count {
     execs: usize,
     netns: usize,
@@ -30,7 +30,7 @@ struct Count {
 }
 
 fn count() -> Count {
-    // To start a program takes a hundred times as long where the machine is emulated.
+    // An emulated machine needs a hundred times as long to start a program.
     if machine::is_emulated() {
         Count { execs: 100, netns: 8, cgroups: 8 }
     } else {
@@ -39,12 +39,12 @@ fn count() -> Count {
 }
 
 #[test]
-fn every_program_is_told_or_counted_as_lost() -> Result<()> {
+fn every_program_is_reported_or_counted_as_lost() -> Result<()> {
     let count = count();
     let storm = Storm::new()?;
     let mut live = Live::start(Setup { all_execs: true, ..Setup::default() })?;
     let hierarchy = live.hierarchy().clone();
-    let raging = storm.rage(count.execs)?;
+    let raging = storm.start(count.execs)?;
     let (lives, cgroups) = thread::scope(|scope| -> Result<_> {
         let lives = scope.spawn(|| begin_and_end(count.netns));
         let mut cgroups = Vec::new();
@@ -58,41 +58,46 @@ fn every_program_is_told_or_counted_as_lost() -> Result<()> {
     })?;
     let makers = raging.end()?;
     wait_for_the_end(&mut live, &lives)?;
-    let told = live.finish()?;
+    let finished = live.finish()?;
 
-    check(&told.seen, &lives)?;
+    check(&finished.seen, &lives)?;
     for id in cgroups {
-        let of_it =
-            |is: fn(&Fact) -> Option<u64>| told.seen.iter().filter(|one| is(&one.fact) == Some(id)).count();
+        let of_it = |is: fn(&Fact) -> Option<u64>| {
+            finished.seen.iter().filter(|one| is(&one.fact) == Some(id)).count()
+        };
         ensure!(of_it(created) == 1 && of_it(removed) == 1, "cgroup {id}");
     }
-    ensure!(sum(&told.totals.lost(Ring::Lifecycle)) == 0, "lost of the lifecycle ring: {:?}", told.totals);
+    ensure!(
+        sum(&finished.totals.lost(Ring::Lifecycle)) == 0,
+        "lost on the lifecycle ring: {:?}",
+        finished.totals
+    );
 
     let path = storm.path()?;
     let execs =
-        told.seen.iter().filter(|one| matches!(&one.fact, Fact::Executed(one) if one.filename == path));
+        finished.seen.iter().filter(|one| matches!(&one.fact, Fact::Executed(one) if one.filename == path));
     let is_ours = |one: &&Observation| match &one.fact {
         Fact::Exited(one) => makers.contains(&one.task.parent.pid) && one.task.comm == storm::NAME,
         _ => false,
     };
-    let exits = told.seen.iter().filter(is_ours);
-    is_all(&told.totals, kind::EXEC, execs.count(), count.execs)?;
-    is_all(&told.totals, kind::EXIT, exits.count(), count.execs)?;
-    let lost = sum(&told.totals.lost(Ring::Bulk));
-    ensure!(lost == 0, "lost {lost} of the bulk ring, which has room for all");
-    adds_up(&told)
+    let exits = finished.seen.iter().filter(is_ours);
+    check_all(&finished.totals, kind::EXEC, execs.count(), count.execs)?;
+    check_all(&finished.totals, kind::EXIT, exits.count(), count.execs)?;
+    let lost = sum(&finished.totals.lost(Ring::Bulk));
+    ensure!(lost == 0, "{lost} records lost on the bulk ring, which has room for all");
+    check_sums(&finished)
 }
 
 #[test]
-fn what_finds_no_room_is_counted() -> Result<()> {
+fn records_that_find_no_room_are_counted() -> Result<()> {
     const PAGE: u32 = 4096;
     const EXECS: usize = 40;
     let storm = Storm::new()?;
     let path = storm.path()?;
     let (mut probe, _) = load(Setup { all_execs: true, bulk: Some(PAGE), ..Setup::default() })?;
     let mut rings = probe.take_rings().context("the rings are taken")?;
-    // Nobody reads meanwhile.
-    storm.rage(EXECS)?.end()?;
+    // Nobody reads the rings meanwhile.
+    storm.start(EXECS)?.end()?;
     let totals = probe.totals()?;
     let mut seen = 0;
     while let Some(record) = rings.bulk.next() {
@@ -100,10 +105,10 @@ fn what_finds_no_room_is_counted() -> Result<()> {
         seen += usize::from(matches!(seen_now.fact, Fact::Executed(one) if one.filename == path));
     }
     ensure!(seen < EXECS, "a ring of a page has room for {EXECS} programs");
-    is_all(&totals, kind::EXEC, seen, EXECS)
+    check_all(&totals, kind::EXEC, seen, EXECS)
 }
 
-/// One after the other, in each way.
+/// Makes and ends namespaces one after the other, in each way.
 fn begin_and_end(count: usize) -> Result<Vec<Life>> {
     (0..count).map(|i| Life::begin(i).and_then(Alive::end)).collect()
 }
@@ -122,25 +127,25 @@ fn removed(fact: &Fact) -> Option<u64> {
     }
 }
 
-/// Others of this machine may have lost some too.
-fn is_all(totals: &Totals, kind: u16, seen: usize, made: usize) -> Result<()> {
+/// Checks that each of `made` is seen or counted. Other processes of the machine may have lost records too.
+fn check_all(totals: &Totals, kind: u16, seen: usize, made: usize) -> Result<()> {
     let lost = totals.lost(Ring::Bulk)[usize::from(kind)];
     let missing = u64::try_from(made)?.checked_sub(u64::try_from(seen)?);
-    // Where hooks can be preempted, the kernel itself skips some and counts them, though not what of.
+    // Where hooks can be preempted, the kernel skips some runs. It counts them, but not by kind of record.
     let skipped = totals.skipped();
-    let is_all = missing.is_some_and(|missing| missing <= lost + skipped);
+    let all_found = missing.is_some_and(|missing| missing <= lost + skipped);
     ensure!(
-        is_all,
-        "kind {kind}: made {made}, told of {seen}, counted {lost} as lost and {skipped} as skipped"
+        all_found,
+        "kind {kind}: made {made}, reported {seen}, counted {lost} as lost and {skipped} as skipped"
     );
     Ok(())
 }
 
-/// That what was told is what was sent, of each kind, and that each loss was told.
-fn adds_up(told: &Told) -> Result<()> {
+/// Checks that the number of received records of each kind is the number sent, and that each loss is reported.
+fn check_sums(finished: &Finished) -> Result<()> {
     let mut seen = vec![0; KINDS];
     let mut lost: BTreeMap<Loss, u64> = BTreeMap::new();
-    for one in &told.seen {
+    for one in &finished.seen {
         match &one.fact {
             Fact::Lost { what, count } => *lost.entry(*what).or_default() += count,
             fact => {
@@ -150,16 +155,16 @@ fn adds_up(told: &Told) -> Result<()> {
             }
         }
     }
-    let totals = &told.totals;
+    let totals = &finished.totals;
     let (lifecycle, bulk) = (totals.sent(Ring::Lifecycle), totals.sent(Ring::Bulk));
     for (kind, seen) in seen.into_iter().enumerate() {
         let sent = lifecycle[kind] + bulk[kind];
-        // What others did between the last look at the rings and that at the counters.
+        // The bound on records that others made between the last read of the rings and the read of the counters.
         const LATE: u64 = 100;
-        ensure!(seen <= sent && sent <= seen + LATE, "kind {kind}: sent {sent}, told of {seen}");
+        ensure!(seen <= sent && sent <= seen + LATE, "kind {kind}: sent {sent}, reported {seen}");
     }
     let counted: BTreeMap<Loss, u64> = totals.lost_since(&Totals::default()).into_iter().collect();
-    ensure!(lost == counted, "told of {lost:?}, counted {counted:?}");
+    ensure!(lost == counted, "reported {lost:?}, counted {counted:?}");
     Ok(())
 }
 
@@ -179,7 +184,7 @@ fn kind_of(fact: &Fact) -> Option<u16> {
         Fact::CgroupEntered { .. } => kind::CGROUP_ATTACHED,
         Fact::CgroupEmptied { .. } => kind::CGROUP_EMPTIED,
         Fact::Listened(_) => kind::LISTEN,
-        // Where rtnetlink tells of addresses, no record does.
+        // Where rtnetlink reports addresses, no record does.
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! The metrics: their reference page, and what a real run comes to.
+//! The metrics: their reference page, and the metrics of a recording.
 
 mod scrape;
 
@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use probe_user::sink::metrics::{agent_stats::AgentStats, label::PodLabel, page};
 use tests::golden;
 
-/// Where the page's own words end.
+/// The heading that ends the written part of the page.
 const REFERENCE: &str = "## Reference\n\n";
 
 fn tests() -> &'static Path {
@@ -15,7 +15,7 @@ fn tests() -> &'static Path {
 }
 
 #[test]
-fn the_reference_is_made_from_the_registry() {
+fn the_reference_is_generated_from_the_registry() {
     let path = tests().join("../docs/metrics.md");
     let page = fs::read_to_string(&path).expect("the page");
     let (words, _) = page.split_once(REFERENCE).expect("the heading of the reference");
@@ -23,21 +23,21 @@ fn the_reference_is_made_from_the_registry() {
 }
 
 #[test]
-fn a_recording_comes_to_what_it_is_known_to_come_to() {
+fn a_recording_gives_the_expected_metrics() {
     let recording = tests().join("data/recordings/demo.jsonl");
-    let told = scrape::of(&recording, &[], &AgentStats::default()).expect("a recording");
-    golden::expect(&recording.with_extension("metrics"), &told);
+    let scrape_text = scrape::of(&recording, &[], &AgentStats::default()).expect("a recording");
+    golden::expect(&recording.with_extension("metrics"), &scrape_text);
 }
 
 #[test]
-fn labels_of_pods_are_there_where_they_were_asked_for() {
+fn pod_labels_are_there_on_request() {
     let recording = tests().join("data/recordings/demo.jsonl");
-    let told = scrape::of(&recording, &PodLabel::ALL, &AgentStats::default()).expect("a recording");
+    let scrape_text = scrape::of(&recording, &PodLabel::ALL, &AgentStats::default()).expect("a recording");
     let leak = "sandprobe_ip_leaks_total{namespace=\"default\",pod=\"report\",reason=\"del_blind\",workload=\"report\"} 1";
-    assert!(told.lines().any(|line| line == leak), "{told}");
+    assert!(scrape_text.lines().any(|line| line == leak), "{scrape_text}");
     assert!(
-        told.contains("sandprobe_pod_start_duration_seconds_count{containers_known=\"false\",namespace=\"default\",workload="),
-        "{told}"
+        scrape_text.contains("sandprobe_pod_start_duration_seconds_count{containers_known=\"false\",namespace=\"default\",workload="),
+        "{scrape_text}"
     );
-    assert!(!told.contains("sandprobe_events_total{namespace"), "{told}");
+    assert!(!scrape_text.contains("sandprobe_events_total{namespace"), "{scrape_text}");
 }

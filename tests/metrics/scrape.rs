@@ -1,4 +1,4 @@
-//! What a recording comes to when it is replayed into metrics, as somebody would scrape them at its end.
+//! Replays a recording into metrics, and returns a scrape at its end.
 
 use std::{fs::File, io::BufReader, path::Path};
 
@@ -14,7 +14,7 @@ use probe_user::{
     },
 };
 
-/// The text of the scrape, with these labels of pods.
+/// The text of the scrape with these pod labels.
 pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &AgentStats) -> Result<String> {
     let file = File::open(recording).with_context(|| format!("open {}", recording.display()))?;
     let mut reader = Reader::open(BufReader::new(file))?;

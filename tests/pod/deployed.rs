@@ -1,5 +1,5 @@
-//! The agent as it is deployed: the image that is given to others, imported, in a pod as the manifest has it, asked by the
-//! manifest's probes and scraped as the manifest says.
+//! The agent as it is deployed. The shipped image is imported and runs in a pod made from the manifest. The
+//! manifest's probes check it, and Prometheus scrapes it as the manifest says.
 
 mod deployment;
 
@@ -11,26 +11,26 @@ use tests::{
     clock, command, keyed::Faults, machine, node::Node, program, prometheus::Prometheus, story, story::Stage,
 };
 
-use deployment::{Deployment, Wish};
+use deployment::{Changes, Deployment};
 
 use crate::verdict::declared_store;
 
 const LEAK: &str = "SandprobeLeakedAddresses";
-/// Of the same story; it is no part of the must.
+/// The same story may also cause this alert, which the test does not require.
 const SECOND: &str = "SandprobeDuplicateSandboxes";
 
-/// Short of the default, so that a test ends; long enough for the runtime to do its part.
+/// Shorter than the default, so that a test ends. Long enough for the runtime to finish its part.
 fn grace() -> String {
     format!("--leak-grace={}s", if machine::is_emulated() { 15 } else { 5 })
 }
 
-/// What an operator adds for a store of a plugin that nobody knows (the chart's `extraArgs`).
+/// The arguments that an operator adds for the store of an unknown plugin (the chart's `extraArgs`).
 fn store(node: &Node) -> Result<Vec<String>> {
     let store = declared_store(node).context("the plugin's store")?;
     Ok(vec![grace(), format!("--ipam-store={store}")])
 }
 
-/// The sum of the series of this name that have all these labels; `None`: there is none.
+/// The sum of the series with this name and all these labels. `None`: there is none.
 fn value(metrics: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let is_one = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
@@ -41,14 +41,14 @@ fn value(metrics: &str, name: &str, labels: &[&str]) -> Option<f64> {
 }
 
 #[test]
-fn in_its_pod_it_tells_of_a_leak_and_prometheus_alerts() -> Result<()> {
+fn the_deployed_agent_reports_a_leak_and_prometheus_alerts() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
-    // What docs/install.md adds where there is neither fentry nor kprobes.
+    // The capabilities that docs/install.md adds on a kernel without fentry and kprobes.
     let capabilities: &[&str] =
         if machine::has_kprobes() { &[] } else { &["NET_ADMIN", "NET_BROADCAST", "SYSLOG"] };
     let capabilities = capabilities.iter().map(ToString::to_string).collect();
-    let wish = Wish { arguments: store(&node)?, capabilities, ..Wish::default() };
-    let mut agent = Deployment::start(&node, wish)?;
+    let changes = Changes { arguments: store(&node)?, capabilities, ..Changes::default() };
+    let mut agent = Deployment::start(&node, changes)?;
     agent.wait_ready()?;
     agent.check_rights()?;
     if machine::has_kprobes() {
@@ -59,7 +59,7 @@ fn in_its_pod_it_tells_of_a_leak_and_prometheus_alerts() -> Result<()> {
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.redundant_sandbox(&story::job("leaky"))?;
     let address = truth.pods[0].sandboxes[1].addresses.first().context("an address")?;
-    let leak = agent.until_told(|event| {
+    let leak = agent.wait_for_event(|event| {
         event["event"] == "finding.confirmed" && event["finding"]["kind"] == "leaked_address"
     })?;
     ensure!(leak["finding"]["detail"]["address"] == **address, "{leak:#}");
@@ -71,7 +71,7 @@ fn in_its_pod_it_tells_of_a_leak_and_prometheus_alerts() -> Result<()> {
         ("sandprobe_ip_leaks_total", &["reason=\"del_blind\""]),
         ("sandprobe_ready", &[]),
     ];
-    // What was looked up for one scrape is what the next is told too, for a moment.
+    // The agent may answer a scrape with the values of the one before for a moment.
     clock::poll("the leak in /metrics", machine::patience(), || {
         let metrics = agent.get("/metrics")?;
         let is_there = |(name, labels): &(&str, &[&str])| value(&metrics, name, labels) == Some(1.0);
@@ -95,8 +95,8 @@ fn in_its_pod_it_tells_of_a_leak_and_prometheus_alerts() -> Result<()> {
     node.stop()
 }
 
-/// Neither its capabilities nor the runtime's seccomp profile nor its mounts keep anything from it that root on the node
-/// would see.
+/// The agent in its pod sees every signal that root sees on the node. Its capabilities, the runtime's seccomp profile
+/// and its mounts take nothing away.
 fn sees_what_root_sees(agent: &Deployment) -> Result<()> {
     let signals = |report: &str| -> Result<Value> {
         let mut report: Value = serde_json::from_str(report)?;
@@ -110,8 +110,8 @@ fn sees_what_root_sees(agent: &Deployment) -> Result<()> {
     Ok(())
 }
 
-/// `kernel.ftrace_enabled` is 0: no program can be attached to a function of the kernel. Of a VM alone: to turn it with
-/// programs attached, anybody's, has brought kernels down.
+/// Sets `kernel.ftrace_enabled` to 0, so that no program can be attached to a kernel function. Only for a VM:
+/// changing it while any program is attached has crashed kernels.
 struct Ftrace;
 
 impl Ftrace {
@@ -125,19 +125,19 @@ impl Ftrace {
 
 impl Drop for Ftrace {
     fn drop(&mut self) {
-        // Of what runs after this, most needs it, and says so.
+        // Most tests after this one need it. They fail with a message if it stays off.
         fs::write(Self::SWITCH, "1").ok();
     }
 }
 
-/// What its capabilities have to be for all to be seen, as it says itself: `--set 'capabilities={A,B}'`.
+/// The capabilities that the agent's message asks for: `--set 'capabilities={A,B}'`.
 fn wanted(reasons: &str) -> Result<BTreeSet<String>> {
     let (_, rest) = reasons.split_once("--set 'capabilities={").with_context(|| reasons.to_owned())?;
     let (list, _) = rest.split_once("}'").with_context(|| reasons.to_owned())?;
     Ok(list.split(',').map(str::to_owned).collect())
 }
 
-/// Why it is not ready, once what is on the node has been read: until then that is a reason too.
+/// The reasons why the agent is not ready, without the reading of the node, which is a reason until it is done.
 fn reasons(agent: &Deployment) -> Result<String> {
     clock::poll("the reasons of /readyz", machine::patience(), || {
         let answer = agent.readiness().ask()?;
@@ -147,50 +147,53 @@ fn reasons(agent: &Deployment) -> Result<String> {
 }
 
 #[test]
-fn where_a_capability_is_lacking_it_runs_and_says_which_and_how_to_give_it() -> Result<()> {
+fn without_a_capability_the_agent_runs_and_names_it_and_its_setting() -> Result<()> {
     let node = Node::start()?;
-    let (code, said) =
-        Deployment::fail(&node, Wish { without_capability: Some("PERFMON"), ..Wish::default() })?;
+    let (code, message) =
+        Deployment::fail(&node, Changes { without_capability: Some("PERFMON"), ..Changes::default() })?;
     ensure!(
-        code == 2 && said.contains("it lacks CAP_PERFMON"),
-        "without PERFMON it ended with {code}: {said}"
+        code == 2 && message.contains("it lacks CAP_PERFMON"),
+        "without PERFMON the agent ended with {code}: {message}"
     );
-    ensure!(wanted(&said)?.contains("PERFMON") && wanted(&said)?.contains("BPF"), "{said}");
+    ensure!(wanted(&message)?.contains("PERFMON") && wanted(&message)?.contains("BPF"), "{message}");
     if machine::has_kprobes() && node.is_private() {
-        // Every signal is seen, and this machine's kernel is not a test's to change.
+        // On this machine every signal is seen, and a test must not change its kernel.
         return node.stop();
     }
     let _off = machine::has_kprobes().then(Ftrace::off).transpose()?;
-    // As the chart has it, nothing added: it runs, and says what it lacks.
-    let mut agent = Deployment::start(&node, Wish::default())?;
-    let said = reasons(&agent)?;
+    // With the chart's defaults it runs, and names the missing capabilities.
+    let mut agent = Deployment::start(&node, Changes::default())?;
+    let message = reasons(&agent)?;
     for unseen in ["netns dropped", "address ipv4", "address ipv6"] {
-        ensure!(said.contains(&format!("{unseen} is not seen: ")), "{said}");
+        ensure!(message.contains(&format!("{unseen} is not seen: ")), "{message}");
     }
     for name in ["CAP_SYSLOG", "CAP_NET_ADMIN", "CAP_NET_BROADCAST"] {
-        ensure!(said.contains(name), "no {name}: {said}");
+        ensure!(message.contains(name), "no {name}: {message}");
     }
-    ensure!(!said.contains("kptr_restrict"), "{said}");
+    ensure!(!message.contains("kptr_restrict"), "{message}");
     let metrics = agent.get("/metrics")?;
     ensure!(value(&metrics, "sandprobe_ready", &[]) == Some(0.0), "{metrics}");
-    // To start it again would help nobody.
-    ensure!(agent.liveness().ask()?.status == 200, "the kubelet would start it again");
+    // A restart would not help, so the agent is alive.
+    ensure!(agent.liveness().ask()?.status == 200, "the kubelet would restart the agent");
     let doctor = agent.run(&["/sandprobe", "doctor"])?;
-    ensure!(wanted(&doctor)? == wanted(&said)?, "{doctor}");
+    ensure!(wanted(&doctor)? == wanted(&message)?, "{doctor}");
     agent.end()?;
-    // Debian's kernels want it for the tracepoints of system calls.
+    // Debian's kernels need SYS_ADMIN for the tracepoints of system calls.
     let paranoid = machine::perf_event_paranoid()? > 2;
     ensure!(wanted(&doctor)?.contains("SYS_ADMIN") == paranoid, "{doctor}");
-    ensure!(said.contains("netns created is not seen: ") == paranoid, "{said}");
-    // With just what it said, all is seen.
+    ensure!(message.contains("netns created is not seen: ") == paranoid, "{message}");
+    // With the capabilities of its message it sees everything.
     let capabilities = wanted(&doctor)?.into_iter().collect();
-    let mut agent = Deployment::start(&node, Wish { capabilities, ..Wish::default() })?;
+    let mut agent = Deployment::start(&node, Changes { capabilities, ..Changes::default() })?;
     agent.wait_ready()?;
     agent.end()?;
-    // The rest is seen by tracepoints, for which there has to be tracefs.
-    let agent = Deployment::start(&node, Wish { without_mount: Some("/sys"), ..Wish::default() })?;
-    let said = reasons(&agent)?;
-    ensure!(said.contains("netns created is not seen: ") && said.contains("/sys among hostPaths"), "{said}");
+    // Tracepoints see the other signals, and they need tracefs.
+    let agent = Deployment::start(&node, Changes { without_mount: Some("/sys"), ..Changes::default() })?;
+    let message = reasons(&agent)?;
+    ensure!(
+        message.contains("netns created is not seen: ") && message.contains("/sys among hostPaths"),
+        "{message}"
+    );
     agent.end()?;
     node.stop()
 }

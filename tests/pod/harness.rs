@@ -1,4 +1,4 @@
-//! The harness itself: pods live as they should, and a private runtime leaves nothing.
+//! The harness itself: its pods live as they should, and a private runtime leaves nothing behind.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn a_pod_lives_from_its_cgroup_to_its_removal() -> Result<()> {
     assert_ne!(life.sandbox.sandbox.netns, Kubelet::host_netns()?);
     assert_eq!(life.sandbox.sandbox.addresses.len(), 1);
     assert!(!life.cgroups.is_empty());
-    // In the order of time.
+    // The steps follow each other in time.
     let sandbox = &life.sandbox;
     for pair in [life.prepared, sandbox.run, sandbox.stopped, life.cgroup_removed, sandbox.removed].windows(2)
     {
@@ -45,24 +45,25 @@ fn a_host_network_pod_shares_the_nodes_network() -> Result<()> {
 }
 
 #[test]
-fn a_container_beyond_its_memory_is_killed() -> Result<()> {
+fn a_container_above_its_memory_limit_is_killed() -> Result<()> {
     let node = Node::start()?;
     let pod = Pod::new("hungry-0", "5d1cb95b-0000-4000-8000-000000000003").with(Container::eater("eater"));
     let before = machine::oom_kills()?;
     let life = node.kubelet()?.live(&pod, LIMIT)?;
     assert_eq!(life.containers[0].exit.code, 137);
-    // The kernel's word: containerd may hear of the exit before it hears of the reason, and then never gives it.
+    // The kernel's counter is checked, because containerd may learn of the exit before its reason, and then never
+    // reports the reason.
     assert!(machine::oom_kills()? > before);
     node.stop()
 }
 
-/// Of a private runtime alone: a VM keeps what its own makes.
+/// Only for a private runtime. A VM's runtime keeps what it makes.
 #[test]
 fn nothing_is_left_of_a_dropped_node() -> Result<()> {
     let before = shared_things()?;
     let node = Node::start()?;
     let mut kubelet = node.kubelet()?;
-    // Left running, with nobody to stop it.
+    // This pod keeps running, and nobody stops it.
     let pod = Pod::new("orphan-0", "5d1cb95b-0000-4000-8000-000000000004")
         .with(Container::shell("main", "sleep 600"));
     kubelet.prepare(&pod)?;
@@ -81,7 +82,7 @@ fn nothing_is_left_of_a_dropped_node() -> Result<()> {
     Ok(())
 }
 
-/// What pods leave in places that a private runtime shares with the host.
+/// The things that pods leave in places that a private runtime shares with the host.
 fn shared_things() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for directory in

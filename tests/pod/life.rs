@@ -1,15 +1,15 @@
-//! What is told of a pod's whole life, on every node alike.
+//! The events of a pod's whole life, which are the same on every node.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
     kubelet::{Driver, PodLife, Step},
-    stream::Told,
+    stream::Received,
 };
 
-use crate::told::{check_lines, check_names, check_order, lines, within};
+use crate::events::{check_lines, check_names, check_order, lines, within};
 
-/// A pod with a network of its own, of one container that exits 0.
+/// The events of a pod with its own network and one container that exits 0.
 pub(crate) const ONE_CONTAINER: &str = "
     pod.first_seen
     cgroup.created of the pod
@@ -53,7 +53,7 @@ pub(crate) const ONE_CONTAINER: &str = "
     cni.finished DEL bridge eth0 blind exit 0
 ";
 
-/// What a second container that exits 3 adds.
+/// The additional events of a second container that exits 3.
 pub(crate) const SIDE_CONTAINER: &str = "
     cgroup.created of side
     container.started side
@@ -61,7 +61,7 @@ pub(crate) const SIDE_CONTAINER: &str = "
     cgroup.removed of side
 ";
 
-/// What must come in this order; what runs beside it may stand anywhere.
+/// The events that come in this order. The events of parallel work may stand anywhere.
 const LIFE: [&str; 17] = [
     "pod.first_seen",
     "cgroup.created of the pod",
@@ -87,22 +87,26 @@ const PARALLEL: [&str; 4] = [
     "cni.finished ADD loopback lo exit 0",
     "cgroup.created of the sandbox",
 ];
-/// Pause was told to start when the runtime goes on to the container, and may run later.
+/// The runtime goes on to the container when it has told pause to start. Pause may run later.
 const READY: [&str; 3] = ["cgroup.created of the sandbox", "sandbox.ready", "sandbox.stopped"];
 const END: [&str; 3] = ["netns.created", "netns.destroyed", "netns.freed"];
-/// The kernel ends the netns when its workers come to it, before or after the kubelet has removed the cgroup.
+/// A kernel worker ends the netns, before or after the kubelet has removed the cgroup.
 const NETWORK_GONE: [&str; 3] = ["container.exited main exit 0", "netns.destroyed", "pod.gone"];
 const GONE: [&str; 3] = ["container.exited main exit 0", "cgroup.removed of the pod", "pod.gone"];
 
-pub(crate) fn check_life(told: &Told, life: &PodLife, expected: &str) -> Result<()> {
-    check_names(&told.of_pod(&life.uid), life)?;
-    check_lines_and_times(&told.of_pod(&life.uid), life, expected)
+pub(crate) fn check_life(received: &Received, life: &PodLife, expected: &str) -> Result<()> {
+    check_names(&received.of_pod(&life.uid), life)?;
+    check_lines_and_times(&received.of_pod(&life.uid), life, expected)
 }
 
-/// The same where so much is told that an event cannot wait for its pod's name: of all that is told of a pod, its
-/// network namespace alone is there before anything says whose it is.
-pub(crate) fn check_life_in_haste(told: &Told, life: &PodLife, expected: &str) -> Result<()> {
-    check_names(&told.of_pod(&life.uid), life)?;
+/// Like `check_life`, for a stream with so many events that an event cannot wait for its pod's name. Only
+/// `netns.created` comes before the owner of the namespace is known.
+pub(crate) fn check_life_with_unnamed_netns(
+    received: &Received,
+    life: &PodLife,
+    expected: &str,
+) -> Result<()> {
+    check_names(&received.of_pod(&life.uid), life)?;
     let is_nameless = |event: &Value| {
         event["event"] == "netns.created"
             && event["pod"].is_null()
@@ -110,7 +114,7 @@ pub(crate) fn check_life_in_haste(told: &Told, life: &PodLife, expected: &str) -
             && within(event, life.sandbox.run).is_ok()
     };
     let is_of_pod = |event: &&Value| event["pod"]["uid"] == life.uid || is_nameless(event);
-    let events: Vec<_> = told.events.iter().filter(is_of_pod).collect();
+    let events: Vec<_> = received.events.iter().filter(is_of_pod).collect();
     check_lines_and_times(&events, life, expected)
 }
 
@@ -123,7 +127,7 @@ fn check_lines_and_times(events: &[&Value], life: &PodLife, expected: &str) -> R
     for event in events {
         match event["event"].as_str() {
             Some("netns.created") => within(event, life.sandbox.run)?,
-            // The runtime answers when pause was told to start, which may be before it runs.
+            // The runtime answers when it has told pause to start, which may be before pause runs.
             Some("sandbox.ready") => {
                 within(event, Step { asked: life.sandbox.run.asked, done: life.sandbox.stopped.asked })?;
             }
@@ -135,10 +139,11 @@ fn check_lines_and_times(events: &[&Value], life: &PodLife, expected: &str) -> R
     Ok(())
 }
 
-/// The cgroups of the pod's containers are of the driver's making: a scope of systemd's, or a directory of runc's own.
-pub(crate) fn check_driver(told: &Told, life: &PodLife, driver: Driver) -> Result<()> {
+/// Checks that the driver made the cgroups of the pod's containers: systemd's end in `.scope`, runc's own are plain
+/// directories.
+pub(crate) fn check_driver(received: &Received, life: &PodLife, driver: Driver) -> Result<()> {
     for container in &life.containers {
-        let path = told
+        let path = received
             .named("cgroup.created")
             .filter_map(|event| event["cgroup"]["path"].as_str())
             .find(|path| path.contains(&container.started.id));
@@ -149,14 +154,14 @@ pub(crate) fn check_driver(told: &Told, life: &PodLife, driver: Driver) -> Resul
     Ok(())
 }
 
-/// The addresses told of in a pod's namespace are the true ones, with the interface and a prefix.
-pub(crate) fn check_addresses(told: &Told, life: &PodLife) -> Result<()> {
+/// Checks that the reported addresses of a pod's namespace are the true ones, with the interface and a prefix.
+pub(crate) fn check_addresses(received: &Received, life: &PodLife) -> Result<()> {
     let added: Vec<_> =
-        told.of_pod(&life.uid).into_iter().filter(|event| event["event"] == "address.added").collect();
+        received.of_pod(&life.uid).into_iter().filter(|event| event["event"] == "address.added").collect();
     for address in &life.sandbox.sandbox.addresses {
         let of_this = |event: &&&Value| event["address"]["address"] == *address;
-        ensure!(added.iter().filter(of_this).count() == 1, "{address} was not told of once: {added:#?}");
-        let event = added.iter().find(of_this).context("told of once")?;
+        ensure!(added.iter().filter(of_this).count() == 1, "{address} was not reported once: {added:#?}");
+        let event = added.iter().find(of_this).context("it was reported once")?;
         ensure!(event["address"]["ifname"] == "eth0", "{event}");
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! Tests with real pods of a real containerd: this machine's private one, or a VM's. They need root:
-//! `cargo xtask test`.
+//! Tests with real pods on a real containerd: this machine's private one, or a VM's. They need root: `cargo xtask
+//! test`.
 
 mod deployed;
+mod events;
 mod harness;
 mod life;
 mod listening;
@@ -13,12 +14,11 @@ mod recovery;
 mod release;
 mod storm;
 mod story;
-mod told;
 mod unit;
 mod verdict;
 mod watch;
 
 use std::time::Duration;
 
-/// For a container to end, on a machine that is busy.
+/// The limit for a container's end on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);

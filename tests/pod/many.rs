@@ -1,4 +1,4 @@
-//! Many pods at once, told apart.
+//! Many pods at once are reported apart from each other.
 
 use std::{sync::Mutex, thread};
 
@@ -14,49 +14,49 @@ use crate::{
     life::{ONE_CONTAINER, check_life, freed},
 };
 
-/// Natively a hundred, four at a time. Under emulation each takes seconds, and a hook so long that on 7.2, where it
-/// can be preempted, the kernel skips some runs of the same hook by others: then so many pods may not be told whole.
+/// On this machine a hundred pods, four at a time. Under emulation each pod takes seconds. Hooks are slow there too,
+/// so that kernel 7.2, where a hook can be preempted, skips runs. Then that many pods may not be reported completely.
 #[test]
-fn many_pods_at_once_are_told_apart() -> Result<()> {
+fn many_pods_at_once_are_reported_apart() -> Result<()> {
     let node = Node::start()?;
     let (count, concurrency) = if node.is_private() { (100, 4) } else { (4, 2) };
     let mut stream = Stream::start(&["watch"])?;
     let lives = live_many(&node.kubelet()?, count, concurrency)?;
     until_gone(&mut stream, &lives)?;
     let held = stream.memory()?;
-    let (told, said) = stream.end()?;
-    check_many(&lives, told.lost().context(said)?, |life| check_life(&told, life, ONE_CONTAINER))?;
+    let (received, stderr) = stream.end()?;
+    check_many(&lives, received.lost().context(stderr)?, |life| check_life(&received, life, ONE_CONTAINER))?;
     ensure!(held < 24 << 20, "the agent holds {held} bytes");
     node.stop()
 }
 
-/// Waits for what is told last of each pod, unless the kernel may have skipped it.
+/// Waits for the last event of each pod, unless the kernel may have skipped it.
 pub(crate) fn until_gone(stream: &mut Stream, lives: &[PodLife]) -> Result<()> {
     for life in lives {
         let ended = stream.until("the end of a pod's netns", freed(life));
-        if !stream.told.losses()?.contains_key(SKIPPED) {
+        if !stream.received.losses()?.contains_key(SKIPPED) {
             ended?;
         }
     }
     Ok(())
 }
 
-/// Checks the lives of pods: of so many runs that the kernel skipped, each may be what is missing of one.
+/// Checks the lives of pods. Each hook run that the kernel skipped may have lost an event of one pod.
 pub(crate) fn check_many(
     lives: &[PodLife],
     skipped: u64,
     check: impl Fn(&PodLife) -> Result<()>,
 ) -> Result<()> {
-    let check = |life: &PodLife| check(life).with_context(|| format!("of {}", life.name));
+    let check = |life: &PodLife| check(life).with_context(|| format!("pod {}", life.name));
     let not_whole: Vec<_> = lives.iter().filter_map(|life| check(life).err()).collect();
     ensure!(
         u64::try_from(not_whole.len())? <= skipped,
-        "the kernel skipped {skipped} runs, and not told whole are {not_whole:#?}"
+        "the kernel skipped {skipped} runs, and these pods are incomplete: {not_whole:#?}"
     );
     Ok(())
 }
 
-/// So many pods of one container that exits 0, so many at a time.
+/// Runs `count` pods, `concurrency` at a time, each with one container that exits 0.
 pub(crate) fn live_many(kubelet: &Kubelet, count: usize, concurrency: usize) -> Result<Vec<PodLife>> {
     let lives = Mutex::new(Vec::new());
     let next = Mutex::new(0..count);

@@ -1,6 +1,6 @@
-//! Where the time of pods' starts went, as `sandprobe` tells it, held against the kernel's own trace of the same run.
+//! Compares the phases of pod starts as `sandprobe` reports them with the kernel's own trace of the same run.
 
-mod told;
+mod reported;
 mod traced;
 
 use std::{
@@ -21,25 +21,26 @@ use tests::{
     machine,
     node::Node,
     skipped,
-    stream::{Stream, Told},
+    stream::{Received, Stream},
 };
 
 use crate::LIMIT;
-use told::{Phase, Start, number};
+use reported::{Phase, Start, number};
 use traced::Traced;
 
-/// How far the agent's time of anything may be from the trace's.
+/// How far a time of the agent may be from the trace's time.
 const APART: Duration = Duration::from_millis(5);
-/// Under emulation one thread plays both processors in turn, a tenth of a second each (QEMU's `thread=single`), and may
-/// turn to the other between the two: then of so many times one may be further away, but by no more than this.
+/// The emulator's one thread runs both CPUs in turn, a tenth of a second each (QEMU's `thread=single`). It may switch
+/// between the trace's record and the agent's. One in this many times may be further away, but by no more than
+/// `STOPPED_FOR`.
 const STOPPED: usize = 10;
 const STOPPED_FOR: Duration = Duration::from_millis(500);
-/// How far the phases' sum may be from the whole.
+/// How far the sum of the phases may be from the whole start.
 const SUM: Duration = Duration::from_millis(1);
-/// Which of two phases is the longer is left open where they differ by less.
+/// If two phases differ by less, either may be the longest.
 const ALIKE: Duration = Duration::from_millis(10);
 
-/// How many at a time.
+/// The number of pods that start at a time.
 const CONCURRENCY: usize = 5;
 
 const SLOW_PLUGIN: &str = "slow-plugin";
@@ -47,12 +48,12 @@ const FAILING: &str = "failing";
 const THROTTLED: &str = "throttled";
 const FAILURES: u64 = 2;
 
-/// Longer than anything else of a start may take.
+/// Longer than any other phase may take.
 fn plugin_sleeps() -> Duration {
     Duration::from_secs(if machine::is_emulated() { 30 } else { 2 })
 }
 
-/// In thousandths of a CPU: for what runc needs of it to take longer than anything else.
+/// In thousandths of a CPU. With so little, runc's work in the container takes longer than any other phase.
 fn little_cpu() -> i64 {
     if machine::is_emulated() { 50 } else { 10 }
 }
@@ -62,9 +63,9 @@ fn phases_are_those_of_the_kernels_own_trace() -> Result<()> {
     let count = if machine::is_emulated() { 20 } else { 100 };
     let pods = pods(count);
     skipped::retry(|_| {
-        not_by_chance(|| {
+        repeat_single_deviation(|| {
             let slow = Faults { add_takes_ms: plugin_sleeps().as_millis().try_into()?, ..Faults::default() };
-            // Under emulation each takes as long as the slow one: all else does too.
+            // Under emulation everything is slow, so each failing ADD takes as long as the slow plugin.
             let failing_takes = if machine::is_emulated() { slow.add_takes_ms } else { 0 };
             let failing = Faults {
                 adds_fail: Times::First(FAILURES),
@@ -88,79 +89,79 @@ fn phases_are_those_of_the_kernels_own_trace() -> Result<()> {
                 ensure!(slowest.json["sandboxes"] == FAILURES);
                 Ok(())
             })?;
-            // All that runs in the pod is held back.
+            // The limit throttles everything that runs in the pod.
             run.check_slow(THROTTLED, |start| {
                 let slowest = start.slowest()?;
                 ensure!(["pause", "cgroup main"].contains(&slowest.name.as_str()));
                 let throttled = throttled(slowest)?;
-                ensure!(throttled >= slowest.took() / 2, "it was held back for {throttled:?} only");
+                ensure!(throttled >= slowest.took() / 2, "it was throttled for {throttled:?} only");
                 Ok(())
             })?;
-            // A container alone, and only since the runtime has set its limit, shortly before its program runs: a quick
-            // machine may be through before the kernel counts.
-            let held_back = |name: &String| {
+            // Here one container is limited, and only from the moment when the runtime sets its limit, shortly before
+            // the program runs. A quick machine may be done before the kernel counts a period.
+            let check_throttled = |name: &String| {
                 run.check_slow(name, |start| {
                     let phase = start.phases.iter().find(|phase| phase.name == "cgroup main");
                     let throttled = throttled(phase.context("its phase")?)?;
-                    ensure!(throttled > Duration::ZERO, "it was not held back");
+                    ensure!(throttled > Duration::ZERO, "it was not throttled");
                     Ok(())
                 })
             };
-            let mut limited = limited().map(|name| held_back(&name)).collect::<Vec<_>>();
+            let mut limited = limited().map(|name| check_throttled(&name)).collect::<Vec<_>>();
             if limited.iter().any(Result::is_ok) { Ok(()) } else { limited.pop().context("a limited pod")? }
         })
     })
 }
 
-/// The plugins that a node would have: a chain, and one that calls another.
+/// The plugins of an ordinary node: a chain, and one that calls another.
 #[test]
 fn phases_of_a_chain_of_plugins_are_those_of_the_trace() -> Result<()> {
     let count = if machine::is_emulated() { 4 } else { 20 };
     let pods: Vec<_> = (0..count).map(plain).collect();
     skipped::retry(|_| {
-        not_by_chance(|| {
+        repeat_single_deviation(|| {
             Run::of(&Options::default(), &pods)?.check(&["loopback", "bridge", "host-local", "portmap"])
         })
     })
 }
 
-/// How long the kernel held back what ran in the pod.
+/// How long the kernel throttled the pod's processes.
 fn throttled(phase: &Phase) -> Result<Duration> {
     let cpu = &phase.json["cpu"];
-    ensure!(number(&cpu["throttled_periods"])? > 0, "in no period");
+    ensure!(number(&cpu["throttled_periods"])? > 0, "throttled in no period");
     Ok(Duration::from_nanos(number(&cpu["throttled_ns"])?))
 }
 
-/// One time alone of a run is too far from the trace's.
+/// A single time of a run is too far from the trace's.
 #[derive(Debug)]
 struct OneOff(Duration);
 
 impl fmt::Display for OneOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "one time alone is too far from the trace's, {:?}", self.0)
+        write!(f, "a single time is too far from the trace's: {:?}", self.0)
     }
 }
 
 impl error::Error for OneOff {}
 
-/// What is preempted between the trace's record and the agent's has two times. That is chance where a second run does not
-/// show it.
-fn not_by_chance(work: impl Fn() -> Result<()>) -> Result<()> {
+/// Repeats the work after a single deviation. A process that is preempted between the trace's record and the agent's
+/// gets two times. A second run shows whether that was chance.
+fn repeat_single_deviation(work: impl Fn() -> Result<()>) -> Result<()> {
     let Err(error) = work() else { return Ok(()) };
     if !error.is::<OneOff>() {
         return Err(error);
     }
-    writeln!(stderr(), "{error}: once more")?;
+    writeln!(stderr(), "{error}: repeating")?;
     work()
 }
 
-/// The pods of which one container has little CPU.
+/// The pods with one container that has little CPU.
 fn limited() -> impl Iterator<Item = String> {
     let count = if machine::is_emulated() { 1 } else { 8 };
     (0..count).map(|number| format!("limited-{number}"))
 }
 
-/// So many, the special ones among them.
+/// Makes `count` pods, the special ones among them.
 fn pods(count: usize) -> Vec<Pod> {
     let mut pods: Vec<_> = (0..count).map(plain).collect();
     let little = Some(little_cpu());
@@ -172,7 +173,7 @@ fn pods(count: usize) -> Vec<Pod> {
         (THROTTLED.to_owned(), vec![with_little()]),
     ];
     let limited = limited().map(|name| (name, vec![with_little(), service("side")]));
-    // In different fives.
+    // Each special pod starts with other plain ones.
     for (place, (name, containers)) in specials.into_iter().chain(limited).enumerate() {
         if let Some(pod) = pods.get_mut(place * CONCURRENCY + 1) {
             *pod = Pod { name, containers, init_containers: Vec::new(), ..pod.clone() };
@@ -181,7 +182,8 @@ fn pods(count: usize) -> Vec<Pod> {
     pods
 }
 
-/// One container; of every fourth init containers before it; of every fifth another beside it, where that costs little.
+/// A pod with one container. Every fourth has init containers too. Where that is cheap, every fifth has another
+/// container.
 fn plain(index: usize) -> Pod {
     let mut pod = Pod::new(&format!("plain-{index}"), &format!("9c1cb95b-0000-4000-9000-{index:012}"));
     if index.is_multiple_of(4) {
@@ -198,10 +200,10 @@ fn service(name: &str) -> Container {
     Container::shell(name, "sleep 600")
 }
 
-/// What was done, what was told of it, and what the kernel's trace says.
+/// The pods' starts, the agent's events of them, and the kernel's trace.
 struct Run {
     starts: Vec<PodStart>,
-    told: Told,
+    received: Received,
     traced: Traced,
 }
 
@@ -211,7 +213,7 @@ impl Run {
         let mut stream = Stream::start(&["watch"])?;
         let trace = Trace::start(ftrace::LIVES)?;
         let starts = start_all(&node.kubelet()?, pods);
-        let told = starts.and_then(|starts| {
+        let received = starts.and_then(|starts| {
             for pod in pods {
                 let is_its = |event: &serde_json::Value| {
                     event["event"] == "pod.started" && event["pod"]["uid"] == pod.uid
@@ -224,32 +226,32 @@ impl Run {
         let (stream, _) = stream.end()?;
         node.stop()?;
         let lost = stream.lost()?;
-        ensure!(lost == 0, "{lost} runs were skipped, so that phases may be longer than they were");
-        Ok(Self { starts: told?, told: stream, traced: Traced::new(records) })
+        ensure!(lost == 0, "{lost} runs were skipped, so phases may look longer than they were");
+        Ok(Self { starts: received?, received: stream, traced: Traced::new(records) })
     }
 
     fn start(&self, pod: &Pod) -> Result<Start> {
-        let mut events = self.told.named("pod.started").filter(|event| event["pod"]["uid"] == pod.uid);
-        let start = Start::of(events.next().context("it was not told of")?)?;
-        ensure!(events.next().is_none(), "it was told of twice");
+        let mut events = self.received.named("pod.started").filter(|event| event["pod"]["uid"] == pod.uid);
+        let start = Start::of(events.next().context("the start is not reported")?)?;
+        ensure!(events.next().is_none(), "the start is reported twice");
         Ok(start)
     }
 
     fn check_slow(&self, name: &str, check: impl Fn(&Start) -> Result<()>) -> Result<()> {
-        let pod = self.starts.iter().find(|start| start.pod.name == name).context("such a pod")?;
+        let pod = self.starts.iter().find(|start| start.pod.name == name).context("no such pod")?;
         let start = self.start(&pod.pod)?;
-        check(&start).with_context(|| format!("of {name}, told as {start:#?}"))
+        check(&start).with_context(|| format!("pod {name}, reported as {start:#?}"))
     }
 
-    /// Every pod's phases are the trace's. Says how far apart the two were at most.
+    /// Checks every pod's phases against the trace. Prints the greatest difference.
     fn check(&self, plugins: &[&str]) -> Result<()> {
-        self.traced.check_calls(&self.told, plugins)?;
+        self.traced.check_calls(&self.received, plugins)?;
         let mut apart = Vec::new();
         let mut slowest: BTreeMap<String, usize> = BTreeMap::new();
         for pod in &self.starts {
             let start = self.start(&pod.pod)?;
             let its = self.check_one(pod, &start);
-            apart.extend(its.with_context(|| format!("of {}: {start:#?}", pod.pod.name))?);
+            apart.extend(its.with_context(|| format!("pod {}: {start:#?}", pod.pod.name))?);
             *slowest.entry(start.slowest()?.name.clone()).or_default() += 1;
         }
         apart.sort_unstable();
@@ -258,7 +260,7 @@ impl Run {
         let far = apart.iter().filter(|apart| **apart > APART).count();
         writeln!(
             stderr(),
-            "{} starts, {} boundaries, from the trace {farthest:?} at most, {median:?} in the middle, {far} of them \
+            "{} starts, {} boundaries, {farthest:?} from the trace at most, {median:?} in the median, {far} of them \
              more than {APART:?}; slowest phases: {slowest:?}",
             self.starts.len(),
             apart.len(),
@@ -275,14 +277,14 @@ impl Run {
         Ok(())
     }
 
-    /// Of each boundary how far it is from the trace's.
+    /// The distance of each boundary from the trace's.
     fn check_one(&self, pod: &PodStart, start: &Start) -> Result<Vec<Duration>> {
         start.check_sum(SUM)?;
-        let ways = self.traced.phases(pod, &self.told)?;
+        let ways = self.traced.phases(pod, &self.received)?;
         let found = ways.iter().filter_map(|way| Some((way, start.apart(way).ok()?)));
         let best = found.min_by_key(|(_, apart)| apart.iter().max().copied());
         let Some((traced, apart)) = best else {
-            // Why not is told of the first.
+            // The error is the one of the first way.
             let way = ways.first().context("the trace has phases")?;
             return start.apart(way).with_context(|| format!("in the trace: {way:#?}"));
         };
@@ -298,7 +300,7 @@ impl Run {
     }
 }
 
-/// Starts them, so many at a time, and ends each as soon as it runs.
+/// Starts the pods, `CONCURRENCY` at a time, and ends each as soon as it runs.
 fn start_all(kubelet: &Kubelet, pods: &[Pod]) -> Result<Vec<PodStart>> {
     let next = Mutex::new(pods.iter());
     let (sender, starts) = mpsc::channel();

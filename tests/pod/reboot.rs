@@ -1,5 +1,5 @@
-//! A reboot of a node with pods running, under the eyes of `sandprobe`: what each boot's test keeps on the disk is what
-//! the next one's begins with. For a VM that boots again alone, in the order that `cargo xtask test` says.
+//! `sandprobe` watches a node that reboots with running pods. Each boot's test writes to the disk what the next
+//! boot's test begins with. Only for a VM that reboots, in the order of `cargo xtask test`.
 
 use std::{
     collections::BTreeMap,
@@ -11,23 +11,23 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tests::{
-    finding::word,
+    finding::kind_and_form,
     keyed::Faults,
     node::Node,
     story::{Stage, Truth, service},
-    stream::Told,
+    stream::Received,
 };
 
-use crate::verdict::{declared_store, findings, wait_for_nothing, watch_store};
+use crate::verdict::{declared_store, findings, wait_for_candidates, watch_store};
 
-/// On the disk that outlives the boot.
-const KEPT: &str = "/root/reboot.json";
+/// A file on the disk, which survives the reboot.
+const SAVED: &str = "/root/reboot.json";
 const PODS: usize = 2;
 
-/// What a boot leaves to the next.
+/// The data that a boot leaves to the next.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    /// As `--ipam-store` takes it; none of a plugin whose store `sandprobe` finds by itself.
+struct Saved {
+    /// The argument of `--ipam-store`. `None` for a plugin whose store `sandprobe` finds by itself.
     store: Option<String>,
     truth: Truth,
 }
@@ -43,23 +43,23 @@ fn keyed() -> Result<Node> {
     Node::start_keyed(Faults::default())
 }
 
-/// Pods that run when the node goes down.
+/// Runs pods until the node goes down.
 fn run_pods(mut node: Node) -> Result<()> {
-    ensure!(!node.is_private(), "no machine but a VM is rebooted for a test");
+    ensure!(!node.is_private(), "only a VM is rebooted for a test");
     let store = declared_store(&node);
     let pods: Vec<_> = (0..PODS).map(|index| service(&format!("rebooted-{index}"))).collect();
     let truth = Stage::new(&mut node)?.before_reboot(&pods)?;
-    serde_json::to_writer(File::create(KEPT)?, &Kept { store, truth })?;
+    serde_json::to_writer(File::create(SAVED)?, &Saved { store, truth })?;
     node.leave()
 }
 
-/// The boot after that: what was told while the kubelet cleaned up, and what a single look finds then, held against the
-/// story's truth, which is given back.
+/// The boot after that. Compares the events during the kubelet's cleanup, and the result of `sandprobe leaks` afterwards,
+/// with the story's truth. Returns the truth.
 fn clean_up(start: impl Fn() -> Result<Node>, agent: Agent) -> Result<Truth> {
-    let kept = fs::read(KEPT).with_context(|| format!("read {KEPT}: did pods run in a boot before?"))?;
-    // It is of one boot before, and of no other.
-    fs::remove_file(KEPT)?;
-    let Kept { store, truth } = serde_json::from_slice(&kept)?;
+    let saved = fs::read(SAVED).with_context(|| format!("read {SAVED}: did pods run in a boot before?"))?;
+    // The file is only for the boot right after it.
+    fs::remove_file(SAVED)?;
+    let Saved { store, truth } = serde_json::from_slice(&saved)?;
     let store = store.as_deref();
     let watch = || watch_store(store);
     let (mut node, mut stream) = match agent {
@@ -71,7 +71,7 @@ fn clean_up(start: impl Fn() -> Result<Node>, agent: Agent) -> Result<Truth> {
     };
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.after_reboot(truth)?;
-    ensure!(truth.known.len() == PODS, "other than the new sandboxes are known: {truth:#?}");
+    ensure!(truth.known.len() == PODS, "the known sandboxes are not exactly the new ones: {truth:#?}");
     let leaked = truth.leaked();
     for address in leaked.keys() {
         stream.until(&format!("{address} confirmed"), |event| {
@@ -79,19 +79,19 @@ fn clean_up(start: impl Fn() -> Result<Node>, agent: Agent) -> Result<Truth> {
                 && event["finding"]["detail"]["address"] == address.to_string()
         })?;
     }
-    // The grace of those that were confirmed was such a moment for all others.
+    // Without a leak to wait for, waits as long as a confirmation would take.
     if leaked.is_empty() {
-        wait_for_nothing();
+        wait_for_candidates();
     }
-    let (told, _) = stream.end()?;
-    ensure_told(&told, &truth)?;
-    ensure_seen(store, &truth)?;
+    let (received, _) = stream.end()?;
+    ensure_reported(&received, &truth)?;
+    ensure_listed(store, &truth)?;
     stage.clean()?;
     node.stop()?;
     Ok(truth)
 }
 
-/// Address and sandbox of each that is leaked.
+/// The address and the sandbox of each leak finding.
 fn leaked<'a>(found: impl IntoIterator<Item = &'a Value>) -> Result<BTreeMap<String, String>> {
     let pair = |it: &Value| -> Result<(String, String)> {
         let address = it["detail"]["address"].as_str().with_context(|| format!("no address: {it:#}"))?;
@@ -102,21 +102,25 @@ fn leaked<'a>(found: impl IntoIterator<Item = &'a Value>) -> Result<BTreeMap<Str
     found.into_iter().map(pair).collect()
 }
 
-/// The same by the driver's own knowledge.
+/// The same by the test driver's own knowledge.
 fn truly_leaked(truth: &Truth) -> BTreeMap<String, String> {
     truth.leaked().iter().map(|(address, holder)| (address.to_string(), holder.container.clone())).collect()
 }
 
-fn ensure_told(told: &Told, truth: &Truth) -> Result<()> {
-    let found = findings(told);
+fn ensure_reported(received: &Received, truth: &Truth) -> Result<()> {
+    let found = findings(received);
     ensure!(leaked(found.values())? == truly_leaked(truth), "not {truth:#?}, but {found:#?}");
-    if told.lost()? > 0 {
-        // Of calls that were not seen no cause follows.
+    if received.lost()? > 0 {
+        // Skipped runs may hide CNI calls, and then the cause is unknown.
         return Ok(());
     }
     for it in found.values() {
-        ensure!(word(it) == "leaked_address/del_blind" && it["detail"]["plugin"] == "keyed", "{it:#}");
-        let pod = truth.pods.iter().find(|pod| it["pod"]["uid"] == *pod.uid).context("another's pod")?;
+        ensure!(
+            kind_and_form(it) == "leaked_address/del_blind" && it["detail"]["plugin"] == "keyed",
+            "{it:#}"
+        );
+        let pod =
+            truth.pods.iter().find(|pod| it["pod"]["uid"] == *pod.uid).context("a pod of another test")?;
         ensure!(
             it["pod"]["name"] == pod.name && it["sandboxes"] == Value::from([&*pod.sandboxes[0].id]),
             "{it:#}"
@@ -125,29 +129,29 @@ fn ensure_told(told: &Told, truth: &Truth) -> Result<()> {
     Ok(())
 }
 
-/// One look, on a node where nobody watches now.
-fn ensure_seen(store: Option<&str>, truth: &Truth) -> Result<()> {
-    let mut look = Command::new("sandprobe");
-    look.args(["leaks", "-o", "json", "--leak-grace", "1s"]);
-    look.args(store.map(|store| ["--ipam-store", store]).into_iter().flatten());
-    let looked = look.output().context("run sandprobe leaks")?;
-    let (text, said) = (String::from_utf8(looked.stdout)?, String::from_utf8_lossy(&looked.stderr));
+/// Runs `sandprobe leaks` once, on a node that nobody watches now.
+fn ensure_listed(store: Option<&str>, truth: &Truth) -> Result<()> {
+    let mut command = Command::new("sandprobe");
+    command.args(["leaks", "-o", "json", "--leak-grace", "1s"]);
+    command.args(store.map(|store| ["--ipam-store", store]).into_iter().flatten());
+    let output = command.output().context("run sandprobe leaks")?;
+    let (text, stderr) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
     let found: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let expected = truly_leaked(truth);
-    ensure!(leaked(&found)? == expected, "not {expected:#?}, but {found:#?}: {said}");
+    ensure!(leaked(&found)? == expected, "not {expected:#?}, but {found:#?}: {stderr}");
     let status = i32::from(!expected.is_empty());
-    ensure!(looked.status.code() == Some(status), "it ended with {}: {said}", looked.status);
+    ensure!(output.status.code() == Some(status), "sandprobe leaks ended with {}: {stderr}", output.status);
     Ok(())
 }
 
-/// Each pod's address of the boot before, and none of this one's.
+/// Checks that every pod's address of the boot before is leaked, and no address of this boot.
 fn ensure_all_leaked(truth: &Truth) -> Result<()> {
     let first = truth.pods.iter().map(|pod| &pod.sandboxes[0]);
     let before: BTreeMap<_, _> =
         first.flat_map(|one| one.addresses.iter().map(|it| (it.clone(), one.id.clone()))).collect();
     ensure!(
         before.len() == PODS && truly_leaked(truth) == before,
-        "leaked other than {before:#?}: {truth:#?}"
+        "the leaked addresses are not {before:#?}: {truth:#?}"
     );
     Ok(())
 }

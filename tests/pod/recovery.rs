@@ -1,6 +1,6 @@
-//! What `sandprobe boot` says of a node's restarts, held against the node's own kubelet and the first words of each
-//! pod's program. For a VM that boots again alone, in the order that `cargo xtask test` says: each boot's test looks at
-//! that boot, and leaves on the disk what the next one's needs.
+//! Compares `sandprobe boot` with the node's own kubelet and with the first output of each pod's program. Only for a
+//! VM that reboots, in the order of `cargo xtask test`. Each boot's test checks that boot, and leaves on the disk
+//! what the next one needs.
 
 mod row;
 
@@ -22,31 +22,35 @@ use tests::{
 
 use row::{Agent, Row};
 
-/// On the disk: the wall clock when the boot's test ended.
+/// A file on the disk with the wall-clock time at which the boot's test ended.
 const ENDED: &str = "/root/ended";
 const RECORDINGS: &str = "/var/lib/recordings";
 const HISTORY: &str = "/var/lib/sandprobe/boots.jsonl";
 
-/// The node's kubelet has started all its pods.
+/// The kubelet's report. Waits until it has started all its pods.
 fn report() -> Result<Report> {
-    // So many programs take minutes to start where each takes long.
+    // Where each program starts slowly, so many programs take minutes.
     clock::poll("all pods", 2 * machine::patience(), Report::read)
 }
 
-fn told(arguments: &[&str]) -> Result<String> {
-    let said =
+fn boot_text(arguments: &[&str]) -> Result<String> {
+    let output =
         Command::new("sandprobe").arg("boot").args(arguments).output().context("run sandprobe boot")?;
-    let (text, why) = (String::from_utf8(said.stdout)?, String::from_utf8_lossy(&said.stderr));
-    ensure!(said.status.success(), "sandprobe boot {arguments:?} ended with {}: {why}\n{text}", said.status);
+    let (text, why) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "sandprobe boot {arguments:?} ended with {}: {why}\n{text}",
+        output.status
+    );
     Ok(text)
 }
 
 fn lines(arguments: &[&str]) -> Result<Vec<Value>> {
-    let told = told(arguments)?;
-    told.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    let boot_text = boot_text(arguments)?;
+    boot_text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// All boots, each as one line has it, when the last of them is as wanted.
+/// All boots, one row each, when the last row is as wanted.
 fn rows(what: &str, wanted: impl Fn(&Row) -> bool) -> Result<Vec<Row>> {
     let rows =
         || -> Result<Vec<Row>> { Ok(lines(&["-o", "json"])?.into_iter().filter_map(Row::of).collect()) };
@@ -54,17 +58,17 @@ fn rows(what: &str, wanted: impl Fn(&Row) -> bool) -> Result<Vec<Row>> {
         let rows = rows()?;
         Ok(rows.last().is_some_and(&wanted).then_some(rows))
     })
-    .or_else(|error| Err(error.context(told(&["-v"])?)))
+    .or_else(|error| Err(error.context(boot_text(&["-v"])?)))
 }
 
 fn wall_ns() -> Result<i64> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
 }
 
-/// The last thing that a boot's test does.
-#[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
+/// The last step of each boot's test.
+#[expect(clippy::print_stdout, reason = "the test prints what it measured")]
 fn leave() -> Result<()> {
-    println!("{}", told(&["-v"])?);
+    println!("{}", boot_text(&["-v"])?);
     let end = || -> Result<()> {
         let mut file = File::create(ENDED)?;
         file.write_all(wall_ns()?.to_string().as_bytes())?;
@@ -78,38 +82,38 @@ fn left() -> Result<i64> {
     fs::read_to_string(ENDED).with_context(|| format!("read {ENDED}"))?.parse().context("a time")
 }
 
-/// The boot as it is when all are back that were there before.
+/// The row of this boot when all pods of the boot before are back.
 fn recovered(agent: Agent) -> Result<Row> {
     let report = report()?;
-    // Without its agent `sandprobe boot` would tell of a boot by itself.
+    // Until the agent has recorded this boot, `sandprobe boot` calculates one itself.
     clock::poll("the agent's own record of this boot", machine::patience(), || {
         let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("read the boot's id")?;
         let history = fs::read_to_string(HISTORY).with_context(|| format!("read {HISTORY}"))?;
         Ok(history.contains(&format!("\"boot_id\":\"{}\",\"kernel\"", id.trim())).then_some(()))
     })?;
-    // A late agent lists one thing after the other: what the network left comes last.
+    // A late agent reads one list after the other. The network's leftovers come last.
     let is_whole = |row: &Row| row.is_complete() && (agent == Agent::Early || row.is_listed());
     let row = rows("the last of the pods", is_whole)?.pop().context("no boot")?;
     row.ensure_true(&report, agent)?;
     Ok(row)
 }
 
-/// The mean and the difference of the boots that were ordered, in JSON and in the table.
+/// Checks the mean and the difference of the ordered reboots, in JSON and in the table.
 fn ensure_average(ordered: usize) -> Result<()> {
     let rows: Vec<Row> = rows("the rows", |_| true)?.into_iter().filter(Row::is_ordered).collect();
     ensure!(rows.len() == ordered, "{} boots were ordered", rows.len());
-    let said = lines(&["-o", "json"])?;
-    let average = said.last().map(|line| &line["average"]).context("no average")?;
+    let output = lines(&["-o", "json"])?;
+    let average = output.last().map(|line| &line["average"]).context("no average")?;
     ensure!(average["boots"] == ordered, "{average:#}");
     let n = i64::try_from(ordered)?;
     let means = row::COLUMNS.map(|column| -> Result<i64> {
         let values = rows.iter().map(|row| row.column(column)).collect::<Result<Vec<i64>>>()?;
-        // Rounded to the nearest.
+        // Rounded to the nearest integer.
         Ok((values.iter().sum::<i64>() + n / 2) / n)
     });
     let means = means.into_iter().collect::<Result<Vec<i64>>>()?;
     let mut before = 0;
-    let table = told(&[])?;
+    let table = boot_text(&[])?;
     let line = |begin: &str| -> Result<Vec<String>> {
         let found = table.lines().find_map(|line| line.strip_prefix(begin));
         Ok(found
@@ -127,19 +131,19 @@ fn ensure_average(ordered: usize) -> Result<()> {
             row::number(&average["periods"][period])? == difference,
             "{period} is {difference}: {average:#}"
         );
-        // As they stand in the table: one that is not exact has its mark there too.
+        // The table has a mark at each number that is not exact.
         let in_ms = |ns: i64, name: &str| {
             let is_inexact = average["inexact"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
             format!("{}{}", if is_inexact { "~" } else { "" }, (ns + 500_000) / 1_000_000)
         };
-        let is_told = mean_line[n] == in_ms(mean, column) && difference_line[n] == in_ms(difference, period);
-        ensure!(is_told, "{column}:\n{table}");
+        let is_shown = mean_line[n] == in_ms(mean, column) && difference_line[n] == in_ms(difference, period);
+        ensure!(is_shown, "{column}:\n{table}");
         before = mean;
     }
     Ok(())
 }
 
-/// The boot by the other rule: a service pod is back when it listens.
+/// Checks the boot by the other rule: a service pod is back when it listens.
 fn ensure_listening() -> Result<()> {
     let report = report()?;
     let row = clock::poll("all listen", machine::patience(), || {
@@ -150,9 +154,9 @@ fn ensure_listening() -> Result<()> {
     row.ensure_listening(&report)
 }
 
-/// The last line of the table has a mark at each number, and its boot a word on what was not seen.
+/// Checks that the table's last line marks each number, and that its boot has a note about what was not seen.
 fn ensure_marked(row: &Row) -> Result<()> {
-    let text = told(&[])?;
+    let text = boot_text(&[])?;
     let line = text.lines().take_while(|line| !line.starts_with("Avg")).last().context("no table")?;
     let numbers: Vec<&str> = line.split_whitespace().skip(3).collect();
     ensure!(numbers.len() == 9 && numbers.iter().all(|number| number.starts_with('~')), "{line}");
@@ -161,7 +165,7 @@ fn ensure_marked(row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// The recordings of boots in the order of the history.
+/// The recordings of the boots in the order of the history.
 fn recordings(rows: &[Row]) -> Vec<PathBuf> {
     let all = rows
         .iter()
@@ -175,7 +179,7 @@ fn a_node_is_made() -> Result<()> {
     let report = report()?;
     let all = |row: &Row| row.pods().len() == report.pods.len();
     let row = rows("all pods", all)?.pop().context("no boot")?;
-    // Nobody knows of a boot before, and this one has not shown the node's own way.
+    // No boot before is known, and this one did not begin with an order to reboot.
     ensure!(!row.is_ordered(), "{row:#?}");
     leave()
 }
@@ -196,14 +200,14 @@ fn a_second_one_is_compared() -> Result<()> {
     leave()
 }
 
-/// Those boots' recordings, and this one's that was cut off with the power.
+/// The recordings of the earlier boots stay, and the power cut ended this one's.
 #[test]
-fn a_power_cut_is_told() -> Result<()> {
+fn a_power_cut_is_reported() -> Result<()> {
     let row = recovered(Agent::Early)?;
     row.ensure_cut_after(left()?)?;
-    let text = told(&[])?;
+    let text = boot_text(&[])?;
     ensure!(text.contains("order not seen (last heartbeat "), "{text}");
-    // What came before is as it was.
+    // The earlier boots are unchanged.
     ensure_average(2)?;
     let history = fs::read_to_string(HISTORY)?;
     ensure!(
@@ -216,7 +220,7 @@ fn a_power_cut_is_told() -> Result<()> {
 #[test]
 fn recordings_say_the_same() -> Result<()> {
     let mut rows = rows("the rows", |_| true)?;
-    // This boot's is not at its end.
+    // The recording of this boot is still being written.
     rows.pop();
     let files = recordings(&rows);
     ensure!(files.len() == rows.len() && rows.len() >= 3, "{files:?}");
@@ -225,14 +229,14 @@ fn recordings_say_the_same() -> Result<()> {
         files.iter().filter(|file| **file != last).filter_map(|file| file.to_str()).collect();
     let replayed = lines(&[&["-o", "json", "--replay"], whole.as_slice()].concat())?;
     let replayed: Vec<Row> = replayed.into_iter().filter_map(Row::of).collect();
-    ensure!(replayed.len() == whole.len(), "of {} recordings came {} boots", whole.len(), replayed.len());
+    ensure!(replayed.len() == whole.len(), "{} recordings gave {} boots", whole.len(), replayed.len());
     for (row, replayed) in rows.iter().zip(&replayed) {
         row.ensure_same(replayed)?;
     }
     Ok(())
 }
 
-/// Its order was seen by a service, and the boot is told of by a pod.
+/// A service saw the order of this boot, and a pod reports the boot.
 #[test]
 fn the_agent_moves_into_a_pod() -> Result<()> {
     edge::move_agent_into_a_pod()?;
@@ -248,7 +252,7 @@ fn a_late_agent_goes_on() -> Result<()> {
     leave()
 }
 
-/// The pod has seen the order, and the next one tells of the boot.
+/// The pod saw the order, and the next pod reports the boot.
 #[test]
 fn a_second_late_one_is_compared() -> Result<()> {
     let row = recovered(Agent::Late)?;
@@ -259,7 +263,7 @@ fn a_second_late_one_is_compared() -> Result<()> {
     leave()
 }
 
-/// Nobody is there but the journal.
+/// Only the journal sees this boot.
 #[test]
 fn a_boot_is_seen_by_no_agent() -> Result<()> {
     fs::create_dir_all("/var/log/journal").context("make the journal's folder")?;
@@ -269,10 +273,10 @@ fn a_boot_is_seen_by_no_agent() -> Result<()> {
 }
 
 #[test]
-fn a_boot_in_between_is_told() -> Result<()> {
+fn a_boot_in_between_is_reported() -> Result<()> {
     let row = rows("the rows", |_| true)?.pop().context("no boot")?;
     row.ensure_unseen(1)?;
-    let text = told(&[])?;
+    let text = boot_text(&[])?;
     ensure!(text.contains("\n1 boot not seen "), "{text}");
     ensure_average(4)
 }

@@ -1,4 +1,4 @@
-//! What a node's real CNI plugins say of themselves.
+//! The build information in a node's real CNI plugins.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use probe_user::source::{buildinfo::GoBuild, host::HostRoot};
 
 #[test]
-fn the_plugins_say_how_they_were_built() -> Result<()> {
+fn the_plugins_contain_their_build_information() -> Result<()> {
     let root = HostRoot::open(Path::new("/"))?;
     for name in ["bridge", "host-local"] {
         let path = Path::new("/usr/lib/cni").join(name);

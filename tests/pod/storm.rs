@@ -1,5 +1,5 @@
-//! Pods come and go while programs begin and end as fast as the machine can start them: what is not told of those is
-//! counted, and nothing of the pods is lost.
+//! Pods come and go while programs start and end as fast as the machine can. Every unreported program is counted, and
+//! no event of the pods is lost.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -11,15 +11,15 @@ use tests::{
     clock, machine,
     node::Node,
     storm::{self, Storm},
-    stream::{SKIPPED, Stream, Told},
+    stream::{Received, SKIPPED, Stream},
 };
 
 use crate::{
-    life::{ONE_CONTAINER, check_life_in_haste},
+    life::{ONE_CONTAINER, check_life_with_unnamed_netns},
     many::{check_many, live_many, until_gone},
 };
 
-/// What is enough for a machine; it may take more until the last pod is gone.
+/// The load that is enough for this machine. The storm goes on longer until the last pod is gone.
 struct Enough {
     execs: usize,
     pods: usize,
@@ -28,7 +28,7 @@ struct Enough {
 
 impl Enough {
     fn of_this_machine() -> Self {
-        // To start a program takes a hundred times as long where the machine is emulated.
+        // An emulated machine needs a hundred times as long to start a program.
         if machine::is_emulated() {
             Self { execs: 200, pods: 1, at_once: 1 }
         } else {
@@ -38,7 +38,7 @@ impl Enough {
 }
 
 #[test]
-fn pods_are_told_whole_in_a_storm_of_programs() -> Result<()> {
+fn pods_are_reported_completely_in_a_storm_of_programs() -> Result<()> {
     let enough = Enough::of_this_machine();
     let node = Node::start()?;
     let storm = Storm::new()?;
@@ -55,16 +55,16 @@ fn pods_are_told_whole_in_a_storm_of_programs() -> Result<()> {
         ensure!(life.sandbox.removed.done <= calm, "{} outlived a storm of {made} programs", life.name);
     }
     until_gone(&mut stream, &lives)?;
-    let (told, said) = stream.end()?;
-    let skipped = all_are_told_or_counted(&told, storm.path()?, made).context(said)?;
-    check_many(&lives, skipped, |life| check_life_in_haste(&told, life, ONE_CONTAINER))?;
+    let (received, stderr) = stream.end()?;
+    let skipped = check_all_reported_or_counted(&received, storm.path()?, made).context(stderr)?;
+    check_many(&lives, skipped, |life| check_life_with_unnamed_netns(&received, life, ONE_CONTAINER))?;
     node.stop()
 }
 
-/// Starts at least `enough` programs and goes on while there are pods, though not for ever. Gives how many it were,
+/// Starts at least `enough` programs and goes on while there are pods, up to a limit. Returns the number of programs,
 /// and when the last had ended.
 fn rage(storm: &Storm, enough: usize, pods_are_gone: &AtomicBool) -> Result<(usize, u64)> {
-    /// Parts of what is enough, with hardly a moment between them.
+    /// The storm runs in this many parts, with hardly a moment between them.
     const PARTS: usize = 8;
     const MOST: usize = 8 * PARTS;
     let mut made = 0;
@@ -72,27 +72,28 @@ fn rage(storm: &Storm, enough: usize, pods_are_gone: &AtomicBool) -> Result<(usi
         if part >= PARTS && pods_are_gone.load(Ordering::Relaxed) {
             break;
         }
-        storm.rage(enough / PARTS)?.end()?;
+        storm.start(enough / PARTS)?.end()?;
         made += enough / PARTS;
     }
     Ok((made, clock::boot_ns()?))
 }
 
-/// Checks that of the storm nothing is missing but what is counted, and that nothing else is lost. Gives how many runs
-/// of hooks the kernel itself skipped.
-fn all_are_told_or_counted(told: &Told, path: &str, made: usize) -> Result<u64> {
-    let execs = told.named("process.exec").filter(|event| event["process"]["filename"] == path).count();
-    let exits = told.named("process.exit").filter(|event| event["process"]["comm"] == storm::NAME).count();
-    let mut losses = told.losses()?;
+/// Checks that only counted events of the storm are missing, and that nothing else is lost. Returns how many hook
+/// runs the kernel skipped.
+fn check_all_reported_or_counted(received: &Received, path: &str, made: usize) -> Result<u64> {
+    let execs = received.named("process.exec").filter(|event| event["process"]["filename"] == path).count();
+    let exits =
+        received.named("process.exit").filter(|event| event["process"]["comm"] == storm::NAME).count();
+    let mut losses = received.losses()?;
     let bulk = losses.remove("bulk_ring").unwrap_or(0);
     let skipped = losses.remove(SKIPPED).unwrap_or(0);
-    ensure!(losses.is_empty(), "lost of what matters: {losses:?}");
-    // Each for itself: a program that was not seen to begin is not told to end either.
-    for told in [execs, exits] {
-        let missing = made.checked_sub(told).map(u64::try_from).transpose()?;
+    ensure!(losses.is_empty(), "lost more than the storm's events: {losses:?}");
+    // Execs and exits are checked apart. The exit of a program whose exec was not seen is not reported either.
+    for received in [execs, exits] {
+        let missing = made.checked_sub(received).map(u64::try_from).transpose()?;
         ensure!(
             missing.is_some_and(|missing| missing <= bulk + skipped),
-            "made {made}, told of {execs} and of the end of {exits}, counted {bulk} as lost and {skipped} as skipped"
+            "made {made}, reported {execs} execs and {exits} exits, counted {bulk} as lost and {skipped} as skipped"
         );
     }
     Ok(skipped)

@@ -1,4 +1,4 @@
-//! The stories by themselves: what each leaves in the plugin's store and in the runtime, as it is meant to.
+//! The stories alone: each leaves in the plugin's store and in the runtime what it should.
 
 mod redundant;
 
@@ -9,17 +9,17 @@ use tests::{
     keyed::{Faults, Store},
     machine,
     node::Node,
-    story::{Act, Stage, Truth, job, service},
+    story::{Action, Stage, Truth, job, service},
 };
 
-/// The only address of the story's pod that the store still names is that of this sandbox.
+/// Checks that the store still names one address of the story's pod, the one of this sandbox.
 fn ensure_leaked(truth: &Truth, sandbox: &str) -> Result<()> {
     let leaked: Vec<_> = truth.leaked().values().map(|holder| holder.container.clone()).collect();
-    ensure!(leaked == [sandbox], "not leaked, or more than that: {truth:#?}");
+    ensure!(leaked == [sandbox], "the leak is missing or not the only one: {truth:#?}");
     Ok(())
 }
 
-/// Nothing is left of the story's pods.
+/// Checks that nothing is left of the story's pods.
 fn ensure_nothing_left(truth: &Truth) -> Result<()> {
     ensure!(truth.held.is_empty() && truth.known.is_empty(), "something is left: {truth:#?}");
     Ok(())
@@ -38,14 +38,14 @@ fn jobs_and_restarts_leak_nothing() -> Result<()> {
 }
 
 #[test]
-fn failed_adds_are_made_good() -> Result<()> {
+fn failed_adds_are_retried() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.failing_adds(&job("failing"), 3, false)?;
     ensure!((truth.calls.adds, truth.calls.adds_failed) == (4, 3), "{:?}", truth.calls);
     ensure!(truth.pods[0].failed_sandboxes.len() == 3, "{truth:#?}");
     ensure_nothing_left(&truth)?;
-    // Those that had reserved an address have lost it.
+    // The failed ADDs that had reserved an address have leaked it.
     let truth = stage.failing_adds(&job("reserving"), 2, true)?;
     let mut leaked: Vec<_> = truth.leaked().values().map(|holder| holder.container.clone()).collect();
     let mut failed = truth.pods[1].failed_sandboxes.clone();
@@ -57,12 +57,12 @@ fn failed_adds_are_made_good() -> Result<()> {
 }
 
 #[test]
-fn an_add_takes_as_long_as_it_is_told() -> Result<()> {
+fn an_add_takes_as_long_as_configured() -> Result<()> {
     const SLOW: u64 = 1500;
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.slow_add(&job("slow"), SLOW)?;
-    let run = truth.steps(Act::RunSandbox)[0];
+    let run = truth.steps(Action::RunSandbox)[0];
     ensure!(run.done - run.asked >= SLOW * 1_000_000, "{run:?}");
     ensure_nothing_left(&truth)?;
     stage.clean()?;
@@ -70,7 +70,7 @@ fn an_add_takes_as_long_as_it_is_told() -> Result<()> {
 }
 
 #[test]
-fn a_del_that_failed_and_is_blind_then_leaks() -> Result<()> {
+fn a_failed_del_followed_by_a_blind_one_leaks() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.failed_then_blind_del(&job("blind"))?;
@@ -85,7 +85,7 @@ fn a_del_that_failed_and_is_blind_then_leaks() -> Result<()> {
 }
 
 #[test]
-fn a_del_that_always_fails_keeps_the_sandbox_until_it_is_mended() -> Result<()> {
+fn a_failing_del_keeps_the_sandbox_until_it_is_repaired() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.failing_del(&job("failing"), 3)?;
@@ -95,17 +95,17 @@ fn a_del_that_always_fails_keeps_the_sandbox_until_it_is_mended() -> Result<()> 
     stage.clean()?;
 
     let mut stage = Stage::new(&mut node)?;
-    let truth = stage.mended_del(&job("mended"), 2)?;
+    let truth = stage.repaired_del(&job("mended"), 2)?;
     ensure!((truth.calls.dels_failed, truth.calls.dels) == (2, 1), "{:?}", truth.calls);
     ensure_nothing_left(&truth)?;
     stage.clean()?;
-    // The first one's is freed by the end of the stage.
+    // The end of the stage frees the first one's address.
     ensure!(Store::read(&node.network().store())?.is_empty(), "an address is left");
     node.stop()
 }
 
 #[test]
-fn a_pause_that_others_end_leaks_nothing_while_its_namespace_is_bound() -> Result<()> {
+fn a_killed_pause_leaks_nothing_while_its_namespace_is_bound() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
     ensure_nothing_left(&stage.killed_pause(&service("killed"))?)?;
@@ -133,12 +133,12 @@ fn a_stray_mount_keeps_the_namespace_and_no_address() -> Result<()> {
 fn a_cgroup_with_a_process_in_it_stays() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
-    let (truth, squatter) = stage.stuck_cgroup(&job("stuck"))?;
+    let (truth, holder) = stage.stuck_cgroup(&job("stuck"))?;
     ensure_nothing_left(&truth)?;
     let directories: Vec<_> =
-        squatter.cgroups().iter().filter_map(|cgroup| cgroup.parent().map(Path::to_owned)).collect();
+        holder.cgroups().iter().filter_map(|cgroup| cgroup.parent().map(Path::to_owned)).collect();
     ensure!(directories.iter().all(|pod| pod.exists()), "some of {directories:?} are gone");
-    drop(squatter);
+    drop(holder);
     stage.clean()?;
     ensure!(!directories.iter().any(|pod| pod.exists()), "some of {directories:?} stay");
     node.stop()
@@ -155,7 +155,7 @@ fn pods_outlive_their_runtime() -> Result<()> {
 }
 
 #[test]
-fn what_the_runtime_forgets_stays_in_every_store() -> Result<()> {
+fn addresses_of_forgotten_sandboxes_stay_in_every_store() -> Result<()> {
     for node in [Node::start, || Node::start_keyed(Faults::default())] {
         let mut node = node()?;
         let mut stage = Stage::new(&mut node)?;
@@ -187,15 +187,15 @@ fn a_healthy_day_leaves_nothing() -> Result<()> {
 }
 
 #[test]
-fn others_can_come_in_at_any_act() -> Result<()> {
+fn a_callback_runs_before_each_act() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut seen = Vec::new();
-    let mut stage = Stage::new(&mut node)?.before_each(|act| {
-        seen.push(act);
+    let mut stage = Stage::new(&mut node)?.before_each(|action| {
+        seen.push(action);
         Ok(())
     });
     let truth = stage.completed_job(&job("watched"))?;
     stage.clean()?;
-    ensure!(truth.acts.iter().map(|done| done.act).eq(seen.iter().copied()), "{seen:?}");
+    ensure!(truth.actions.iter().map(|done| done.action).eq(seen.iter().copied()), "{seen:?}");
     node.stop()
 }

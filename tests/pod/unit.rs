@@ -1,4 +1,5 @@
-//! The agent as the unit of systemd that is shipped, with what the unit takes from it. For a VM whose init is systemd.
+//! The agent as the shipped systemd unit, with the rights that the unit takes away. Only for a VM whose init is
+//! systemd.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use tests::{
     clock, command,
-    finding::word,
+    finding::kind_and_form,
     machine,
     node::Node,
     program,
@@ -27,7 +28,7 @@ const PROGRAM: &str = "/usr/local/bin/sandprobe";
 /// BPF, PERFMON, SYS_PTRACE and DAC_READ_SEARCH, by their numbers in linux/capability.h.
 const CAPABILITIES: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 2;
 
-/// The unit, put where the docs say; stopped and removed when it is dropped.
+/// The unit, installed where the docs say. Dropping it stops and removes it.
 struct Unit;
 
 impl Unit {
@@ -46,10 +47,10 @@ impl Unit {
     }
 
     fn wait_ready(&self) -> Result<()> {
-        let ready = || Ok(ask(&["doctor"])?.iter().any(says_ready).then_some(()));
+        let ready = || Ok(run_command(&["doctor"])?.iter().any(is_ready).then_some(()));
         clock::poll("the unit's agent is ready", machine::patience(), ready).or_else(|error| {
             let journal = self.journal()?;
-            bail!("{error:#}; it said:\n{journal}\n{:#?}", ask(&["doctor"]))
+            bail!("{error:#}; its journal:\n{journal}\n{:#?}", run_command(&["doctor"]))
         })
     }
 
@@ -62,7 +63,7 @@ impl Unit {
         command::output("journalctl", &["--unit", "sandprobe", "--output", "cat", "--no-pager"])
     }
 
-    /// Of the kernel's word on its first process.
+    /// `/proc/PID/status` of its main process.
     fn status(&self) -> Result<BTreeMap<String, String>> {
         let pid = self.property("MainPID")?;
         let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -73,7 +74,7 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // Whatever a failed test has left of it.
+        // Removes whatever a failed test has left of it.
         let _ = Command::new("systemctl").args(["stop", "sandprobe"]).status();
         let _ = fs::remove_file(UNIT);
         let _ = fs::remove_file(PROGRAM);
@@ -81,28 +82,28 @@ impl Drop for Unit {
     }
 }
 
-/// What the program says to a command: one value, or one a line.
-fn ask(arguments: &[&str]) -> Result<Vec<Value>> {
-    let said = Command::new(PROGRAM).args(arguments).args(["-o", "json"]).output()?;
-    let values = serde_json::Deserializer::from_slice(&said.stdout).into_iter();
-    values.collect::<Result<_, _>>().with_context(|| String::from_utf8_lossy(&said.stdout).into_owned())
+/// The JSON output of a command of the program: one value, or one on each line.
+fn run_command(arguments: &[&str]) -> Result<Vec<Value>> {
+    let output = Command::new(PROGRAM).args(arguments).args(["-o", "json"]).output()?;
+    let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    values.collect::<Result<_, _>>().with_context(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Of what `doctor` says, which asks the agent.
-fn says_ready(doctor: &Value) -> bool {
+/// Whether `doctor` reports that the agent is ready.
+fn is_ready(doctor: &Value) -> bool {
     let checks = doctor["checks"].as_array().into_iter().flatten();
     let mut agent = checks.filter(|check| check["name"] == "agent");
     agent.any(|check| check["found"].as_str().is_some_and(|found| found.ends_with("is ready")))
 }
 
 #[test]
-fn the_shipped_unit_sees_with_what_it_is_left() -> Result<()> {
+fn the_shipped_unit_sees_events_with_its_rights() -> Result<()> {
     let mut node = Node::start()?;
     let unit = Unit::start()?;
     let status = unit.status()?;
     for set in ["CapPrm", "CapEff", "CapBnd"] {
         let held = thread::capabilities(unit.property("MainPID")?.parse()?, set)?;
-        // Some thread has to read what is not its own.
+        // Some thread needs rights to read about other processes.
         let all = held.into_iter().fold(0, |all, held| all | held);
         ensure!(all & !CAPABILITIES == 0 && all != 0, "{set} is {all:x}");
     }
@@ -111,25 +112,25 @@ fn the_shipped_unit_sees_with_what_it_is_left() -> Result<()> {
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.redundant_sandbox(&job("under-a-unit"))?;
     let uid = &truth.pods[0].uid;
-    // Kept in the journal, a line a finding.
+    // The journal contains one line for each finding.
     let confirmed = || {
         let journal = unit.journal()?;
         let lines = journal.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut findings =
             lines.filter(|line| line["event"] == "finding.confirmed").map(|mut line| line["finding"].take());
         Ok(findings.find(|finding| {
-            word(finding) == "duplicate_sandbox/after_completion" && finding["pod"]["uid"] == **uid
+            kind_and_form(finding) == "duplicate_sandbox/after_completion" && finding["pod"]["uid"] == **uid
         }))
     };
     clock::poll("the finding in the journal", machine::patience(), confirmed)?;
-    let told = ask(&["findings", "--all"])?;
-    ensure!(told.iter().any(|finding| finding["pod"]["uid"] == **uid), "{told:#?}");
+    let findings = run_command(&["findings", "--all"])?;
+    ensure!(findings.iter().any(|finding| finding["pod"]["uid"] == **uid), "{findings:#?}");
     stage.clean()?;
     command::run("systemctl", &["restart", "sandprobe"])?;
     unit.wait_ready()?;
     command::run("systemctl", &["stop", "sandprobe"])?;
     let result = unit.property("Result")?;
-    ensure!(result == "success", "it ended with {result}:\n{}", unit.journal()?);
+    ensure!(result == "success", "the unit ended with {result}:\n{}", unit.journal()?);
     drop(unit);
     node.stop()
 }

@@ -1,4 +1,4 @@
-//! The stories under the eyes of `sandprobe`: what it finds wrong, and that it finds nothing else.
+//! Stories on a node that `sandprobe` watches. Each test checks its findings, and that there are no others.
 
 mod crowded;
 mod killed;
@@ -16,35 +16,35 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 use tests::{
-    finding::word,
+    finding::kind_and_form,
     keyed::Faults,
     kubelet::Step,
     machine,
     node::Node,
     skipped,
-    story::{Act, Stage, Truth, job},
-    stream::{Stream, Told},
+    story::{Action, Stage, Truth, job},
+    stream::{Received, Stream},
 };
 
-/// What an address may stay given out after its sandbox: long enough for a slow machine's runtime to end its part.
+/// How long an address may stay allocated after its sandbox: long enough for a slow machine's runtime to finish.
 const GRACE: Duration = Duration::from_secs(5);
 
 fn grace() -> Duration {
     GRACE * if machine::is_emulated() { 3 } else { 1 }
 }
 
-/// An agent beside a node, which knows the plugin's store.
+/// Runs an agent beside a node. It knows the plugin's store.
 fn watch(node: &Node) -> Result<Stream> {
     watch_store(declared_store(node).as_deref())
 }
 
-/// The store of our own plugin, as `--ipam-store` takes it.
+/// The store of the test's own plugin, as an argument of `--ipam-store`.
 pub(crate) fn declared_store(node: &Node) -> Option<String> {
     let network = node.network();
     network.keyed.as_ref().map(|_| format!("{}:{}", network.store().display(), network.name))
 }
 
-/// An agent that was told of this store.
+/// Runs an agent with this store as an argument.
 pub(crate) fn watch_store(store: Option<&str>) -> Result<Stream> {
     let grace = format!("{}s", grace().as_secs());
     let mut arguments = vec!["watch", "--leak-grace", &grace];
@@ -52,11 +52,11 @@ pub(crate) fn watch_store(store: Option<&str>) -> Result<Stream> {
     Stream::start(&arguments)
 }
 
-/// The findings that were told, each as it was told last.
-pub(crate) fn findings(told: &Told) -> BTreeMap<String, Value> {
+/// The reported findings, each in its last state.
+pub(crate) fn findings(received: &Received) -> BTreeMap<String, Value> {
     let of = |event: &Value| event["event"].as_str().is_some_and(|name| name.starts_with("finding."));
     let finding = |event: &'_ Value| event["finding"].clone();
-    let all = told.events.iter().filter(|event| of(event)).map(finding);
+    let all = received.events.iter().filter(|event| of(event)).map(finding);
     all.map(|finding| (key(&finding), finding)).collect()
 }
 
@@ -64,10 +64,10 @@ fn key(finding: &Value) -> String {
     finding["key"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Those of exactly these words were confirmed, each once, and no other finding was told of at all.
-fn ensure_exactly(told: &Told, words: &[&str]) -> Result<BTreeMap<String, Value>> {
-    let found = findings(told);
-    let mut got: Vec<String> = found.values().map(word).collect();
+/// Checks that exactly these kinds of findings were confirmed, each once, and that no other finding was reported.
+fn ensure_exactly(received: &Received, words: &[&str]) -> Result<BTreeMap<String, Value>> {
+    let found = findings(received);
+    let mut got: Vec<String> = found.values().map(kind_and_form).collect();
     got.sort_unstable();
     let mut expected: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     expected.sort_unstable();
@@ -75,38 +75,39 @@ fn ensure_exactly(told: &Told, words: &[&str]) -> Result<BTreeMap<String, Value>
     for it in found.values() {
         ensure!(it["confirmed_at"].is_string(), "never confirmed: {it:#?}");
     }
-    Ok(found.into_values().map(|it| (word(&it), it)).collect())
+    Ok(found.into_values().map(|it| (kind_and_form(&it), it)).collect())
 }
 
-/// Waits until a finding was confirmed for each of the words, as often as it stands there.
+/// Waits until there is a confirmed finding for each of `words`, which may name one twice.
 fn until_confirmed(stream: &mut Stream, words: &[&str]) -> Result<()> {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for wanted in words {
         let is_it = |event: &Value| {
             event["event"] == "finding.confirmed"
-                && word(&event["finding"]) == *wanted
+                && kind_and_form(&event["finding"]) == *wanted
                 && !seen.contains(&key(&event["finding"]))
         };
         stream.until(&format!("{wanted} confirmed"), is_it)?;
-        let found = stream.told.events.iter().find(|event| is_it(event)).map(|event| key(&event["finding"]));
+        let found =
+            stream.received.events.iter().find(|event| is_it(event)).map(|event| key(&event["finding"]));
         seen.extend(found);
     }
     Ok(())
 }
 
-/// A moment in which everything that was wrong would have been told of as a candidate at least.
-pub(crate) fn wait_for_nothing() {
+/// Waits long enough for every problem to be reported, at least as a candidate.
+pub(crate) fn wait_for_candidates() {
     thread::sleep(grace() + Duration::from_secs(2));
 }
 
-/// What is wrong began within that step, as the driver saw it.
+/// Checks that the problem began within that step of the test driver.
 fn began_within(finding: &Value, step: Step) -> Result<()> {
-    let since: u64 = finding["since_boot_ns"].as_str().context("a time")?.parse()?;
+    let since: u64 = finding["since_boot_ns"].as_str().context("no time")?.parse()?;
     ensure!((step.asked..=step.done).contains(&since), "{since} is not within {step:?}: {finding:#?}");
     Ok(())
 }
 
-/// What is found of the one story, in whichever node.
+/// The findings of the redundant sandbox, with any plugin.
 const REDUNDANT: [&str; 2] = ["duplicate_sandbox/after_completion", "teardown_out_of_order/pause_killed"];
 
 fn redundant(node: &mut Node, words: &[&str]) -> Result<(Truth, BTreeMap<String, Value>)> {
@@ -114,13 +115,13 @@ fn redundant(node: &mut Node, words: &[&str]) -> Result<(Truth, BTreeMap<String,
     let mut stage = Stage::new(node)?;
     let truth = stage.redundant_sandbox(&job("redundant"))?;
     let confirmed = until_confirmed(&mut stream, words);
-    wait_for_nothing();
-    let (told, _) = stream.end()?;
+    wait_for_candidates();
+    let (received, _) = stream.end()?;
     stage.clean()?;
-    let lost = told.lost()?;
-    ensure!(lost == 0, "{lost} runs were skipped, so that nothing may be concluded but what the records say");
+    let lost = received.lost()?;
+    ensure!(lost == 0, "{lost} runs were skipped, so the agent may judge by the records alone");
     confirmed?;
-    Ok((truth, ensure_exactly(&told, words)?))
+    Ok((truth, ensure_exactly(&received, words)?))
 }
 
 #[test]
@@ -128,9 +129,9 @@ fn a_sandbox_that_nobody_needs_and_its_leaked_address_are_found() -> Result<()> 
     skipped::retry(|_| {
         let mut node = Node::start_keyed(Faults::default())?;
         let words = [&REDUNDANT[..], &["leaked_address/del_blind"]].concat();
-        let told = redundant(&mut node, &words);
+        let received = redundant(&mut node, &words);
         node.stop()?;
-        let (truth, found) = told?;
+        let (truth, found) = received?;
         check_redundant(&truth, &found)
     })
 }
@@ -143,11 +144,11 @@ fn check_redundant(truth: &Truth, found: &BTreeMap<String, Value>) -> Result<()>
         let sandboxes = it["sandboxes"].as_array().context("its sandboxes")?;
         ensure!(sandboxes.last().is_some_and(|id| *id == second.id), "{it:#?}");
     }
-    let step = |act: Act| truth.steps(act).last().copied().context("the driver did it");
+    let step = |action: Action| truth.steps(action).last().copied().context("the driver never did this");
     let duplicate = &found["duplicate_sandbox/after_completion"];
-    began_within(duplicate, step(Act::RunSandbox)?)?;
-    // A process that was sent a signal ends when it runs next: before the driver saw it dead and went on.
-    let dead = Step { asked: step(Act::KillSandbox)?.asked, done: step(Act::LoseNetns)?.asked };
+    began_within(duplicate, step(Action::RunSandbox)?)?;
+    // A killed process ends when it runs next. That is before the driver saw that it had ended and went on.
+    let dead = Step { asked: step(Action::KillSandbox)?.asked, done: step(Action::LoseNetns)?.asked };
     let killed = &found["teardown_out_of_order/pause_killed"];
     began_within(killed, dead)?;
     ensure!(killed["detail"]["killer"]["pid"] == truth.driver, "{killed:#?}");
@@ -162,13 +163,13 @@ fn check_redundant(truth: &Truth, found: &BTreeMap<String, Value>) -> Result<()>
 fn with_host_local_the_same_story_leaks_nothing() -> Result<()> {
     skipped::retry(|_| {
         let mut node = Node::start()?;
-        let told = redundant(&mut node, &REDUNDANT);
+        let received = redundant(&mut node, &REDUNDANT);
         node.stop()?;
-        told.map(drop)
+        received.map(drop)
     })
 }
 
-/// A day's pods, or a part of them: how many, and how many at a time.
+/// The number of pods of a day or a part of it, and how many run at a time.
 fn day() -> (usize, usize) {
     if machine::is_soak() {
         (1440, 4)
@@ -179,7 +180,7 @@ fn day() -> (usize, usize) {
     }
 }
 
-/// What starts, runs, crashes again and again, is restarted, is done, and goes.
+/// The pods start, run, crash repeatedly, are restarted, complete, and are removed.
 #[test]
 fn healthy_pods_make_no_finding() -> Result<()> {
     let (count, concurrency) = day();
@@ -192,12 +193,12 @@ fn healthy_pods_make_no_finding() -> Result<()> {
     for pod in &truth.pods {
         stream.until("the end of a pod", |event| gone(event) && event["pod"]["uid"] == pod.uid)?;
     }
-    wait_for_nothing();
-    let (told, _) = stream.end()?;
-    let lost = told.lost()?;
+    wait_for_candidates();
+    let (received, _) = stream.end()?;
+    let lost = received.lost()?;
     if lost == 0 {
-        ensure_exactly(&told, &[])?;
-        // Every call that the plugin itself counted was told of.
+        ensure_exactly(&received, &[])?;
+        // Every call that the plugin itself counted is reported.
         let finished = |command: &str, blind: bool| {
             let is_one = |event: &&Value| {
                 let cni = &event["cni"];
@@ -205,27 +206,36 @@ fn healthy_pods_make_no_finding() -> Result<()> {
                     && cni["command"] == command
                     && cni["netns"].as_str().is_none_or(str::is_empty) == blind
             };
-            u64::try_from(told.named("cni.finished").filter(is_one).count())
+            u64::try_from(received.named("cni.finished").filter(is_one).count())
         };
         let calls = truth.calls;
-        let told = (finished("ADD", false)?, finished("DEL", false)?, finished("DEL", true)?);
+        let received = (finished("ADD", false)?, finished("DEL", false)?, finished("DEL", true)?);
         let counted = (calls.adds, calls.dels, calls.dels_blind);
-        ensure!(told == counted, "told of {told:?} ADDs, DELs and blind DELs, of {counted:?}");
+        ensure!(
+            received == counted,
+            "{received:?} ADDs, DELs and blind DELs are reported, {counted:?} were made"
+        );
     }
     stage.clean()?;
     node.stop()
 }
 
-/// Whenever an agent comes, the leak is found, and nothing that was not.
+/// An agent that starts at any point of the story finds the leak and no other finding.
 #[test]
-fn an_agent_that_comes_in_the_middle_finds_the_leak() -> Result<()> {
-    for when in [Act::WaitForExit, Act::StopSandbox, Act::KillSandbox, Act::LoseNetns, Act::RemoveSandbox] {
+fn an_agent_that_starts_in_the_middle_finds_the_leak() -> Result<()> {
+    for when in [
+        Action::WaitForExit,
+        Action::StopSandbox,
+        Action::KillSandbox,
+        Action::LoseNetns,
+        Action::RemoveSandbox,
+    ] {
         let mut node = Node::start_keyed(Faults::default())?;
         let store = declared_store(&node);
         let stream: Mutex<Option<Stream>> = Mutex::new(None);
-        let mut stage = Stage::new(&mut node)?.before_each(|act| {
+        let mut stage = Stage::new(&mut node)?.before_each(|action| {
             let mut stream = stream.lock().map_err(|_poisoned| anyhow!("an agent could not be started"))?;
-            if act == when && stream.is_none() {
+            if action == when && stream.is_none() {
                 *stream = Some(watch_store(store.as_deref())?);
             }
             Ok(())
@@ -237,16 +247,16 @@ fn an_agent_that_comes_in_the_middle_finds_the_leak() -> Result<()> {
         let is_leak = |event: &Value| {
             event["event"] == "finding.confirmed" && event["finding"]["kind"] == "leaked_address"
         };
-        stream.until(&format!("the leak, by an agent from {when:?} on,"), is_leak)?;
-        let (told, _) = stream.end()?;
+        stream.until(&format!("the leak by an agent that starts at {when:?}"), is_leak)?;
+        let (received, _) = stream.end()?;
         let address = truth.pods[0].sandboxes[1].addresses.first().context("an address")?;
-        for it in findings(&told).values() {
+        for it in findings(&received).values() {
             let is_true = match it["kind"].as_str() {
                 Some("leaked_address") => it["detail"]["address"] == **address,
                 Some("duplicate_sandbox" | "teardown_out_of_order") => it["pod"]["name"] == "late",
                 _ => false,
             };
-            ensure!(is_true, "by an agent from {when:?} on: {it:#?}");
+            ensure!(is_true, "by an agent that starts at {when:?}: {it:#?}");
         }
         node.stop()?;
     }

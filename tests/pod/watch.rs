@@ -1,4 +1,4 @@
-//! Pods as `sandprobe` tells of them, held against what the driver knows to be true.
+//! Compares the events of `sandprobe watch` and `sandprobe record` about pods with what the test's own kubelet knows.
 
 use std::process::Command;
 
@@ -16,15 +16,15 @@ use tests::{
 
 use crate::{
     LIMIT,
+    events::{check_lines, check_names, find, lines},
     life::{ONE_CONTAINER, SIDE_CONTAINER, check_addresses, check_driver, check_life, freed},
-    told::{check_lines, check_names, find, lines},
 };
 
 #[test]
-fn a_pods_life_is_told_in_order_and_by_name_and_replays_to_the_same_bytes() -> Result<()> {
+fn a_pods_life_is_reported_in_order_and_replays_to_the_same_bytes() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("life.jsonl");
-    let file = file.to_str().context("a temporary directory's name is text")?;
+    let file = file.to_str().context("the temporary directory's path is not UTF-8")?;
     let node = Node::start()?;
     let mut stream = Stream::start(&["record", file])?;
     let pod = Pod::new("web-0", "7a1cb95b-0000-4000-8000-000000000001")
@@ -32,48 +32,48 @@ fn a_pods_life_is_told_in_order_and_by_name_and_replays_to_the_same_bytes() -> R
         .with(Container::shell("side", "exit 3"));
     let life = node.kubelet()?.live(&pod, LIMIT)?;
     stream.until("the end of the pod's netns", freed(&life))?;
-    let (told, _) = stream.end()?;
+    let (received, _) = stream.end()?;
 
-    // Of what the kernel itself skipped nobody can tell, and which lines that would have been is not known.
-    if told.lost()? == 0 {
-        check_life(&told, &life, &format!("{ONE_CONTAINER}{SIDE_CONTAINER}"))?;
-        check_addresses(&told, &life)?;
-        check_driver(&told, &life, node.driver())?;
+    // The kernel may have skipped hook runs, and it is unknown which lines are missing then.
+    if received.lost()? == 0 {
+        check_life(&received, &life, &format!("{ONE_CONTAINER}{SIDE_CONTAINER}"))?;
+        check_addresses(&received, &life)?;
+        check_driver(&received, &life, node.driver())?;
     }
 
     let replayed = Command::new("sandprobe").args(["replay", file, "-o", "json"]).output()?;
-    let said = String::from_utf8_lossy(&replayed.stderr);
-    ensure!(replayed.status.success(), "the replay ended with {}: {said}", replayed.status);
-    ensure!(replayed.stdout == told.bytes.as_bytes(), "the replay differs from what was told live");
+    let stderr = String::from_utf8_lossy(&replayed.stderr);
+    ensure!(replayed.status.success(), "the replay ended with {}: {stderr}", replayed.status);
+    ensure!(replayed.stdout == received.bytes.as_bytes(), "the replay differs from the live events");
     node.stop()
 }
 
-/// The kubelet names slices and the runtime uses cgroupfs. A VM's own runtime does as its kubelet does.
+/// The kubelet names slices and the runtime uses cgroupfs. A VM's own runtime has the driver of its kubelet.
 #[test]
-fn a_pod_whose_runtime_has_another_cgroup_driver_is_told_as_any_other() -> Result<()> {
+fn a_pod_is_reported_alike_if_its_runtime_has_another_cgroup_driver() -> Result<()> {
     let node = Node::start_with(&Options { cgroup_driver: Driver::Mixed, ..Options::default() })?;
     let mut stream = Stream::start(&["watch"])?;
     let pod =
         Pod::new("web-0", "7a1cb95b-0000-4000-8000-000000000003").with(Container::shell("main", "true"));
     let life = node.kubelet()?.live(&pod, LIMIT)?;
     stream.until("the end of the pod's netns", freed(&life))?;
-    let (told, _) = stream.end()?;
-    if told.lost()? == 0 {
-        check_life(&told, &life, ONE_CONTAINER)?;
-        check_driver(&told, &life, node.driver())?;
+    let (received, _) = stream.end()?;
+    if received.lost()? == 0 {
+        check_life(&received, &life, ONE_CONTAINER)?;
+        check_driver(&received, &life, node.driver())?;
     }
     node.stop()
 }
 
 #[test]
-fn a_host_network_pod_is_known_by_its_bundle() -> Result<()> {
+fn a_host_network_pod_is_identified_by_its_bundle() -> Result<()> {
     let node = Node::start()?;
     let mut stream = Stream::start(&["watch"])?;
     let pod = Pod { host_network: true, ..Pod::new("agent-0", "7a1cb95b-0000-4000-8000-000000000002") };
     let life = node.kubelet()?.live(&pod.with(Container::shell("main", "exit 4")), LIMIT)?;
     stream.until("the pod's end", |event| event["event"] == "pod.gone" && event["pod"]["uid"] == life.uid)?;
-    let (told, _) = stream.end()?;
-    let events = told.of_pod(&life.uid);
+    let (received, _) = stream.end()?;
+    let events = received.of_pod(&life.uid);
     check_names(&events, &life)?;
     let lines = lines(&events, &life);
     check_lines(
@@ -96,7 +96,7 @@ fn a_host_network_pod_is_known_by_its_bundle() -> Result<()> {
 }
 
 #[test]
-fn the_oom_killer_and_who_killed_pause_are_named() -> Result<()> {
+fn the_oom_killer_and_the_killer_of_pause_are_named() -> Result<()> {
     let node = Node::start()?;
     let mut kubelet = node.kubelet()?;
     let mut stream = Stream::start(&["watch"])?;
@@ -114,9 +114,9 @@ fn the_oom_killer_and_who_killed_pause_are_named() -> Result<()> {
     kubelet.remove_cgroup(&pod)?;
     kubelet.remove_sandbox(&sandbox.id)?;
     kubelet.remove_logs(&pod)?;
-    let (told, _) = stream.end()?;
+    let (received, _) = stream.end()?;
 
-    let events = told.of_pod(&pod.uid);
+    let events = received.of_pod(&pod.uid);
     let exited = find(&events, "container.exited", &eater.id)?;
     ensure!(exited["process"]["oom"] == true && exited["process"]["exit_code"] == 137, "{exited}");
     let pause = events
@@ -148,19 +148,19 @@ fn restarts_stay_in_one_sandbox() -> Result<()> {
     kubelet.remove_sandbox(&sandbox.id)?;
     kubelet.remove_logs(&pod)?;
     stream.until("the pod's end", |event| event["event"] == "pod.gone" && event["pod"]["uid"] == pod.uid)?;
-    let (told, _) = stream.end()?;
-    let events = told.of_pod(&pod.uid);
+    let (received, _) = stream.end()?;
+    let events = received.of_pod(&pod.uid);
     for (name, times) in
         [("sandbox.created", 1), ("sandbox.stopped", 1), ("container.started", 3), ("container.exited", 3)]
     {
-        let told = events.iter().filter(|event| event["event"] == name).count();
-        ensure!(told == times, "{name} was told {told} times, not {times}");
+        let count = events.iter().filter(|event| event["event"] == name).count();
+        ensure!(count == times, "{name} is reported {count} times, not {times}");
     }
     node.stop()
 }
 
 #[test]
-fn an_agent_that_comes_late_knows_what_runs_already() -> Result<()> {
+fn a_late_agent_knows_the_running_pods() -> Result<()> {
     let node = Node::start()?;
     let mut kubelet = node.kubelet()?;
     let pod = Pod::new("early-0", "7a1cb95b-0000-4000-8000-000000000005")
@@ -188,12 +188,12 @@ fn an_agent_that_comes_late_knows_what_runs_already() -> Result<()> {
     kubelet.remove_sandbox(&sandbox.id)?;
     kubelet.remove_logs(&pod)?;
     stream.until("the pod's end", |event| event["event"] == "pod.gone" && event["pod"]["uid"] == pod.uid)?;
-    let (told, _) = stream.end()?;
-    let events = told.of_pod(&pod.uid);
+    let (received, _) = stream.end()?;
+    let events = received.of_pod(&pod.uid);
     for event in &events {
         ensure!(event["pod"]["name"] == "early-0" && event["pod"]["namespace"] == "default", "{event}");
     }
-    let exited = find(&events, "container.exited", &main.id).with_context(|| told.bytes.clone())?;
+    let exited = find(&events, "container.exited", &main.id).with_context(|| received.bytes.clone())?;
     ensure!(exited["origin"] == "kernel" && exited["process"]["pid"] == main.pid, "{exited}");
     node.stop()
 }

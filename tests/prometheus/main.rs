@@ -1,4 +1,4 @@
-//! What is made for Prometheus and Grafana, as they read it: the text of a scrape, the alerts, the dashboard.
+//! The text of a scrape, the alerts and the dashboard, checked with Prometheus' own tools.
 
 mod promql;
 mod promtool;
@@ -25,15 +25,15 @@ use probe_user::{
 use promtool::promtool;
 use serde_json::Value;
 
-/// Labels that Prometheus, or who configured it, gives to every series of a target.
+/// Labels that Prometheus or its configuration gives to every series of a target.
 const TARGET: [&str; 4] = ["job", "instance", "cluster", "node"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Something of everything.
-fn own() -> AgentStats {
+/// Statistics with a value for every metric of the agent itself.
+fn every_statistic() -> AgentStats {
     AgentStats {
         probe: ProbeStats {
             hooks: vec![(Signal::NetnsFreed, Some(Mechanism::Fentry)), (Signal::AddressV6, None)],
@@ -54,15 +54,15 @@ fn own() -> AgentStats {
 }
 
 #[test]
-fn promtool_finds_a_scrape_clean() {
+fn promtool_accepts_a_scrape() {
     let recording = root().join("tests/data/recordings/demo.jsonl");
     for labels in [&[][..], &PodLabel::ALL] {
-        let text = scrape::of(&recording, labels, &own()).expect("a recording");
+        let text = scrape::of(&recording, labels, &every_statistic()).expect("a recording");
         promtool(&root(), &["check", "metrics"], &text);
     }
 }
 
-/// Everything of the registry that an expression could ask for.
+/// Every metric name of the registry that an expression can use.
 fn families() -> BTreeMap<String, &'static Family> {
     let all = ALL.iter().flat_map(|(_, families)| families.iter().copied());
     let names = |family: &'static Family| match family.kind {
@@ -74,9 +74,9 @@ fn families() -> BTreeMap<String, &'static Family> {
     all.flat_map(|family| names(family).into_iter().map(move |name| (name, family))).collect()
 }
 
-/// That each metric is exported, and has the labels by which it is chosen.
+/// Checks that each metric of the expression is exported and has the labels that the expression uses.
 #[track_caller]
-fn is_exported(expression: &str) {
+fn check_exported(expression: &str) {
     let families = families();
     let named = promql::named(expression);
     assert!(!named.metrics.is_empty(), "no metric in {expression}");
@@ -100,8 +100,8 @@ fn is_exported(expression: &str) {
 }
 
 #[test]
-fn alerts_ask_for_what_is_exported() {
-    rule::rules().iter().for_each(|rule| is_exported(&rule.expr));
+fn alerts_use_exported_metrics() {
+    rule::rules().iter().for_each(|rule| check_exported(&rule.expr));
 }
 
 fn dashboard() -> Value {
@@ -109,7 +109,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// With what Grafana would put for its own variable.
+/// The dashboard's expressions, with a value for Grafana's own variable.
 fn expressions(dashboard: &Value) -> Vec<String> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
@@ -119,10 +119,10 @@ fn expressions(dashboard: &Value) -> Vec<String> {
 }
 
 #[test]
-fn the_dashboard_asks_for_what_is_exported() {
+fn the_dashboard_uses_exported_metrics() {
     let all = expressions(&dashboard());
-    all.iter().for_each(|expression| is_exported(expression));
-    // Each is a rule that would be recorded: so promtool judges it.
+    all.iter().for_each(|expression| check_exported(expression));
+    // Each expression becomes a recording rule, so that promtool checks it.
     let mut rules = "groups:\n  - name: dashboard\n    rules:\n".to_owned();
     for (number, expression) in all.iter().enumerate() {
         let quoted = Value::from(expression.as_str());
@@ -134,7 +134,7 @@ fn the_dashboard_asks_for_what_is_exported() {
 }
 
 #[test]
-fn the_dashboard_shows_everything_of_the_node_s() {
+fn the_dashboard_shows_every_metric_of_the_node() {
     let all = expressions(&dashboard());
     let shown: BTreeSet<String> =
         all.iter().flat_map(|it| promql::named(it).metrics).map(|(metric, _)| metric).collect();
@@ -144,14 +144,14 @@ fn the_dashboard_shows_everything_of_the_node_s() {
     for section in ["Pod starts", "CNI", "Addresses", "Findings", "Teardown"] {
         let (_, families) = ALL.iter().find(|(heading, _)| *heading == section).expect("a section");
         let hidden = families.iter().map(|it| it.name).filter(|name| !shown.contains(name));
-        // What was opened and came right by itself is for the curious.
+        // The count of all opened findings, closed ones included, is not on the dashboard.
         let hidden: Vec<_> = hidden.filter(|name| *name != "sandprobe_findings_opened_total").collect();
         assert!(hidden.is_empty(), "{section}: not shown: {hidden:?}");
     }
 }
 
 #[test]
-fn the_dashboard_has_its_rows_and_variables_and_no_panel_on_another() {
+fn the_dashboard_has_its_rows_and_variables_and_no_overlapping_panels() {
     let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().expect("panels");
     let rows = panels
@@ -181,7 +181,7 @@ fn the_dashboard_has_its_rows_and_variables_and_no_panel_on_another() {
         for (x, y) in
             (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
         {
-            assert!(places.insert((x, y)), "{} lies on another", panel["title"]);
+            assert!(places.insert((x, y)), "{} overlaps another panel", panel["title"]);
         }
         for target in panel["targets"].as_array().into_iter().flatten() {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{}", panel["title"]);

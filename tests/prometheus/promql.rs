@@ -1,12 +1,12 @@
-//! Which metrics and labels an expression names; whether it is one at all, promtool knows better.
+//! The metrics and labels that an expression names. promtool checks the syntax.
 
 use std::collections::BTreeSet;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Each metric with the labels that it is chosen by.
+    /// Each metric with the labels of its selector.
     pub(crate) metrics: Vec<(String, BTreeSet<String>)>,
-    /// Labels by which values are put together.
+    /// The labels in groupings.
     pub(crate) grouped: BTreeSet<String>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn named(expression: &str) -> Named {
             && !WORDS.contains(&token.as_str())
             && tokens.peek().is_none_or(|it| it != "(")
         {
-            // Between a function's name and its argument there may be a grouping.
+            // A grouping may stand between a function's name and its argument.
             if tokens.peek().is_some_and(|it| GROUPING.contains(&it.as_str())) {
                 continue;
             }
@@ -43,7 +43,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// Names, and every other character by itself; strings, ranges and numbers are left out.
+/// The names, and every other character by itself. Strings, ranges and numbers are left out.
 fn tokens(expression: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = expression.chars().peekable();

@@ -1,4 +1,4 @@
-//! Prometheus' own judge of texts, rules and expressions.
+//! Runs promtool, Prometheus' own checker of metrics, rules and expressions.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
 
 use super::root;
 
-/// Runs it in a folder with this input; panics with its words if it finds anything wrong.
+/// Runs promtool in a folder with this input. Panics with its output if it finds an error.
 #[track_caller]
 pub(crate) fn promtool(folder: &Path, arguments: &[&str], input: &str) {
     let mut command = Command::new(path());
@@ -18,13 +18,13 @@ pub(crate) fn promtool(folder: &Path, arguments: &[&str], input: &str) {
     let mut child = command.spawn().expect("promtool starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("promtool reads");
     let out = child.wait_with_output().expect("promtool ends");
-    let words = [out.stdout, out.stderr].concat();
-    assert!(out.status.success(), "promtool {}: {}", arguments.join(" "), String::from_utf8_lossy(&words));
+    let output = [out.stdout, out.stderr].concat();
+    assert!(out.status.success(), "promtool {}: {}", arguments.join(" "), String::from_utf8_lossy(&output));
 }
 
 fn path() -> PathBuf {
     let search = env::var_os("PATH").unwrap_or_default();
-    // As xtask's setup leaves it.
+    // The place where xtask's setup puts it.
     let own = root().join("target/tools");
     let found =
         env::split_paths(&search).chain([own]).map(|dir| dir.join("promtool")).find(|it| it.is_file());

@@ -1,4 +1,4 @@
-//! The alerts: complete, explained, and firing on what they are for.
+//! The alerts: they are complete, have runbooks, and fire in their cases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ pub(crate) struct Rules {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    #[expect(dead_code, reason = "it has to be there")]
+    #[expect(dead_code, reason = "every group must have a name")]
     name: String,
     rules: Vec<Rule>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Rule {
     pub(crate) alert: String,
     pub(crate) expr: String,
     #[serde(rename = "for")]
-    #[expect(dead_code, reason = "not every alert waits")]
+    #[expect(dead_code, reason = "the test reads only which fields exist")]
     wait: Option<String>,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
@@ -58,26 +58,26 @@ pub(crate) fn rules() -> Vec<Rule> {
 }
 
 #[test]
-fn promtool_finds_the_rules_right_and_they_fire_on_what_they_are_for() {
+fn promtool_accepts_the_rules_and_their_tests() {
     let folder = root().join("deploy/prometheus");
     promtool(&folder, &["check", "rules", "rules.yaml"], "");
     promtool(&folder, &["test", "rules", "rules.test.yaml"], "");
 }
 
 #[test]
-fn every_alert_is_tried_on_what_it_fires_on_and_on_what_it_does_not() {
+fn every_alert_has_a_firing_and_a_silent_test_case() {
     let text = fs::read_to_string(root().join("deploy/prometheus/rules.test.yaml")).expect("the series");
     let tests: Tests = serde_yaml_ng::from_str(&text).expect("tests of rules");
     let cases: Vec<Case> = tests.tests.into_iter().flat_map(|test| test.alert_rule_test).collect();
     for rule in rules() {
         let own = || cases.iter().filter(|case| case.alertname == rule.alert);
-        assert!(own().any(|case| !case.exp_alerts.is_empty()), "{} never fires", rule.alert);
-        assert!(own().any(|case| case.exp_alerts.is_empty()), "{} always fires", rule.alert);
+        assert!(own().any(|case| !case.exp_alerts.is_empty()), "no test case fires {}", rule.alert);
+        assert!(own().any(|case| case.exp_alerts.is_empty()), "no test case keeps {} silent", rule.alert);
     }
 }
 
 #[test]
-fn every_alert_says_how_bad_it_is_and_what_to_do() {
+fn every_alert_has_a_severity_and_a_runbook() {
     let mut pages = BTreeSet::new();
     for Rule { alert, labels, annotations, .. } in rules() {
         let severity = labels.get("severity").map(String::as_str);

@@ -1,5 +1,5 @@
-//! Recordings of real runs: each file of `data/recordings` is replayed, and what is told is compared with the
-//! `.expect` beside it. A bug met in the field becomes its recording here.
+//! Recordings of real runs. The test replays each file of `data/recordings` and compares the output with the
+//! `.expect` file beside it. A recording of a bug in the field is added here.
 
 mod picture;
 
@@ -26,43 +26,43 @@ use probe_user::{
 };
 use tests::golden;
 
-/// What of the demo is played to be found, and nothing else.
-const PLAYED: [&str; 3] = ["duplicate_sandbox", "leaked_address", "teardown_out_of_order"];
+/// The findings that the demo causes.
+const DEMO_FINDINGS: [&str; 3] = ["duplicate_sandbox", "leaked_address", "teardown_out_of_order"];
 
-fn told(recording: &Path) -> String {
-    let file = File::open(recording).expect("it was listed");
+fn replay(recording: &Path) -> String {
+    let file = File::open(recording).expect("a listed file");
     let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
     let sink = Text::new(Style { color: false, width: None });
     let mut session = Session::new(reader.header(), Filter::default(), Box::new(sink));
-    while let Some(call) = reader.next_call().expect("a whole recording") {
-        session.call(call).expect("nothing is recorded");
+    while let Some(call) = reader.next_call().expect("a complete recording") {
+        session.call(call).expect("the session records nothing");
     }
     String::from_utf8(session.output().clone()).expect("text")
 }
 
 #[test]
-fn every_recording_is_told_as_expected() {
+fn every_recording_gives_the_expected_output() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings");
     let mut met = 0;
     for entry in fs::read_dir(&folder).expect("the folder of recordings") {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|extension| extension == "jsonl") {
-            golden::expect(&path.with_extension("expect"), &told(&path));
+            golden::expect(&path.with_extension("expect"), &replay(&path));
             met += 1;
         }
     }
     assert!(met > 0, "no recording in {}", folder.display());
 }
 
-/// The demo shows its recording's findings as they are at its end, also where no root plays it.
+/// The demo shows the findings at the end of its recording, where it cannot run the stories as root.
 #[test]
-fn the_demo_s_recording_has_the_findings_that_it_is_about() {
+fn the_demo_s_recording_ends_with_its_findings() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings/demo.jsonl");
     let file = File::open(path).expect("the bundled recording");
     let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
     let mut engine = Engine::new(reader.header().settings.clone());
-    while let Some(call) = reader.next_call().expect("a whole recording") {
-        make(&mut engine, call);
+    while let Some(call) = reader.next_call().expect("a complete recording") {
+        run_call(&mut engine, call);
     }
     let mut found = Vec::new();
     for it in engine.findings() {
@@ -72,11 +72,11 @@ fn the_demo_s_recording_has_the_findings_that_it_is_about() {
         found.push(it.kind.into_str());
     }
     found.sort_unstable();
-    assert_eq!(found, PLAYED);
+    assert_eq!(found, DEMO_FINDINGS);
 }
 
-/// A recording is data from outside: whatever its times are, a replay ends. What is due in between falls due, but nothing
-/// is looked at again and again in which nothing can change.
+/// A recording is outside data, so a replay must end whatever its times are. Deadlines in a jump of time expire, but
+/// the engine must not repeat periodic work when nothing can change.
 #[test]
 fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings");
@@ -85,9 +85,9 @@ fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
             let file = File::open(folder.join(recording)).expect("a bundled recording");
             let mut reader = Reader::open(BufReader::new(file)).expect("a recording");
             let mut engine = Engine::new(reader.header().settings.clone());
-            while let Some(call) = reader.next_call().expect("a whole recording") {
+            while let Some(call) = reader.next_call().expect("a complete recording") {
                 each(&engine, &call);
-                make(&mut engine, call);
+                run_call(&mut engine, call);
             }
         };
         let mut n = 0_usize;
@@ -96,15 +96,15 @@ fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
             if !n.is_multiple_of(97) {
                 return;
             }
-            // An engine that has heard the same.
+            // An engine with the same state.
             let mut jumping = Engine::new(engine.settings().clone());
             engine.dump().into_iter().for_each(|entry| jumping.restore(entry));
             let started = Instant::now();
             for at in [Timestamp(Timestamp::LATEST.0 / 2), Timestamp::LATEST] {
                 let watermark = Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
-                make(&mut jumping, Call::Observe(watermark));
-                make(&mut jumping, Call::Advance(at));
-                make(&mut jumping, call.clone());
+                run_call(&mut jumping, Call::Observe(watermark));
+                run_call(&mut jumping, Call::Advance(at));
+                run_call(&mut jumping, call.clone());
             }
             assert!(started.elapsed() < Duration::from_secs(1), "{recording}: call {n}");
         });
@@ -112,7 +112,7 @@ fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
     }
 }
 
-fn make(engine: &mut Engine, call: Call) {
+fn run_call(engine: &mut Engine, call: Call) {
     engine.call(call);
     while engine.poll().is_some() {}
 }

@@ -1,6 +1,6 @@
-//! Pictures: what a page and a trace show of the same starts and the same boots, also of hostile names.
+//! The HTML pages and traces of given starts and boots, also with hostile names.
 
-mod given;
+mod fixture;
 
 use std::{path::Path, time::Instant};
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 use tests::golden;
 
 fn pods() -> Chart {
-    let starts = given::starts();
-    chart::pod::chart(&given::label(), &starts, &given::shares(&starts), &given::pods())
+    let starts = fixture::starts();
+    chart::pod::chart(&fixture::label(), &starts, &fixture::shares(&starts), &fixture::pods())
 }
 
 fn boots() -> Chart {
-    let rows = given::boots();
+    let rows = fixture::boots();
     let rows: Vec<_> =
         rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
     chart::boot::chart(&rows)
@@ -28,23 +28,23 @@ fn trace(chart: &Chart) -> Value {
 }
 
 #[track_caller]
-fn expect(name: &str, told: &str) {
-    golden::expect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pictures").join(name), told);
+fn expect(name: &str, actual: &str) {
+    golden::expect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pictures").join(name), actual);
 }
 
 #[test]
-fn pictures_are_drawn_as_expected() {
+fn pages_and_traces_are_as_expected() {
     for (name, chart) in [("pods", pods()), ("boots", boots())] {
         expect(&format!("{name}.html"), &page::page(&chart));
-        // A line each, so that a difference can be read.
+        // The trace has one value on each line, so that a difference is readable.
         let trace = serde_json::to_string_pretty(&trace(&chart)).expect("JSON");
         expect(&format!("{name}.json"), &(trace + "\n"));
     }
 }
 
-/// Only of this program's own source: tags, without what is in quotes.
+/// Every tag is the program's own. Text in quotes does not count.
 #[test]
-fn no_name_becomes_markup() {
+fn no_name_becomes_a_tag() {
     for chart in [pods(), boots()] {
         let page = page::page(&chart);
         assert!(page.contains("&lt;script&gt;"), "the fixture has hostile names");
@@ -68,7 +68,7 @@ fn no_name_becomes_markup() {
         let policy =
             "content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\"";
         assert!(page.contains(policy), "no script and no request is allowed");
-        assert!(!page.contains("://") && !page.contains("@import"), "nobody is asked for anything");
+        assert!(!page.contains("://") && !page.contains("@import"), "the page loads nothing");
     }
 }
 
@@ -78,9 +78,9 @@ const TAGS: [&str; 30] = [
     "summary", "i", "style", "meta",
 ];
 
-/// All that a reader of a page must be told, not shown by a color alone.
+/// Everything that a color shows is in words too.
 #[test]
-fn marks_causes_and_units_are_words() {
+fn marks_causes_and_units_are_in_words() {
     let page = page::page(&pods());
     for words in [
         ">not complete<",
@@ -101,7 +101,7 @@ fn marks_causes_and_units_are_words() {
     }
 }
 
-/// Of each process the parts lie in a row, and are as long together as the start.
+/// The parts of each process follow each other without a gap, and together are as long as the start.
 #[test]
 fn a_trace_has_the_phases_and_nothing_between_them() {
     for chart in [pods(), boots()] {
@@ -135,7 +135,7 @@ fn a_trace_has_the_phases_and_nothing_between_them() {
     }
 }
 
-/// A viewer drops what overlaps in one lane.
+/// A trace viewer drops overlapping bars in one lane.
 #[test]
 fn no_two_bars_of_a_lane_are_at_the_same_time() {
     for row in pods().rows.iter().chain(&boots().rows) {
@@ -149,11 +149,11 @@ fn no_two_bars_of_a_lane_are_at_the_same_time() {
 
 #[test]
 fn five_hundred_pods_are_a_small_page() {
-    let one = given::starts();
-    let starts: Vec<_> = (0..500_u64).map(|n| given::named(&one[0], &format!("web-{n}"))).collect();
+    let one = fixture::starts();
+    let starts: Vec<_> = (0..500_u64).map(|n| fixture::named(&one[0], &format!("web-{n}"))).collect();
     assert!(starts[0].phases.len() >= 12, "as many phases as a pod with an init container has");
     let begun = Instant::now();
-    let chart = chart::pod::chart(&given::label(), &starts, &given::shares(&starts), &[]);
+    let chart = chart::pod::chart(&fixture::label(), &starts, &fixture::shares(&starts), &[]);
     let (page, trace) = (page::page(&chart), perfetto::write(&chart).expect("JSON"));
     let took = begun.elapsed();
     assert!(page.len() < 2_000_000, "{} bytes", page.len());

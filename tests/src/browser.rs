@@ -1,8 +1,8 @@
-//! A real browser without a window: chromium, driven through WebDriver (W3C, "WebDriver") and, for what that has no
-//! words for, through chromium's own protocol of its developer tools.
+//! A real browser without a window. Tests drive chromium through WebDriver (W3C, "WebDriver"), and through the
+//! DevTools protocol for what WebDriver lacks.
 //!
-//! Each has a profile of its own, in a folder that goes with it. Every command has a deadline, and every wait is for a
-//! condition that the page itself looks at.
+//! Each browser has its own profile in a folder that is removed with it. Every command has a deadline. Every wait is
+//! for a condition that is checked in the page.
 
 mod driver;
 mod wire;
@@ -49,7 +49,7 @@ impl Browser {
         let browser = Self(Driver::start()?);
         let limits = json!({ "script": millis(PATIENCE), "pageLoad": millis(PATIENCE) });
         browser.post("/timeouts", &limits)?;
-        // Its own first page has much to ask for.
+        // Removes the requests of the browser's own first page.
         browser.open("about:blank")?;
         browser.requests()?;
         browser.complaints()?;
@@ -70,12 +70,12 @@ impl Browser {
         self.post("/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
-    /// The same for a function that calls its last argument with its result.
+    /// Like `run`, for a function that calls its last argument with its result.
     pub fn run_async(&self, script: &str, arguments: &[Value]) -> Result<Value> {
         self.post("/execute/async", &json!({ "script": script, "args": arguments }))
     }
 
-    /// Waits until this function's body, run before each frame, returns something true, and returns that.
+    /// Waits until this function's body, run before each frame, returns a true value, and returns the value.
     pub fn until(&self, what: &str, script: &str, arguments: &[Value]) -> Result<Value> {
         let waiting = format!(
             "const args = [...arguments], done = args.pop(), limit = performance.now() + {};
@@ -89,14 +89,14 @@ impl Browser {
              look();",
             millis(PATIENCE - Duration::from_secs(2))
         );
-        let told = self.run_async(&waiting, arguments)?;
-        match told["failed"].as_str() {
+        let answer = self.run_async(&waiting, arguments)?;
+        match answer["failed"].as_str() {
             Some(error) => bail!("waiting for {what}: {error}"),
-            None => Ok(told["it"].clone()),
+            None => Ok(answer["it"].clone()),
         }
     }
 
-    /// Presses and releases keys, one after the other; those of `held` are held meanwhile.
+    /// Presses and releases keys one after the other, with `held` pressed all the time.
     pub fn press(&self, held: &[char], keys: &[char]) -> Result<()> {
         let act = |kind: &'static str| move |key: &char| json!({ "type": kind, "value": key });
         let mut acts: Vec<Value> = held.iter().map(act("keyDown")).collect();
@@ -128,7 +128,7 @@ impl Browser {
         self.tool("Emulation.setEmulatedMedia", &json!({ "features": features })).map(drop)
     }
 
-    /// The page's own size, in CSS pixels.
+    /// Sets the size of the page in CSS pixels.
     pub fn resize(&self, width: u32, height: u32) -> Result<()> {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.tool("Emulation.setDeviceMetricsOverride", &size).map(drop)
@@ -137,22 +137,22 @@ impl Browser {
     /// The messages of the browser since the last call: errors and warnings of scripts, refused requests, violations of
     /// the page's policy.
     pub fn complaints(&self) -> Result<Vec<String>> {
-        let told = self.post("/se/log", &json!({ "type": "browser" }))?;
-        let entries = told.as_array().context("a log that is no list")?;
+        let answer = self.post("/se/log", &json!({ "type": "browser" }))?;
+        let entries = answer.as_array().context("the log is not a list")?;
         let is_one = |it: &&Value| matches!(it["level"].as_str(), Some("SEVERE" | "WARNING"));
         Ok(entries.iter().filter(is_one).map(|it| it["message"].to_string()).collect())
     }
 
     /// The addresses of requests since the last call, in order. `data:` addresses are left out.
     pub fn requests(&self) -> Result<Vec<String>> {
-        let told = self.post("/se/log", &json!({ "type": "performance" }))?;
+        let answer = self.post("/se/log", &json!({ "type": "performance" }))?;
         let mut urls = Vec::new();
-        for entry in told.as_array().context("a log that is no list")? {
-            let message = entry["message"].as_str().context("an entry that is no text")?;
-            let message: Value = serde_json::from_str(message).context("an entry that is no JSON")?;
+        for entry in answer.as_array().context("the log is not a list")? {
+            let message = entry["message"].as_str().context("an entry is not text")?;
+            let message: Value = serde_json::from_str(message).context("an entry is not JSON")?;
             let message = &message["message"];
             if message["method"] == "Network.requestWillBeSent" {
-                let url = message["params"]["request"]["url"].as_str().context("a request to nowhere")?;
+                let url = message["params"]["request"]["url"].as_str().context("a request without a URL")?;
                 if !url.starts_with("data:") {
                     urls.push(url.to_owned());
                 }
@@ -164,7 +164,7 @@ impl Browser {
     /// Writes a screenshot for a person to look at: `target/screens/NAME.png`.
     pub fn screenshot(&self, name: &str) -> Result<PathBuf> {
         let picture = self.0.ask("GET", "/screenshot", None, PATIENCE + MARGIN)?;
-        let bytes = BASE64_STANDARD.decode(picture.as_str().context("a picture that is no text")?)?;
+        let bytes = BASE64_STANDARD.decode(picture.as_str().context("the screenshot is not text")?)?;
         let folder = target()?.join("screens");
         fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let path = folder.join(format!("{name}.png"));
@@ -173,12 +173,12 @@ impl Browser {
     }
 }
 
-/// Cargo's folder of what is built, which holds this program.
+/// Cargo's target folder, which contains this program.
 pub fn target() -> Result<PathBuf> {
-    let own = env::current_exe().context("cannot tell where this program is")?;
+    let own = env::current_exe().context("find the running program")?;
     let is_it = |it: &&Path| it.join("CACHEDIR.TAG").is_file();
     let found = own.ancestors().find(is_it).map(Path::to_owned);
-    found.with_context(|| format!("{} is in no folder of cargo's", own.display()))
+    found.with_context(|| format!("{} is not in a target folder of cargo", own.display()))
 }
 
 fn millis(span: Duration) -> u64 {

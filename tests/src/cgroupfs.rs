@@ -1,7 +1,7 @@
-//! Which cgroup hierarchies this machine mounts, and making and removing cgroups in them.
+//! The cgroup hierarchies that this machine mounts. Makes and removes cgroups in them.
 //!
-//! A node has one (v2), many (v1: one a controller), or both (hybrid). Ids of different hierarchies are
-//! different spaces, so a cgroup is always named by the pair (hierarchy, id).
+//! A node has one hierarchy (v2), many (v1, one for each controller) or both (hybrid). Each hierarchy has its own id
+//! space, so a cgroup is always named by the pair (hierarchy, id).
 
 use std::{
     fs, io,
@@ -19,9 +19,9 @@ use crate::clock;
 /// One mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// The kernel's number for it; v2 is 0.
+    /// The kernel's number of the hierarchy. v2 has 0.
     pub id: u32,
-    /// `memory`, `cpu,cpuacct`, `name=systemd`; empty for v2.
+    /// `memory`, `cpu,cpuacct` or `name=systemd`. Empty for v2.
     pub controllers: String,
     pub mount: PathBuf,
 }
@@ -45,12 +45,12 @@ pub fn hierarchies() -> Result<Vec<Hierarchy>> {
     Ok(found)
 }
 
-/// True where v2 carries the controllers, false on v1 and hybrid nodes.
+/// Whether v2 has the controllers. False on v1 and hybrid nodes.
 pub fn is_unified(hierarchies: &[Hierarchy]) -> bool {
     hierarchies.iter().all(|hierarchy| hierarchy.id == 0 || hierarchy.controllers.starts_with("name="))
 }
 
-/// The hierarchy whose cgroups tell containers apart: v2 on a v2 node, else the memory controller's.
+/// The hierarchy whose cgroups identify containers: v2 on a v2 node, otherwise the memory controller's.
 pub fn of_containers(hierarchies: &[Hierarchy]) -> Option<&Hierarchy> {
     let wanted = |hierarchy: &&Hierarchy| {
         if is_unified(hierarchies) {
@@ -73,13 +73,13 @@ impl Hierarchy {
         Ok(CgroupId { hierarchy: self.id, id: metadata.ino() })
     }
 
-    /// Where the cgroup at `path` is in the file system.
+    /// The directory of the cgroup at `path`.
     pub fn directory(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
     }
 }
 
-/// Kills what runs in a cgroup and below it.
+/// Kills the processes in a cgroup and below it.
 pub fn kill(directory: &Path) -> Result<()> {
     for directory in subtree(directory) {
         let Ok(text) = fs::read_to_string(directory.join("cgroup.procs")) else { continue };
@@ -93,11 +93,11 @@ pub fn kill(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a cgroup and those below it, waiting for the last process to be gone from them.
+/// Removes a cgroup and those below it. Waits until the last process has left them.
 pub fn remove(directory: &Path) -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(30);
     for directory in subtree(directory) {
-        // EBUSY lasts until an exiting process has left the cgroup, shortly after its parent reaped it.
+        // EBUSY lasts until an ending process has left the cgroup, shortly after its parent reaped it.
         clock::poll(&format!("remove cgroup {}", directory.display()), LIMIT, || {
             match fs::remove_dir(&directory) {
                 Ok(()) => Ok(Some(())),
@@ -110,7 +110,7 @@ pub fn remove(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `directory` and all below it, children before their parents; what vanished meanwhile is left out.
+/// `directory` and everything below it, children before parents. Directories that vanish meanwhile are left out.
 fn subtree(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Ok(entries) = fs::read_dir(directory) {
@@ -124,7 +124,7 @@ fn subtree(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// From a line of `/proc/self/cgroup` (`ID:CONTROLLERS:PATH`), where the hierarchy is mounted.
+/// The hierarchy of a line of `/proc/self/cgroup` (`ID:CONTROLLERS:PATH`), if it is mounted.
 fn hierarchy(membership: &str, mounts: &str) -> Option<Hierarchy> {
     let mut fields = membership.splitn(3, ':');
     let id = fields.next()?.parse().ok()?;
@@ -133,8 +133,8 @@ fn hierarchy(membership: &str, mounts: &str) -> Option<Hierarchy> {
     Some(Hierarchy { id, controllers: controllers.to_owned(), mount })
 }
 
-/// From a line of mountinfo (`ID PARENT DEV ROOT MOUNT OPTIONS… - TYPE SOURCE SUPER`), its mount point if it
-/// is the root of the hierarchy with these controllers.
+/// The mount point of a line of mountinfo (`ID PARENT DEV ROOT MOUNT OPTIONS… - TYPE SOURCE SUPER`), if it is the
+/// root of the hierarchy with these controllers.
 fn mount_point(line: &str, controllers: &str) -> Option<PathBuf> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hybrid_node_tells_containers_apart_by_memory() {
+    fn a_hybrid_node_identifies_containers_by_the_memory_controller() {
         let all: Vec<_> = ["0::/", "4:memory:/", "9:name=systemd:/"]
             .iter()
             .filter_map(|line| hierarchy(line, MOUNTS))

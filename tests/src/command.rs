@@ -1,10 +1,10 @@
-//! Running the node's own tools, with errors that carry what the tool said.
+//! Runs the node's own tools. Errors contain the tool's output.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Runs `program` and gives what it printed; a failure carries its standard error.
+/// Runs `program` and returns its output. The error of a failure contains its standard error.
 pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
     let result = Command::new(program)
         .args(arguments)
@@ -15,10 +15,10 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
         let error = String::from_utf8_lossy(&result.stderr);
         bail!("{program} {} ended with {}: {}", arguments.join(" "), result.status, error.trim());
     }
-    String::from_utf8(result.stdout).with_context(|| format!("{program} printed no text"))
+    String::from_utf8(result.stdout).with_context(|| format!("the output of {program} is not UTF-8"))
 }
 
-/// Runs `program` for what it does.
+/// Runs `program` and ignores its output.
 pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
     output(program, arguments).map(drop)
 }

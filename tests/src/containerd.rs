@@ -1,14 +1,14 @@
-//! A private containerd on this machine that runs real pods and touches nothing of the host's.
+//! A private containerd on this machine. It runs real pods and touches nothing of the host's own.
 //!
-//! Its image store, state, socket, network, bridge and runc root are its own. What it cannot help sharing with
-//! the host it shares under names of its own, and all of it is gone when the guard is dropped:
+//! Its image store, state, socket, network, bridge and runc root are its own. The following things are shared with
+//! the host, under names of the private containerd. Dropping the guard removes them too:
 //! * `/run/netns/cni-*` and `/run/containerd/s/*`, where containerd and its shims always put these;
-//! * `/var/lib/cni/{results,networks}`, where CNI keeps its cache and its addresses, under our network's name;
-//! * iptables chains of our network's pods, and the forwarding switch that a bridge turns on.
+//! * `/var/lib/cni/{results,networks}`, where CNI has its cache and its addresses, under the private network's name;
+//! * the iptables chains of the private network's pods, and the forwarding switch that a bridge turns on.
 //!
-//! A run that was killed leaves these behind; the next start removes them (a dead run's lock can be taken). Two
-//! things may stay: iptables' nat table, empty, where there is no `nft` to remove it, and a network namespace in
-//! which a killed containerd had not begun or had just ended its CNI call, since nothing says whose it is.
+//! A killed run leaves these behind, and the next start removes them. The lock of a dead run is free. Two things may
+//! stay. The empty nat table of iptables stays if there is no `nft` to remove it. A network namespace stays if
+//! containerd was killed before or right after its CNI call, because nothing shows its owner.
 
 mod before;
 mod bundle;
@@ -40,17 +40,17 @@ pub(crate) use sweep::forget;
 use crate::{clock, command, cri::Cri, image::Image, keyed::Faults, kubelet::Driver};
 use before::Before;
 
-/// Under software emulation a first start takes half a minute.
+/// A first start under software emulation takes half a minute.
 const START: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(30);
 
 /// The settings of a private containerd.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
-    /// Directory of containerd, ctr and runc, looked into before the PATH
+    /// The directory of containerd, ctr and runc, searched before the PATH
     #[arg(long)]
     pub binaries: Option<PathBuf>,
-    /// Who makes cgroups
+    /// The cgroup driver
     #[arg(long, env = "CRI_CGROUP_DRIVER", value_enum, default_value_t)]
     pub cgroup_driver: Driver,
     /// Static program for the sandbox's image [default: the one built with this program]
@@ -62,7 +62,7 @@ pub struct Options {
     /// Give pods an IPv6 address too
     #[arg(long)]
     pub dual_stack: bool,
-    /// Give pods their addresses by a plugin that finds them through the network namespace, and so loses some
+    /// Use a CNI plugin that finds addresses through the network namespace, and so leaks some
     #[arg(long, conflicts_with = "dual_stack")]
     pub keyed: bool,
     /// The faults of that plugin.
@@ -76,23 +76,23 @@ pub struct Options {
     pub prefix: Option<u32>,
 }
 
-/// The paths of one containerd. All follow from its name, so that those of a run that was killed can be found.
+/// The paths of one containerd. All are derived from its name, so that those of a killed run can be found.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,
-    /// State and sockets, in memory as containerd's own.
+    /// State and sockets, in memory like those of the system's containerd.
     pub(crate) state: PathBuf,
-    /// Images, on disk as containerd's own.
+    /// Images, on disk like those of the system's containerd.
     pub(crate) root: PathBuf,
 }
 
-/// Debian's busybox-static, and the busybox of most others.
+/// The path of Debian's busybox-static, and of busybox in most other distributions.
 const BUSYBOX: &str = "/bin/busybox";
 
 const STATES: &str = "/run/sandprobe-node";
 const ROOTS: &str = "/var/lib/sandprobe-node";
 
-/// A running containerd. Dropping it removes its pods, itself and all traces.
+/// A running containerd. Dropping it removes its pods, its processes and all traces.
 #[derive(Debug)]
 pub struct Containerd {
     place: Place,
@@ -100,7 +100,7 @@ pub struct Containerd {
     process: Child,
     network: Network,
     socket: PathBuf,
-    /// Held until the end: tells other runs that this one lives.
+    /// Held until the end. It shows other runs that this one lives.
     _lock: File,
 }
 
@@ -145,23 +145,23 @@ impl Containerd {
         self.process.id()
     }
 
-    /// Where containerd keeps the bundles of running containers.
+    /// The directory with the bundles of running containers.
     pub fn state(&self) -> PathBuf {
         self.place.containerd_state()
     }
 
-    /// What containerd logged so far.
+    /// The log so far.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(self.place.log()).context("read containerd's log")
     }
 
-    /// Removes everything, and says what would not go.
+    /// Removes everything. The error lists what could not be removed.
     pub fn stop(mut self) -> Result<()> {
         let problems = self.shut_down();
         if problems.is_empty() {
             return Ok(());
         }
-        bail!("the private containerd did not end in order: {}", problems.join("; "))
+        bail!("the private containerd left something behind: {}", problems.join("; "))
     }
 
     fn start_in(place: &Place, options: &Options) -> Result<(Child, Network)> {
@@ -192,7 +192,8 @@ impl Containerd {
             if let Some(status) = self.process.try_wait()? {
                 bail!("containerd ended with {status}");
             }
-            // Refused until the socket listens, unimplemented until the CRI plugin is loaded.
+            // The connection is refused until the socket listens, and the call is unimplemented until the CRI plugin
+            // is loaded.
             Ok(Cri::connect(&socket).and_then(|mut cri| cri.version()).ok())
         });
         outcome
@@ -218,10 +219,10 @@ impl Containerd {
         Ok(())
     }
 
-    /// Ends the pods as the kubelet would, then containerd, then sweeps; gives what would not go.
+    /// Ends the pods as the kubelet does, then containerd, then sweeps. Returns what could not be removed.
     fn shut_down(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
-        // A bundle goes with its sandbox.
+        // The pods are read first, because a bundle is removed with its sandbox.
         let pods = bundle::pods(&self.place);
         if matches!(self.process.try_wait(), Ok(None)) {
             problems.extend(remove_pods(&self.socket).err().map(|error| format!("{error:#}")));
@@ -245,7 +246,7 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // After `stop` the place is gone and there is nothing to do. Nobody can be told of what goes wrong here.
+        // After `stop` the directory is gone and there is nothing to do. An error in drop cannot be reported.
         if self.place.state.exists() {
             self.shut_down();
         }
@@ -289,7 +290,7 @@ impl Place {
         self.state.join("plugins")
     }
 
-    /// The directory of the addresses of our own plugin.
+    /// The directory of the addresses of the tests' own plugin.
     fn addresses(&self) -> PathBuf {
         self.root.join("addresses")
     }
@@ -310,7 +311,7 @@ impl Place {
         format!("sandprobe-{}", self.name)
     }
 
-    /// At most 15 bytes, the kernel's bound on an interface's name: a process id has 6 hexadecimal digits.
+    /// An interface's name has at most 15 bytes. A process id has up to 6 hexadecimal digits.
     fn bridge(&self) -> String {
         format!("spr{}", self.name)
     }
@@ -329,7 +330,8 @@ fn spawn(place: &Place, options: &Options) -> Result<Child> {
     if let Some(path) = search_path(options)? {
         command.env("PATH", path);
     }
-    // Out of the terminal's foreground group: ctrl-C is for us, who stop containerd in order.
+    // containerd is in another process group, so that ctrl-C reaches only this program, which then stops containerd
+    // normally.
     command.process_group(0).spawn().context("start containerd; is it installed?")
 }
 
@@ -343,7 +345,7 @@ fn remove_pods(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what runs that were killed left behind: those whose lock is free.
+/// Removes what killed runs left behind. Their locks are free.
 fn sweep_dead_runs() -> Result<()> {
     let Ok(entries) = fs::read_dir(STATES) else { return Ok(()) };
     for entry in entries {
@@ -367,10 +369,10 @@ fn search_path(options: &Options) -> Result<Option<std::ffi::OsString>> {
     let Some(directory) = &options.binaries else { return Ok(None) };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(directory.clone()).chain(std::env::split_paths(&path));
-    Ok(Some(std::env::join_paths(all).context("a directory in the PATH holds a colon")?))
+    Ok(Some(std::env::join_paths(all).context("a directory in the PATH contains a colon")?))
 }
 
-/// A program that cargo built with this one: beside it, or one level up from a test.
+/// A program that cargo built with this one. It is beside this one, or one level up from a test.
 fn beside_this_program(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context("find the running program")?;
     let found =
@@ -379,7 +381,7 @@ fn beside_this_program(name: &str) -> Result<PathBuf> {
 }
 
 fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("{} is no text", path.display()))
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 fn last_lines(log: &str) -> String {

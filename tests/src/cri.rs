@@ -1,7 +1,7 @@
-//! A CRI v1 client: what the kubelet asks of containerd or CRI-O, one method a call.
+//! A CRI v1 client with the kubelet's calls to containerd or CRI-O, one method for each call.
 //!
-//! Blocking on purpose: a test is a story told in order, and a driver that wants several pods at once uses
-//! several threads with a connection each. The async machinery of gRPC stays inside this file.
+//! It blocks, because a test is a sequence of steps. A test that needs several pods at once uses several threads with
+//! their own connections. The async code of gRPC stays in this file.
 
 pub mod message;
 
@@ -23,13 +23,15 @@ use tonic::{
 use tonic_prost::ProstCodec;
 
 use message::{
-    Container, ContainerConfig, ContainerList, ContainerStatus, ContainerStatusResponse,
-    CreateContainerRequest, Empty, ExecSyncRequest, ExecSyncResponse, Id, PodSandbox, PodSandboxConfig,
-    PodSandboxList, PodSandboxStatusResponse, RunPodSandboxRequest, RuntimeStatusRequest,
-    RuntimeStatusResponse, StatusRequest, StopContainerRequest, Version,
+    Empty, Id, RuntimeStatusRequest, RuntimeStatusResponse, StatusRequest, Version,
+    container::{
+        Container, ContainerConfig, ContainerList, ContainerStatus, ContainerStatusResponse,
+        CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, StopContainerRequest,
+    },
+    sandbox::{PodSandbox, PodSandboxConfig, PodSandboxList, PodSandboxStatusResponse, RunPodSandboxRequest},
 };
 
-/// The kubelet's own `runtimeRequestTimeout`: a runtime under software emulation needs seconds per call.
+/// The kubelet's default `runtimeRequestTimeout`. Under software emulation a runtime needs seconds for a call.
 const CALL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// A connection to one runtime.
@@ -48,7 +50,7 @@ impl Cri {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
-        // The address is never resolved: the connector above goes to the socket whatever it says.
+        // The address is never resolved, because the connector above always connects to the socket.
         let endpoint = Endpoint::from_static("http://cri");
         let channel = runtime
             .block_on(endpoint.connect_with_connector(connector))
@@ -65,17 +67,17 @@ impl Cri {
         self.call("Version", Empty {})
     }
 
-    /// The networks that containerd goes by, each as its configuration's text.
+    /// The networks that containerd uses, each as the text of its configuration.
     pub fn network_configurations(&mut self) -> Result<Vec<String>> {
         let answer: RuntimeStatusResponse = self.call("Status", RuntimeStatusRequest { verbose: true })?;
         let text = answer.info.get("cniconfig").map_or("null", String::as_str);
-        let json: serde_json::Value = serde_json::from_str(text).context("the networks are no JSON")?;
+        let json: serde_json::Value = serde_json::from_str(text).context("the networks are not JSON")?;
         let networks = json["Networks"].as_array().into_iter().flatten();
         let sources = networks.filter_map(|network| network["Config"]["Source"].as_str());
         Ok(sources.map(str::to_owned).collect())
     }
 
-    /// Starts a pod's sandbox and gives its id.
+    /// Starts a pod's sandbox and returns its id.
     pub fn run_pod_sandbox(&mut self, config: PodSandboxConfig) -> Result<String> {
         let request = RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
         let Id { id } = self.call("RunPodSandbox", request)?;
@@ -99,7 +101,7 @@ impl Cri {
         self.call("PodSandboxStatus", StatusRequest { id: id.to_owned(), verbose: true })
     }
 
-    /// Creates a container in a sandbox and gives its id; the runtime wants the sandbox's configuration again.
+    /// Creates a container in a sandbox and returns its id. The runtime needs the sandbox's configuration again.
     pub fn create_container(
         &mut self,
         sandbox: &str,
@@ -119,7 +121,7 @@ impl Cri {
         self.call("StartContainer", Id { id: id.to_owned() }).map(|Empty {}| ())
     }
 
-    /// Runs a command in a container and waits for its end, as `kubectl exec` has it run.
+    /// Runs a command in a container and waits for its end, like `kubectl exec`.
     pub fn exec(&mut self, id: &str, command: &[&str]) -> Result<ExecSyncResponse> {
         let timeout = i64::try_from(CALL_DEADLINE.as_secs()).context("deadline too long")?;
         let command = command.iter().map(ToString::to_string).collect();
@@ -145,10 +147,10 @@ impl Cri {
     pub fn container_status(&mut self, id: &str) -> Result<ContainerStatus> {
         let answer: ContainerStatusResponse =
             self.call("ContainerStatus", StatusRequest { id: id.to_owned(), verbose: false })?;
-        answer.status.ok_or_else(|| anyhow!("ContainerStatus of {id} came back empty"))
+        answer.status.ok_or_else(|| anyhow!("the ContainerStatus of {id} is empty"))
     }
 
-    /// The process id of a container's program, which only the verbose status tells.
+    /// The process id of a container's program. Only the verbose status has it.
     pub fn container_pid(&mut self, id: &str) -> Result<i32> {
         let answer: ContainerStatusResponse =
             self.call("ContainerStatus", StatusRequest { id: id.to_owned(), verbose: true })?;
@@ -169,15 +171,15 @@ impl Cri {
         };
         let answer = self.runtime.block_on(async { timeout(CALL_DEADLINE, exchange).await });
         answer
-            .with_context(|| format!("{method} had no answer in {} s", CALL_DEADLINE.as_secs()))?
+            .with_context(|| format!("{method} was not answered within {} s", CALL_DEADLINE.as_secs()))?
             .with_context(|| format!("{method} failed"))
     }
 }
 
-/// The `pid` in the JSON that containerd puts under the key `info` of a verbose status.
+/// The `pid` in containerd's JSON under the key `info` of a verbose status.
 pub(crate) fn info_pid(info: &std::collections::HashMap<String, String>) -> Result<i32> {
     let text = info.get("info").ok_or_else(|| anyhow!("the verbose status has no info"))?;
-    let json: serde_json::Value = serde_json::from_str(text).context("the verbose status is no JSON")?;
-    let pid = json["pid"].as_i64().ok_or_else(|| anyhow!("the verbose status names no pid"))?;
+    let json: serde_json::Value = serde_json::from_str(text).context("the verbose status is not JSON")?;
+    let pid = json["pid"].as_i64().ok_or_else(|| anyhow!("the verbose status has no pid"))?;
     i32::try_from(pid).context("the pid in the verbose status is too large")
 }

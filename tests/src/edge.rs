@@ -1,8 +1,8 @@
-//! A node that comes up by itself: its services, its static pods' manifests, its list of service pods, and what its
-//! kubelet did of that in a boot.
+//! A node that boots by itself: its services, its static pods' manifests, its list of service pods, and its kubelet's
+//! report of a boot.
 //!
-//! Everything is on the node's disk, so that each boot after the first begins with no hand of a test's. What was done
-//! is known from the kubelet's own steps and from the first words of each pod's program, and from nothing that watches.
+//! Everything is on the node's disk, so that each boot after the first runs without a test. The report contains the
+//! kubelet's own steps and the first output of each pod's program. It contains nothing of the agent's events.
 
 mod driver;
 mod install;
@@ -20,29 +20,30 @@ pub use install::{disable_kubelet, install, move_agent_into_a_pod};
 
 use crate::kubelet::{Pod, Step};
 
-/// A file for each static pod.
+/// The directory with a file for each static pod.
 pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
-/// The pods that the API server would tell the kubelet of.
+/// The pods that a real kubelet would get from the API server.
 pub const PODS: &str = "/var/lib/kubelet/pods.json";
-/// The pods that are started when all others run, if there are any.
+/// The pods that are started after all others run, if this file exists.
 pub const LATER: &str = "/var/lib/kubelet/later.json";
-/// What the kubelet has done in this boot; written when all pods run.
+/// The kubelet's report of this boot. It is written when all pods run.
 pub const REPORT: &str = "/run/kubelet/report.json";
-/// Without this file the network's ADD fails, as flannel's does; the program of one of the pods writes it.
+/// The network's ADD fails without this file, as flannel's does. The program of one of the pods writes it.
 pub const SUBNET: &str = "/run/flannel/subnet.env";
-/// The pod that has the agent, where that is no service of the node.
+/// The pod of the agent, if the agent is not a service of the node.
 pub const AGENT_POD: &str = "sandprobe";
 /// The namespace of pods that serve the node itself.
 pub const SYSTEM: &str = "kube-system";
 
-/// One boot of the node, as its kubelet made it.
+/// One boot of the node, as its kubelet reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// When the kubelet's process began, by `/proc`: to a hundredth of a second, before it executed its program.
+    /// When the kubelet's process was forked, by `/proc`, with a precision of 10 ms. That is before it executed its
+    /// program.
     pub forked: u64,
-    /// The kubelet's own first instruction, `CLOCK_BOOTTIME`.
+    /// The kubelet's first instruction, in `CLOCK_BOOTTIME`.
     pub began: u64,
-    /// In the order in which they were started.
+    /// In the order of their starts.
     pub pods: Vec<PodReport>,
 }
 
@@ -53,11 +54,11 @@ pub struct PodReport {
     pub is_static: bool,
     /// The tries to make its sandbox, in order. The last one succeeded.
     pub tries: Vec<Try>,
-    /// The making and the start of its first container.
+    /// The creation and the start of its first container.
     pub started: Step,
     /// When the container executed its program, by the kernel's own trace.
     pub executed: u64,
-    /// The log with the first lines of its program.
+    /// The log with the first output of its program.
     pub log: PathBuf,
 }
 
@@ -68,7 +69,7 @@ pub struct Try {
 }
 
 impl Report {
-    /// The report of this boot's kubelet, if it has written one.
+    /// The report of this boot's kubelet, if it exists.
     pub fn read() -> Result<Option<Self>> {
         if !Path::new(REPORT).exists() {
             return Ok(None);
@@ -84,21 +85,21 @@ impl Report {
 }
 
 impl PodReport {
-    /// When its program executed its first instruction, `CLOCK_BOOTTIME`. None: the program prints nothing.
+    /// When its program executed its first instruction, in `CLOCK_BOOTTIME`. `None`: the program prints nothing.
     pub fn first_instruction(&self) -> Result<Option<u64>> {
-        self.said("at")?.map(|at| time(&at)).transpose()
+        self.printed("at")?.map(|at| time(&at)).transpose()
     }
 
-    /// The times just before and just after it listened, by its own clock. None: it does not print them.
+    /// The times just before and just after it listened, by its own clock. `None`: the program does not print them.
     pub fn listening(&self) -> Result<Option<(u64, u64)>> {
-        let Some(said) = self.said("listening")? else { return Ok(None) };
-        let (from, to) = said.split_once(' ').with_context(|| format!("{said:?} are no times"))?;
+        let Some(printed) = self.printed("listening")? else { return Ok(None) };
+        let (from, to) = printed.split_once(' ').with_context(|| format!("{printed:?} are not two times"))?;
         Ok(Some((time(from)?, time(to)?)))
     }
 
-    fn said(&self, what: &str) -> Result<Option<String>> {
+    fn printed(&self, what: &str) -> Result<Option<String>> {
         let text = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))?;
-        // TIME stdout F MESSAGE
+        // The line in the log is TIME stdout F MESSAGE.
         let begin = format!(" stdout F {what} ");
         Ok(text.lines().find_map(|line| Some(line.split_once(&begin)?.1.to_owned())))
     }
@@ -107,19 +108,19 @@ impl PodReport {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// One that is neither static nor for the node itself.
+    /// Whether it is neither static nor for the node itself.
     pub fn is_service(&self) -> bool {
         !self.is_static && self.namespace != SYSTEM
     }
 }
 
 fn time(text: &str) -> Result<u64> {
-    text.parse().with_context(|| format!("{text:?} is no time"))
+    text.parse().with_context(|| format!("{text:?} is not a time"))
 }
 
-/// Writes a file whole or not at all: who reads it may look at any time.
+/// Writes a file atomically, because others may read it at any time.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("the file is in a directory")?;
+    let folder = path.parent().context("the file has no directory")?;
     fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     let new = path.with_extension("new");
     fs::write(&new, bytes)
@@ -127,7 +128,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("write {}", path.display()))
 }
 
-/// The pods of a file, or of each file of a directory in the order of their names.
+/// The pods in a file, or in each file of a directory, in the order of the files' names.
 fn pods(path: &Path) -> Result<Vec<Pod>> {
     let read = |path: &Path| -> Result<Vec<Pod>> {
         let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// `leaked_address/del_blind`: a finding's kind, and which one of its forms.
+/// A finding's kind and form, like `leaked_address/del_blind`.
 #[must_use]
-pub fn word(finding: &Value) -> String {
+pub fn kind_and_form(finding: &Value) -> String {
     let detail = &finding["detail"];
     let sub = [&detail["cause"], &detail["form"], &detail["how"]].into_iter().find_map(Value::as_str);
     let kind = finding["kind"].as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The kernel's own trace of a run, to compare with the agent's events: events of tracefs in an instance of their own,
-//! with times of `CLOCK_BOOTTIME`. It does not use BPF.
+//! The kernel's own trace of a run, to compare with the agent's events. It uses events of tracefs in an instance of
+//! its own with times of `CLOCK_BOOTTIME`, and no BPF.
 //!
-//! Invariant: `parse` knows text alone; whose process, cgroup or namespace it is, is for others to work out.
+//! Invariant: `parse` only reads text. Other code finds the owner of a process, cgroup or namespace.
 
 mod parse;
 
@@ -21,7 +21,7 @@ use crate::{guard::unique_name, machine};
 
 const PREFIX: &str = "sandprobe";
 
-/// The buffer of each processor, which holds a minute of a busy machine.
+/// The buffer of each CPU. It holds a minute of a busy machine.
 const BUFFER_KIB: u32 = 32 << 10;
 
 /// The events of pods' lives.
@@ -34,15 +34,15 @@ pub const LIVES: &[&str] = &[
     NETNS,
 ];
 pub const EXECS: &str = "sched/sched_process_exec";
-/// By probes of `copy_net_ns` where the kernel has them.
+/// The making of network namespaces, by probes of `copy_net_ns` if the kernel has kprobes.
 const NETNS: &str = "netns";
-/// Where the kernel has no probes: it returns a moment after the namespace was made.
+/// The events for a kernel without kprobes. The call returns a moment after the namespace was made.
 const UNSHARE: [&str; 2] = ["syscalls/sys_enter_unshare", "syscalls/sys_exit_unshare"];
 
-/// A trace that goes on until it is ended or dropped.
+/// A running trace, until it is ended or dropped.
 #[derive(Debug)]
 pub struct Trace {
-    /// Where tracefs is mounted, for nobody but us to look.
+    /// A private mount of tracefs.
     root: TempDir,
     name: String,
 }
@@ -101,7 +101,7 @@ impl Trace {
         Ok(records)
     }
 
-    /// Removes what runs that were killed left behind.
+    /// Removes what killed runs left behind.
     fn sweep(&self) -> Result<()> {
         for entry in fs::read_dir(self.root.path().join("instances"))? {
             let Ok(name) = entry?.file_name().into_string() else { continue };
@@ -113,7 +113,7 @@ impl Trace {
         Ok(())
     }
 
-    /// The events of a probe can go only when nobody has them enabled.
+    /// Removes an instance and its probes. A probe can be removed only if no instance has enabled it.
     fn remove(&self, name: &str) {
         let _ = fs::remove_dir(self.root.path().join("instances").join(name));
         for event in [parse::COPYING, parse::COPIED] {
@@ -134,7 +134,8 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // Nobody can be told here. What is still mounted is not to be removed as if it were ours.
+        // An error in drop cannot be reported. If tracefs is still mounted, the directory must not be removed with
+        // its contents.
         self.remove(&self.name);
         if umount2(self.root.path(), MntFlags::MNT_DETACH).is_err() {
             self.root.disable_cleanup(true);

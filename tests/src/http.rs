@@ -1,4 +1,4 @@
-//! Asking a server over HTTP, by hand: nothing stands between a test and what it was answered.
+//! A minimal HTTP client, so that a test sees exactly what the server answered.
 
 use std::io::{Read, Write};
 
@@ -11,14 +11,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body, if all is well.
+    /// The body of an answer with status 200.
     pub fn ok(self) -> Result<String> {
         ensure!(self.status == 200, "answered {}: {}", self.status, self.body);
         Ok(self.body)
     }
 }
 
-/// By HTTP/1.0: what is answered comes in one piece, and ends with its connection.
+/// Uses HTTP/1.0, so that the answer has no chunks and ends with the connection.
 pub fn get(mut stream: impl Read + Write, path: &str, headers: &[(&str, &str)]) -> Result<Answer> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n").as_bytes())?;

@@ -1,7 +1,8 @@
-//! Container images built here, file by file: no registry, no build tool, the same bytes every time.
+//! Container images that are built here, file by file. This needs no registry and no build tool, and gives the same
+//! bytes every time.
 //!
-//! The format is the "docker archive" that every runtime imports: a layer, a configuration and a manifest,
-//! all in one tar file.
+//! The format is the "docker archive", which every runtime imports: a layer, a configuration and a manifest in one
+//! tar file.
 
 use std::{
     fs::{self, File},
@@ -16,13 +17,13 @@ use tar::{Builder, EntryType, Header};
 
 use crate::command;
 
-/// The sandbox's image. Fully qualified, as runtimes look it up.
+/// The sandbox's image. The name is fully qualified, as runtimes look it up.
 pub const PAUSE: &str = "docker.io/local/pause:1";
 /// The image of every other container: one static program with many names.
 pub const BUSYBOX: &str = "docker.io/local/busybox:1";
-/// And what that is called in there.
+/// The name of that program in the image.
 pub(crate) const PROGRAM: &str = "busybox";
-/// The image of a program that says when it began, and when it listens.
+/// The image of a program that prints when it began and when it listens.
 pub const WITNESS: &str = "docker.io/local/witness:1";
 pub(crate) const WITNESS_PROGRAM: &str = "witness";
 
@@ -30,7 +31,7 @@ pub(crate) const WITNESS_PROGRAM: &str = "witness";
 #[derive(Debug)]
 pub struct Image {
     reference: &'static str,
-    /// Where each program comes from, and where in the image it goes.
+    /// The source of each program, and its path in the image.
     programs: Vec<(PathBuf, String)>,
     /// Symbolic links, each with its target.
     links: Vec<(String, String)>,
@@ -38,7 +39,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The sandbox's image, around our own static `pause`.
+    /// The sandbox's image with the tests' own static `pause`.
     pub fn pause(program: &Path) -> Self {
         Self {
             reference: PAUSE,
@@ -48,9 +49,9 @@ impl Image {
         }
     }
 
-    /// The machine's static busybox with a link for each of its programs.
+    /// An image with the machine's static busybox and a link for each of its programs.
     pub fn busybox(program: &Path) -> Result<Self> {
-        let text = program.to_str().context("the path of busybox is no text")?;
+        let text = program.to_str().context("the path of busybox is not UTF-8")?;
         let names = command::output(text, &["--list"])?;
         let link = |name: &str| (format!("bin/{name}"), PROGRAM.to_owned());
         Ok(Self {
@@ -61,7 +62,7 @@ impl Image {
         })
     }
 
-    /// One static program, in `bin` by its own name.
+    /// An image with one static program in `bin`, under its own name.
     pub fn program(reference: &'static str, program: &Path) -> Result<Self> {
         let name = program.file_name().and_then(|name| name.to_str()).context("the program has no name")?;
         Ok(Self {
@@ -72,7 +73,7 @@ impl Image {
         })
     }
 
-    /// Has the containerd at this socket know it, for pods.
+    /// Imports the image into the containerd at this socket, for pods.
     pub fn import(&self, socket: &Path) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let archive = folder.path().join("image.tar");
@@ -130,9 +131,9 @@ impl Image {
     }
 }
 
-/// Has the containerd at this socket know what is in an archive, for pods.
+/// Imports the image in an archive into the containerd at this socket, for pods.
 pub(crate) fn import(socket: &Path, archive: &Path) -> Result<()> {
-    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is no text");
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
     let (socket, archive) = (text(socket)?, text(archive)?);
     command::run("ctr", &["--address", &socket, "--namespace", "k8s.io", "images", "import", &archive])
 }
@@ -159,7 +160,7 @@ fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A dynamic program names its loader; nothing in a static one does.
+/// Whether a program is linked dynamically. Such a program contains the name of its loader.
 fn needs_interpreter(program: &[u8]) -> bool {
     const LOADER: &[u8] = b"/ld-linux-x86-64.so.2\0";
     // The name is in the first page, where the linker puts the PT_INTERP segment.
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_a_dynamic_program_by_its_loader() {
+    fn a_dynamic_program_is_found_by_its_loader() {
         let mut program = b"\x7fELF".to_vec();
         assert!(!needs_interpreter(&program));
         program.extend_from_slice(b"/lib64/ld-linux-x86-64.so.2\0");

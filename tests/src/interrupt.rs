@@ -1,4 +1,4 @@
-//! Ctrl-C for programs that must clean up: the signal becomes a condition that is looked at between steps.
+//! Ctrl-C for programs that must clean up. The signal becomes a condition that the program checks between its steps.
 
 use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -34,7 +34,7 @@ impl Interrupt {
         Ok(watch)
     }
 
-    /// Waits for a signal, at most for `limit`; true once one has come.
+    /// Waits for a signal, at most for `limit`. True if one has come.
     pub fn wait(&self, limit: Duration) -> bool {
         let (raised, changed) = &*self.0;
         let raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,12 +44,12 @@ impl Interrupt {
         *raised
     }
 
-    /// An error once a signal has come, so that `?` unwinds through the guards.
+    /// An error if a signal has come, so that `?` unwinds through the guards.
     pub fn check(&self) -> Result<()> {
         self.pause(Duration::ZERO)
     }
 
-    /// Waits as long as this; an error once a signal has come.
+    /// Waits for `time`. An error if a signal has come.
     pub fn pause(&self, time: Duration) -> Result<()> {
         if self.wait(time) {
             bail!("interrupted");

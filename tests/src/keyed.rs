@@ -1,10 +1,10 @@
-//! A CNI plugin that finds a pod's address through its network namespace: well-behaved by the specification, and
-//! leaking wherever the namespace is lost before DEL, since an address is then nobody's to find.
+//! A CNI plugin that finds a pod's address through its network namespace. It follows the specification. If the
+//! namespace is lost before DEL, it cannot find the address, and the address leaks.
 //!
-//! It gives the next free address of a range to an interface of the pod, and remembers it in a directory: a file for
-//! each address, with the sandbox's id and the interface's name in it. Failures on purpose are of its configuration.
+//! It gives the next free address of a range to an interface of the pod, and records it in a directory. There is a
+//! file for each address with the sandbox's id and the interface's name. The configuration can make calls fail.
 //!
-//! Invariant: whoever finds the address does so in the namespace; what the files say of sandboxes is for others.
+//! Invariant: the plugin finds an address only in the namespace. The sandbox ids in the files are for other readers.
 
 mod link;
 mod settings;
@@ -26,30 +26,30 @@ use serde_json::{Value, json};
 pub use settings::{Attachment, Faults, Range, Settings, Times};
 pub use store::{Counts, Store};
 
-/// Of the plugin, by which a configuration asks for it.
+/// The plugin's type in a configuration.
 pub const TYPE: &str = "keyed";
 
-/// The specification's own numbers; from 100 on they are the plugin's.
+/// The specification's own error codes. Codes from 100 on are the plugin's.
 const INVALID_ENVIRONMENT: u32 = 4;
 const INVALID_CONFIGURATION: u32 = 7;
 const NOT_AVAILABLE: u32 = 50;
 const FAILED: u32 = 100;
-const TOLD_TO_FAIL: u32 = 101;
+const MADE_TO_FAIL: u32 = 101;
 
 const VERSIONS: [&str; 5] = ["0.3.1", "0.4.0", "1.0.0", "1.0.1", "1.1.0"];
 
-/// What a call ends with.
+/// The result of a call.
 #[derive(Debug)]
 pub struct Answer {
-    /// For standard output, if anything.
-    said: Option<Value>,
+    /// The text for standard output, if any.
+    output: Option<Value>,
     succeeded: bool,
 }
 
 impl Answer {
     #[must_use]
     pub fn text(&self) -> Option<String> {
-        self.said.as_ref().map(Value::to_string)
+        self.output.as_ref().map(Value::to_string)
     }
 
     #[must_use]
@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-/// An error as the specification wants it told.
+/// An error in the form of the specification.
 #[derive(Debug)]
 struct Failure {
     code: u32,
@@ -75,7 +75,7 @@ fn failure(code: u32) -> impl Fn(anyhow::Error) -> Failure {
     move |error| Failure { code, error }
 }
 
-/// What the runtime says in the environment.
+/// The runtime's variables in the environment.
 struct Call {
     container: String,
     arguments: String,
@@ -83,7 +83,7 @@ struct Call {
     interface: String,
 }
 
-/// Does what the environment and the configuration ask for.
+/// Does what the environment and the configuration request.
 pub fn answer(variable: &dyn Fn(&str) -> String, configuration: impl Read) -> Answer {
     let mut version = "0.4.0".to_owned();
     let done = Settings::read(configuration).map_err(failure(INVALID_CONFIGURATION)).and_then(|settings| {
@@ -91,11 +91,11 @@ pub fn answer(variable: &dyn Fn(&str) -> String, configuration: impl Read) -> An
         perform(variable, &settings)
     });
     match done {
-        Ok(said) => Answer { said, succeeded: true },
+        Ok(output) => Answer { output, succeeded: true },
         Err(Failure { code, error }) => {
-            let said =
+            let output =
                 json!({ "cniVersion": version, "code": code, "msg": format!("{error:#}"), "details": "" });
-            Answer { said: Some(said), succeeded: false }
+            Answer { output: Some(output), succeeded: false }
         }
     }
 }
@@ -131,27 +131,29 @@ fn add(call: &Call, settings: &Settings) -> Result<Value, Failure> {
             .with_context(|| format!("failed to load flannel 'subnet.env' file: {}", file.display()))?;
     }
     thread::sleep(Duration::from_millis(faults.add_takes_ms));
-    let (address, told_to_fail) = {
+    let (address, is_made_to_fail) = {
         let mut store = Store::lock(settings.store()?)?;
-        let told_to_fail = faults.adds_fail.includes(store.counts().adds_failed);
+        let is_made_to_fail = faults.adds_fail.includes(store.counts().adds_failed);
         store.count(|counts| {
             counts.adds += 1;
-            counts.adds_failed += u64::from(told_to_fail);
+            counts.adds_failed += u64::from(is_made_to_fail);
         })?;
-        if told_to_fail && !faults.failed_adds_reserve {
-            return Err(failure(TOLD_TO_FAIL)(anyhow!("this ADD was told to fail before it had an address")));
+        if is_made_to_fail && !faults.failed_adds_reserve {
+            return Err(failure(MADE_TO_FAIL)(anyhow!(
+                "this ADD is configured to fail before it has an address"
+            )));
         }
-        (store.reserve(settings.range()?, &call.container, &call.interface)?, told_to_fail)
+        (store.reserve(settings.range()?, &call.container, &call.interface)?, is_made_to_fail)
     };
-    if told_to_fail {
-        return Err(failure(TOLD_TO_FAIL)(anyhow!("this ADD was told to fail, with {address} reserved")));
+    if is_made_to_fail {
+        return Err(failure(MADE_TO_FAIL)(anyhow!("this ADD is configured to fail with {address} reserved")));
     }
     if let Err(error) = connect(call, settings.range()?, address) {
-        // The caller learns of the first failure.
+        // The caller gets the first error.
         let _ = Store::lock(settings.store()?).and_then(|store| store.release(address));
         return Err(error.into());
     }
-    thread::sleep(Duration::from_millis(faults.given_takes_ms));
+    thread::sleep(Duration::from_millis(faults.add_continues_ms));
     Ok(result(call, settings, address)?)
 }
 
@@ -167,7 +169,7 @@ fn result(call: &Call, settings: &Settings, address: Ipv4Addr) -> Result<Value> 
         "address": format!("{address}/{}", range.length()),
         "gateway": range.gateway().to_string(),
     });
-    // Dropped in 1.0.0, and wanted before.
+    // Version 1.0.0 dropped this field. Older versions need it.
     if settings.cni_version.starts_with("0.") {
         ip["version"] = json!("4");
     }
@@ -175,7 +177,7 @@ fn result(call: &Call, settings: &Settings, address: Ipv4Addr) -> Result<Value> 
     Ok(json!({ "cniVersion": settings.cni_version, "interfaces": [interface], "ips": [ip], "dns": {} }))
 }
 
-/// Without a namespace there is nothing to find an address by: that is no error, says the specification.
+/// Without a namespace the plugin cannot find an address. By the specification that is no error.
 fn delete(call: &Call, settings: &Settings) -> Result<(), Failure> {
     let mut store = Store::lock(settings.store()?)?;
     if call.netns.as_os_str().is_empty() || !call.netns.exists() {
@@ -184,7 +186,7 @@ fn delete(call: &Call, settings: &Settings) -> Result<(), Failure> {
     }
     if settings.faults_of(&call.arguments).dels_fail.includes(store.counts().dels_failed) {
         store.count(|counts| counts.dels_failed += 1)?;
-        return Err(failure(TOLD_TO_FAIL)(anyhow!("this DEL was told to fail")));
+        return Err(failure(MADE_TO_FAIL)(anyhow!("this DEL is configured to fail")));
     }
     enter(&call.netns)?;
     for address in link::addresses(&call.interface)? {
@@ -206,7 +208,7 @@ fn check(call: &Call, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Frees what none of the attachments that are still valid holds.
+/// Frees the addresses that no valid attachment holds.
 fn collect(settings: &Settings) -> Result<()> {
     let valid = settings.valid_attachments.as_ref().context("no cni.dev/valid-attachments were given")?;
     let store = Store::lock(settings.store()?)?;
@@ -223,7 +225,7 @@ fn status(settings: &Settings) -> Result<()> {
     store.free(range).map(drop)
 }
 
-/// From here on this process is in the pod's network.
+/// Moves this process into the pod's network namespace.
 fn enter(netns: &Path) -> Result<()> {
     let file =
         File::open(netns).with_context(|| format!("open the network namespace {}", netns.display()))?;
@@ -255,8 +257,8 @@ mod tests {
         })
     }
 
-    fn said(answer: &Answer) -> Value {
-        answer.said.clone().unwrap_or_default()
+    fn output(answer: &Answer) -> Value {
+        answer.output.clone().unwrap_or_default()
     }
 
     #[test]
@@ -274,21 +276,21 @@ mod tests {
     }
 
     #[test]
-    fn an_add_fails_as_often_as_it_is_told() {
+    fn an_add_fails_as_often_as_configured() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("addresses");
-        let told = |reserve: bool| {
+        let configured = |reserve: bool| {
             configuration(&store, &json!({ "adds_fail": { "first": 2 }, "failed_adds_reserve": reserve }))
         };
         for (reserve, held) in [(false, 0), (true, 1)] {
-            let answer = ask("ADD", "/run/netns/is-not-there", &told(reserve));
+            let answer = ask("ADD", "/run/netns/is-not-there", &configured(reserve));
             assert!(!answer.is_success());
-            assert_eq!(said(&answer)["code"], TOLD_TO_FAIL);
+            assert_eq!(output(&answer)["code"], MADE_TO_FAIL);
             assert_eq!(Store::read(&store).unwrap().len(), held);
         }
-        // The third one fails by itself, and gives its address back.
-        let answer = ask("ADD", "/run/netns/is-not-there", &told(true));
-        assert_eq!((answer.is_success(), &said(&answer)["code"]), (false, &json!(FAILED)));
+        // The third ADD fails by itself and frees its address.
+        let answer = ask("ADD", "/run/netns/is-not-there", &configured(true));
+        assert_eq!((answer.is_success(), &output(&answer)["code"]), (false, &json!(FAILED)));
         assert_eq!(Store::read(&store).unwrap().len(), 1);
         let counts = *Store::lock(&store).unwrap().counts();
         assert_eq!((counts.adds, counts.adds_failed), (3, 2));
@@ -300,22 +302,22 @@ mod tests {
         let mut configuration = configuration(&folder.path().join("addresses"), &json!({}));
         let file = folder.path().join("subnet.env");
         configuration["subnetFile"] = json!(file);
-        let answer = || said(&ask("ADD", "/run/netns/is-not-there", &configuration))["msg"].to_string();
+        let answer = || output(&ask("ADD", "/run/netns/is-not-there", &configuration))["msg"].to_string();
         assert!(answer().contains("subnet.env"), "{}", answer());
         fs::write(&file, "FLANNEL_SUBNET=10.9.0.0/29\n").unwrap();
         assert!(answer().contains("is-not-there"), "{}", answer());
     }
 
     #[test]
-    fn questions_are_answered() {
+    fn version_status_check_and_gc_are_answered() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("addresses");
         let mut configuration = configuration(&store, &json!({}));
-        let version = said(&ask("VERSION", "", &configuration));
+        let version = output(&ask("VERSION", "", &configuration));
         assert!(version["supportedVersions"].as_array().unwrap().contains(&json!("0.4.0")), "{version}");
         assert!(ask("STATUS", "", &configuration).is_success());
-        assert_eq!(said(&ask("CHECK", "", &configuration))["code"], FAILED);
-        assert_eq!(said(&ask("DANCE", "", &configuration))["code"], INVALID_ENVIRONMENT);
+        assert_eq!(output(&ask("CHECK", "", &configuration))["code"], FAILED);
+        assert_eq!(output(&ask("DANCE", "", &configuration))["code"], INVALID_ENVIRONMENT);
 
         let range = "10.9.0.0/29".parse().unwrap();
         let mut locked = Store::lock(&store).unwrap();
@@ -324,18 +326,18 @@ mod tests {
             locked.reserve(range, "gone", "eth0").unwrap();
         }
         drop(locked);
-        assert_eq!(said(&ask("STATUS", "", &configuration))["code"], NOT_AVAILABLE);
+        assert_eq!(output(&ask("STATUS", "", &configuration))["code"], NOT_AVAILABLE);
         configuration["cni.dev/valid-attachments"] = json!([{ "containerID": "kept", "ifname": "eth0" }]);
         assert!(ask("GC", "", &configuration).is_success());
         assert_eq!(Store::read(&store).unwrap().into_keys().collect::<Vec<_>>(), [kept]);
     }
 
     #[test]
-    fn a_configuration_that_lacks_something_is_refused() {
+    fn an_incomplete_configuration_is_refused() {
         let answer = ask("ADD", "", &json!({ "cniVersion": "0.4.0", "type": "keyed" }));
-        assert_eq!((answer.is_success(), &said(&answer)["code"]), (false, &json!(FAILED)));
+        assert_eq!((answer.is_success(), &output(&answer)["code"]), (false, &json!(FAILED)));
         let variable = |_: &str| String::new();
         let broken = super::answer(&variable, &b"{"[..]);
-        assert_eq!(said(&broken)["code"], INVALID_CONFIGURATION);
+        assert_eq!(output(&broken)["code"], INVALID_CONFIGURATION);
     }
 }

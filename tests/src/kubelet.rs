@@ -1,8 +1,8 @@
 //! A small kubelet. It does the same steps around a pod as the real one, in the same order, and records the true times
 //! and numbers.
 //!
-//! Pod cgroup and log directory first, then the sandbox, then the containers; at the end the sandbox is
-//! stopped, the pod's cgroup goes at once, and the dead sandbox stays listed until it is removed.
+//! It makes the pod's cgroup and log directory first, then the sandbox, then the containers. At the end it stops the
+//! sandbox and removes the pod's cgroup at once. The dead sandbox stays listed until it is removed.
 
 mod cgroup;
 mod life;
@@ -29,40 +29,40 @@ pub use start::{PartStart, PodStart};
 use crate::{
     cgroupfs::CgroupId,
     clock,
-    cri::{Cri, info_pid, message::ContainerState},
+    cri::{Cri, info_pid, message::container::ContainerState},
 };
 use cgroup::Cgroups;
 
 const LOGS: &str = "/var/log/pods";
 
-/// One connection's worth of kubelet; [`Kubelet::another`] gives more for the same node.
+/// A kubelet with one connection. [`Kubelet::another`] gives more for the same node.
 pub struct Kubelet {
     cri: Cri,
     cgroups: Arc<Cgroups>,
 }
 
-/// A sandbox that runs.
+/// A running sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub id: String,
     pub attempt: u32,
     /// The pid of its pause process.
     pub pid: i32,
-    /// The inode of its network namespace; the node's own for a host-network pod.
+    /// The inode of its network namespace. A host-network pod has the node's own.
     pub netns: u64,
-    /// IPv4 first on a dual-stack network; none for a host-network pod.
+    /// IPv4 comes first on a dual-stack network. Empty for a host-network pod.
     pub addresses: Vec<String>,
 }
 
-/// A container that was started.
+/// A started container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     pub id: String,
-    /// 0 if the runtime knew of its end before it could be asked.
+    /// 0 if the container ended before the runtime could be asked.
     pub pid: i32,
 }
 
-/// How a container ended, in the runtime's words.
+/// How a container ended, as the runtime reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     pub code: i32,
@@ -75,7 +75,7 @@ impl Kubelet {
         Ok(Self { cri: Cri::connect(socket)?, cgroups: Arc::new(Cgroups::new(driver)?) })
     }
 
-    /// The same node's kubelet with a connection of its own, for another thread.
+    /// The same node's kubelet with its own connection, for another thread.
     pub fn another(&self) -> Result<Self> {
         Ok(Self { cri: self.cri.reconnect()?, cgroups: Arc::clone(&self.cgroups) })
     }
@@ -84,7 +84,7 @@ impl Kubelet {
         &mut self.cri
     }
 
-    /// Makes the pod's cgroup and log directory, and gives the cgroup's ids.
+    /// Makes the pod's cgroup and log directory, and returns the cgroup's ids.
     pub fn prepare(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
         let ids = self.cgroups.make(pod)?;
         let logs = Self::log_directory(pod);
@@ -92,7 +92,7 @@ impl Kubelet {
         Ok(ids)
     }
 
-    /// Starts a sandbox; `attempt` counts those of the same pod.
+    /// Starts a sandbox. `attempt` is its number among the pod's sandboxes.
     pub fn run_sandbox(&mut self, pod: &Pod, attempt: u32) -> Result<Sandbox> {
         let config = pod.sandbox_config(attempt, &self.cgroup_parent(pod), &Self::log_directory(pod));
         let id = self.cri.run_pod_sandbox(config)?;
@@ -106,7 +106,7 @@ impl Kubelet {
         Ok(Sandbox { id, attempt, pid, netns, addresses: first.into_iter().chain(others).collect() })
     }
 
-    /// Creates and starts a container; `attempt` counts its restarts in the pod.
+    /// Creates and starts a container. `attempt` is the number of its restarts in the pod.
     pub fn run_container(
         &mut self,
         pod: &Pod,
@@ -115,7 +115,7 @@ impl Kubelet {
         attempt: u32,
     ) -> Result<Started> {
         let logs = Self::log_directory(pod);
-        // The runtime opens the log file and expects its directory.
+        // The runtime opens the log file and expects its directory to exist.
         let directory = logs.join(&container.name);
         fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
         let sandbox_config = pod.sandbox_config(sandbox.attempt, &self.cgroup_parent(pod), &logs);
@@ -129,7 +129,7 @@ impl Kubelet {
         Ok(Started { id, pid })
     }
 
-    /// Waits until a container's program has ended and the runtime knows.
+    /// Waits until a container's program has ended and the runtime knows that.
     pub fn wait_exit(&mut self, container: &str, limit: Duration) -> Result<Exit> {
         let what = format!("exit of container {container}");
         clock::poll(&what, limit, || {
@@ -142,8 +142,8 @@ impl Kubelet {
     /// Stops the sandbox and everything in it. The runtime calls CNI DEL. A failed stop is repeated, because containerd
     /// 1.6 can lose a race with a shim that ends at that moment ("ttrpc: closed").
     pub fn stop_sandbox(&mut self, sandbox: &str) -> Result<()> {
-        const AGAIN: u32 = 4;
-        for _ in 0..AGAIN {
+        const RETRIES: u32 = 4;
+        for _ in 0..RETRIES {
             if self.try_stop_sandbox(sandbox).is_ok() {
                 return Ok(());
             }
@@ -156,17 +156,18 @@ impl Kubelet {
         self.cri.stop_pod_sandbox(sandbox)
     }
 
-    /// Forgets a stopped sandbox and its containers, as the kubelet's garbage collection does later.
+    /// Removes a stopped sandbox and its containers from the runtime, as the kubelet's garbage collection does later.
     pub fn remove_sandbox(&mut self, sandbox: &str) -> Result<()> {
         self.cri.remove_pod_sandbox(sandbox)
     }
 
-    /// Kills what is left in the pod's cgroup and removes it, as housekeeping does with a pod that ended.
+    /// Kills the processes left in the pod's cgroup and removes it, as the kubelet's housekeeping does after a pod's
+    /// end.
     pub fn remove_cgroup(&self, pod: &Pod) -> Result<()> {
         self.cgroups.remove(pod)
     }
 
-    /// The pod's cgroup in each hierarchy that is there.
+    /// The directories of the pod's cgroup in all hierarchies that have it.
     pub fn cgroup_directories(&self, pod: &Pod) -> Vec<PathBuf> {
         self.cgroups.directories(pod)
     }
@@ -181,7 +182,7 @@ impl Kubelet {
         fs::remove_dir_all(&logs).with_context(|| format!("remove {}", logs.display()))
     }
 
-    /// What the kubelet passes as `cgroup_parent`: a path, or a slice's name.
+    /// The kubelet's `cgroup_parent` for the runtime: a path, or the name of a slice.
     pub fn cgroup_parent(&self, pod: &Pod) -> String {
         self.cgroups.parent(pod)
     }

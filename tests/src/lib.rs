@@ -1,22 +1,24 @@
-//! The harness: what the tests, and the programs that play a node's part, are written with.
+//! The test harness: the modules that the tests use, and the programs that act as parts of a node.
 //!
-//! * [`guard`] makes and drops the kernel's own things: network namespaces, cgroups, addresses.
-//! * [`kubelet`] plays the kubelet on top of a runtime reached by [`cri`].
-//! * [`manifest`] makes of what is deployed a pod for it; [`prometheus`] is a real one, with the alerts that are deployed.
-//! * [`containerd`] starts a private runtime on this machine, with the images of [`image`], and leaves no trace;
-//!   [`node`] takes it, or a VM's own.
-//! * [`edge`] is a node that comes up by itself.
-//! * [`keyed`] is a CNI plugin that loses addresses.
-//! * [`story`] plays on a node what makes it lose addresses, and tells the truth of it.
-//! * [`ftrace`] has the kernel's own trace of what happens meanwhile.
-//! * [`stream`] runs the built agent beside a test and reads the events that it tells; [`finding`] reads one,
-//!   and [`refusal`] whether its confinement kept it from something.
-//! * [`http`] asks a server, by [`tls`] where it serves so.
+//! * [`guard`] creates network namespaces, cgroups and addresses, and removes them when the guard is dropped.
+//! * [`kubelet`] acts as the kubelet. It drives a container runtime through [`cri`].
+//! * [`manifest`] makes a pod for it from the deployment's manifests. [`prometheus`] runs a real Prometheus with the
+//!   alerts of the deployment.
+//! * [`containerd`] starts a private containerd on this machine with the images of [`image`], and removes all traces
+//!   of it. [`node`] uses that containerd or the one of a VM.
+//! * [`edge`] is a node that boots by itself.
+//! * [`keyed`] is a CNI plugin that can leak addresses.
+//! * [`story`] does things to a node that make it leak addresses, and records what really happened.
+//! * [`ftrace`] records the kernel's own trace in the meantime.
+//! * [`stream`] runs the built agent beside a test and reads its events. [`finding`] reads one finding. [`refusal`]
+//!   checks whether the agent's confinement refused it something.
+//! * [`http`] sends requests to a server, through [`tls`] where the server needs it.
 //! * [`storm`] starts programs as fast as the machine can.
-//! * [`browser`] is a real one, and [`site`] what it is served.
-//! * [`live`] attaches the hooks and gives what they tell; [`skipped`] knows what the kernel kept from them.
+//! * [`browser`] drives a real browser, and [`site`] serves its pages.
+//! * [`live`] attaches the hooks and returns their observations. [`skipped`] reads which runs of them the kernel
+//!   skipped.
 //!
-//! What a feature is needed for says so below.
+//! The modules that need a feature are listed by feature below.
 
 pub mod cgroupfs;
 pub mod clock;

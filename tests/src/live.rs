@@ -48,16 +48,16 @@ use crate::{
 /// The settings of the hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup<'a> {
-    /// The hierarchy that identifies containers; the agent's own choice if `None`.
+    /// The hierarchy that identifies containers. `None`: the agent chooses.
     pub hierarchy: Option<u32>,
     pub all_execs: bool,
-    /// Mechanisms that are not to be used.
+    /// Mechanisms that may not be used.
     pub refused: &'a [Mechanism],
-    /// Bytes of the bulk ring; the agent's own choice if `None`.
+    /// The size of the bulk ring in bytes. `None`: the agent's size.
     pub bulk: Option<u32>,
-    /// How many network namespaces are kept an eye on by tracepoints; the agent's own choice if `None`.
+    /// How many network namespaces the tracepoints can track. `None`: the agent's number.
     pub nets: Option<u32>,
-    /// Whether the kernel counts what each program's runs take.
+    /// Whether the kernel measures the time of each program's runs.
     pub stats: bool,
 }
 
@@ -69,15 +69,15 @@ pub struct Live {
     /// Everything up to this time has been reported.
     mark: Timestamp,
     batches: Receiver<Batch>,
-    /// The counters, as the drain read them last.
+    /// The counters at the reader's last look.
     totals: watch::Receiver<Totals>,
     netlink: Option<QuestionSender>,
     stopper: Option<CancellationSource>,
     worker: Option<JoinHandle<Result<Totals>>>,
 }
 
-/// Everything that the hooks reported, after they were detached.
-pub struct Told {
+/// Everything that the hooks had reported when they were detached.
+pub struct Finished {
     pub seen: Vec<Observation>,
     pub totals: Totals,
 }
@@ -92,15 +92,15 @@ impl Live {
         let (counted, totals) = mpsc::channel();
         let mut netlink = None;
         if reports.iter().any(HookReport::needs_netlink) {
-            let (asker, asks) = channel::questions();
-            Netlink::open(PathBuf::from("/"))?.start(feed.clone(), asks, stop.clone())?;
-            netlink = Some(asker);
+            let (questions, queue) = channel::questions();
+            Netlink::open(PathBuf::from("/"))?.start(feed.clone(), queue, stop.clone())?;
+            netlink = Some(questions);
         }
-        let worker = thread::Builder::new().name("drain".to_owned()).spawn(move || {
+        let worker = thread::Builder::new().name("reader".to_owned()).spawn(move || {
             runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
-                let drain = RingReader::new(probe, SLACK)?;
-                counted.send(drain.totals())?;
-                // Without a bound: a test that is busy must not hold the drain up.
+                let reader = RingReader::new(probe, SLACK)?;
+                counted.send(reader.totals())?;
+                // The channel has no bound, so that a busy test does not block the reader.
                 let passed_on = tokio::spawn(async move {
                     while let Some(batch) = received.recv().await {
                         if sender.send(batch).is_err() {
@@ -108,13 +108,13 @@ impl Live {
                         }
                     }
                 });
-                let totals = drain.run(&feed, stop).await;
+                let totals = reader.run(&feed, stop).await;
                 drop(feed);
                 passed_on.await?;
                 Ok(totals)
             })
         })?;
-        let totals = totals.recv().context("the hooks are not drained")?;
+        let totals = totals.recv().context("the hooks' rings are not read")?;
         let (stopper, worker) = (Some(stopper), Some(worker));
         Ok(Self {
             hierarchy,
@@ -135,13 +135,13 @@ impl Live {
         &self.hierarchy
     }
 
-    /// Whether netlink has to tell what the hooks do not.
+    /// Whether netlink must report what the hooks cannot see.
     #[must_use]
     pub fn needs_netlink(&self) -> bool {
         self.reports.iter().any(HookReport::needs_netlink)
     }
 
-    /// How a signal is seen; `None`: by no program.
+    /// The mechanism that sees a signal. `None`: no program sees it.
     #[must_use]
     pub fn mechanism(&self, signal: Signal) -> Option<Mechanism> {
         self.reports.iter().find(|report| report.signal == signal).and_then(|report| report.mechanism)
@@ -154,14 +154,15 @@ impl Live {
         report.map(|report| report.missed.clone()).unwrap_or_default()
     }
 
-    /// Has rtnetlink watch a namespace, as the engine does with each that it knows; nothing where hooks see all.
+    /// Makes rtnetlink watch a namespace, as the engine does with each one that it knows. Does nothing where the
+    /// hooks see everything.
     pub fn watch(&self, netns: NetnsKey, by: &Task) {
         if let Some(netlink) = &self.netlink {
             netlink.ask(Question::Watch { netns, by: by.clone() });
         }
     }
 
-    /// Waits until `found` finds what it is looking for in what has been told so far.
+    /// Waits until `found` returns a value for the observations so far.
     pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&[Observation]) -> Option<T>) -> Result<T> {
         let patience = machine::patience();
         let mut deadline = Instant::now() + patience;
@@ -179,7 +180,7 @@ impl Live {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let n = self.seen.len();
-                    bail!("{what}: not told within {} s, among {n} other facts", patience.as_secs())
+                    bail!("{what}: not reported within {} s, among {n} other facts", patience.as_secs())
                 }
                 Err(RecvTimeoutError::Disconnected) => bail!("{what}: the hooks have ended"),
             }
@@ -189,7 +190,7 @@ impl Live {
     /// Everything that was reported of the time until now. Nothing of that time is reported later.
     pub fn settled(&mut self) -> Result<Vec<Observation>> {
         let now = Timestamp(clock::boot_ns()?);
-        // Without records there are no watermarks either.
+        // The source sends a watermark only after a record.
         CgroupGuard::create(&self.hierarchy)?.end()?;
         let patience = machine::patience();
         let deadline = Instant::now() + patience;
@@ -201,14 +202,14 @@ impl Live {
         Ok(std::mem::take(&mut self.seen))
     }
 
-    /// Has what was told until now forgotten, with the runs that the kernel skipped until now, which are counted later.
+    /// Forgets the observations so far. It waits for the reports of the hook runs that the kernel skipped so far.
     fn forget(&mut self) -> Result<()> {
         let counted = self.totals.borrow_and_update().skipped();
         let skipped = skipped::of_process(process::id())?;
         self.settled()?;
         if skipped > counted {
-            // What was settled last is itself counted within a second.
-            clock::poll("a look at the counters", machine::patience(), || {
+            // The counters are read every second, and the runs of the call above are in the next reading.
+            clock::poll("a reading of the counters", machine::patience(), || {
                 Ok(self.totals.has_changed()?.then_some(()))
             })?;
             self.settled()?;
@@ -231,14 +232,14 @@ impl Live {
         }
     }
 
-    /// Detaches the hooks and gives all that they told.
-    pub fn finish(mut self) -> Result<Told> {
+    /// Detaches the hooks and returns all that they reported.
+    pub fn finish(mut self) -> Result<Finished> {
         self.stopper.take();
         self.netlink.take();
         let worker = self.worker.take().ok_or_else(|| anyhow!("the hooks have ended"))?;
-        let totals = worker.join().map_err(|_panic| anyhow!("the drain panicked"))??;
+        let totals = worker.join().map_err(|_panic| anyhow!("the ring reader panicked"))??;
         self.take_all();
-        Ok(Told { seen: std::mem::take(&mut self.seen), totals })
+        Ok(Finished { seen: std::mem::take(&mut self.seen), totals })
     }
 }
 
@@ -249,14 +250,14 @@ impl Drop for Live {
         if let Some(worker) = self.worker.take() {
             let skipped = || skipped::of_process(process::id()).unwrap_or(0);
             let before = skipped();
-            // The hooks of one test must not burden the next; what became of them nobody asks any more.
+            // The hooks must not slow down the next test. Nobody needs the worker's result.
             let _ = worker.join();
             skipped::detached(before.saturating_sub(skipped()));
         }
     }
 }
 
-/// Attaches the hooks alone, for those who read the rings themselves.
+/// Attaches the hooks without a reader, for a test that reads the rings itself.
 pub fn load(setup: Setup<'_>) -> Result<(Probe, Hierarchy)> {
     let root = HostRoot::open("/".as_ref())?;
     let layout = Layout::read(&root).context("read the cgroup mounts")?;
@@ -277,22 +278,22 @@ pub fn load(setup: Setup<'_>) -> Result<(Probe, Hierarchy)> {
     Ok((probe, own.context("the cgroup hierarchy is not mounted here")?))
 }
 
-/// That nothing was lost on the way, and nothing was unreadable.
-pub fn is_whole(seen: &[Observation]) -> Result<()> {
+/// Checks that no observation reports a loss.
+pub fn check_no_loss(seen: &[Observation]) -> Result<()> {
     let lost: Vec<_> = seen.iter().filter(|seen| matches!(seen.fact, Fact::Lost { .. })).collect();
     ensure!(lost.is_empty(), "lost: {lost:?}");
     Ok(())
 }
 
-/// Hooks as the agent attaches them, for the tests that need no others one after the other: to attach them takes seconds
-/// where the machine is emulated.
+/// Hooks attached as the agent attaches them, shared by the tests that need no other settings. Attaching takes
+/// seconds on an emulated machine.
 pub struct Shared(MutexGuard<'static, Option<Live>>);
 
 impl Shared {
-    /// What was told before is forgotten.
+    /// Returns the hooks without the observations of earlier tests.
     pub fn start() -> Result<Self> {
         static SHARED: Mutex<Option<Live>> = Mutex::new(None);
-        // A test that failed has not harmed them.
+        // A failed test leaves the hooks intact.
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.is_none() {
             *shared = Some(Live::start(Setup::default())?);

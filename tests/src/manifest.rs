@@ -1,7 +1,7 @@
-//! The agent's pod as `deploy/manifests` has it, as the kubelet would hand it to the runtime and ask it for its health, and
-//! as Prometheus' operator would have it scraped: what is tested is what is deployed.
+//! The agent's pod from `deploy/manifests`. It is translated into the kubelet's CRI configuration and probes, and
+//! into the Prometheus operator's scrape configuration. So the tests run what is deployed.
 //!
-//! **Invariant:** a field that is not carried over is an error, not left out.
+//! **Invariant:** a field that is not translated is an error.
 
 mod around;
 mod probe;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::{
     cri::message::{
-        Capability, Int64Value, LinuxContainerSecurityContext, Mount, MountPropagation, ProfileType,
-        SecurityProfile,
+        container::{Mount, MountPropagation},
+        security::{Capability, Int64Value, LinuxContainerSecurityContext, ProfileType, SecurityProfile},
     },
     kubelet::{Container, Pod, Qos},
 };
@@ -25,7 +25,7 @@ pub use probe::Probe;
 pub use scrape::scrape;
 
 const MANIFEST: &str = include_str!("../../deploy/manifests/sandprobe.yaml");
-/// Of the API server, the scheduler and the kubelet; nothing of them reaches the runtime.
+/// Fields for the API server, the scheduler and the kubelet. They do not reach the runtime.
 const ELSEWHERE: [&str; 11] = [
     "automountServiceAccountToken",
     "containers",
@@ -54,34 +54,36 @@ const OF_CONTAINER: [&str; 12] = [
     "volumeMounts",
 ];
 
-/// What a cluster has around a pod.
+/// A cluster's surroundings of a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     pub node: String,
-    /// Where the files of the only Secret are.
+    /// The directory with the files of the only Secret.
     pub secret: PathBuf,
-    /// Where this machine keeps what the pod may write, if it is not to be in the node's own places.
+    /// A directory of this machine for the pod's writable host paths, if the node's own must not be used.
     pub own: Option<PathBuf>,
 }
 
-/// The agent, for one node.
+/// The agent's pod for one node.
 #[derive(Clone, Debug)]
 pub struct Agent {
     pub pod: Pod,
     pub startup: Probe,
     pub liveness: Probe,
     pub readiness: Probe,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
 }
 
-/// The pod of the DaemonSet, for this node.
+/// The pod of the DaemonSet for this node.
 pub fn agent(cluster: &Cluster) -> Result<Agent> {
     let spec = daemon_set()?["spec"]["template"]["spec"].clone();
     only(&spec, &[&ELSEWHERE[..], &["volumes"]].concat())?;
-    let [container] = &array(&spec["containers"])?[..] else { bail!("the agent is one container") };
+    let [container] = &array(&spec["containers"])?[..] else {
+        bail!("the pod does not have exactly one container")
+    };
     only(container, &OF_CONTAINER)?;
-    // The kubelet adds it to every container, service links or not.
+    // The kubelet adds it to every container, with and without service links.
     let mut environment = vec![("KUBERNETES_SERVICE_HOST".to_owned(), "10.96.0.1".to_owned())];
     for variable in array(&container["env"])? {
         only(variable, &["name", "value", "valueFrom"])?;
@@ -89,7 +91,7 @@ pub fn agent(cluster: &Cluster) -> Result<Agent> {
             text(&variable["value"])?
         } else {
             let field = text(&variable["valueFrom"]["fieldRef"]["fieldPath"])?;
-            ensure!(field == "spec.nodeName", "nobody here knows {field}");
+            ensure!(field == "spec.nodeName", "the field {field} is not supported here");
             cluster.node.clone()
         };
         environment.push((text(&variable["name"])?, value));
@@ -127,7 +129,7 @@ fn daemon_set() -> Result<Value> {
     object(MANIFEST, "DaemonSet")
 }
 
-/// The first of a kind.
+/// The first object of a kind.
 fn object(manifest: &str, kind: &str) -> Result<Value> {
     for document in serde_yaml_ng::Deserializer::from_str(manifest) {
         let object = Value::deserialize(document)?;
@@ -145,7 +147,7 @@ fn mounts(mounts: &Value, volumes: &Value, cluster: &Cluster) -> Result<Vec<Moun
         let propagation = match mount["mountPropagation"].as_str() {
             None => MountPropagation::Private,
             Some("HostToContainer") => MountPropagation::HostToContainer,
-            Some(other) => bail!("nobody here knows how to mount {other}"),
+            Some(other) => bail!("the mount propagation {other} is not supported here"),
         };
         Ok(Mount {
             container_path: text(&mount["mountPath"])?,
@@ -159,7 +161,7 @@ fn mounts(mounts: &Value, volumes: &Value, cluster: &Cluster) -> Result<Vec<Moun
     array(mounts)?.iter().map(mount).collect()
 }
 
-/// As the kubelet looks after them.
+/// The path of a volume on the node. It makes and checks host paths as the kubelet does.
 fn host_path(volume: &Value, cluster: &Cluster) -> Result<PathBuf> {
     if volume["secret"].is_object() {
         return Ok(cluster.secret.clone());
@@ -172,11 +174,11 @@ fn host_path(volume: &Value, cluster: &Cluster) -> Result<PathBuf> {
         _ => path,
     };
     match host["type"].as_str() {
-        Some("Directory") => ensure!(path.is_dir(), "{} is no directory of the node", path.display()),
+        Some("Directory") => ensure!(path.is_dir(), "{} is not a directory of the node", path.display()),
         Some("DirectoryOrCreate") => {
             fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         }
-        other => bail!("nobody here knows a host path of type {other:?}"),
+        other => bail!("a host path of type {other:?} is not supported here"),
     }
     Ok(path)
 }
@@ -199,7 +201,7 @@ fn security(context: &Value) -> Result<LinuxContainerSecurityContext> {
     let profile = |name: &str| match context[name]["type"].as_str() {
         Some("RuntimeDefault") => Ok(SecurityProfile { profile_type: ProfileType::RuntimeDefault.into() }),
         Some("Unconfined") => Ok(SecurityProfile { profile_type: ProfileType::Unconfined.into() }),
-        other => bail!("nobody here knows a {name} of type {other:?}"),
+        other => bail!("a {name} of type {other:?} is not supported here"),
     };
     Ok(LinuxContainerSecurityContext {
         capabilities: Some(Capability {
@@ -220,7 +222,7 @@ fn security(context: &Value) -> Result<LinuxContainerSecurityContext> {
 fn only(object: &Value, known: &[&str]) -> Result<()> {
     let object = object.as_object().context("an object")?;
     match object.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => bail!("{key} is in the manifest and not carried over"),
+        Some(key) => bail!("{key} is in the manifest and not translated"),
         None => Ok(()),
     }
 }
@@ -245,12 +247,12 @@ fn seconds(value: &Value) -> Result<Duration> {
     value.as_u64().map(Duration::from_secs).context("seconds")
 }
 
-/// `20m`
+/// Parses a quantity like `20m`.
 fn thousandths(quantity: &str) -> Result<i64> {
     Ok(quantity.strip_suffix('m').context("thousandths")?.parse()?)
 }
 
-/// `128Mi`
+/// Parses a quantity like `128Mi`.
 fn bytes(quantity: &str) -> Result<i64> {
     let mebibytes: i64 = quantity.strip_suffix("Mi").context("mebibytes")?.parse()?;
     Ok(mebibytes << 20)
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_carried_over_is_what_stands_there() -> Result<()> {
+    fn the_security_context_and_mounts_are_translated() -> Result<()> {
         let parts = |path: &str| Mount {
             container_path: format!("/host{path}"),
             host_path: path.to_owned(),
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_left_out() {
+    fn an_unknown_field_is_an_error() {
         assert!(only(&serde_json::json!({ "args": [], "lifecycle": {} }), &OF_CONTAINER).is_err());
     }
 }

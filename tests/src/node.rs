@@ -1,4 +1,4 @@
-//! A node to run pods on: a VM's own containerd where this is one of ours, else a private one.
+//! A node to run pods on: a VM's own containerd if this machine is one of the tests' VMs, otherwise a private one.
 
 mod vm;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 use vm::Vm;
 
-/// A runtime that is ready; a private one is gone with it.
+/// A runtime that is ready. A private one is removed when this is dropped.
 #[derive(Debug)]
 pub struct Node {
     socket: PathBuf,
@@ -38,12 +38,13 @@ impl Node {
         Self::start_with(&Options::default())
     }
 
-    /// One whose pods get their addresses from the plugin that finds them through the network namespace.
+    /// A node whose pods get their addresses from the tests' own plugin, which finds them through the network
+    /// namespace.
     pub fn start_keyed(faults: Faults) -> Result<Self> {
         Self::start_with(&Options { keyed: true, faults, ..Options::default() })
     }
 
-    /// Where this is a VM of ours, nothing but the plugin is as the options say.
+    /// Starts a node with these options. On a VM only the options of the plugin count.
     pub fn start_with(options: &Options) -> Result<Self> {
         let node = if is_in_path(vm::START) {
             let vm = Vm::start(options)?;
@@ -74,7 +75,7 @@ impl Node {
         self.driver
     }
 
-    /// False for a VM's own.
+    /// Whether the runtime is private. False for a VM's own.
     pub fn is_private(&self) -> bool {
         matches!(self.runtime, Runtime::Private(_))
     }
@@ -86,7 +87,7 @@ impl Node {
         }
     }
 
-    /// Other faults of the plugin from now on.
+    /// Sets other faults of the plugin from now on.
     pub fn set_faults(&mut self, faults: Faults) -> Result<()> {
         match &mut self.runtime {
             Runtime::Private(containerd) => containerd.set_faults(faults),
@@ -94,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Ends the runtime in order; its pods go on.
+    /// Ends the runtime normally. Its pods run on.
     pub fn end_runtime(&mut self) -> Result<()> {
         match &mut self.runtime {
             Runtime::Private(containerd) => containerd.end_runtime(),
@@ -102,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Ends the runtime as the OOM killer does; its pods go on.
+    /// Kills the runtime as the OOM killer does. Its pods run on.
     pub fn kill_runtime(&mut self) -> Result<()> {
         match &mut self.runtime {
             Runtime::Private(containerd) => containerd.kill_runtime(),
@@ -110,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Removes all that an ended runtime knew, its containers with it.
+    /// Removes everything that an ended runtime knew, and its containers.
     pub fn forget(&mut self) -> Result<()> {
         match &self.runtime {
             Runtime::Private(containerd) => containerd.forget(),
@@ -118,7 +119,7 @@ impl Node {
         }
     }
 
-    /// Starts one that has ended.
+    /// Starts an ended runtime again.
     pub fn start_runtime(&mut self) -> Result<()> {
         match &mut self.runtime {
             Runtime::Private(containerd) => containerd.start_runtime(),
@@ -128,7 +129,7 @@ impl Node {
         wait_recovered(&self.socket)
     }
 
-    /// Leaves a VM's as it is, with its pods and its network: for the next boot.
+    /// Leaves a VM's runtime as it is, with its pods and its network, for the next boot.
     pub fn leave(self) -> Result<()> {
         match self.runtime {
             Runtime::Private(_) => bail!("a private runtime ends with this program"),
@@ -139,7 +140,7 @@ impl Node {
         }
     }
 
-    /// Ends a private runtime, and gives a VM's its own network back; says what would not go.
+    /// Ends a private runtime, or restores a VM's own network. The error lists what could not be removed.
     pub fn stop(self) -> Result<()> {
         match self.runtime {
             Runtime::Private(containerd) => containerd.stop(),
@@ -148,7 +149,7 @@ impl Node {
     }
 }
 
-/// Until the runtime has read what it had on record: before, it serves its version and nothing else.
+/// Waits until the runtime has read its records. Before that it answers only Version.
 fn wait_recovered(socket: &Path) -> Result<()> {
     clock::poll("the runtime's sandboxes", machine::patience(), || {
         Ok(Cri::connect(socket).and_then(|mut cri| cri.list_pod_sandbox()).ok())

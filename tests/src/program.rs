@@ -1,4 +1,4 @@
-//! The programs that tests start: beside the test itself in a VM, in cargo's folders here.
+//! The programs that tests start. In a VM they are beside the test, otherwise in cargo's target folder.
 
 use std::{
     env,
@@ -10,14 +10,14 @@ use anyhow::{Context as _, Result};
 
 /// The program of this name that was built together with the running one.
 pub fn path(name: &str) -> Result<PathBuf> {
-    let own = env::current_exe().context("cannot tell where this program is")?;
-    // Cargo puts test programs in a folder below that of the others.
+    let own = env::current_exe().context("find the running program")?;
+    // Cargo puts test programs in a folder below the one of other programs.
     let folders = own.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
     found.with_context(|| format!("there is no {name} beside {}", own.display()))
 }
 
-/// The program `name` by another name, which is what the kernel then knows it by.
+/// Makes a link to a program under another name. The kernel then knows the program by that name.
 pub fn alias(name: &str, folder: &Path, other: &str) -> Result<PathBuf> {
     let link = folder.join(other);
     symlink(path(name)?, &link).with_context(|| format!("make {}", link.display()))?;

@@ -1,4 +1,4 @@
-//! A real Prometheus, Debian's, beside an agent: with the rules as they are deployed, and what it makes of them.
+//! A real Prometheus beside an agent, with the deployed rules.
 
 use std::{
     fs::{self, File},
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 use crate::{clock, http, machine};
 
 const RULES: &str = include_str!("../../deploy/prometheus/rules.yaml");
-/// Of each question.
+/// The limit for each request.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Dropped, it is killed.
+/// A running Prometheus. Dropping it kills it.
 pub struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -25,20 +25,20 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes by this `scrape_config`; ready to be asked.
+    /// Starts it with this `scrape_config` and waits until it is ready.
     pub fn start(scrape: &Value) -> Result<Self> {
         let place = tempfile::tempdir()?;
         fs::write(place.path().join("rules.yaml"), RULES)?;
-        // Often enough for a test; rules wait as long as they say.
+        // A short interval for a test. The rules still wait for their own times.
         let interval = if machine::is_emulated() { "3s" } else { "1s" };
         let configuration = json!({
             "global": { "scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval },
             "rule_files": ["rules.yaml"],
             "scrape_configs": [scrape],
         });
-        // What is JSON is YAML.
+        // JSON is valid YAML.
         fs::write(place.path().join("prometheus.yaml"), configuration.to_string())?;
-        // One that is free now.
+        // Picks a free port.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let log = File::create(place.path().join("log"))?;
         let child = Command::new("prometheus")
@@ -58,20 +58,20 @@ impl Prometheus {
             }
             Ok(started.get("/-/ready").ok())
         })
-        .map_err(|error| error.context(started.said()))?;
+        .map_err(|error| error.context(started.log()))?;
         Ok(started)
     }
 
-    /// Until the alert fires: its labels, and how many fire of each name.
+    /// Waits until the alert fires and returns it.
     pub fn wait_for(&self, alert: &str) -> Result<Value> {
         let found = clock::poll(&format!("{alert} fires"), machine::patience(), || {
             let firing = self.firing()?;
             Ok(firing.into_iter().find(|one| one["labels"]["alertname"] == alert))
         });
-        // What it has scraped says why.
+        // The error contains the targets, or else the log.
         found.map_err(|error| match self.targets() {
-            Ok(targets) => error.context(format!("of {targets:#}")),
-            Err(_) => error.context(self.said()),
+            Ok(targets) => error.context(format!("the targets are {targets:#}")),
+            Err(_) => error.context(self.log()),
         })
     }
 
@@ -82,12 +82,12 @@ impl Prometheus {
         Ok(alerts.into_iter().filter(|alert| alert["state"] == "firing").collect())
     }
 
-    /// Whom it scrapes, and how that went.
+    /// The targets, and the results of their scrapes.
     pub fn targets(&self) -> Result<Value> {
         Ok(self.api("targets")?["activeTargets"].take())
     }
 
-    /// The names of the rules that were loaded, of those that it could evaluate.
+    /// The names of the rules that were evaluated without an error.
     pub fn healthy_rules(&self) -> Result<Vec<String>> {
         let answer = self.api("rules")?;
         let groups = answer["groups"].as_array().context("groups")?;
@@ -108,7 +108,7 @@ impl Prometheus {
         http::get(stream, path, &[])?.ok()
     }
 
-    fn said(&self) -> String {
+    fn log(&self) -> String {
         fs::read_to_string(self.place.path().join("log")).unwrap_or_default()
     }
 }

@@ -1,9 +1,12 @@
-//! Whether the agent was kept from something by its own confinement, which is a fault of its lists.
+//! Checks whether the agent's own confinement refused it something. That is an error in the agent's lists.
 
 use anyhow::{Result, ensure};
 
-/// Reads what it said on standard error.
-pub fn check(said: &str) -> Result<()> {
-    ensure!(!said.contains("system call refused"), "it is confined too much: {said}");
+/// Checks the agent's standard error.
+pub fn check(stderr: &str) -> Result<()> {
+    ensure!(
+        !stderr.contains("system call refused"),
+        "the agent's confinement refused a system call: {stderr}"
+    );
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A small HTTP server on this machine, for pages under test: a connection a request, a thread a connection.
+//! A small HTTP server on this machine for pages under test, with a thread for each connection and one request in
+//! each.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write},
@@ -18,14 +19,14 @@ pub struct Site {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Without the query.
+    /// The path without the query.
     pub path: String,
-    /// What is behind the question mark; empty if there is none.
+    /// The text after the question mark. Empty if there is none.
     pub query: String,
-    /// Names in small letters.
+    /// The names are in lower case.
     pub headers: Vec<(String, String)>,
 }
 
@@ -37,13 +38,13 @@ pub struct Answer {
 
 pub enum Body {
     Whole(Vec<u8>),
-    /// Writes for as long as it likes; the connection's end is its own.
+    /// Writes as long as it likes. The connection ends with it.
     Stream(Box<Writes>),
-    /// The connection ends without a word.
+    /// The connection ends without an answer.
     HangUp,
 }
 
-/// What goes on writing to who asked.
+/// Writes a body piece by piece.
 pub type Writes = dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send;
 
 impl Request {
@@ -73,7 +74,7 @@ impl Site {
                 }
                 let answer = Arc::clone(&answer);
                 thread::spawn(move || {
-                    // Who has gone away is not waited for.
+                    // An error means that the client has gone.
                     let _gone = exchange(stream, &*answer);
                 });
             }
@@ -90,7 +91,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // It waits for a connection: this is the last.
+        // The thread waits for a connection, and this is the last one.
         let _last = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(thread) = self.thread.take() {
             thread.join().ok();

@@ -1,4 +1,4 @@
-//! Programs that begin and end as fast as the machine can start them.
+//! Starts programs as fast as the machine can.
 
 use std::{
     path::PathBuf,
@@ -10,20 +10,20 @@ use tempfile::TempDir;
 
 use crate::program;
 
-/// What every program of a storm is called, also by the kernel.
+/// The name of every program of a storm, also for the kernel.
 pub const NAME: &str = "storm";
 
-/// Each starts one program after the other.
+/// The number of processes that start the programs one after the other.
 const MAKERS: usize = 2;
 
-/// A program of our own, to be started again and again.
+/// A program that is started again and again.
 pub struct Storm {
     path: PathBuf,
     _folder: TempDir,
 }
 
-/// Those who are starting it, each a share of all.
-pub struct Raging(Vec<Child>);
+/// The processes that start it, each an equal share.
+pub struct RunningStorm(Vec<Child>);
 
 impl Storm {
     pub fn new() -> Result<Self> {
@@ -31,14 +31,14 @@ impl Storm {
         Ok(Self { path: program::alias("actor", folder.path(), NAME)?, _folder: folder })
     }
 
-    /// The path of each program, which no other has.
+    /// The path of the program. No other program has it.
     pub fn path(&self) -> Result<&str> {
-        self.path.to_str().context("the path is no text")
+        self.path.to_str().context("the path is not UTF-8")
     }
 
-    /// Begins to start `count` programs.
-    pub fn rage(&self, count: usize) -> Result<Raging> {
-        let mut makers = Raging(Vec::new());
+    /// Starts `count` programs in the background.
+    pub fn start(&self, count: usize) -> Result<RunningStorm> {
+        let mut makers = RunningStorm(Vec::new());
         for i in 0..MAKERS {
             let share = (count * (i + 1) / MAKERS - count * i / MAKERS).to_string();
             let mut maker = Command::new(program::path("actor")?);
@@ -49,8 +49,8 @@ impl Storm {
     }
 }
 
-impl Raging {
-    /// Waits until all have been started and have ended, and gives the process ids of those who started them.
+impl RunningStorm {
+    /// Waits until all programs have ended. Returns the process ids of the makers.
     pub fn end(mut self) -> Result<Vec<u32>> {
         for maker in &mut self.0 {
             let status = maker.wait()?;
@@ -60,10 +60,10 @@ impl Raging {
     }
 }
 
-impl Drop for Raging {
+impl Drop for RunningStorm {
     fn drop(&mut self) {
         for maker in &mut self.0 {
-            // Only where something has failed is any of them still there.
+            // A maker still runs only after an error.
             let _ = maker.kill();
             let _ = maker.wait();
         }

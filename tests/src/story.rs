@@ -1,15 +1,15 @@
-//! What makes a node lose addresses and keep namespaces and cgroups, played for real: each story with its truth, which
-//! comes from the driver's own steps, the plugin's store and the runtime, and from nothing that watches them.
+//! The stories: what makes a node leak addresses and keep namespaces and cgroups, done for real. The truth of each
+//! story comes from its own actions, the plugin's store and the runtime. It contains nothing of the agent's events.
 //!
-//! A story leaves behind what is in its nature. [`Stage::clean`] removes that, and mends the plugin.
+//! A story leaves its leftovers behind. [`Stage::clean`] removes them and makes the plugin work again.
 
 mod churn;
 mod failure;
 mod job;
 mod kill;
 mod leftover;
-mod player;
 mod reboot;
+mod runner;
 mod runtime;
 mod truth;
 
@@ -25,9 +25,9 @@ use std::{
 use anyhow::{Context as _, Result};
 use nix::mount::{MntFlags, umount2};
 
-pub use leftover::{Squatter, StrayMount};
-pub use runtime::CutShort;
-pub use truth::{Act, Done, PodTruth, Truth};
+pub use leftover::{CgroupHolder, StrayMount};
+pub use runtime::InterruptedSandbox;
+pub use truth::{Action, Done, PodTruth, Truth};
 
 use crate::{
     clock,
@@ -35,15 +35,15 @@ use crate::{
     kubelet::{Container, Pod, Sandbox},
     node::Node,
 };
-use player::Player;
+use runner::ActionRunner;
 
-/// Where runtimes bind the network namespaces of sandboxes.
+/// The directory in which runtimes bind the network namespaces of sandboxes.
 const NAMESPACES: &str = "/run/netns";
 
-/// A node, and all that was done on it.
+/// A node, and all actions on it.
 pub struct Stage<'n> {
     node: &'n mut Node,
-    player: Player<'n>,
+    runner: ActionRunner<'n>,
     pods: Vec<Pod>,
     held_before: BTreeMap<Ipv4Addr, Attachment>,
     counted_before: Counts,
@@ -53,7 +53,7 @@ impl<'n> Stage<'n> {
     pub fn new(node: &'n mut Node) -> Result<Self> {
         let store = node.network().store();
         Ok(Self {
-            player: Player::new(node.kubelet()?),
+            runner: ActionRunner::new(node.kubelet()?),
             pods: Vec::new(),
             held_before: Store::read(&store)?,
             counted_before: Store::counted(&store)?,
@@ -61,25 +61,25 @@ impl<'n> Stage<'n> {
         })
     }
 
-    /// Calls back before each act, so that others can come in at any point of a story.
+    /// Calls `callback` before each action, so that a test can do something at any point of a story.
     #[must_use]
-    pub fn before_each(mut self, callback: impl FnMut(Act) -> Result<()> + Send + 'n) -> Self {
-        self.player.callback = Some(Box::new(callback));
+    pub fn before_each(mut self, callback: impl FnMut(Action) -> Result<()> + Send + 'n) -> Self {
+        self.runner.callback = Some(Box::new(callback));
         self
     }
 
-    /// What was done, and what has come of it by now.
+    /// The actions so far, and their results now.
     pub fn truth(&mut self) -> Result<Truth> {
         let store = self.node.network().store();
         let mut held = Store::read(&store)?;
         held.retain(|address, holder| self.held_before.get(address) != Some(holder));
         let calls = Store::counted(&store)?.since(self.counted_before);
-        let listed = self.player.kubelet.cri().list_pod_sandbox()?.into_iter();
-        let is_ours = |uid: &str| self.player.pods.iter().any(|pod| pod.uid == uid);
+        let listed = self.runner.kubelet.cri().list_pod_sandbox()?.into_iter();
+        let is_ours = |uid: &str| self.runner.pods.iter().any(|pod| pod.uid == uid);
         let known = listed.filter(|one| one.metadata.as_ref().is_some_and(|metadata| is_ours(&metadata.uid)));
         Ok(Truth {
-            pods: self.player.pods.clone(),
-            acts: self.player.acts.clone(),
+            pods: self.runner.pods.clone(),
+            actions: self.runner.actions.clone(),
             held,
             calls,
             known: known.map(|one| one.id).collect(),
@@ -87,23 +87,23 @@ impl<'n> Stage<'n> {
         })
     }
 
-    /// Removes what the stories so far have left, but for addresses: these go with the node.
+    /// Removes the leftovers of the stories so far. Addresses are removed with the node.
     pub fn clean(mut self) -> Result<()> {
         if self.node.network().keyed.as_ref().is_some_and(|keyed| keyed.faults != Faults::default()) {
             self.node.set_faults(Faults::default())?;
         }
         for sandbox in self.truth()?.known {
-            self.player.kubelet.stop_sandbox(&sandbox)?;
-            self.player.kubelet.remove_sandbox(&sandbox)?;
+            self.runner.kubelet.stop_sandbox(&sandbox)?;
+            self.runner.kubelet.remove_sandbox(&sandbox)?;
         }
         for pod in &self.pods {
-            if !self.player.kubelet.cgroup_directories(pod).is_empty() {
-                self.player.kubelet.remove_cgroup(pod)?;
+            if !self.runner.kubelet.cgroup_directories(pod).is_empty() {
+                self.runner.kubelet.remove_cgroup(pod)?;
             }
-            // Removed by the story already, or never made.
-            let _ = self.player.kubelet.remove_logs(pod);
+            // The story has removed the logs already, or they were never made.
+            let _ = self.runner.kubelet.remove_logs(pod);
         }
-        for sandbox in self.player.pods.iter().flat_map(|pod| &pod.sandboxes) {
+        for sandbox in self.runner.pods.iter().flat_map(|pod| &pod.sandboxes) {
             if let Some(file) = namespace_file(sandbox)? {
                 remove_namespace(&file)?;
             }
@@ -111,34 +111,34 @@ impl<'n> Stage<'n> {
         Ok(())
     }
 
-    /// The kubelet's first step for a pod of the story.
+    /// Makes the kubelet's first step for a pod of the story.
     fn enter(&mut self, pod: &Pod) -> Result<()> {
         self.pods.push(pod.clone());
-        self.player.prepare(pod)
+        self.runner.prepare(pod)
     }
 
     fn counted(&self) -> Result<Counts> {
         Store::counted(&self.node.network().store())
     }
 
-    /// The kubelet of a runtime that has started again.
+    /// Connects the kubelet to a runtime that was restarted.
     fn reconnect(&mut self) -> Result<()> {
-        self.player.kubelet = self.node.kubelet()?;
+        self.runner.kubelet = self.node.kubelet()?;
         Ok(())
     }
 }
 
-/// A pod of one container that exits 0.
+/// A pod with one container that exits 0.
 pub fn job(name: &str) -> Pod {
     Pod::new(name, &unique_uid()).with(Container::shell("main", "true"))
 }
 
-/// A pod of one container that runs until it is stopped.
+/// A pod with one container that runs until it is stopped.
 pub fn service(name: &str) -> Pod {
     Pod::new(name, &unique_uid()).with(Container::shell("main", "sleep 600"))
 }
 
-/// Unique on this machine since its boot, in the shape of a random UUID.
+/// A UID that is unique on this machine since its boot, in the shape of a random UUID.
 fn unique_uid() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ fn unique_uid() -> String {
     format!("{count:08x}-{:04x}-4000-8000-{born:012x}", std::process::id() & 0xffff)
 }
 
-/// The file that the sandbox's network namespace is bound to, found by the namespace itself.
+/// The file to which the sandbox's network namespace is bound, found by the namespace's inode.
 fn namespace_file(sandbox: &Sandbox) -> Result<Option<PathBuf>> {
     let entries = fs::read_dir(NAMESPACES).with_context(|| format!("list {NAMESPACES}"))?;
     for entry in entries {

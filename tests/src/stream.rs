@@ -1,4 +1,4 @@
-//! A `sandprobe` that runs beside a test, and the stream of events that it told.
+//! Runs `sandprobe` beside a test and reads its events.
 
 use std::{
     collections::BTreeMap,
@@ -18,27 +18,27 @@ use nix::{
 };
 use serde_json::Value;
 
-/// How long the agent may wait for a pod's name: a test is about the name, however long a busy machine takes to give
-/// it.
+/// How long the agent may wait for a pod's name. The tests are about the name, and a busy machine may take long to
+/// give it.
 const HOLD: &str = "30s";
 
-/// What a gap of runs that the kernel itself skipped is in.
+/// The value of `gap.what` for hook runs that the kernel skipped.
 pub const SKIPPED: &str = "skipped_run";
 
-/// A running agent. Dropped, it is killed; [`Stream::end`] is the orderly way.
+/// A running agent. [`Stream::end`] ends it normally. Dropping it kills it.
 pub struct Stream {
     child: Child,
     lines: Receiver<String>,
     stderr: Option<JoinHandle<String>>,
-    pub told: Told,
+    pub received: Received,
 }
 
-/// All that was told so far.
+/// The events received so far.
 #[derive(Default)]
-pub struct Told {
+pub struct Received {
     pub bytes: String,
     pub events: Vec<Value>,
-    /// Runs of its hooks that the kernel had counted as skipped when it was told to end.
+    /// The hook runs that the kernel had counted as skipped when the agent was told to end.
     skipped: u64,
 }
 
@@ -52,7 +52,7 @@ impl Stream {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .context("start sandprobe: is it built and in PATH? cargo xtask test does both")?;
+            .context("start sandprobe: it must be built and in PATH. cargo xtask test does both")?;
         let stdout = child.stdout.take().context("its standard output was asked for")?;
         let mut stderr = child.stderr.take().context("its standard error was asked for")?;
         let (sender, lines) = mpsc::channel();
@@ -64,16 +64,16 @@ impl Stream {
             }
         });
         let stderr = thread::spawn(move || {
-            let mut said = String::new();
-            stderr.read_to_string(&mut said).ok();
-            said
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).ok();
+            text
         });
-        let mut stream = Self { child, lines, stderr: Some(stderr), told: Told::default() };
+        let mut stream = Self { child, lines, stderr: Some(stderr), received: Received::default() };
         stream.wait_ready()?;
         Ok(stream)
     }
 
-    /// Makes cgroups until one is told of.
+    /// Makes cgroups until an event reports one.
     fn wait_ready(&mut self) -> Result<()> {
         const STEP: Duration = Duration::from_millis(200);
         let patience = machine::patience();
@@ -91,21 +91,21 @@ impl Stream {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                let said = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-                bail!("sandprobe ended with {status}: {}", said.trim());
+                let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+                bail!("sandprobe ended with {status}: {}", stderr.trim());
             }
         }
-        bail!("sandprobe told of no cgroup within {patience:?}")
+        bail!("sandprobe reported no cgroup within {patience:?}")
     }
 
-    /// Whether such an event is told from now on within `limit`.
+    /// Whether such an event arrives from now on within `limit`.
     fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Value) -> bool) -> bool {
         let mut deadline = Instant::now() + limit;
         loop {
             let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
                 return false;
             };
-            let Some(event) = self.told.take(&line) else { continue };
+            let Some(event) = self.received.take(&line) else { continue };
             if wanted(event) {
                 return true;
             }
@@ -115,32 +115,32 @@ impl Stream {
         }
     }
 
-    /// Waits until such an event was told, now or before.
+    /// Waits until such an event has arrived, now or before.
     pub fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<()> {
         self.until_after(Duration::ZERO, what, wanted)
     }
 
-    /// The same for what can be told only after such a time.
+    /// Like `until`, for an event that can arrive only after `delay`.
     pub fn until_after(
         &mut self,
         delay: Duration,
         what: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<()> {
-        if self.told.events.iter().any(&wanted) {
+        if self.received.events.iter().any(&wanted) {
             return Ok(());
         }
         let patience = delay + machine::patience();
         ensure!(
             self.wait_for(patience, wanted),
-            "{what} was not told within {patience:?}:\n{}",
-            self.told.bytes
+            "{what} was not reported within {patience:?}:\n{}",
+            self.received.bytes
         );
         Ok(())
     }
 
-    /// The resident memory of the agent, bytes: its own and the rings that it has mapped. The pages of its program's file
-    /// do not count: the kernel shares them, and maps more or fewer of them by how the page cache holds the file.
+    /// The resident memory of the agent in bytes: its own memory and its mapped rings. The pages of its program file
+    /// do not count, because the kernel shares them and the page cache decides how many are mapped.
     pub fn memory(&self) -> Result<u64> {
         let process = format!("/proc/{}", self.child.id());
         let program = fs::read_link(format!("{process}/exe"))?;
@@ -160,33 +160,33 @@ impl Stream {
         Ok(kib * 1024)
     }
 
-    /// Asks it to end as ctrl-C does, and gives all that it told and what it said on standard error.
-    pub fn end(mut self) -> Result<(Told, String)> {
-        self.told.skipped = skipped::of_process(self.child.id())?;
-        skipped::detached(self.told.skipped);
+    /// Interrupts it as ctrl-C does. Returns its events and its standard error.
+    pub fn end(mut self) -> Result<(Received, String)> {
+        self.received.skipped = skipped::of_process(self.child.id())?;
+        skipped::detached(self.received.skipped);
         kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
         while let Ok(line) = self.lines.recv_timeout(machine::patience()) {
-            self.told.take(&line);
+            self.received.take(&line);
         }
         let status = self.child.wait()?;
-        let said = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-        ensure!(status.success(), "sandprobe ended with {status}: {said}");
-        refusal::check(&said)?;
-        Ok((std::mem::take(&mut self.told), said))
+        let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        ensure!(status.success(), "sandprobe ended with {status}: {stderr}");
+        refusal::check(&stderr)?;
+        Ok((std::mem::take(&mut self.received), stderr))
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Nothing to be done about one that has ended already.
+        // The agent may have ended already.
         skipped::detached(skipped::of_process(self.child.id()).unwrap_or(0));
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-impl Told {
-    /// Keeps a line; a line that is no event fails what looks for it, with the bytes shown.
+impl Received {
+    /// Stores a line. A line that is not an event stays in `bytes`, which a failed wait prints.
     fn take(&mut self, line: &str) -> Option<&Value> {
         self.bytes.push_str(line);
         self.bytes.push('\n');
@@ -195,12 +195,12 @@ impl Told {
         self.events.last()
     }
 
-    /// What was told of one pod.
+    /// The events of one pod.
     pub fn of_pod(&self, uid: &str) -> Vec<&Value> {
         self.events.iter().filter(|event| event["pod"]["uid"] == uid).collect()
     }
 
-    /// How much is told to be lost: nothing but runs that the kernel itself skipped, and no fewer than it says.
+    /// The number of skipped hook runs by the agent's gap events. Fails if anything else was lost.
     pub fn lost(&self) -> Result<u64> {
         let mut losses = self.losses()?;
         let lost = losses.remove(SKIPPED).unwrap_or(0);
@@ -208,21 +208,22 @@ impl Told {
         Ok(lost)
     }
 
-    /// How much is told to be lost of what, where that is anything: no fewer runs than the kernel itself skipped.
+    /// The number of losses of each kind by the agent's gap events. Fails if they report fewer skipped runs than the
+    /// kernel counted.
     pub fn losses(&self) -> Result<BTreeMap<&str, u64>> {
         let mut losses = BTreeMap::new();
         for event in self.named("gap") {
             let gap = &event["gap"];
             let (what, count) = (gap["what"].as_str(), gap["count"].as_str());
-            let count: u64 = count.context("a gap without its count")?.parse()?;
-            *losses.entry(what.context("a gap of nothing")?).or_default() += count;
+            let count: u64 = count.context("a gap without a count")?.parse()?;
+            *losses.entry(what.context("a gap without a kind")?).or_default() += count;
         }
         let skipped = losses.get(SKIPPED).copied().unwrap_or(0);
-        ensure!(skipped >= self.skipped, "{} runs were skipped, told of {skipped}", self.skipped);
+        ensure!(skipped >= self.skipped, "{} runs were skipped, {skipped} are reported", self.skipped);
         Ok(losses)
     }
 
-    /// Events of a name.
+    /// The events with this name.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Value> {
         self.events.iter().filter(move |event| event["event"] == name)
     }

@@ -1,11 +1,11 @@
-//! What the threads of a process may do, as the kernel says.
+//! The capabilities of a process's threads, from `/proc`.
 
 use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// This set of capabilities of each thread, by the bits of linux/capability.h; `set` is its name in
-/// `/proc/PID/task/TID/status`. One that ends meanwhile is left out.
+/// This set of capabilities of each thread, by the bits of linux/capability.h. `set` is its name in
+/// `/proc/PID/task/TID/status`. A thread that ends meanwhile is left out.
 pub fn capabilities(pid: u32, set: &str) -> Result<Vec<u64>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -1,4 +1,4 @@
-//! TLS as the kubelet's probes have it: whose certificate it is, is not looked at.
+//! TLS like in the kubelet's probes, which do not verify the certificate.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -16,7 +16,7 @@ use rustls::{
 
 pub type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Of each read and write.
+/// The limit for each read and write.
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub fn connect(address: SocketAddr) -> Result<Stream> {
@@ -24,7 +24,7 @@ pub fn connect(address: SocketAddr) -> Result<Stream> {
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         .with_no_client_auth();
     let stream = TcpStream::connect(address).with_context(|| format!("connect to {address}"))?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -33,11 +33,11 @@ pub fn connect(address: SocketAddr) -> Result<Stream> {
     Ok(StreamOwned::new(ClientConnection::new(Arc::new(config), name)?, stream))
 }
 
-/// Who has the key of the certificate that it shows.
+/// Accepts any certificate whose key the server has.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! Runs an engine on a node that does not exist, and keeps what it finds wrong.
+//! Runs an engine on a simulated node and collects its findings.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ use crate::sim::Sim;
 pub(crate) struct Drive {
     pub(crate) sim: Sim,
     pub(crate) engine: Engine,
-    /// Every call that was made into it.
+    /// Every call that was made to the engine.
     pub(crate) calls: Vec<Call>,
-    /// Every finding, as it was when it was last told of, in the order of opening.
-    pub(crate) told: Vec<Finding>,
-    /// How often the records were asked for.
+    /// Every finding in its last reported state, in the order of opening.
+    pub(crate) findings: Vec<Finding>,
+    /// How often the engine asked for the records.
     pub(crate) asked_records: u32,
-    /// Receives every change that the engine tells.
+    /// Is called with every change that the engine reports.
     pub(crate) each_change: fn(&Change),
-    /// What becomes of a record of the kernel on its way.
-    pub(crate) way: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
-    /// What the records said last, so that the engine is told only what changed, as by the agent's sources; none: each
-    /// reading is told whole.
+    /// Alters the kernel's records on their way to the engine.
+    pub(crate) delivery: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
+    /// The records of the last reading. With it the engine gets only the changes, as from the agent's sources.
+    /// `None`: the engine gets each reading completely.
     pub(crate) diff: Option<RecordsDiff>,
 }
 
@@ -39,18 +39,18 @@ impl Drive {
             sim,
             engine,
             calls: Vec::new(),
-            told: Vec::new(),
+            findings: Vec::new(),
             asked_records: 0,
             each_change: |_| {},
-            way: Box::new(|facts| facts),
+            delivery: Box::new(|facts| facts),
             diff: Some(RecordsDiff::default()),
         }
     }
 
-    /// What happened is told, and answered what is asked, until nothing more is.
+    /// Passes the new observations to the engine and answers its questions, until it asks no more.
     pub(crate) fn settle(&mut self) {
         loop {
-            let facts = (self.way)(self.sim.take());
+            let facts = (self.delivery)(self.sim.take());
             for seen in facts {
                 self.observe(seen);
             }
@@ -63,18 +63,18 @@ impl Drive {
             for question in questions {
                 self.answer(&question);
             }
-            self.poll_into_nothing();
+            self.answer_follow_ups();
         }
     }
 
-    /// Time passes, deadline by deadline.
+    /// Lets time pass, deadline by deadline.
     pub(crate) fn pass_to(&mut self, at: Timestamp) {
         self.settle();
         while let Some(due) = self.engine.deadline().filter(|due| *due <= at) {
             self.sim.pass_to(due.max(self.sim.now()));
             self.advance(due);
             self.settle();
-            // A deadline that does not move on would hold time for ever.
+            // A deadline that does not move would hold up time for ever.
             if self.engine.deadline() == Some(due) {
                 self.advance(due + Duration::from_nanos(1));
             }
@@ -84,35 +84,35 @@ impl Drive {
         self.settle();
     }
 
-    /// Nothing was seen until now: the agent lists what it finds.
+    /// Starts an agent that saw nothing until now. It lists what it finds.
     pub(crate) fn start_late(&mut self, at: Timestamp) {
         self.sim.pass_to(at);
         self.sim.take();
         self.engine = Engine::new(Settings::default());
-        self.told.clear();
+        self.findings.clear();
         self.answer(&Question::Relist);
         self.settle();
     }
 
-    /// The node was suspended until now: the agent learns of it before all else.
+    /// The node was suspended until now. The agent learns of that first.
     pub(crate) fn wake(&mut self, at: Timestamp) {
         self.sim.wakes(at);
         self.settle();
     }
 
-    /// Another agent takes over with all that this one knew.
+    /// A new agent takes over everything that this one knew.
     pub(crate) fn restart(&mut self, at: Timestamp) {
         self.pass_to(at);
         let remembered = self.engine.dump();
         self.engine = Engine::new(Settings::default());
         remembered.into_iter().for_each(|entry| self.engine.restore(entry));
-        // The new agent's sources know of no reading.
+        // The new agent's sources remember no reading.
         self.diff = self.diff.take().map(|_| RecordsDiff::default());
         self.settle();
     }
 
-    fn poll_into_nothing(&mut self) {
-        // Answers bring changes about, and perhaps further questions, which the next round asks.
+    fn answer_follow_ups(&mut self) {
+        // Answers cause changes, and perhaps more questions. The next round answers those.
         let more = self.poll();
         for question in more {
             self.answer(&question);
@@ -122,7 +122,7 @@ impl Drive {
     fn answer(&mut self, question: &Question) {
         let mut answer = self.sim.answer(question);
         if let Some(diff) = &mut self.diff {
-            // The records are told whole together with everything else.
+            // A listing contains all the records.
             if *question == Question::Relist {
                 *diff = RecordsDiff::default();
             }
@@ -157,7 +157,7 @@ impl Drive {
                     | ChangeKind::FindingConfirmed(it)
                     | ChangeKind::FindingClosed(it) = change.what
                     {
-                        self.tell(*it);
+                        self.update(*it);
                     }
                 }
             }
@@ -165,11 +165,11 @@ impl Drive {
         questions
     }
 
-    fn tell(&mut self, it: Finding) {
+    fn update(&mut self, it: Finding) {
         let known = |other: &&mut Finding| other.key == it.key && other.stage != Stage::Closed;
-        match self.told.iter_mut().find(known) {
+        match self.findings.iter_mut().find(known) {
             Some(known) => *known = it,
-            None => self.told.push(it),
+            None => self.findings.push(it),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A node at its worst: how long the engine takes to keep up with it.
+//! A node with thousands of leaks and many events: the time that the engine needs to keep up.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -16,14 +16,14 @@ use probe_user::{
 
 use crate::sim::{Add, Sim};
 
-/// Of a small node; `LOAD=5` in the environment makes it a large one, to be measured by hand.
+/// The load of a small node. `LOAD=5` in the environment makes a large one, to measure by hand.
 const PODS: u32 = 100;
 const RESERVED: u32 = 2_000;
-/// Each turn of a container is about seven facts.
+/// Each restart of a container is about seven facts.
 const TURNS: u32 = 30;
 const SECONDS: u32 = 3;
 
-/// The engine, and how long it was at work.
+/// The engine, and how long it worked.
 struct Timed {
     engine: Engine,
     took: Duration,
@@ -52,7 +52,7 @@ impl Timed {
         }
     }
 
-    /// Time passes for a moment, and questions are answered.
+    /// Passes the new observations to the engine and answers its questions.
     fn settle(&mut self, sim: &mut Sim) {
         let facts = sim.take();
         self.observe(facts);
@@ -75,7 +75,7 @@ fn address(number: u32) -> IpAddr {
     IpAddr::from(Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 100, 0, 0)) + number))
 }
 
-/// How many addresses a finding says are leaked.
+/// The number of leaked addresses in a finding.
 fn leaked(it: &Finding) -> Option<u32> {
     match &it.kind {
         Kind::LeakedAddress(it) => Some(it.count()),
@@ -84,8 +84,8 @@ fn leaked(it: &Finding) -> Option<u32> {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures are for whoever runs it to measure")]
-fn a_busy_node_with_thousands_of_leaks_is_kept_up_with() {
+#[expect(clippy::print_stdout, reason = "the test prints what it measured")]
+fn the_engine_keeps_up_with_a_busy_node_with_thousands_of_leaks() {
     let load: u32 = std::env::var("LOAD").map_or(1, |load| load.parse().expect("LOAD is a number"));
     let (pods, reserved) = (PODS * load, RESERVED * load);
     let mut sim = Sim::new();
@@ -105,7 +105,7 @@ fn a_busy_node_with_thousands_of_leaks_is_kept_up_with() {
     }
     let answer = sim.answer(&Question::Relist);
     timed.observe(answer);
-    // The grace passes.
+    // The grace period passes.
     for _ in 0..20 {
         let next = sim.now() + Duration::from_secs(10);
         sim.pass_to(next);
@@ -113,12 +113,12 @@ fn a_busy_node_with_thousands_of_leaks_is_kept_up_with() {
         timed.settle(&mut sim);
     }
     println!(
-        "{} facts and {reserved} reservations in {:?}, at once {:?}",
+        "{} facts and {reserved} reservations in {:?}, longest call {:?}",
         timed.facts, timed.took, timed.longest
     );
     let confirmed = timed.engine.findings().filter(|it| it.stage == Stage::Confirmed);
     let leaked: Vec<u32> = confirmed.filter_map(leaked).collect();
-    assert_eq!(leaked, [(reserved - pods) / 2], "they are one finding");
+    assert_eq!(leaked, [(reserved - pods) / 2], "all leaks are one finding");
 
     (timed.took, timed.longest, timed.facts) = (Duration::ZERO, Duration::ZERO, 0);
     let begun = sim.now();
@@ -133,9 +133,9 @@ fn a_busy_node_with_thousands_of_leaks_is_kept_up_with() {
     }
     let each = timed.took / SECONDS;
     println!(
-        "then {} facts in {SECONDS} s: {each:?} of work a second, at once {:?}",
+        "then {} facts in {SECONDS} s: {each:?} of work a second, longest call {:?}",
         timed.facts, timed.longest
     );
-    // Not optimized, and beside other tests.
+    // The bound is for an unoptimized build that runs beside other tests.
     assert!(load > 1 || each < Duration::from_secs(3), "{each:?} of work a second");
 }

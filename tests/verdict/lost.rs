@@ -1,11 +1,11 @@
-//! Histories in which the loss of a record once made a finding that was not true.
+//! Histories in which the loss of a record once caused a false finding.
 
 use crate::{
+    delivery::lossy,
     model::{
         AddTurn, DelTurn, History,
         Turn::{self, Begin, Kill, RestartRuntime, Start, Stop},
     },
-    way::torn,
 };
 
 const TURNS: [Turn; 14] = [
@@ -25,12 +25,13 @@ const TURNS: [Turn; 14] = [
     Start { which: 0 },
 ];
 
-/// Its process is not known either: the record of its cgroup was lost. Its network namespace outlives it.
+/// The engine does not know the sandbox's process either, because the record of its cgroup was lost too. Its network
+/// namespace outlives it.
 #[test]
 fn a_sandbox_whose_end_was_lost_is_no_duplicate() {
     let mut history = History::new();
-    history.drive.way = Box::new(torn(4_340_765_879_405_207_250));
-    history.play(&TURNS);
+    history.drive.delivery = Box::new(lossy(4_340_765_879_405_207_250));
+    history.run(&TURNS);
     history.end();
-    history.nothing_is_invented().expect("nothing is invented");
+    history.check_no_false_finding().expect("no false finding");
 }

@@ -1,6 +1,6 @@
-//! Verdicts: stories told in words with what is to be found in each, and histories by the dice.
+//! Tests of the findings: stories in a small language with their expected findings, and randomly generated histories.
 
-mod again;
+mod delivery;
 mod drive;
 mod load;
 mod lost;
@@ -8,10 +8,10 @@ mod many;
 mod model;
 mod outage;
 mod page;
+mod replay;
 mod schema;
 mod script;
 mod sim;
 mod start;
 mod story;
 mod torn;
-mod way;

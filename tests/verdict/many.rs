@@ -1,4 +1,4 @@
-//! Leaks that are too many to be told one by one.
+//! Leaks that are too many to report each as a finding.
 
 use std::{
     collections::BTreeSet,
@@ -25,12 +25,12 @@ fn address(number: u32) -> IpAddr {
     IpAddr::from(Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 88, 0, 0)) + number))
 }
 
-/// Records of sandboxes that nobody knows are there, and their time passes.
+/// Adds addresses of unknown sandboxes to the store, and waits until they are leaks.
 fn leak(drive: &mut Drive, numbers: std::ops::Range<u32>) {
     for number in numbers {
         drive.sim.reserve("podnet", address(number), false);
     }
-    // Something else on the node has the records read.
+    // Another event on the node made the agent read the records.
     for seen in drive.sim.answer(&Question::Records) {
         drive.engine.observe(seen);
     }
@@ -53,18 +53,18 @@ fn node() -> Drive {
     let mut sim = Sim::new();
     sim.runtime_starts();
     sim.kubelet_starts();
-    // One that is there and not used has nothing to clean up, and nothing is held against it.
+    // This network is in use, so its store is not abandoned.
     sim.sandbox_begins("lives", "web-0");
     sim.add("lives", "keynet", &[IpAddr::from([10, 99, 0, 2])], Add::Succeeds);
     sim.sandbox_runs("lives");
-    // The listing of a start finds the node as it is.
+    // A late agent lists the existing node.
     let at = sim.now();
     let mut drive = Drive::new(sim);
     drive.start_late(at);
     drive
 }
 
-/// What is told and not over: how many addresses under each key, and whether it is confirmed.
+/// The confirmed findings of leaks: how many addresses each has.
 fn open(engine: &Engine) -> Vec<(&Key, u32)> {
     let of = |it: &'_ Finding| match &it.kind {
         Kind::LeakedAddress(leak) if it.stage == Stage::Confirmed => Some(leak.count()),
@@ -73,7 +73,7 @@ fn open(engine: &Engine) -> Vec<(&Key, u32)> {
     engine.findings().filter_map(|it| Some((&it.key, of(it)?))).collect()
 }
 
-/// How many keys, and what the one of many counts.
+/// The number of findings, and the address count of the summary finding.
 fn summary(engine: &Engine) -> (usize, Option<u32>) {
     let open = open(engine);
     let many = open.iter().find(|(key, _)| key.as_str() == MANY).map(|(_, count)| *count);
@@ -81,30 +81,31 @@ fn summary(engine: &Engine) -> (usize, Option<u32>) {
 }
 
 #[test]
-fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
+fn many_leaks_are_one_finding_until_none_is_left() {
     let mut drive = node();
     leak(&mut drive, 0..100);
     assert_eq!(summary(&drive.engine), (1, Some(100)));
-    let finding = drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("it is told").clone();
+    let finding =
+        drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("the finding exists").clone();
     let Kind::LeakedAddress(LeakedAddress { address: lowest, many: Some(many), stores, .. }) = &finding.kind
     else {
-        panic!("another kind: {finding:?}")
+        panic!("wrong kind: {finding:?}")
     };
     assert_eq!(*lowest, address(0));
     assert_eq!(many.first, (0..16).map(address).collect::<Vec<_>>());
     assert_eq!((stores.len(), finding.sandboxes.len()), (1, 16));
 
-    // Going under and over the number again changes the count alone.
-    let opened = drive.told.len();
+    // Crossing the limit again changes only the count.
+    let opened = drive.findings.len();
     for (freed, left) in [(0..40, 60), (40..95, 5)] {
         free(&mut drive, freed);
         assert_eq!(summary(&drive.engine), (1, Some(left)));
     }
     leak(&mut drive, 200..300);
     assert_eq!(summary(&drive.engine), (1, Some(105)));
-    assert_eq!(drive.told.len(), opened, "nothing else was told: {:?}", drive.told);
+    assert_eq!(drive.findings.len(), opened, "another finding was reported: {:?}", drive.findings);
 
-    // Each of those that are there is one of its own, and no other.
+    // Each leaked address is one member.
     let members = |engine: &Engine| -> BTreeSet<u64> {
         engine.many().iter().filter(|it| it.is_confirmed).map(|it| it.leak).collect()
     };
@@ -115,10 +116,10 @@ fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
     assert_eq!(summary(&drive.engine), (1, Some(105)));
     assert_eq!(members(&drive.engine).difference(&before).count(), 40);
 
-    // As a restart from a dump has it; one that starts anew comes to the same key.
-    let mut again = Engine::new(Settings::default());
-    drive.engine.dump().into_iter().for_each(|entry| again.restore(entry));
-    assert_eq!(open(&again), open(&drive.engine));
+    // A restart from a dump and a new agent both come to the same finding.
+    let mut restored = Engine::new(Settings::default());
+    drive.engine.dump().into_iter().for_each(|entry| restored.restore(entry));
+    assert_eq!(open(&restored), open(&drive.engine));
     let now = drive.sim.now();
     drive.start_late(now);
     pass(&mut drive);
@@ -127,18 +128,18 @@ fn more_than_can_be_told_one_by_one_are_one_finding_until_none_is_left() {
     free(&mut drive, 95..340);
     assert!(drive.engine.many().is_empty());
     assert_eq!(summary(&drive.engine), (0, None));
-    let finding = drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("it is remembered");
+    let finding = drive.engine.finding(&Key::parse(MANY).expect("a key")).expect("the finding is remembered");
     assert_eq!(finding.stage, Stage::Closed);
 }
 
 #[test]
-fn what_was_told_one_by_one_stays_so_beside_what_comes_after_it() {
+fn single_findings_stay_beside_a_later_summary() {
     let mut drive = node();
     leak(&mut drive, 0..60);
     assert_eq!(summary(&drive.engine), (60, None));
     leak(&mut drive, 60..80);
     assert_eq!(summary(&drive.engine), (61, Some(20)));
-    assert_eq!(drive.engine.many().len(), 20, "those that are told one by one are not among them");
+    assert_eq!(drive.engine.many().len(), 20, "the single findings are not members");
     free(&mut drive, 0..70);
     assert_eq!(summary(&drive.engine), (1, Some(10)));
     free(&mut drive, 70..80);
@@ -146,7 +147,7 @@ fn what_was_told_one_by_one_stays_so_beside_what_comes_after_it() {
 }
 
 #[test]
-fn a_look_at_a_node_that_nobody_watches_lists_each() {
+fn a_survey_lists_each_leak() {
     let mut drive = node();
     leak(&mut drive, 0..200);
     let found = drive.engine.survey(drive.sim.now(), probe_user::engine::Daemons::Observed);

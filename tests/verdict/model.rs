@@ -1,5 +1,5 @@
-//! Histories by the dice: what kubelets, runtimes, people and the kernel may do to sandboxes, in any order that is
-//! possible. The truth is what the IPAM holds in the end, and who did what.
+//! Randomly generated histories: the actions of kubelets, runtimes, people and the kernel on sandboxes, in any
+//! possible order. The truth is the content of the IPAM stores at the end, and who did what.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,12 +15,12 @@ use probe_user::model::{
 use proptest::{prelude::*, test_runner::TestCaseError};
 
 use crate::{
+    delivery::{lossy, reordered},
     drive::Drive,
     sim::{Add, Death, Del, Sim},
-    way::{shaken, torn},
 };
 
-/// What may happen next; a number chooses among the sandboxes to which it can happen.
+/// The next action. A number selects one of the sandboxes for which the action is possible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Turn {
     Begin { pod: u8, network: u8, add: AddTurn },
@@ -51,10 +51,10 @@ pub(crate) enum DelTurn {
 }
 
 const NETWORKS: [&str; 2] = ["podnet", "keynet"];
-/// Long enough for every grace, and short enough that nothing is forgotten.
+/// Longer than every grace period, and short enough that the engine forgets nothing.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// What is true of one sandbox.
+/// The facts about one sandbox.
 #[derive(Clone, Debug, Default)]
 struct Truth {
     pod: String,
@@ -64,7 +64,7 @@ struct Truth {
     removed: bool,
     running: bool,
     ran: bool,
-    /// Something other than its runtime ended it, while the runtime had not begun to.
+    /// Something other than its runtime ended it, before the runtime began to.
     out_of_order: bool,
 }
 
@@ -82,7 +82,7 @@ impl History {
         Self { drive: Drive::new(sim), all: BTreeMap::new(), next: 0 }
     }
 
-    pub(crate) fn play(&mut self, turns: &[Turn]) {
+    pub(crate) fn run(&mut self, turns: &[Turn]) {
         for turn in turns {
             self.turn(*turn);
             let now = self.drive.sim.now();
@@ -96,7 +96,7 @@ impl History {
             Turn::Begin { pod, network, add } => {
                 self.next += 1;
                 let (name, pod) = (format!("s{}", self.next), format!("pod-{}", pod % 6));
-                // A kubelet makes a pod's next sandbox when the last is over.
+                // A kubelet makes a pod's next sandbox when the last has ended.
                 if self.all.values().any(|it| it.pod == pod && it.lives) {
                     return;
                 }
@@ -185,22 +185,22 @@ impl History {
         self.drive.pass_to(now + PATIENCE);
     }
 
-    /// What the IPAM holds for sandboxes that their runtime has forgotten and that do not live.
+    /// The addresses in the IPAM stores of sandboxes that do not live and that their runtime has forgotten.
     fn leaks(&self) -> BTreeSet<(IpAddr, ContainerId)> {
         let sim = &self.drive.sim;
         let lives = |id: &ContainerId| sim.name_of(id).is_some_and(|name| self.all[name].lives);
         let held = sim.held.iter().map(|((_, address), (id, _))| (*address, id.clone()));
-        held.filter(|(_, id)| !sim.is_kept(id) && !lives(id)).collect()
+        held.filter(|(_, id)| !sim.is_recorded(id) && !lives(id)).collect()
     }
 
     fn truth_of(&self, it: &Finding) -> Option<&Truth> {
         self.all.get(self.drive.sim.name_of(it.sandboxes.last()?)?)
     }
 
-    /// Every finding that was confirmed, and is not closed, is true.
-    pub(crate) fn nothing_is_invented(&self) -> Result<(), TestCaseError> {
+    /// Checks that every confirmed finding that is still open is true.
+    pub(crate) fn check_no_false_finding(&self) -> Result<(), TestCaseError> {
         let leaks = self.leaks();
-        for it in self.drive.told.iter().filter(|it| it.stage == Stage::Confirmed) {
+        for it in self.drive.findings.iter().filter(|it| it.stage == Stage::Confirmed) {
             let is_true = match &it.kind {
                 Kind::LeakedAddress(leak) => {
                     it.sandboxes.first().is_some_and(|id| leaks.contains(&(leak.address, id.clone())))
@@ -209,13 +209,13 @@ impl History {
                     let row = self.truth_of(it);
                     row.is_some_and(|row| row.out_of_order && (*how != OutOfOrder::NetnsGone || !row.lives))
                 }
-                // What cannot be seen is told, and losses are made here.
+                // A loss is reported, and these histories have losses.
                 Kind::BlindSpot(_) => true,
                 Kind::CniFailing(_) => self.all.values().any(|row| !row.connected),
-                // A pod is made again and again here, and some of its sandboxes run nothing.
+                // These histories make a pod's sandboxes again and again, and some of them run no container.
                 Kind::DuplicateSandbox(_) => self.truth_of(it).is_some_and(|row| !row.ran),
                 Kind::PoolExhaustion(_) => !leaks.is_empty(),
-                // No pod's cgroup is ever removed here.
+                // These histories never remove a pod's cgroup.
                 Kind::StuckCgroup(_) => {
                     let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
                     self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| row.removed)
@@ -230,14 +230,14 @@ impl History {
                 | Kind::CniSlow(_)
                 | Kind::CniQueue(_) => false,
             };
-            prop_assert!(is_true, "invented: {} of {:?}", it.key, self.all);
+            prop_assert!(is_true, "false finding: {} of {:?}", it.key, self.all);
         }
         Ok(())
     }
 
-    /// Every leak and every teardown out of order was confirmed.
-    fn nothing_is_missed(&self) -> Result<(), TestCaseError> {
-        let confirmed = || self.drive.told.iter().filter(|it| it.confirmed_at.is_some());
+    /// Checks that every leak and every teardown out of order was confirmed.
+    fn check_no_missed_finding(&self) -> Result<(), TestCaseError> {
+        let confirmed = || self.drive.findings.iter().filter(|it| it.confirmed_at.is_some());
         for (address, id) in self.leaks() {
             let is_this = |it: &Finding| {
                 matches!(&it.kind, Kind::LeakedAddress(leak) if leak.address == address)
@@ -247,7 +247,7 @@ impl History {
             prop_assert!(confirmed().any(is_this), "missed the leak of {address} by {id}");
         }
         for (name, _) in self.all.iter().filter(|(_, row)| row.out_of_order && row.connected) {
-            let id = &self.drive.sim.sandbox(name).expect("it was made").id;
+            let id = &self.drive.sim.sandbox(name).expect("a sandbox with this name").id;
             let is_this =
                 |it: &Finding| matches!(it.kind, Kind::TeardownOutOfOrder(_)) && it.sandboxes.contains(id);
             prop_assert!(confirmed().any(is_this), "missed the end of {name}");
@@ -264,13 +264,13 @@ fn del_of(turn: DelTurn) -> Del {
     }
 }
 
-/// The first address that the IPAM does not hold, as host-local would not choose it: the lowest.
+/// The lowest address that the IPAM does not hold. (host-local would choose the next one.)
 fn free(sim: &Sim, network: &str) -> IpAddr {
     let subnet = if network == "podnet" { 88 } else { 99 };
     (2..=254)
         .map(|last| IpAddr::from(Ipv4Addr::new(10, subnet, 0, last)))
         .find(|address| !sim.held.contains_key(&(network.to_owned(), *address)))
-        .expect("fewer turns than addresses")
+        .expect("a free address, because there are fewer actions than addresses")
 }
 
 pub(crate) fn turns() -> impl Strategy<Value = Vec<Turn>> {
@@ -297,8 +297,8 @@ pub(crate) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 1..40)
 }
 
-/// The same without a restart of the agent; the time that it takes passes all the same.
-pub(crate) fn steady(turns: &[Turn]) -> Vec<Turn> {
+/// The same actions without a restart of the agent. The time of the restart passes all the same.
+pub(crate) fn without_restarts(turns: &[Turn]) -> Vec<Turn> {
     let is_restart = |turn: &Turn| matches!(turn, Turn::RestartAgent);
     turns.iter().map(|turn| if is_restart(turn) { Turn::Wait { seconds: 0 } } else { *turn }).collect()
 }
@@ -307,65 +307,65 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_nothing_hid_is_found_and_nothing_else(turns in turns(), seed: u64) {
+    fn without_losses_every_problem_is_found_and_nothing_else(turns in turns(), seed: u64) {
         let mut history = History::new();
-        history.drive.way = Box::new(shaken(seed));
-        history.play(&turns);
+        history.drive.delivery = Box::new(reordered(seed));
+        history.run(&turns);
         history.end();
-        history.nothing_is_invented()?;
-        history.nothing_is_missed()?;
+        history.check_no_false_finding()?;
+        history.check_no_missed_finding()?;
     }
 
     #[test]
-    fn neither_order_nor_a_restart_changes_what_is_found(turns in turns(), seed: u64) {
+    fn neither_order_nor_a_restart_changes_the_findings(turns in turns(), seed: u64) {
         let found = |turns: &[Turn], shake: bool| {
             let mut history = History::new();
             if shake {
-                history.drive.way = Box::new(shaken(seed));
+                history.drive.delivery = Box::new(reordered(seed));
             }
-            history.play(turns);
+            history.run(turns);
             history.end();
-            let confirmed = history.drive.told.into_iter().filter(|it| it.confirmed_at.is_some());
+            let confirmed = history.drive.findings.into_iter().filter(|it| it.confirmed_at.is_some());
             confirmed.map(|it| (it.key, it.since)).collect::<BTreeSet<_>>()
         };
-        prop_assert_eq!(found(&turns, true), found(&steady(&turns), false));
+        prop_assert_eq!(found(&turns, true), found(&without_restarts(&turns), false));
     }
 
     #[test]
-    fn changes_of_the_records_lead_to_what_whole_readings_lead_to(turns in turns(), seed: u64, loses: bool) {
+    fn changes_of_the_records_give_the_findings_of_complete_readings(turns in turns(), seed: u64, loses: bool) {
         let found = |is_whole: bool| {
             let mut history = History::new();
-            history.drive.way = if loses { Box::new(torn(seed)) } else { Box::new(shaken(seed)) };
+            history.drive.delivery = if loses { Box::new(lossy(seed)) } else { Box::new(reordered(seed)) };
             if is_whole {
                 history.drive.diff = None;
             }
-            history.play(&turns);
+            history.run(&turns);
             history.end();
-            (history.drive.told, history.drive.engine.pools())
+            (history.drive.findings, history.drive.engine.pools())
         };
         prop_assert_eq!(found(false), found(true));
     }
 
     #[test]
-    fn what_was_lost_makes_no_finding(turns in turns(), seed: u64) {
+    fn lost_records_cause_no_false_finding(turns in turns(), seed: u64) {
         let mut history = History::new();
-        history.drive.way = Box::new(torn(seed));
-        history.play(&turns);
+        history.drive.delivery = Box::new(lossy(seed));
+        history.run(&turns);
         history.end();
-        history.nothing_is_invented()?;
+        history.check_no_false_finding()?;
     }
 }
 
 proptest! {
-    // A look at everything after each turn takes its time.
+    // Judging everything after each action takes long.
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn judging_everything_anew_finds_what_is_tracked(turns in turns(), seed: u64) {
+    fn a_full_judgement_gives_the_tracked_findings(turns in turns(), seed: u64) {
         let mut history = History::new();
-        history.drive.way = Box::new(shaken(seed));
+        history.drive.delivery = Box::new(reordered(seed));
         for turn in turns {
-            history.play(&[turn]);
+            history.run(&[turn]);
             prop_assert_eq!(history.drive.engine.differences(), Vec::<String>::new());
         }
         history.end();

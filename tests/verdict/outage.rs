@@ -1,5 +1,5 @@
-//! A network that is down for all pods of a node: each is tried again every ten seconds, with another sandbox each time,
-//! for as long as it lasts. The agent must be there for who asks, all of that time.
+//! The network of a node is down for all its pods. The kubelet retries each pod every ten seconds with a new sandbox.
+//! The agent must still answer all that time.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -16,16 +16,16 @@ use probe_user::{
 
 use crate::sim::{Add, Sim};
 
-/// As many as the kubelet takes unless it is told otherwise.
+/// The kubelet's default limit of pods.
 const PODS: u32 = 110;
-/// The kubelet's pause between two tries.
+/// The kubelet's time between two tries.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// How often who asks is looked for: between the calls that an agent makes of one batch nobody is.
+/// The agent checks for requests at this interval. It does not check between the calls of one batch.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What this thread has used: others that run beside it do not count.
+/// The CPU time of this thread, without the other tests that run at the same time.
 fn used() -> Duration {
-    let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a thread has its time");
+    let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread's CPU clock");
     Duration::from(now)
 }
 
@@ -34,7 +34,7 @@ struct Outage {
     engine: Engine,
     took: Duration,
     longest: Duration,
-    /// How often it was asked what a plugin said.
+    /// How often the engine asked for a plugin's error message.
     questions: usize,
 }
 
@@ -66,7 +66,7 @@ impl Outage {
         }
     }
 
-    fn tell(&mut self, facts: Vec<Observation>) {
+    fn pass_on(&mut self, facts: Vec<Observation>) {
         let at = facts.last().map_or(self.sim.now(), |last| last.at);
         self.observe(facts);
         self.observe(vec![Observation { at, origin: Origin::Kernel, fact: Fact::Watermark }]);
@@ -78,32 +78,32 @@ impl Outage {
         }
     }
 
-    /// Every pod is tried once within the time between two tries.
+    /// Each pod is tried once within the time between two tries.
     fn round(&mut self, round: u32) {
         let begun = self.sim.now();
         for number in 0..PODS {
             self.pass_to(begun + BETWEEN * number / PODS);
             self.sim.try_fails(&format!("s{number}-{round}"), &format!("pod-{number}"), "podnet");
             let facts = self.sim.take();
-            self.tell(facts);
+            self.pass_on(facts);
         }
         self.pass_to(begun + BETWEEN);
     }
 
-    /// Time passes, deadline by deadline.
+    /// Lets time pass, deadline by deadline.
     fn pass_to(&mut self, at: Timestamp) {
         while self.sim.now() < at {
             let next = at.min(self.sim.now() + TICK);
             self.sim.pass_to(next);
             if self.engine.deadline().is_some_and(|due| due <= next) {
                 self.work(|engine| engine.advance(next));
-                self.tell(Vec::new());
+                self.pass_on(Vec::new());
             }
         }
     }
 }
 
-/// What of the engine grows with the tries.
+/// The number of attachments in the engine, which could grow with the tries.
 fn attachments(engine: &Engine) -> usize {
     let is_one = |entry: &&CheckpointEntry| matches!(entry, CheckpointEntry::Attachment(_));
     engine.dump().iter().filter(is_one).count()
@@ -117,43 +117,43 @@ fn failing(engine: &Engine) -> Option<&CniFailing> {
     })
 }
 
-/// The kubelet tries each pod once in ten seconds, and this many pods.
+/// The kubelet retries 110 pods, each every ten seconds.
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures are for whoever runs it to measure")]
-fn an_outage_of_the_network_is_kept_up_with_however_long_it_lasts() {
+#[expect(clippy::print_stdout, reason = "the test prints what it measured")]
+fn the_engine_keeps_up_with_an_outage_of_any_length() {
     let minutes: u32 = std::env::var("MINUTES").map_or(5, |text| text.parse().expect("a number"));
     let mut outage = Outage::begin();
-    let mut kept = 0;
+    let mut stored = 0;
     for minute in 0..minutes {
         (outage.took, outage.longest) = (Duration::ZERO, Duration::ZERO);
         for round in 0..6 {
             outage.round(minute * 6 + round);
         }
         let each = outage.took / 60;
-        kept = attachments(&outage.engine);
+        stored = attachments(&outage.engine);
         println!(
-            "minute {minute}: {each:?} of work a second, at once {:?}; {} questions, {kept} attachments",
+            "minute {minute}: {each:?} of work a second, longest call {:?}; {} questions, {stored} attachments",
             outage.longest, outage.questions
         );
-        // Not optimized, and beside other tests.
+        // The bound is for an unoptimized build that runs beside other tests.
         assert!(each < Duration::from_millis(300), "{each:?} of work a second in minute {minute}");
     }
-    let it = failing(&outage.engine).expect("it is told");
+    let it = failing(&outage.engine).expect("the finding exists");
     let tries = PODS * minutes * 6;
     assert!(it.pods == PODS && it.attempts > tries - PODS && it.attempts <= tries, "{it:?} of {tries} tries");
     assert!(it.message.as_ref().is_some_and(|it| it.text.is_some()), "{it:?}");
     assert!(
         outage.questions <= usize::try_from(minutes * 2 + 1).expect("few"),
-        "one search for all that fail"
+        "one question for all failed ADDs"
     );
-    // Sixteen of each interface, and what came since they were last counted.
+    // The engine stores sixteen attachments for each interface, and those since the last cleanup.
     let most = usize::try_from(PODS * 2 * (16 + 2)).expect("few");
-    assert!(kept <= most, "{kept} attachments are kept");
+    assert!(stored <= most, "{stored} attachments are stored");
 }
 
-/// Numbers move with each try, and the file in which findings lie for other commands is not written for them.
+/// The counts of the finding change with each try. The state file need not be written for them.
 #[test]
-fn what_only_counts_is_no_reason_to_write_anything() {
+fn a_changed_count_alone_does_not_change_the_revision() {
     let mut outage = Outage::begin();
     (0..6).for_each(|round| outage.round(round));
     let (before, attempts) =
@@ -164,21 +164,21 @@ fn what_only_counts_is_no_reason_to_write_anything() {
     assert_eq!(outage.engine.findings_revision(), before);
 }
 
-/// As on a node whose agent is replaced during an outage.
+/// An agent is replaced during an outage.
 #[test]
-fn what_an_outage_has_cost_is_known_after_a_restart_and_counted_anew_after_a_success() {
+fn the_count_of_an_outage_survives_a_restart_and_starts_again_after_a_success() {
     let mut outage = Outage::begin();
     (0..24).for_each(|round| outage.round(round));
-    let mut again = Engine::new(Settings::default());
-    outage.engine.dump().into_iter().for_each(|entry| again.restore(entry));
-    assert_eq!(again.dump(), outage.engine.dump());
-    assert_eq!(failing(&again), failing(&outage.engine));
-    outage.engine = again;
+    let mut restored = Engine::new(Settings::default());
+    outage.engine.dump().into_iter().for_each(|entry| restored.restore(entry));
+    assert_eq!(restored.dump(), outage.engine.dump());
+    assert_eq!(failing(&restored), failing(&outage.engine));
+    outage.engine = restored;
     outage.round(24);
-    let it = failing(&outage.engine).expect("it goes on");
+    let it = failing(&outage.engine).expect("the finding exists");
     assert!(it.attempts > 24 * PODS && it.attempts <= 25 * PODS, "{it:?}");
 
-    // All come through, and later one fails again.
+    // All ADDs succeed, and later those of one pod fail again.
     for number in 0..PODS {
         let name = format!("works{number}");
         let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 88, 1, 0)) + number);
@@ -186,7 +186,7 @@ fn what_an_outage_has_cost_is_known_after_a_restart_and_counted_anew_after_a_suc
         outage.sim.add(&name, "podnet", &[address.into()], Add::Succeeds);
         outage.sim.sandbox_runs(&name);
         let facts = outage.sim.take();
-        outage.tell(facts);
+        outage.pass_on(facts);
     }
     let at = outage.sim.now() + BETWEEN;
     outage.pass_to(at);
@@ -194,10 +194,10 @@ fn what_an_outage_has_cost_is_known_after_a_restart_and_counted_anew_after_a_suc
     for round in 0..20 {
         outage.sim.try_fails(&format!("late{round}"), "pod-0", "podnet");
         let facts = outage.sim.take();
-        outage.tell(facts);
+        outage.pass_on(facts);
         let at = outage.sim.now() + BETWEEN;
         outage.pass_to(at);
     }
-    let it = failing(&outage.engine).expect("it is told again");
+    let it = failing(&outage.engine).expect("the finding exists again");
     assert_eq!((it.attempts, it.pods), (20, 1));
 }

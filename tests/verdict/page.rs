@@ -1,4 +1,4 @@
-//! The pages of findings: each cause that one names is shown to bring the finding about.
+//! The documentation pages of the findings. A test must show each cause that a page names.
 
 use std::{fs, path::PathBuf};
 
@@ -18,28 +18,28 @@ fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     files
 }
 
-/// The causes in a page, each as a text: the points of the list, or the paragraph where there is none.
+/// The texts of the causes on a page: the list's items, or the paragraph if there is no list.
 fn causes(page: &str) -> Vec<String> {
-    let (_, rest) = page.split_once("\n## Causes\n").expect("it names causes");
+    let (_, rest) = page.split_once("\n## Causes\n").expect("the page has causes");
     let section = rest.split("\n## ").next().unwrap_or(rest);
     let points: Vec<String> = section.split("\n* ").skip(1).map(str::to_owned).collect();
     if points.is_empty() { vec![section.to_owned()] } else { points }
 }
 
-/// The test or story by which a cause says it is shown: `<!-- shown by NAME -->`.
+/// The test or story that shows a cause, from `<!-- shown by NAME -->`.
 fn shown_by(cause: &str) -> Option<&str> {
     Some(cause.split_once("<!-- shown by ")?.1.split_once(" -->")?.0)
 }
 
-/// `leaked_address` as the engine's type has it.
+/// The name of the kind in the code: `LeakedAddress` for `leaked_address`.
 fn in_code(kind: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     kind.split('_').map(capital).collect()
 }
 
-/// Whether a test of the engine's speaks of such a finding: by its name, or by a constant of its file that has it. `None`:
-/// there is no such test.
-fn speaks(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool> {
+/// Whether the engine's test of this name names such a finding, directly or by a constant of its file. `None`: there
+/// is no such test.
+fn names_kind(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool> {
     let start = format!("\nfn {name}() {{\n");
     let (file, rest) = tests.iter().find_map(|(_, text)| Some((text, text.split_once(&start)?.1)))?;
     let body = rest.split("\n}\n").next().unwrap_or(rest);
@@ -51,25 +51,26 @@ fn speaks(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool> {
     Some(body.contains(kind) || body.contains(&in_code(kind)) || by_constant)
 }
 
-/// A cause that its rule excludes can be shown by no test.
+/// No test can show a cause that the finding's rule excludes, so such a cause fails here.
 #[test]
 fn every_cause_on_a_page_of_findings_is_shown_by_a_test() {
     let stories = files("tests/data/stories", ".story");
     let tests = files("probe-engine/src/engine/tests", ".rs");
     let pages = files("docs/findings", ".md");
-    assert!(pages.len() > 10 && stories.len() > 10 && tests.len() > 10, "nothing to look at");
+    assert!(pages.len() > 10 && stories.len() > 10 && tests.len() > 10, "there are no files");
     for (page, text) in &pages {
         let kind = page.trim_end_matches(".md");
         for cause in causes(text) {
-            let name = shown_by(&cause).unwrap_or_else(|| panic!("{page}: nothing shows that {cause:?}"));
+            let name =
+                shown_by(&cause).unwrap_or_else(|| panic!("{page}: no test shows the cause {cause:?}"));
             let is_shown = match stories.iter().find(|(story, _)| story == name) {
                 Some((_, text)) => {
                     text.lines().any(|line| line.starts_with("expect ") && line.contains(kind))
                 }
-                None => speaks(&tests, name, kind)
+                None => names_kind(&tests, name, kind)
                     .unwrap_or_else(|| panic!("{page}: {name} is neither a story nor a test of the engine")),
             };
-            assert!(is_shown, "{page}: {name} does not end with such a finding");
+            assert!(is_shown, "{page}: {name} does not have such a finding");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Holds every event of a story to `docs/events.schema.json`.
+//! Checks every event of a story against `docs/events.schema.json`.
 
 use std::sync::LazyLock;
 

@@ -1,35 +1,35 @@
-//! The language of stories: a line is a time and what happens then, in the words of kubelet, runtime and CNI.
+//! The language of stories. A line has a time and an event in the words of kubelet, runtime and CNI.
 //!
 //! ```text
-//! # Comments say what the story is about.
+//! # Comments explain the story.
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
-//! 0s    crio starts                            | dies: another runtime, which nobody uses
+//! 0s    crio starts                            | dies: a second runtime, which nobody uses
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
-//! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     RunPodSandbox, all of it
-//! 2s    sandbox S of POD begins                the namespace alone
+//! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
+//! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding]
-//! 2s    record S                               a runtime that has its record before the network
-//! 2s    sandbox S runs                         the rest
+//! 2s    record S                               the runtime makes its record before the network
+//! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | exits CODE | is stopped: by the runtime, with SIGTERM
 //! 4s    stop S [del-fails|no-del]              StopPodSandbox
 //! 5s    remove S [del-fails|no-del]            RemovePodSandbox
 //! 5s    kill pause of S by kubelet|stranger|oom
-//! 5s    netns of S lost                        its file goes
+//! 5s    netns of S lost                        its file is removed
 //! 5s    forget S                               the runtime loses its record without a DEL
-//! 5s    free ADDR                              the store's record goes
-//! 5s    wakes                                  the node was suspended until then
-//! 5s    lose N                                 records are lost
-//! 5s    lose N of containers                   of the ring of what containers do at will
+//! 5s    free ADDR                              the store's record is removed
+//! 5s    wakes                                  the node was suspended until this time
+//! 5s    lose N                                 records of the lifecycle ring are lost
+//! 5s    lose N of containers                   records of the bulk ring are lost
 //! 5s    unreadable                             the node's files can no longer be read
-//! 5s    half-read                              the runtime's records can no longer be read whole
+//! 5s    half-read                              the runtime's records can no longer be read completely
 //! 5s    network NET unconfigured               no configuration names it any more
-//! 5s    configuration half-read                not all of the networks' configuration can be read
-//! 5s    plain C on NETWORK ADDR                a container of no pod's; `default-C`: by nerdctl
-//! 5s    own-address S ADDR IFNAME              something in the pod gives itself an address
-//! 5s    check|status S                         the runtime asks a plugin
-//! 5s    agent starts                           only now; what was before is listed
-//! 5s    agent restarts                         from what it remembers
+//! 5s    configuration half-read                the networks' configuration cannot be read completely
+//! 5s    plain C on NETWORK ADDR                a container of no pod, by podman; `default-C`: by nerdctl
+//! 5s    own-address S ADDR IFNAME              a program in the pod adds an address by itself
+//! 5s    check|status S                         the runtime calls CHECK or STATUS of a plugin
+//! 5s    agent starts                           it lists what began before
+//! 5s    agent restarts                         with the state of the agent before
 //! 9m    end
 //! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME]
 //! expect nothing
@@ -53,16 +53,16 @@ use crate::{
     sim::{Add, Death, Del, Sim},
 };
 
-/// Plays a story, and holds each of its events to the schema. An error is the difference between the expected findings
-/// and the actual ones.
-pub(crate) fn play(text: &str) -> Result<(), String> {
+/// Runs a story and checks each of its events against the schema. An error is the difference between the expected and
+/// the actual findings.
+pub(crate) fn run(text: &str) -> Result<(), String> {
     let mut drive = Drive::new(Sim::new());
     drive.each_change = schema::check;
     let mut expected = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let words: Vec<&str> = line.split_whitespace().collect();
-        let told = match words.as_slice() {
+        let done = match words.as_slice() {
             [] => Ok(()),
             ["expect", "nothing"] => {
                 expected.push(None);
@@ -82,10 +82,10 @@ pub(crate) fn play(text: &str) -> Result<(), String> {
                 Ok(())
             }),
         };
-        told.map_err(|why| format!("line {}: {why}: {line}", number + 1))?;
+        done.map_err(|why| format!("line {}: {why}: {line}", number + 1))?;
     }
     if expected.is_empty() {
-        return Err("it expects neither something nor nothing".to_owned());
+        return Err("the story expects nothing, and does not say so".to_owned());
     }
     let expected: Vec<String> = expected.into_iter().flatten().collect();
     compare(&expected, &drive)
@@ -154,7 +154,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["configuration", "half-read"] => sim.configuration_whole = false,
         ["plain", name, "on", network, given] => sim.plain(name, network, one(given)?),
         ["end"] => {}
-        _ => return Err("nothing that can happen".to_owned()),
+        _ => return Err("no such event".to_owned()),
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ fn one(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_error| format!("{text} is no address"))
 }
 
-/// `90s`, `2m`, `1500ms`, from the story's beginning, a second after boot.
+/// Parses `90s`, `2m` or `1500ms`. The time counts from the story's beginning, one second after boot.
 fn at(text: &str) -> Result<Timestamp, String> {
     let split = text.find(|letter: char| !letter.is_ascii_digit()).ok_or("a time has a unit")?;
     let (number, unit) = text.split_at(split);
@@ -192,7 +192,7 @@ fn at(text: &str) -> Result<Timestamp, String> {
 }
 
 fn compare(expected: &[String], drive: &Drive) -> Result<(), String> {
-    let mut found: Vec<String> = drive.told.iter().map(|it| line(it, drive)).collect();
+    let mut found: Vec<String> = drive.findings.iter().map(|it| line(it, drive)).collect();
     let mut missing = Vec::new();
     for it in expected {
         match found.iter().position(|line| fits(it, line)) {
@@ -212,13 +212,13 @@ fn compare(expected: &[String], drive: &Drive) -> Result<(), String> {
     if text.is_empty() { Ok(()) } else { Err(text) }
 }
 
-/// Each word that was expected stands there, in that order; `since` may be left out.
+/// Whether the found line has each expected word in this order. Words such as `since` may be left out.
 fn fits(expected: &str, found: &str) -> bool {
     let mut found = found.split(' ');
     expected.split_whitespace().all(|word| found.by_ref().any(|other| other == word))
 }
 
-/// `confirmed leaked_address/del_blind 10.99.0.2 web-0 since 12s`
+/// A finding in a line: `confirmed leaked_address/del_blind 10.99.0.2 web-0 since 12s`
 fn line(it: &Finding, drive: &Drive) -> String {
     let stage = match it.stage {
         Stage::Candidate => "candidate",

@@ -1,12 +1,15 @@
-//! A node that does not exist: a kubelet, a runtime, CNI plugins and their IPAM as they behave, told as facts, with the
-//! truth of what is given out beside it. Stories and properties run on it.
+//! A simulated node: a kubelet, a runtime, CNI plugins and their IPAM. Their actions become facts, and the simulation
+//! knows which addresses are allocated. Stories and property tests run on it.
 //!
-//! **Invariant:** nothing here knows of a verdict: what the IPAM still holds is the truth that verdicts are held against.
+//! **Invariant:** the simulation knows nothing of findings. Its IPAM content is the truth that findings are compared
+//! with.
 
 mod answer;
+mod daemon;
 mod plain;
 mod plugin;
-mod say;
+mod process;
+mod sandbox;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,26 +18,26 @@ use std::{
 };
 
 use probe_user::model::{
-    fact::{Observation, Task},
+    fact::{Fact, Loss, Observation, Origin, Task},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
 
 pub(crate) use plugin::{Add, Del};
-pub(crate) use say::Death;
+pub(crate) use process::Death;
 
-/// How a network's plugin finds the addresses that it is to free.
+/// How a network's plugin finds the addresses to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ipam {
-    /// By container id, in a store: bridge with host-local.
+    /// By container id in a store, as bridge with host-local does.
     HostLocal,
-    /// Through the namespace, in a declared store: without one it frees nothing.
+    /// Through the namespace, in a declared store. Without the namespace it frees nothing.
     Keyed,
-    /// Through the namespace, and nobody can read its store.
+    /// Through the namespace. Nobody can read its store.
     Cloud,
 }
 
-/// One network that pods can be attached to.
+/// A network that pods can be attached to.
 #[derive(Clone, Debug)]
 pub(crate) struct Net {
     pub(crate) name: String,
@@ -49,7 +52,7 @@ pub(crate) struct Net {
 pub(crate) struct Pod {
     pub(crate) name: String,
     pub(crate) uid: PodUid,
-    /// Of its cgroup, while there is one.
+    /// The id of its cgroup, while it exists.
     cgroup: Option<u64>,
 }
 
@@ -58,12 +61,12 @@ pub(crate) struct Sandbox {
     pub(crate) id: ContainerId,
     pub(crate) pod: String,
     inode: u32,
-    /// The namespace's file, while it is bound.
+    /// The path of the namespace's file, while it is bound.
     path: Option<String>,
     netns_lives: bool,
     pause: Option<u32>,
     cgroup: Option<u64>,
-    /// The address that it has, by network.
+    /// Its addresses by network.
     addresses: BTreeMap<String, Vec<IpAddr>>,
     containers: Vec<String>,
 }
@@ -77,7 +80,7 @@ struct Container {
     cgroup: u64,
 }
 
-/// Who holds an address, by network and address.
+/// The holder of each address, by network and address.
 pub(crate) type Held = BTreeMap<(String, IpAddr), (ContainerId, String)>;
 
 pub(crate) struct Sim {
@@ -87,32 +90,34 @@ pub(crate) struct Sim {
     pods: BTreeMap<String, Pod>,
     sandboxes: BTreeMap<String, Sandbox>,
     containers: BTreeMap<String, Container>,
-    /// The truth: what the IPAM of each network holds.
+    /// The truth: the addresses that the IPAM of each network holds.
     pub(crate) held: Held,
     cache: BTreeMap<(ContainerId, String), (String, Vec<IpAddr>)>,
-    /// What the runtime has on record.
-    kept: BTreeSet<ContainerId>,
+    /// The sandboxes in the runtime's records.
+    recorded: BTreeSet<ContainerId>,
     runtime: Option<Task>,
     kubelet: Option<u32>,
-    /// Another runtime, once it has run.
+    /// A second runtime, once it has run.
     crio: Option<Task>,
     crio_runs: bool,
     next: u32,
-    /// Whether stores and runtime's records can be read.
+    /// Whether the stores and the runtime's records can be read.
     pub(crate) readable: bool,
-    /// Whether all of the runtime's records can be.
+    /// Whether the runtime's records can be read completely.
     pub(crate) whole: bool,
     /// Networks that no configuration names any more.
     pub(crate) unconfigured: BTreeSet<String>,
-    /// Whether all of the networks' configuration can be read.
+    /// Whether the networks' configuration can be read completely.
     pub(crate) configuration_whole: bool,
-    /// A file of libcni's cache that cannot be read.
+    /// The path of an unreadable file in libcni's cache.
     pub(crate) torn: Option<String>,
-    /// Containers of no pod, by name: their id and their monitor.
+    /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
 }
 
-/// From one fact to the next.
+/// The node's own network namespace.
+const HOST: u32 = 4_026_531_833;
+/// The time from one fact to the next.
 const STEP: Duration = Duration::from_millis(1);
 
 impl Sim {
@@ -141,7 +146,7 @@ impl Sim {
             containers: BTreeMap::new(),
             held: Held::new(),
             cache: BTreeMap::new(),
-            kept: BTreeSet::new(),
+            recorded: BTreeSet::new(),
             runtime: None,
             kubelet: None,
             crio: None,
@@ -161,14 +166,34 @@ impl Sim {
         self.now
     }
 
-    /// Time passes; it does not go back.
+    /// Lets time pass. Time does not go back.
     pub(crate) fn pass_to(&mut self, at: Timestamp) {
         self.now = self.now.max(at);
     }
 
-    /// What happened since this was last asked, in its order.
+    /// The facts since the last call, in their order.
     pub(crate) fn take(&mut self) -> Vec<Observation> {
         std::mem::take(&mut self.facts)
+    }
+
+    pub(super) fn emit(&mut self, origin: Origin, fact: Fact) {
+        self.facts.push(Observation { at: self.now, origin, fact });
+        self.now = self.now + STEP;
+    }
+
+    pub(super) fn kernel(&mut self, fact: Fact) {
+        self.emit(Origin::Kernel, fact);
+    }
+
+    pub(crate) fn lost(&mut self, what: Loss, count: u64) {
+        self.emit(Origin::Agent, Fact::Lost { what, count });
+    }
+
+    /// The node was suspended since the last event.
+    pub(crate) fn wakes(&mut self, at: Timestamp) {
+        let slept = at.since(self.now());
+        self.pass_to(at);
+        self.emit(Origin::Agent, Fact::Resumed { slept });
     }
 
     #[must_use]
@@ -176,15 +201,15 @@ impl Sim {
         self.sandboxes.get(name)
     }
 
-    /// The sandbox's own name in the story.
+    /// The sandbox's name in the story.
     #[must_use]
     pub(crate) fn name_of(&self, id: &ContainerId) -> Option<&str> {
         self.sandboxes.iter().find(|(_, row)| row.id == *id).map(|(name, _)| name.as_str())
     }
 
     #[must_use]
-    pub(crate) fn is_kept(&self, id: &ContainerId) -> bool {
-        self.kept.contains(id)
+    pub(crate) fn is_recorded(&self, id: &ContainerId) -> bool {
+        self.recorded.contains(id)
     }
 
     fn net(&self, name: &str) -> Net {
@@ -194,19 +219,24 @@ impl Sim {
     /// A power cut tears the file of a sandbox's attachment in libcni's cache.
     pub(crate) fn tear(&mut self, name: &str) {
         let id = &self.sandboxes[name].id;
-        let key = self.cache.keys().find(|(container, _)| container == id).expect("it is cached").clone();
+        let key = self
+            .cache
+            .keys()
+            .find(|(container, _)| container == id)
+            .expect("the attachment is cached")
+            .clone();
         let (network, _) = self.cache.remove(&key).expect("just found");
         self.torn = Some(format!("/var/lib/cni/results/{network}-{}-{}", key.0, key.1));
     }
 
-    /// A sandbox that is over, and its pod, are no longer needed by the story.
-    pub(crate) fn over(&mut self, name: &str) {
+    /// Removes an ended sandbox and its pod, which the story no longer needs.
+    pub(crate) fn remove_from_story(&mut self, name: &str) {
         if let Some(row) = self.sandboxes.remove(name) {
             self.pods.remove(&row.pod);
         }
     }
 
-    /// A number never given before.
+    /// A number that was never used before.
     fn number(&mut self) -> u32 {
         self.next += 1;
         self.next

@@ -1,5 +1,5 @@
-//! Starts over histories by the dice: whatever happens, in whatever order it is told and whatever of it is lost, the
-//! phases are the whole.
+//! Pod starts in randomly generated histories. The phases make up the whole start in whatever order the records come,
+//! and whatever is lost.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -14,16 +14,16 @@ use probe_user::{
 use proptest::{prelude::*, test_runner::TestCaseError};
 
 use crate::{
-    model::{AddTurn, History, Turn, steady, turns},
-    way::{shaken, torn},
+    delivery::{lossy, reordered},
+    model::{AddTurn, History, Turn, turns, without_restarts},
 };
 
-/// When what a start is measured by happened.
+/// The times of the events that make up a start.
 #[derive(Debug, Default)]
 struct Truth {
     /// By the container's id.
     ran: BTreeMap<String, Timestamp>,
-    /// Pods' cgroups and namespaces.
+    /// When pods' cgroups and namespaces were made.
     made: Vec<Timestamp>,
     /// The container of each cgroup.
     cgroups: BTreeMap<u64, String>,
@@ -49,8 +49,8 @@ impl Truth {
     }
 }
 
-/// No gap, no overlap, nothing negative, and the sum is the whole.
-fn is_partition(start: &Start) -> Result<(), TestCaseError> {
+/// Checks that the phases have no gap, no overlap and no negative length, and that their sum is the whole.
+fn check_partition(start: &Start) -> Result<(), TestCaseError> {
     let mut at = start.begin;
     for phase in &start.phases {
         prop_assert_eq!(phase.begin, at, "{:#?}", start);
@@ -64,25 +64,25 @@ fn is_partition(start: &Start) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn all_are_partitions(history: &History) -> Result<(), TestCaseError> {
-    history.drive.engine.starts().iter().try_for_each(is_partition)
+fn check_all_partitions(history: &History) -> Result<(), TestCaseError> {
+    history.drive.engine.starts().iter().try_for_each(check_partition)
 }
 
-fn play(history: &mut History, turns: &[Turn]) -> Result<(), TestCaseError> {
+fn run(history: &mut History, turns: &[Turn]) -> Result<(), TestCaseError> {
     for turn in turns {
-        history.play(&[*turn]);
-        all_are_partitions(history)?;
+        history.run(&[*turn]);
+        check_all_partitions(history)?;
     }
     history.end();
-    all_are_partitions(history)
+    check_all_partitions(history)
 }
 
-/// The histories have something to say.
+/// Checks that the generated histories contain starts at all.
 #[test]
 fn a_pod_that_runs_has_started() {
     let mut history = History::new();
     let add = AddTurn::Succeeds;
-    history.play(&[Turn::Begin { pod: 0, network: 0, add }, Turn::Start { which: 0 }]);
+    history.run(&[Turn::Begin { pod: 0, network: 0, add }, Turn::Start { which: 0 }]);
     history.end();
     let starts = history.drive.engine.starts();
     assert!(matches!(starts.as_slice(), [start] if start.is_whole()), "{starts:#?}");
@@ -93,15 +93,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn phases_are_the_whole_and_begin_and_end_when_it_happened(turns in turns(), seed: u64) {
+    fn phases_make_up_the_start_and_have_the_true_begin_and_end(turns in turns(), seed: u64) {
         let truth = Rc::new(RefCell::new(Truth::default()));
         let mut history = History::new();
-        let (to, mut way) = (Rc::clone(&truth), shaken(seed));
-        history.drive.way = Box::new(move |facts| {
+        let (to, mut way) = (Rc::clone(&truth), reordered(seed));
+        history.drive.delivery = Box::new(move |facts| {
             facts.iter().for_each(|seen| to.borrow_mut().see(seen));
             way(facts)
         });
-        play(&mut history, &turns)?;
+        run(&mut history, &turns)?;
         let truth = truth.borrow();
         let complete = history.drive.engine.starts().into_iter().filter(|start| start.complete);
         for start in complete {
@@ -110,7 +110,7 @@ proptest! {
             let last = start.phases.last().and_then(|phase| phase.container.as_ref());
             let ran = last.and_then(|last| truth.ran.get(last.id.as_str()));
             prop_assert_eq!(ran, Some(&start.end), "{:#?}", start);
-            // A hundredth of the time, and what was read last may have been so a moment later.
+            // The pod is throttled for a hundredth of all time. The last reading may come a moment later.
             let throttled = |phase: &Phase| phase.cause.pressure.cpu.map(|cpu| cpu.throttled);
             let throttled: Duration = start.phases.iter().filter_map(throttled).sum();
             prop_assert!(throttled <= Duration::from_nanos(start.end.0 / 100) + Duration::from_millis(20));
@@ -118,25 +118,25 @@ proptest! {
     }
 
     #[test]
-    fn phases_are_the_whole_whatever_was_lost(turns in turns(), seed: u64) {
+    fn phases_make_up_the_start_whatever_was_lost(turns in turns(), seed: u64) {
         let mut history = History::new();
-        history.drive.way = Box::new(torn(seed));
-        play(&mut history, &turns)?;
+        history.drive.delivery = Box::new(lossy(seed));
+        run(&mut history, &turns)?;
     }
 
     #[test]
     fn neither_order_nor_a_restart_changes_a_start(turns in turns(), seed: u64) {
-        let starts = |turns: &[Turn], shake: bool| {
+        let starts = |turns: &[Turn], reorder: bool| {
             let mut history = History::new();
-            if shake {
-                history.drive.way = Box::new(shaken(seed));
+            if reorder {
+                history.drive.delivery = Box::new(reordered(seed));
             }
-            history.play(turns);
+            history.run(turns);
             history.end();
             let starts = history.drive.engine.starts();
-            // What is asked is answered when it is asked, which an agent's end may put off.
+            // The time of an answer is left out, because an agent's end can delay it.
             starts.into_iter().map(|start| (start.pod.clone(), start.begin, start.end)).collect::<Vec<_>>()
         };
-        prop_assert_eq!(starts(&turns, true), starts(&steady(&turns), false));
+        prop_assert_eq!(starts(&turns, true), starts(&without_restarts(&turns), false));
     }
 }

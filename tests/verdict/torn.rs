@@ -1,4 +1,4 @@
-//! A file of libcni's cache that a power cut has torn: the node lives on beside it.
+//! A torn file in libcni's cache, as a power cut leaves it. The agent works on beside it.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
 };
 
 const PODS: u32 = 5_000;
-/// As many live at a time as on a usual node, for so long after they have gone until the next come.
+/// The number of pods that live at a time on an ordinary node, and the time until the next ones come.
 const AT_ONCE: u32 = 100;
 const BETWEEN: Duration = Duration::from_secs(180);
 
-fn torn(drive: &mut Drive) {
+fn tear_a_file(drive: &mut Drive) {
     let id = "f".repeat(64);
     drive.sim.torn = Some(format!("/var/lib/cni/results/podnet-{id}-eth0"));
 }
 
-/// The engine's rows, by what they are.
+/// The number of the engine's entries by kind.
 fn rows(drive: &Drive) -> BTreeMap<&'static str, usize> {
     let mut rows = BTreeMap::new();
     for row in drive.engine.dump() {
@@ -37,7 +37,7 @@ fn rows(drive: &Drive) -> BTreeMap<&'static str, usize> {
     rows
 }
 
-/// Pods come and go, a few at a time; then there is peace for as long as anything is remembered for.
+/// Pods come and go, a few at a time. Then nothing happens until the engine has forgotten them.
 fn churn(drive: &mut Drive, pods: u32) {
     for first in (0..pods).step_by(AT_ONCE as usize) {
         let names: Vec<String> = (first..first + AT_ONCE).map(|number| format!("s{number}")).collect();
@@ -53,7 +53,7 @@ fn churn(drive: &mut Drive, pods: u32) {
         for name in &names {
             drive.sim.stop(name, Del::Succeeds);
             drive.sim.remove(name, Del::Succeeds);
-            drive.sim.over(name);
+            drive.sim.remove_from_story(name);
         }
         drive.settle();
         let next = drive.sim.now() + BETWEEN;
@@ -72,29 +72,30 @@ fn node() -> Drive {
 }
 
 #[test]
-fn memory_is_flat_beside_a_torn_file_and_nothing_is_read_for_it() {
+fn a_torn_file_causes_no_memory_growth_and_no_readings() {
     let mut drive = node();
-    torn(&mut drive);
+    tear_a_file(&mut drive);
     churn(&mut drive, PODS);
     let left = rows(&drive);
     let of = |what: &str| left.get(what).copied().unwrap_or(0);
     assert_eq!((of("attachments"), of("sandboxes")), (0, 0), "{left:?}");
-    // Nothing happens for an hour, and nothing is read in it.
+    // Nothing happens for an hour, and the engine asks for no records.
     let asked = drive.asked_records;
     let next = drive.sim.now() + Duration::from_secs(3600);
     drive.pass_to(next);
     assert_eq!(drive.asked_records, asked);
-    // The file itself is told of, and nothing else is wrong.
-    let told: Vec<_> = drive.told.iter().map(|it| (&it.kind, it.stage)).collect();
+    // The torn file is reported, and nothing else is wrong.
+    let reported: Vec<_> = drive.findings.iter().map(|it| (&it.kind, it.stage)).collect();
     let [(Kind::BlindSpot(BlindSpot { spot: Blind::CniCache { path, count: 1 }, .. }), Stage::Confirmed)] =
-        told[..]
+        reported[..]
     else {
-        panic!("{told:?}")
+        panic!("{reported:?}")
     };
     assert!(path.ends_with("-eth0"), "{path}");
 }
 
-/// What was in the file before it was torn is as it was: its name is there, so that no DEL has succeeded.
+/// The attachment in the file is still valid after the file was torn. The file's name still exists, so no DEL has
+/// succeeded.
 #[test]
 fn the_attachment_of_a_torn_file_stays_cached() {
     let mut drive = node();
@@ -110,12 +111,16 @@ fn the_attachment_of_a_torn_file_stays_cached() {
     drive.sim.remove("a", Del::Missing);
     let next = drive.sim.now() + Duration::from_secs(600);
     drive.pass_to(next);
-    let leaks: Vec<_> =
-        drive.told.iter().filter(|it| matches!(it.kind, Kind::LeakedAddress(_))).map(|it| it.stage).collect();
-    assert_eq!(leaks, [Stage::Confirmed], "{:?}", drive.told);
-    // It is removed by hand.
+    let leaks: Vec<_> = drive
+        .findings
+        .iter()
+        .filter(|it| matches!(it.kind, Kind::LeakedAddress(_)))
+        .map(|it| it.stage)
+        .collect();
+    assert_eq!(leaks, [Stage::Confirmed], "{:?}", drive.findings);
+    // Somebody removes the file.
     drive.sim.torn = None;
     let next = drive.sim.now() + Duration::from_secs(120);
     drive.pass_to(next);
-    assert!(drive.told.iter().all(|it| it.stage == Stage::Closed), "{:?}", drive.told);
+    assert!(drive.findings.iter().all(|it| it.stage == Stage::Closed), "{:?}", drive.findings);
 }

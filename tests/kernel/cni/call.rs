@@ -1,4 +1,4 @@
-//! A runtime and a plugin that are no such things, but for what the kernel can see.
+//! Stand-ins for a runtime and a CNI plugin. The kernel sees them as the real ones.
 
 use std::{
     fs::{self, Permissions},
@@ -16,10 +16,10 @@ use crate::container::actor;
 /// The plugin's exit status.
 pub(super) const STATUS: i32 = 5;
 
-/// What no record may hold.
+/// No record may contain this text.
 pub(crate) const SECRET: &str = "s3cr3t";
 
-/// An environment, in order.
+/// Environment variables in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment(Vec<(String, String)>);
 
@@ -46,14 +46,14 @@ impl Environment {
         all
     }
 
-    /// Scattered among `size` bytes of other variables, short and long.
+    /// Puts its variables among `size` bytes of other variables, short and long.
     pub(crate) fn amid(self, size: usize) -> Self {
         let others = others(size, 700);
         let n = self.0.len();
         let mut all = Vec::new();
         let mut own = self.0.into_iter();
         for (i, other) in others.iter().enumerate() {
-            // In no order of their own: the second half comes first.
+            // The second half comes first, so that the variables are not in their own order.
             if i % (others.len() / n) == others.len() / n / 2 {
                 all.extend(own.next_back());
             }
@@ -63,7 +63,7 @@ impl Environment {
         Self(all)
     }
 
-    /// In front of `size` bytes of other variables of at most `longest` bytes.
+    /// Puts its variables in front of `size` bytes of other variables of at most `longest` bytes.
     pub(crate) fn before(mut self, size: usize, longest: usize) -> Self {
         self.0.extend(others(size, longest));
         self
@@ -73,14 +73,14 @@ impl Environment {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
     }
 
-    /// Writes it as the kernel has it: strings with a NUL behind each.
+    /// Writes it in the kernel's form: strings with a NUL behind each.
     pub(super) fn save(&self, file: &Path) -> Result<()> {
         let text: String = self.0.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
         fs::write(file, text).with_context(|| format!("write {}", file.display()))
     }
 }
 
-/// A few of them named like what is looked for, but for a letter.
+/// Other variables. Some names differ from a CNI variable by a letter.
 fn others(size: usize, longest: usize) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut made = 0;
@@ -101,23 +101,23 @@ fn others(size: usize, longest: usize) -> Vec<(String, String)> {
     all
 }
 
-/// What is named like a runtime, and its plugin.
+/// A program with the name of a runtime, and its plugin.
 pub(crate) struct Runtime {
     folder: TempDir,
-    /// What starts it, if not this test itself.
+    /// The command that starts it. Empty: this test starts it.
     by: Vec<String>,
     name: &'static str,
-    /// What it does to call a plugin.
+    /// The actor's role for calling a plugin.
     role: &'static str,
 }
 
-/// Whose rights a runtime has that is started by a user who is not root.
+/// The rights of a runtime that a user other than root starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rights {
     Own,
-    /// Root's, which its file lends him.
+    /// Root's, from the set-user-ID bit of its file.
     Lent,
-    /// The same, and it takes them for good.
+    /// Root's, and the process also makes them its real ones.
     Taken,
 }
 
@@ -128,7 +128,7 @@ impl Runtime {
 
     pub(crate) fn start_as(name: &'static str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        // Others than root are to start it too.
+        // Users other than root must be able to start it.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         program::alias("actor", folder.path(), name)?;
         program::alias("actor", folder.path(), "bridge")?;
@@ -151,17 +151,18 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Executed by another command, whose last words it is.
+    /// A runtime that another command executes. The runtime is the end of that command's arguments.
     pub(crate) fn start_by(command: &[String]) -> Result<Self> {
         Ok(Self { by: command.to_owned(), ..Self::start()? })
     }
 
-    /// Has it call the plugin, through another command if one is given, until the plugin ends. Gives its pid.
+    /// Makes it call the plugin, through another command if one is given, and waits until the plugin ends. Returns
+    /// the runtime's pid.
     pub(crate) fn call(&mut self, environment: &Environment, through: &[String]) -> Result<u32> {
         self.call_to(environment, through, &["exit".to_owned(), STATUS.to_string()])
     }
 
-    /// The same, of a plugin that does what is said: at last it must end as if told to exit.
+    /// Like `call`, with a plugin that does `plugin_does`. The plugin must end with `STATUS`.
     pub(super) fn call_to(
         &mut self,
         environment: &Environment,
@@ -170,7 +171,7 @@ impl Runtime {
     ) -> Result<u32> {
         let file = self.folder.path().join("environment");
         environment.save(&file)?;
-        let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is no text");
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
         let mut words = self.by.clone();
         words.extend([text(&self.folder.path().join(self.name))?, self.role.to_owned()]);
         words.extend(through.iter().cloned());

@@ -1,5 +1,6 @@
-//! Which execs are looked at as possible CNI calls, beside those of runtimes known by name: what has the form of a call,
-//! and anything while a call of the node's runtime is open. Nothing else's environment is searched.
+//! The execs that the agent examines as possible CNI calls, besides those of the known runtimes: an exec with the
+//! form of a call anywhere, and any exec while a call of the node's runtime is open. It searches no other
+//! environment.
 
 use std::{
     fs::{self, File, Permissions},
@@ -16,11 +17,11 @@ use tests::program;
 use super::{
     call,
     call::{Environment, STATUS},
-    told_of,
+    observe,
 };
 use crate::container::{Container, actor, new_id};
 
-/// A program of which nobody knows that it is a plugin.
+/// A program that the agent does not know as a plugin.
 struct Unknown {
     folder: TempDir,
     path: PathBuf,
@@ -41,22 +42,22 @@ impl Unknown {
         Ok(Self { folder, path })
     }
 
-    /// The words that have it executed with this environment.
+    /// The command that executes it with this environment.
     fn words(&self, environment: &Environment, arguments: &[&str]) -> Result<Vec<String>> {
         let file = self.folder.path().join("environment");
         environment.save(&file)?;
-        let text = |path: PathBuf| path.into_os_string().into_string().ok().context("the path is no text");
+        let text = |path: PathBuf| path.into_os_string().into_string().ok().context("the path is not UTF-8");
         let mut words = vec![actor()?, "become".to_owned(), text(file)?, text(self.path.clone())?];
         words.extend(arguments.iter().map(|&word| word.to_owned()));
         Ok(words)
     }
 
-    /// Has it executed by this test, which nobody knows for a runtime.
+    /// Executes it from this test, which the agent does not know as a runtime.
     fn execute(&self, id: &str, through: &[String], arguments: &[&str], input: Stdio) -> Result<()> {
         let mut words = through.to_owned();
         words.extend(self.words(&Environment::of_add(id), arguments)?);
         let mut command = Command::new(&words[0]);
-        // As an actor without a role it complains and fails.
+        // The program is an actor without a role, which prints an error and fails.
         let status = command.args(&words[1..]).stdin(input).stderr(Stdio::null()).status()?;
         ensure!(status.code().is_some(), "{words:?} ended with {status}");
         Ok(())
@@ -65,28 +66,29 @@ impl Unknown {
 
 #[test]
 fn a_call_is_known_by_its_form_wherever_it_runs() -> Result<()> {
-    let told = [(); 4].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
-    let untold = [(); 3].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
-    let seen = told_of(|live, _| {
+    let reported = [(); 4].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
+    let unreported = [(); 3].map(|()| new_id()).into_iter().collect::<Result<Vec<_>>>()?;
+    let seen = observe(|live, _| {
         let container = Container::create(live.hierarchy())?;
         let inside = container.enter()?;
         let (program, script) = (Unknown::new()?, Unknown::script()?);
         let file = || -> Result<Stdio> { Ok(File::open(std::env::current_exe()?)?.into()) };
-        program.execute(&told[0], &inside, &[], Stdio::piped())?;
-        program.execute(&told[1], &[], &[], Stdio::piped())?;
-        program.execute(&told[2], &inside, &[], file()?)?;
-        script.execute(&told[3], &inside, &[], Stdio::piped())?;
-        // Without a configuration; with arguments, and a script with more than its interpreter has room for.
-        program.execute(&untold[0], &inside, &[], Stdio::null())?;
-        program.execute(&untold[1], &inside, &["exit"], Stdio::piped())?;
-        script.execute(&untold[2], &inside, &["one", "two", "three"], Stdio::piped())
+        program.execute(&reported[0], &inside, &[], Stdio::piped())?;
+        program.execute(&reported[1], &[], &[], Stdio::piped())?;
+        program.execute(&reported[2], &inside, &[], file()?)?;
+        script.execute(&reported[3], &inside, &[], Stdio::piped())?;
+        // One without a configuration on its input, one with arguments, and a script with more arguments than its
+        // interpreter line.
+        program.execute(&unreported[0], &inside, &[], Stdio::null())?;
+        program.execute(&unreported[1], &inside, &["exit"], Stdio::piped())?;
+        script.execute(&unreported[2], &inside, &["one", "two", "three"], Stdio::piped())
     })?;
-    for (i, id) in told.iter().enumerate() {
-        let (origin, told) = call(&seen, id).with_context(|| format!("call {i} is not told"))?;
-        ensure!(!told.host && origin == Origin::Delegated, "{told:?}");
+    for (i, id) in reported.iter().enumerate() {
+        let (origin, reported) = call(&seen, id).with_context(|| format!("call {i} is not reported"))?;
+        ensure!(!reported.host && origin == Origin::Delegated, "{reported:?}");
     }
-    for (i, id) in untold.iter().enumerate() {
-        ensure!(call(&seen, id).is_none(), "what is no call is told: {i}");
+    for (i, id) in unreported.iter().enumerate() {
+        ensure!(call(&seen, id).is_none(), "an exec that is no call is reported: {i}");
     }
     Ok(())
 }
@@ -95,7 +97,7 @@ fn a_call_is_known_by_its_form_wherever_it_runs() -> Result<()> {
 fn while_a_runtimes_call_is_open_any_exec_may_be_its_delegate() -> Result<()> {
     let [of_runtime, before, meanwhile, after] = [new_id()?, new_id()?, new_id()?, new_id()?];
     let exit = ["exit", &STATUS.to_string()];
-    let seen = told_of(|live, runtime| {
+    let seen = observe(|live, runtime| {
         let container = Container::create(live.hierarchy())?;
         let inside = container.enter()?;
         let program = Unknown::new()?;
@@ -107,9 +109,12 @@ fn while_a_runtimes_call_is_open_any_exec_may_be_its_delegate() -> Result<()> {
         program.execute(&after, &inside, &exit, Stdio::null())
     })?;
     for (id, is_host) in [(&of_runtime, true), (&meanwhile, false)] {
-        let (_, told) = call(&seen, id).context("a call is not told")?;
-        ensure!(told.host == is_host, "{told:?}");
+        let (_, reported) = call(&seen, id).context("a call is not reported")?;
+        ensure!(reported.host == is_host, "{reported:?}");
     }
-    ensure!(call(&seen, &before).is_none() && call(&seen, &after).is_none(), "what is no call is told");
+    ensure!(
+        call(&seen, &before).is_none() && call(&seen, &after).is_none(),
+        "an exec that is no call is reported"
+    );
     Ok(())
 }

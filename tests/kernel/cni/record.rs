@@ -1,4 +1,5 @@
-//! The very bytes of the rings: nothing of an environment but the six variables is in them, and nothing of questions.
+//! The raw bytes of the rings. They contain only the six CNI variables of an environment, and nothing of VERSION and
+//! STATUS calls.
 
 use std::{
     os::fd::AsFd as _,
@@ -17,33 +18,33 @@ use super::call::{Environment, Runtime, SECRET};
 use crate::container::new_id;
 
 #[test]
-fn no_record_holds_more_of_an_environment_or_a_question() -> Result<()> {
+fn no_record_contains_other_variables_or_version_and_status_calls() -> Result<()> {
     let (mut probe, _) = load(Setup { all_execs: true, ..Setup::default() })?;
     let mut rings = probe.take_rings().context("the rings are taken")?;
     let mut runtime = Runtime::start()?;
     let ids = [new_id()?, new_id()?, new_id()?];
     runtime.call(&Environment::of_add(&ids[0]).amid(60 << 10), &[])?;
     runtime.call(&Environment::of_add(&ids[1]).before(200 << 10, 2000), &[])?;
-    let questions = [("VERSION", new_id()?), ("STATUS", new_id()?)];
-    for (command, id) in &questions {
+    let uncounted = [("VERSION", new_id()?), ("STATUS", new_id()?)];
+    for (command, id) in &uncounted {
         runtime.call(&Environment::of_add(id).with("CNI_COMMAND", command), &[])?;
     }
-    // Where a record is put together, longer ones have been before.
+    // The buffer in which a record is built held longer records before. This call is short.
     runtime.call(&Environment::of_add(&ids[2]).with("CNI_ARGS", ""), &[])?;
-    let records = until_told(&mut rings, &ids)?;
+    let records = until_reported(&mut rings, &ids)?;
     for record in &records {
         let text = String::from_utf8_lossy(record);
         ensure!(!text.contains(SECRET), "{text}");
-        ensure!(questions.iter().all(|(_, id)| !text.contains(id)), "{text}");
+        ensure!(uncounted.iter().all(|(_, id)| !text.contains(id)), "{text}");
     }
-    // A runtime of this machine may have asked too.
+    // A runtime of this machine may have made such calls too.
     let (version, status) = probe.totals()?.cni_not_streamed();
     ensure!(version >= 1 && status >= 1, "counted {version} and {status}");
     Ok(())
 }
 
-/// All records until each of `ids` was in one.
-fn until_told(rings: &mut Rings, ids: &[String]) -> Result<Vec<Vec<u8>>> {
+/// Reads records until each of `ids` was in one.
+fn until_reported(rings: &mut Rings, ids: &[String]) -> Result<Vec<Vec<u8>>> {
     let deadline = Instant::now() + machine::patience();
     let mut records: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -52,12 +53,12 @@ fn until_told(rings: &mut Rings, ids: &[String]) -> Result<Vec<Vec<u8>>> {
                 records.push(record.to_vec());
             }
         }
-        let is_told = |id: &String| records.iter().any(|record| contains(record, id.as_bytes()));
-        if ids.iter().all(is_told) {
+        let is_reported = |id: &String| records.iter().any(|record| contains(record, id.as_bytes()));
+        if ids.iter().all(is_reported) {
             return Ok(records);
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        ensure!(left > Duration::ZERO, "the calls are not told among {} records", records.len());
+        ensure!(left > Duration::ZERO, "the calls are not in {} records", records.len());
         let mut ready =
             [&rings.lifecycle, &rings.bulk].map(|ring| PollFd::new(ring.as_fd(), PollFlags::POLLIN));
         poll(&mut ready, PollTimeout::try_from(left)?)?;

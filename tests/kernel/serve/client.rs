@@ -19,39 +19,39 @@ use tests::{clock, http, machine, refusal};
 
 use crate::{agent::agent, confine};
 
-/// A running agent; it prints nothing that anybody reads.
+/// A running agent. Nobody reads its events.
 pub(super) struct Agent {
     pub(super) address: SocketAddr,
     child: Child,
-    said: Option<JoinHandle<String>>,
+    printed: Option<JoinHandle<String>>,
     place: TempDir,
 }
 
 impl Agent {
-    /// Until it has attached its hooks and is ready.
+    /// Starts it and waits until its hooks are attached and it is ready.
     pub(super) fn start() -> Result<Self> {
         Self::start_with("none", &[], Stdio::null(), "/readyz")
     }
 
-    /// With more arguments; it is alive, and not all of the node has been read yet.
+    /// Starts it with more arguments. It is alive, and may not have read all of the node yet.
     pub(super) fn alive(arguments: &[&str]) -> Result<Self> {
         Self::start_with("none", arguments, Stdio::null(), "/healthz")
     }
 
-    /// The same with the stream of events going there.
+    /// Starts it with `output` as its standard output for events.
     pub(super) fn with_output(output: Stdio) -> Result<Self> {
         Self::start_with("none", &[], output, "/readyz")
     }
 
-    /// One that keeps what it has found below `state`.
+    /// Starts it with the state directory `state`.
     pub(super) fn with_state(state: &str) -> Result<Self> {
         Self::start_with(state, &[], Stdio::null(), "/readyz")
     }
 
-    /// Until it answers that path with 200.
+    /// Waits until it answers `path` with 200.
     fn start_with(state: &str, arguments: &[&str], output: Stdio, path: &str) -> Result<Self> {
         let place = tempfile::tempdir()?;
-        // One that is free now.
+        // Picks a free port.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut child = Command::new(agent()?)
             .args(["run", "--output", "json", "--state-dir", state, "--listen", &address.to_string()])
@@ -62,12 +62,12 @@ impl Agent {
             .stderr(Stdio::piped())
             .spawn()
             .context("start the agent")?;
-        let mut words = child.stderr.take().context("no output")?;
-        let said = thread::spawn(move || {
+        let mut stderr = child.stderr.take().context("no output")?;
+        let printed = thread::spawn(move || {
             let mut text = String::new();
-            words.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
+            stderr.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
         });
-        let agent = Self { address, child, said: Some(said), place };
+        let agent = Self { address, child, printed: Some(printed), place };
         clock::poll("the agent is ready", machine::patience(), || Ok(get(address, path).ok()))?;
         Ok(agent)
     }
@@ -76,7 +76,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// What it answers on its socket.
+    /// The answer on its socket.
     pub(super) fn ask(&self, path: &str) -> Result<String> {
         http::get(UnixStream::connect(self.place.path().join("agent.sock"))?, path, &[])?.ok()
     }
@@ -86,30 +86,30 @@ impl Agent {
         Ok(signal::kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?)
     }
 
-    /// Ends it in order; streams end with it, and its socket is gone.
+    /// Ends it normally, which ends the streams and removes its socket.
     pub(super) fn end(self) -> Result<()> {
-        let (ended, said) = self.ended()?;
-        ensure!(ended.success(), "it ended with {ended}: {said}");
+        let (ended, printed) = self.ended()?;
+        ensure!(ended.success(), "the agent ended with {ended}: {printed}");
         Ok(())
     }
 
-    /// Ends it in order, whatever it was that it could not do. Gives its exit status, and what it said.
+    /// Ends it. Returns its exit status and its standard error.
     pub(super) fn ended(mut self) -> Result<(ExitStatus, String)> {
         self.signal(Signal::SIGTERM)?;
         let ended = self.child.wait()?;
-        let said = self.said.take().context("it has ended before")?;
-        let said = said.join().map_err(|_panic| anyhow!("the reader panicked"))?;
-        refusal::check(&said)?;
-        // Without Landlock nobody may remove a file (docs/security.md).
+        let printed = self.printed.take().context("the agent has already ended")?;
+        let printed = printed.join().map_err(|_panic| anyhow!("the reader panicked"))?;
+        refusal::check(&printed)?;
+        // Without Landlock no thread may remove a file (docs/security.md).
         let stays = self.place.path().join("agent.sock").exists();
-        ensure!(stays != confine::has_landlock()?, "its socket is there: {stays}");
-        Ok((ended, said))
+        ensure!(stays != confine::has_landlock()?, "whether its socket stays: {stays}");
+        Ok((ended, printed))
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Only where a check has failed is there anything left to end.
+        // The agent still runs only if a check has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -122,25 +122,25 @@ pub(super) fn get(address: SocketAddr, path: &str) -> Result<String> {
     http::get(stream, path, &[])?.ok()
 }
 
-/// One who follows the events.
+/// A client that follows the events.
 pub(super) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
-    /// By HTTP/1.0, so that nothing is in pieces. The stream's own first record was read when this returns.
+    /// Uses HTTP/1.0, so that the answer has no chunks. Returns after the stream's own first record.
     pub(super) fn open(agent: &Agent, path: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(agent.address)?;
         stream.set_read_timeout(Some(machine::patience()))?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
         let mut stream = Self(BufReader::new(stream));
         loop {
-            let line = stream.line()?.context("it ended before it began")?;
+            let line = stream.line()?.context("the stream ended before its first record")?;
             if line.contains("stream.opened") {
                 return Ok(stream);
             }
         }
     }
 
-    /// `None`: it has ended.
+    /// The next line. `None`: the stream has ended.
     pub(super) fn line(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
         let length = self.0.read_line(&mut line)?;

@@ -45,7 +45,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_full_disk_behind_standard_output_stops_nothing() -> Result<()> {
+fn a_full_disk_behind_standard_output_does_not_stop_the_agent() -> Result<()> {
     let hierarchy = Shared::start()?.hierarchy().clone();
     let disk = Disk::mount("64k")?;
     let file = disk.path("events");
@@ -53,9 +53,9 @@ fn a_full_disk_behind_standard_output_stops_nothing() -> Result<()> {
     let dropped = || -> Result<u64> {
         let text = get(agent.address, "/metrics")?;
         let line = text.lines().find_map(|line| line.strip_prefix(DROPPED));
-        Ok(line.context("it is not counted")?.parse()?)
+        Ok(line.context("the counter is missing")?.parse()?)
     };
-    // Some thousand events wait in memory first.
+    // The memory queue takes some thousand events before the first is dropped.
     let begun = Instant::now();
     while dropped()? < 1000 {
         for _ in 0..500 {
@@ -63,17 +63,17 @@ fn a_full_disk_behind_standard_output_stops_nothing() -> Result<()> {
         }
         ensure!(begun.elapsed() < machine::patience() * 4, "nothing was dropped");
     }
-    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "it is not alive");
+    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "the agent is not alive");
     disk.resize("64m", MsFlags::MS_REMOUNT)?;
-    clock::poll("what is missing is told", machine::patience(), || {
+    clock::poll("the stream reports missed events", machine::patience(), || {
         CgroupGuard::create(&hierarchy)?.end()?;
         Ok((missed(&file)? > 0).then_some(()))
     })?;
-    let (status, said) = agent.ended()?;
+    let (status, stderr) = agent.ended()?;
     let expected = format!("{} events were not written to standard output", missed(&file)?);
-    ensure!(status.code() == Some(1) && said.contains(&expected), "{status} {said}, not {expected}");
-    let told = said.lines().filter(|line| line.contains("cannot write to standard output")).count();
-    ensure!(told == 1, "it is told {told} times: {said}");
+    ensure!(status.code() == Some(1) && stderr.contains(&expected), "{status} {stderr}, not {expected}");
+    let messages = stderr.lines().filter(|line| line.contains("cannot write to standard output")).count();
+    ensure!(messages == 1, "the message is printed {messages} times: {stderr}");
     let text = fs::read_to_string(&file)?;
     for line in text.lines() {
         serde_json::from_str::<Value>(line).with_context(|| format!("{line} is no whole line"))?;
@@ -82,7 +82,7 @@ fn a_full_disk_behind_standard_output_stops_nothing() -> Result<()> {
     Ok(())
 }
 
-/// How many events are missing by the lines that tell so.
+/// The number of missed events that the stream itself reports.
 fn missed(file: &Path) -> Result<u64> {
     let text = fs::read_to_string(file)?;
     let lines = text.lines().filter(|line| line.contains("\"stream.missed\""));

@@ -1,4 +1,4 @@
-//! An agent that is told to hang up, or whose terminal is closed, runs on.
+//! An agent runs on after SIGHUP, and after its terminal is closed.
 
 use std::{
     fs,
@@ -17,11 +17,11 @@ use tests::{clock, guard::cgroup::CgroupGuard, http, live::Shared, machine};
 
 use super::client::{Agent, get};
 
-/// How often the files are looked at without being told to.
+/// The interval at which the agent reads the files without a signal.
 const PERIOD: Duration = Duration::from_secs(10);
 
 #[test]
-fn sighup_has_the_token_read_again_and_ends_nothing() -> Result<()> {
+fn sighup_makes_the_agent_read_the_token_again() -> Result<()> {
     let place = tempfile::tempdir()?;
     let file = place.path().join("token");
     let write = |token: &str| -> Result<()> {
@@ -30,26 +30,29 @@ fn sighup_has_the_token_read_again_and_ends_nothing() -> Result<()> {
     };
     write("the-first-of-two-tokens")?;
     let agent = Agent::alive(&["--token-file", file.to_str().context("the path is no text")?])?;
-    let is_known = |token: &str| -> Result<bool> {
+    let is_accepted = |token: &str| -> Result<bool> {
         let header = format!("Bearer {token}");
         let stream = TcpStream::connect(agent.address)?;
         Ok(http::get(stream, "/v1/findings", &[("Authorization", &header)])?.status == 200)
     };
-    ensure!(is_known("the-first-of-two-tokens")?, "it does not know its token");
+    ensure!(is_accepted("the-first-of-two-tokens")?, "the agent does not accept its token");
     write("the-other-of-two-tokens")?;
     let begun = Instant::now();
     agent.signal(Signal::SIGHUP)?;
-    let known = || Ok(is_known("the-other-of-two-tokens")?.then_some(()));
-    clock::poll("the new token is known", machine::patience(), known)?;
+    let accepted = || Ok(is_accepted("the-other-of-two-tokens")?.then_some(()));
+    clock::poll("the agent accepts the new token", machine::patience(), accepted)?;
     let took = begun.elapsed();
-    ensure!(machine::is_emulated() || took < PERIOD / 2, "it took {took:?}, as without the signal");
-    ensure!(!is_known("the-first-of-two-tokens")?, "the old token is still good");
+    ensure!(
+        machine::is_emulated() || took < PERIOD / 2,
+        "the new token took {took:?}, as long as without the signal"
+    );
+    ensure!(!is_accepted("the-first-of-two-tokens")?, "the agent still accepts the old token");
     agent.end()
 }
 
-/// Nobody is left to read what it writes to its standard output.
+/// Nobody is left to read its standard output.
 #[test]
-fn a_terminal_that_is_closed_does_not_end_it() -> Result<()> {
+fn closing_the_terminal_does_not_end_the_agent() -> Result<()> {
     let hierarchy = Shared::start()?.hierarchy().clone();
     let pty = pty::openpty(None, None)?;
     // The agent must not hold its own terminal open.
@@ -61,11 +64,11 @@ fn a_terminal_that_is_closed_does_not_end_it() -> Result<()> {
         CgroupGuard::create(&hierarchy)?.end()?;
         let text = get(agent.address, "/metrics")?;
         let count = text.lines().find_map(|line| line.strip_prefix("sandprobe_stream_events_dropped_total "));
-        Ok((count.context("it is not counted")? != "0").then_some(()))
+        Ok((count.context("the counter is missing")? != "0").then_some(()))
     };
     clock::poll("events are dropped", machine::patience(), dropped)?;
-    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "it is not alive");
-    let (status, said) = agent.ended()?;
-    ensure!(status.code() == Some(1) && said.contains("events were not written"), "{status} {said}");
+    ensure!(get(agent.address, "/healthz")?.starts_with("ok"), "the agent is not alive");
+    let (status, stderr) = agent.ended()?;
+    ensure!(status.code() == Some(1) && stderr.contains("events were not written"), "{status} {stderr}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A network that is down for all pods of a node, many times faster than a kubelet tries: the agent must be there for who
-//! asks, at a cost that a node can bear.
+//! The network of a node is down for all its pods, and the ADDs fail many times faster than a kubelet retries. The
+//! agent must still answer, at a cost that a node can bear.
 
 use std::{
     fs,
@@ -24,15 +24,17 @@ use crate::{
 };
 
 const PODS: usize = 110;
-/// Tries of each pod: of a kubelet that tries every ten seconds, two minutes and a half.
+/// The number of failed ADDs of each pod. A kubelet that retries every ten seconds takes two and a half minutes for
+/// them.
 const ROUNDS: usize = 15;
-/// Where there is time: as often and as long as a kubelet tries in ten minutes.
+/// The rounds and their interval in a soak run: the retries of a kubelet in ten minutes.
 const SOAK: (usize, Duration) = (60, Duration::from_secs(10));
-/// How late the answer to 99 of 100 who ask may be.
+/// The bound on the 99th percentile of the answer time.
 const LATE: Duration = Duration::from_millis(50);
-/// What one failed ADD may cost the agent, all told: a twentieth of a core where 110 pods are tried every ten seconds.
+/// The bound on the agent's CPU time for one failed ADD: a twentieth of a core if 110 pods are retried every ten
+/// seconds.
 const COST: Duration = Duration::from_micros(4_500);
-/// The state may be written again so long after it was.
+/// The least time between two writes of the state.
 const EVERY: Duration = Duration::from_secs(10);
 
 #[test]
@@ -47,9 +49,9 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
         false => (ROUNDS, Duration::ZERO),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let asking = thread::spawn({
+    let probing = thread::spawn({
         let (address, stop) = (agent.address, Arc::clone(&stop));
-        move || ask(address, &stop)
+        move || probe_health(address, &stop)
     });
     let mut runtime = Runtime::start()?;
     let mut fail = |round: usize| -> Result<()> {
@@ -64,7 +66,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
         }
         Ok(())
     };
-    // By then it is told, and nothing more of it than numbers can change.
+    // After this round the finding is reported, and only its numbers can change.
     fail(0)?;
     clock::poll("the finding", machine::patience(), || Ok(failing(&agent)?.filter(|it| it.1 >= 100)))?;
     let watching = Writes::watch(state.path().join("findings.json"), Arc::clone(&stop));
@@ -74,18 +76,18 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
         thread::sleep((pace * due).saturating_sub(begun.elapsed()));
     }
     let all = u64::try_from((1 + rounds) * PODS)?;
-    // What is older than ten minutes is forgotten.
+    // The agent forgets calls that are older than ten minutes.
     let all = if machine::is_soak() { all - all / 10 } else { all };
-    let told = || Ok(failing(&agent)?.filter(|(attempts, _)| *attempts >= all));
-    clock::poll("all that failed is counted", machine::patience(), told)?;
+    let all_counted = || Ok(failing(&agent)?.filter(|(attempts, _)| *attempts >= all));
+    clock::poll("all failed ADDs are counted", machine::patience(), all_counted)?;
     let (took, cpu) = (begun.elapsed(), used(agent.id())?.saturating_sub(before));
     stop.store(true, Ordering::Relaxed);
-    let mut answers = asking.join().map_err(|_panic| anyhow!("who asks panicked"))??;
+    let mut answers = probing.join().map_err(|_panic| anyhow!("the probing thread panicked"))??;
     let writes = watching.end()?;
     agent.end()?;
 
     answers.sort_unstable();
-    let p99 = super::p99(answers.clone()).context("nothing was asked")?;
+    let p99 = super::p99(answers.clone()).context("no answer came")?;
     let each = cpu / u32::try_from(rounds * PODS)?;
     println!(
         "{} failed ADDs in {took:?}: {cpu:?} of the agent, {each:?} each; {} answers, p99 {p99:?}, latest {:?}; state \
@@ -103,7 +105,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     Ok(())
 }
 
-/// How many ADDs failed, and for how many pods, as the agent tells it.
+/// The number of failed ADDs and of their pods in the agent's finding.
 fn failing(agent: &Agent) -> Result<Option<(u64, u64)>> {
     let answer: Value = serde_json::from_str(&get(agent.address, "/v1/findings")?)?;
     let all = answer["findings"].as_array().context("no findings")?;
@@ -111,8 +113,8 @@ fn failing(agent: &Agent) -> Result<Option<(u64, u64)>> {
     Ok(it.and_then(|it| Some((it["detail"]["attempts"].as_u64()?, it["detail"]["pods"].as_u64()?))))
 }
 
-/// Asks as a probe does, again and again; gives how long each answer took.
-fn ask(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<Duration>> {
+/// Sends requests as a probe does until `stop` is set. Returns how long each answer took.
+fn probe_health(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<Duration>> {
     let mut answers = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -123,16 +125,16 @@ fn ask(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<Duration>
     Ok(answers)
 }
 
-/// What a process has used of all cores.
+/// The CPU time that a process has used on all cores.
 fn used(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = stat.rsplit_once(") ").context("no name")?;
+    let (_, fields) = stat.rsplit_once(") ").context("stat has no command")?;
     let ticks: u64 = fields.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
     // `USER_HZ` is 100 on every architecture.
     Ok(Duration::from_millis(ticks * 10))
 }
 
-/// How often a file is replaced.
+/// Counts how often a file is replaced.
 struct Writes {
     stop: Arc<AtomicBool>,
     counting: JoinHandle<Result<u64>>,
@@ -143,7 +145,7 @@ impl Writes {
         let counting = thread::spawn({
             let stop = Arc::clone(&stop);
             move || {
-                // Another file each time; what shows that the agent is at work changes nothing but its time.
+                // Each write replaces the file by a new one. The periodic sign of life changes only the file's time.
                 let (mut last, mut count) = (fs::metadata(&file)?.ino(), 0);
                 while !stop.load(Ordering::Relaxed) {
                     let now = fs::metadata(&file)?.ino();
@@ -159,6 +161,6 @@ impl Writes {
 
     fn end(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
-        self.counting.join().map_err(|_panic| anyhow!("who watches the file panicked"))?
+        self.counting.join().map_err(|_panic| anyhow!("the watching thread panicked"))?
     }
 }

@@ -1,4 +1,4 @@
-//! One node's part of the DaemonSet: what the kubelet does for it, and what is around it.
+//! One node's pod of the DaemonSet: the kubelet's work for it, and its surroundings.
 
 use std::{fs, net::SocketAddr};
 
@@ -14,21 +14,21 @@ use tests::{
     thread, tls,
 };
 
-/// What the downward API says.
+/// The node name in the downward API.
 pub(super) const NODE: &str = "node-1";
-/// How it is not as the manifest has it.
+/// The differences from the manifest.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wish {
-    /// Behind the others (the chart's `extraArgs`).
+pub(super) struct Changes {
+    /// Arguments behind the manifest's own (the chart's `extraArgs`).
     pub(super) arguments: Vec<String>,
-    /// More than the others.
+    /// Capabilities besides the manifest's own.
     pub(super) capabilities: Vec<String>,
     pub(super) without_capability: Option<&'static str>,
-    /// By its place in the container.
+    /// The mount point in the container of the mount to leave out.
     pub(super) without_mount: Option<&'static str>,
 }
 
-/// A pod that runs. Dropped, it is removed: another may not have its name as long as it is there.
+/// A running pod. Dropping it removes the pod, because no other pod may have its name meanwhile.
 pub(super) struct Deployment {
     kubelet: Kubelet,
     agent: Agent,
@@ -40,25 +40,25 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
-    /// Until the startup probe has succeeded.
-    pub(super) fn start(node: &Node, wish: Wish) -> Result<Self> {
-        let mut deployment = Self::create(node, wish)?;
+    /// Starts the pod and waits until its startup probe succeeds.
+    pub(super) fn start(node: &Node, changes: Changes) -> Result<Self> {
+        let mut deployment = Self::create(node, changes)?;
         let startup = deployment.agent.startup.clone();
         let outcome = startup.wait(startup.patience, || deployment.ensure_alive());
         outcome.map_err(|error| error.context(deployment.log().unwrap_or_default()))?;
         Ok(deployment)
     }
 
-    /// One that is expected to end by itself: its exit code, and what it said.
-    pub(super) fn fail(node: &Node, wish: Wish) -> Result<(i32, String)> {
-        let mut deployment = Self::create(node, wish)?;
+    /// Starts a pod that ends by itself. Returns its exit code and its log.
+    pub(super) fn fail(node: &Node, changes: Changes) -> Result<(i32, String)> {
+        let mut deployment = Self::create(node, changes)?;
         let exit = deployment.kubelet.wait_exit(&deployment.started.id, machine::patience())?;
-        let said = deployment.log()?;
+        let log = deployment.log()?;
         deployment.remove()?;
-        Ok((exit.code, said))
+        Ok((exit.code, log))
     }
 
-    fn create(node: &Node, wish: Wish) -> Result<Self> {
+    fn create(node: &Node, changes: Changes) -> Result<Self> {
         share_mounts(node)?;
         manifest::import(node.socket())?;
         let secret = tempfile::tempdir()?;
@@ -67,7 +67,7 @@ impl Deployment {
         let own_place = own.as_ref().map(|own| own.path().to_owned());
         let cluster = Cluster { node: NODE.to_owned(), secret: secret.path().to_owned(), own: own_place };
         let mut agent = manifest::agent(&cluster)?;
-        apply(&mut agent.pod, wish)?;
+        apply(&mut agent.pod, changes)?;
         let mut kubelet = node.kubelet()?;
         let pod = &agent.pod;
         kubelet.prepare(pod)?;
@@ -98,12 +98,12 @@ impl Deployment {
         self.agent.readiness.address
     }
 
-    /// How Prometheus is told of it.
+    /// Its entry in Prometheus' scrape configuration.
     pub(super) fn scrape(&self) -> Result<Value> {
         manifest::scrape(&self.cluster, self.address())
     }
 
-    /// What it answers to who has the token; who has none is told nothing.
+    /// The answer to a client with the token. A client without it is refused.
     pub(super) fn get(&self, path: &str) -> Result<String> {
         let refused = http::get(tls::connect(self.address())?, path, &[])?;
         ensure!(refused.status == 401, "{path} without the token: {}", refused.status);
@@ -111,17 +111,17 @@ impl Deployment {
         http::get(tls::connect(self.address())?, path, &[("Authorization", &token)])?.ok()
     }
 
-    /// What a command says that is run beside it in its container, whatever its exit code.
+    /// The output of a command that runs in the agent's container, whatever its exit code.
     pub(super) fn run(&mut self, command: &[&str]) -> Result<String> {
         let answer = self.kubelet.cri().exec(&self.started.id, command)?;
         Ok(String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr))
     }
 
-    /// Its process has no right but those that the manifest gives, and can get no other.
+    /// Checks that its process has only the rights that the manifest gives, and can get no others.
     pub(super) fn check_rights(&self) -> Result<()> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.started.pid))?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        ensure!(field("NoNewPrivs:") == Some("1"), "it could gain rights: {status}");
+        ensure!(field("NoNewPrivs:") == Some("1"), "it could gain privileges: {status}");
         ensure!(field("Seccomp:") == Some("2"), "it has no seccomp filter: {status}");
         let report: Value = serde_json::from_str(&self.get("/v1/doctor")?)?;
         let held = report["agent"]["capabilities"].as_array().context("its capabilities")?;
@@ -133,12 +133,12 @@ impl Deployment {
             ensure!(given.contains(&name), "{name} was not given: {given:?}");
         }
         let kept = thread::capabilities(self.started.pid.try_into()?, "CapEff")?;
-        ensure!(kept.iter().any(|held| *held != 0), "no thread could read of other processes");
+        ensure!(kept.iter().any(|held| *held != 0), "no thread can read about other processes");
         Ok(())
     }
 
-    /// Until such an event is in its log: the first.
-    pub(super) fn until_told(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+    /// Waits for such an event in its log and returns the first one.
+    pub(super) fn wait_for_event(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let found = clock::poll("the event in the pod's log", machine::patience(), || {
             let log = self.log()?;
             let mut events = log.lines().filter_map(|line| serde_json::from_str(line).ok());
@@ -147,11 +147,11 @@ impl Deployment {
         found.map_err(|error| error.context(self.log().unwrap_or_default()))
     }
 
-    /// Ends it in order, as the kubelet does, and removes it.
+    /// Ends it normally, as the kubelet does, and removes it.
     pub(super) fn end(mut self) -> Result<()> {
         self.kubelet.cri().stop_container(&self.started.id, self.agent.grace)?;
         let exit = self.kubelet.wait_exit(&self.started.id, machine::patience())?;
-        ensure!(exit.code == 0, "it ended with {exit:?}: {}", self.log()?);
+        ensure!(exit.code == 0, "the agent ended with {exit:?}: {}", self.log()?);
         self.remove()
     }
 
@@ -161,15 +161,15 @@ impl Deployment {
     }
 
     fn ensure_alive(&mut self) -> Result<()> {
-        // Zombies too: whoever is to reap it is the runtime's shim.
+        // A zombie has ended too. The runtime's shim reaps it.
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.started.pid)).unwrap_or_default();
         if stat.is_empty() || stat.contains(") Z ") {
-            bail!("it has ended: {}", self.log().unwrap_or_default());
+            bail!("the agent has ended: {}", self.log().unwrap_or_default());
         }
         Ok(())
     }
 
-    /// What it said, as the runtime wrote it down: `TIME stdout F TEXT`.
+    /// Its log in the runtime's format: `TIME stdout F TEXT`.
     fn log(&self) -> Result<String> {
         let name = &self.agent.pod.containers.first().context("the agent")?.name;
         let log = Kubelet::log_directory(&self.agent.pod).join(name).join("0.log");
@@ -182,16 +182,16 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         if !self.is_over {
-            // What the test failed of is what there is to tell.
+            // Ignores an error here, so that the test's own failure is reported.
             self.kubelet.end(&self.agent.pod).ok();
         }
     }
 }
 
-/// As on every node that systemd has started: without that, a runtime passes no mounts on to a container. This machine's
-/// own are as they are.
+/// Makes the mounts shared, as systemd does on every node. Without that, a runtime passes no mounts on to a
+/// container. The mounts of this machine itself stay as they are.
 fn share_mounts(node: &Node) -> Result<()> {
-    // Which it is of a first process that has more rights than we, nobody can tell; ours is then another.
+    // The link of a first process with more rights than this one is unreadable. Then the two namespaces differ.
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     if node.is_private() && namespace("self") == namespace("1") {
         return Ok(());
@@ -199,25 +199,28 @@ fn share_mounts(node: &Node) -> Result<()> {
     command::run("mount", &["--make-rshared", "/"])
 }
 
-fn apply(pod: &mut Pod, wish: Wish) -> Result<()> {
+fn apply(pod: &mut Pod, changes: Changes) -> Result<()> {
     let container = pod.containers.first_mut().context("the agent")?;
-    container.arguments.extend(wish.arguments);
+    container.arguments.extend(changes.arguments);
     let mounts = container.mounts.len();
-    container.mounts.retain(|mount| Some(&*mount.container_path) != wish.without_mount);
-    ensure!(wish.without_mount.is_none() || container.mounts.len() < mounts, "it is not mounted anyway");
+    container.mounts.retain(|mount| Some(&*mount.container_path) != changes.without_mount);
+    ensure!(
+        changes.without_mount.is_none() || container.mounts.len() < mounts,
+        "the manifest does not have this mount"
+    );
     let capabilities = container.security.capabilities.as_mut().context("capabilities")?;
-    for name in wish.capabilities {
+    for name in changes.capabilities {
         if !capabilities.add_capabilities.contains(&name) {
             capabilities.add_capabilities.push(name);
         }
     }
     let count = capabilities.add_capabilities.len();
-    capabilities.add_capabilities.retain(|name| Some(&**name) != wish.without_capability);
+    capabilities.add_capabilities.retain(|name| Some(&**name) != changes.without_capability);
     ensure!(
-        wish.without_capability.is_none() || capabilities.add_capabilities.len() < count,
-        "it is not given anyway"
+        changes.without_capability.is_none() || capabilities.add_capabilities.len() < count,
+        "the manifest does not have this capability"
     );
-    // A machine that has none to give: from Linux 5.11 on nothing is missing without.
+    // This machine may lack SYS_RESOURCE. Since Linux 5.11 the agent does not need it.
     if !machine::has_sys_resource()? {
         capabilities.add_capabilities.retain(|name| name != "SYS_RESOURCE");
     }

@@ -1,8 +1,8 @@
-//! The phases of a start as the kernel's own trace has them, worked out from it by `docs/phases.md` alone.
+//! The phases of a start by the kernel's own trace, calculated by the rules of `docs/phases.md` alone.
 //!
-//! All times are the trace's. What it cannot know, for it has neither arguments nor environments, is which of several
-//! plugins was called for which pod, and which namespace is whose: these are asked of what was told, by process and by
-//! the nearest time, and there have to be as many of one as of the other.
+//! All times are the trace's. The trace has neither arguments nor environments, so it cannot show which plugin call
+//! and which namespace belong to which pod. The agent's events answer that, by process and by the nearest time. The
+//! test checks that there are as many of one as of the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,36 +15,35 @@ use tests::{
     ftrace::{Event, Record},
     kubelet::PodStart,
     machine,
-    stream::Told,
+    stream::Received,
 };
 
-use super::told::{Phase, number};
+use super::reported::{Phase, number};
 
-/// Where cgroups are that the kernel names by their place in v2: the agent goes by these, and runc makes them there
-/// also where v1 has the controllers.
+/// The id of the v2 hierarchy. The agent uses it, and runc makes cgroups in it even where v1 has the controllers.
 const UNIFIED: u32 = 0;
 
-/// Two events on different processors that are nearer may come in another order to whoever else takes their times.
+/// Two events on different CPUs that are nearer than this may have another order in the agent's times.
 fn tie() -> u64 {
     if machine::is_emulated() { 50_000_000 } else { 2_000_000 }
 }
 
-/// So long at most before its runtime the shim of a container runs.
+/// How long before its runtime the shim of a container runs at most.
 const SHIM: u64 = 10_000_000_000;
 
 pub(super) struct Traced {
     cgroups: Vec<(u64, String)>,
-    /// The processes that were moved into each, by its path.
+    /// The processes that were moved into each cgroup, by its path.
     entered: BTreeMap<String, Vec<i32>>,
-    begun: BTreeMap<i32, Begun>,
+    created: BTreeMap<i32, Created>,
     execs: BTreeMap<i32, Vec<(u64, String)>>,
     exits: BTreeMap<i32, u64>,
     namespaces: Vec<u64>,
 }
 
-/// Of a thread: who made it.
+/// The process that created a task.
 #[derive(Clone, Copy)]
-struct Begun {
+struct Created {
     by: i32,
     is_thread: bool,
 }
@@ -62,7 +61,7 @@ impl Traced {
         let mut traced = Self {
             cgroups: Vec::new(),
             entered: BTreeMap::new(),
-            begun: BTreeMap::new(),
+            created: BTreeMap::new(),
             execs: BTreeMap::new(),
             exits: BTreeMap::new(),
             namespaces: Vec::new(),
@@ -75,7 +74,7 @@ impl Traced {
                 }
                 Event::CgroupMade { .. } | Event::CgroupEntered { .. } => {}
                 Event::Begun { task: child, is_thread } => {
-                    traced.begun.insert(child, Begun { by: task, is_thread });
+                    traced.created.insert(child, Created { by: task, is_thread });
                 }
                 Event::Exec { file } => traced.execs.entry(task).or_default().push((at, file)),
                 Event::Exit => {
@@ -88,35 +87,35 @@ impl Traced {
         traced
     }
 
-    /// Whatever of these programs ran was told of, and nothing else was told.
-    pub(super) fn check_calls(&self, told: &Told, plugins: &[&str]) -> Result<()> {
+    /// Checks that every run of these plugins is reported, and that no other call is.
+    pub(super) fn check_calls(&self, received: &Received, plugins: &[&str]) -> Result<()> {
         let name = |file: &str| {
             Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned()
         };
         let is_plugin = |(_, file): &(u64, String)| plugins.contains(&name(file).as_str());
         let ran: BTreeSet<i32> =
             self.execs.iter().filter(|(_, execs)| execs.iter().any(is_plugin)).map(|(pid, _)| *pid).collect();
-        let calls: BTreeSet<i32> = told.named("cni.started").map(pid).collect::<Result<_>>()?;
+        let calls: BTreeSet<i32> = received.named("cni.started").map(pid).collect::<Result<_>>()?;
         let missing: Vec<_> = ran.symmetric_difference(&calls).collect();
-        ensure!(missing.is_empty(), "told of, and not in the trace, or the other way: {missing:?}");
+        ensure!(missing.is_empty(), "reported and not in the trace, or the reverse: {missing:?}");
         Ok(())
     }
 
-    /// The phases of a pod's start; in several ways, where the order of two events is too near to call.
-    pub(super) fn phases(&self, start: &PodStart, told: &Told) -> Result<Vec<Vec<Phase>>> {
-        let adds = self.adds(&start.sandbox.id, told)?;
+    /// The phases of a pod's start. There are several ways where the order of two events is too close to decide.
+    pub(super) fn phases(&self, start: &PodStart, received: &Received) -> Result<Vec<Vec<Phase>>> {
+        let adds = self.adds(&start.sandbox.id, received)?;
         let mut ways = Vec::new();
         for [begins, ends] in [[false, false], [true, false], [false, true], [true, true]] {
             let Some(adds) = exchanged(&adds, begins, ends) else { continue };
-            ways.push(self.cut(start, told, adds)?);
+            ways.push(self.cut(start, received, adds)?);
         }
         Ok(ways)
     }
 
-    fn cut(&self, start: &PodStart, told: &Told, adds: Vec<Add>) -> Result<Vec<Phase>> {
+    fn cut(&self, start: &PodStart, received: &Received, adds: Vec<Add>) -> Result<Vec<Phase>> {
         let mut cut = Cut { at: self.cgroup(&start.pod.uid)?, phases: Vec::new() };
-        let signs = self.signs(start, told)?;
-        let (first, last) = signs.first().zip(signs.last()).context("a sandbox")?;
+        let first_events = self.first_events(start, received)?;
+        let (first, last) = first_events.first().zip(first_events.last()).context("a sandbox")?;
         cut.upto(*first, "prepare".to_owned());
         cut.upto(*last, "retry".to_owned());
         let mut before = "netns";
@@ -126,12 +125,12 @@ impl Traced {
             cut.upto(add.end, format!("cni {}", add.name));
         }
         let (_, pause) = self.program(&start.sandbox.id, "/bin/pause")?;
-        let first = start.parts.first().map(|part| self.runtime(&part.started.id, told)).transpose()?;
+        let first = start.parts.first().map(|part| self.runtime(&part.started.id, received)).transpose()?;
         cut.upto(first.map_or(pause, |first| pause.min(first)), "pause".to_owned());
         for part in &start.parts {
             let of = |phase: &str| format!("{phase} {}", part.name);
             let (process, runs) = self.program(&part.started.id, "/bin/sh")?;
-            cut.upto(self.runtime(&part.started.id, told)?, of("image"));
+            cut.upto(self.runtime(&part.started.id, received)?, of("image"));
             cut.upto(self.cgroup(&part.started.id)?, of("runtime"));
             cut.upto(runs, of("cgroup"));
             if part.exit_known.is_some() {
@@ -142,14 +141,15 @@ impl Traced {
         Ok(cut.phases)
     }
 
-    /// When the cgroup was made whose name has this id in it.
+    /// When the cgroup was made whose name contains this id.
     fn cgroup(&self, id: &str) -> Result<u64> {
         let is_its = |path: &str| path.rsplit('/').next().is_some_and(|name| has(name, id));
         let found = self.cgroups.iter().find(|(_, path)| is_its(path));
         found.map(|(at, _)| *at).with_context(|| format!("no cgroup of {id} in the trace"))
     }
 
-    /// The process that runs a container's own program, and since when: the first in its cgroup to run that file.
+    /// The process that runs a container's own program, and when it began: the first in its cgroup to execute that
+    /// file.
     fn program(&self, id: &str, file: &str) -> Result<(i32, u64)> {
         let entered = self.entered_of(id)?;
         let is_in = |pid: &i32| self.ancestors(*pid).any(|ancestor| entered.contains(&ancestor));
@@ -162,17 +162,18 @@ impl Traced {
         first.map(|(at, pid)| (pid, at)).with_context(|| format!("{file} of {id} is not in the trace"))
     }
 
-    /// When the runtime was run that made the process which entered a container's cgroup first, or before it the shim,
-    /// which containerd asks for each container's. In the trace that is one of many shims.
-    fn runtime(&self, id: &str, told: &Told) -> Result<u64> {
+    /// When the runtime was executed that made the first process in a container's cgroup. If containerd executed a
+    /// shim for this container before that, the shim's time counts. The trace alone cannot tell one shim from
+    /// another.
+    fn runtime(&self, id: &str, received: &Received) -> Result<u64> {
         let entered = self.entered_of(id)?;
-        let first = entered.first().context("nobody entered it")?;
+        let first = entered.first().context("no process entered the cgroup")?;
         let runs = self.ancestors(*first).filter_map(|ancestor| self.execs.get(&ancestor)).flatten();
         let mut runs = runs.filter(|(_, file)| file.ends_with("/runc"));
         let runtime = runs.next().map(|(at, _)| *at);
         let runtime = runtime.with_context(|| format!("no runtime of {id} in the trace"))?;
         let mut at = runtime;
-        for event in told.named("process.exec").filter(|event| event["container"]["id"] == *id) {
+        for event in received.named("process.exec").filter(|event| event["container"]["id"] == *id) {
             let execs = self.execs.get(&pid(event)?).into_iter().flatten();
             let shims = execs.filter(|(_, file)| file.contains("/containerd-shim")).map(|(at, _)| *at);
             at = shims.chain([at]).min().unwrap_or(at);
@@ -184,68 +185,74 @@ impl Traced {
     fn entered_of(&self, id: &str) -> Result<&[i32]> {
         let its =
             self.entered.iter().find(|(path, _)| path.rsplit('/').next().is_some_and(|name| has(name, id)));
-        its.map(|(_, tasks)| tasks.as_slice()).with_context(|| format!("nobody entered the cgroup of {id}"))
+        its.map(|(_, tasks)| tasks.as_slice())
+            .with_context(|| format!("no process entered the cgroup of {id}"))
     }
 
-    /// A process and those that made it, as far back as the trace goes.
+    /// A process and its ancestors, as far back as the trace goes.
     fn ancestors(&self, pid: i32) -> impl Iterator<Item = i32> {
-        let parent = |pid: &i32| self.begun.get(pid).map(|begun| self.process(begun.by));
-        // A number that was given anew must not lead round in a circle.
+        let parent = |pid: &i32| self.created.get(pid).map(|created| self.process(created.by));
+        // A reused pid must not lead to an endless loop.
         std::iter::successors(Some(pid), parent).take(16)
     }
 
     fn process(&self, mut task: i32) -> i32 {
         for _ in 0..16 {
-            match self.begun.get(&task) {
-                Some(begun) if begun.is_thread => task = begun.by,
+            match self.created.get(&task) {
+                Some(created) if created.is_thread => task = created.by,
                 _ => break,
             }
         }
         task
     }
 
-    /// The first signs of a pod's sandboxes: the namespace, or the first plugin of one that came to nothing before it was
-    /// known which of several namespaces is its own.
-    fn signs(&self, start: &PodStart, told: &Told) -> Result<Vec<u64>> {
-        let mut signs = Vec::new();
-        for sandbox in sandboxes(start, told) {
+    /// The first event of each of the pod's sandboxes: its namespace. For a failed sandbox whose namespace is unknown
+    /// it is the first plugin.
+    fn first_events(&self, start: &PodStart, received: &Received) -> Result<Vec<u64>> {
+        let mut first_events = Vec::new();
+        for sandbox in sandboxes(start, received) {
             let is_its = |event: &&Value| event["sandbox"]["id"] == *sandbox;
-            let sign = match told.named("netns.created").find(is_its) {
+            let first_event = match received.named("netns.created").find(is_its) {
                 Some(event) => {
                     let at = number(&event["boot_ns"])?;
                     let nearest = self.namespaces.iter().min_by_key(|traced| traced.abs_diff(at));
                     *nearest.context("no namespace in the trace")?
                 }
                 None => {
-                    ensure!(sandbox != start.sandbox.id, "nothing was told of the pod's namespace");
-                    self.adds(sandbox, told)?.first().context("a plugin")?.begin
+                    ensure!(sandbox != start.sandbox.id, "the pod's namespace is not reported");
+                    self.adds(sandbox, received)?.first().context("a plugin")?.begin
                 }
             };
-            signs.push(sign);
+            first_events.push(first_event);
         }
-        signs.sort_unstable();
+        first_events.sort_unstable();
         let steps: Vec<_> = start.failed.iter().chain([&start.run]).collect();
-        ensure!(signs.len() == steps.len(), "{} sandboxes were told of, not {}", signs.len(), steps.len());
-        for (at, step) in signs.iter().zip(steps) {
+        ensure!(
+            first_events.len() == steps.len(),
+            "{} sandboxes are reported, not {}",
+            first_events.len(),
+            steps.len()
+        );
+        for (at, step) in first_events.iter().zip(steps) {
             // The trace counts in microseconds.
             let asked = step.asked.saturating_sub(1_000);
             ensure!(
                 (asked..=step.done).contains(at),
-                "a sandbox's first sign was at {at}, not within {step:?}"
+                "a sandbox's first event was at {at}, not within {step:?}"
             );
         }
-        Ok(signs)
+        Ok(first_events)
     }
 
-    /// What the runtime called for a sandbox.
-    fn adds(&self, sandbox: &str, told: &Told) -> Result<Vec<Add>> {
+    /// The plugins that the runtime called with ADD for a sandbox.
+    fn adds(&self, sandbox: &str, received: &Received) -> Result<Vec<Add>> {
         let is_its = |event: &&Value| {
             event["sandbox"]["id"] == *sandbox
                 && event["cni"]["command"] == "ADD"
                 && event["cni"]["called_by"].is_null()
         };
         let mut adds = Vec::new();
-        for event in told.named("cni.started").filter(is_its) {
+        for event in received.named("cni.started").filter(is_its) {
             let (pid, at) = (pid(event)?, number(&event["boot_ns"])?);
             let (plugin, ifname) = (&event["cni"]["plugin"], &event["cni"]["ifname"]);
             let (plugin, ifname) = plugin.as_str().zip(ifname.as_str()).context("plugin and interface")?;
@@ -260,7 +267,7 @@ impl Traced {
     }
 }
 
-/// Phases one after the other; none of nothing, but for a plugin.
+/// Makes phases one after the other. Empty ones are left out, except plugins.
 struct Cut {
     at: u64,
     phases: Vec<Phase>,
@@ -276,7 +283,7 @@ impl Cut {
     }
 }
 
-/// Of plugins side by side the time is that of the one that ends last; the others have what was before it.
+/// Gives the time of plugins that run in parallel to the one that ends last. The others keep the time before it.
 fn one_at_a_time(mut adds: Vec<Add>) -> Vec<Add> {
     for place in 0..adds.len() {
         let latest = adds.iter().take(place).map(|add| add.end).max().unwrap_or(0);
@@ -292,7 +299,8 @@ fn one_at_a_time(mut adds: Vec<Add>) -> Vec<Add> {
     adds
 }
 
-/// The first two with their beginnings, their ends or both exchanged, if these are too near to tell their order.
+/// Exchanges the beginnings, the ends or both of the first two plugins, if these times are too close to decide their
+/// order.
 fn exchanged(adds: &[Add], begins: bool, ends: bool) -> Option<Vec<Add>> {
     let mut adds = adds.to_vec();
     if let [first, second, ..] = adds.as_mut_slice() {
@@ -311,9 +319,9 @@ fn exchanged(adds: &[Add], begins: bool, ends: bool) -> Option<Vec<Add>> {
     Some(adds)
 }
 
-/// All that were made for a pod.
-fn sandboxes<'a>(start: &PodStart, told: &'a Told) -> BTreeSet<&'a str> {
-    let of_pod = told.of_pod(&start.pod.uid).into_iter();
+/// All sandboxes of a pod.
+fn sandboxes<'a>(start: &PodStart, received: &'a Received) -> BTreeSet<&'a str> {
+    let of_pod = received.of_pod(&start.pod.uid).into_iter();
     of_pod.filter_map(|event| event["sandbox"]["id"].as_str()).collect()
 }
 
@@ -322,7 +330,7 @@ fn pid(event: &Value) -> Result<i32> {
     Ok(pid.try_into()?)
 }
 
-/// Whether a cgroup's name has this id in it; systemd's have underscores for dashes.
+/// Whether a cgroup's name contains this id. Systemd's names have underscores for dashes.
 fn has(name: &str, id: &str) -> bool {
     name.contains(id) || name.contains(&id.replace('-', "_"))
 }

@@ -1,4 +1,4 @@
-//! One boot as `sandprobe boot -o json` tells it.
+//! One boot as `sandprobe boot -o json` reports it.
 
 use std::time::Duration;
 
@@ -12,25 +12,26 @@ use tests::{
 pub(super) const COLUMNS: [&str; 4] = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
 pub(super) const PERIODS: [&str; 4] = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 
-/// Between what a hook tells of an exec and what the kernel's own trace does, at most.
+/// The greatest difference between the time of an exec by a hook and by the kernel's own trace.
 const NEAR: Duration = Duration::from_millis(5);
-/// The emulator's one thread plays both processors in turn, a tenth of a second each, and may turn to the other between
-/// the two: of so many programs one may be further away, but by no more than `FAR`.
-const TURNED: usize = 10;
+/// The emulator's one thread runs both CPUs in turn, a tenth of a second each. It may switch between the two records.
+/// One in this many programs may be further away, but by no more than `FAR`.
+const SWITCHED: usize = 10;
 const FAR: Duration = Duration::from_millis(250);
-/// From the exec to the program's first own instruction: what the machine takes for it, reported for each.
+/// The time that the machine takes from the exec to the program's first own instruction. It is printed for each
+/// program.
 const SOON: Duration = Duration::from_millis(50);
-/// How exact a time from `/proc` and a file's date are (docs/boot.md).
+/// The precision of a time from `/proc` and of a file's date (docs/boot.md).
 const TICK: Duration = Duration::from_millis(10);
-/// A clock of the hardware counts seconds.
+/// A hardware clock counts seconds.
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// When the agent began to look.
+/// When the agent began to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agent {
-    /// Before the runtime, as a service: everything is seen by a hook.
+    /// Before the runtime, as a service. Hooks see everything.
     Early,
-    /// After all pods, as one of them: the order is all that a hook has seen.
+    /// After all pods, as one of them. Hooks saw only the order to reboot.
     Late,
 }
 
@@ -38,7 +39,7 @@ pub(super) enum Agent {
 pub(super) struct Row(Value);
 
 impl Row {
-    /// None of the line of the mean.
+    /// The row of a line. `None` for the line with the mean.
     pub(super) fn of(mut line: Value) -> Option<Self> {
         line.get_mut("boot").map(Value::take).map(Self)
     }
@@ -51,12 +52,12 @@ impl Row {
         self.0["zero"] == "order"
     }
 
-    /// All pods of before are back.
+    /// Whether all pods of the boot before are back.
     pub(super) fn is_complete(&self) -> bool {
         self.0["close"] == "all"
     }
 
-    /// All lists of a late agent have been read.
+    /// Whether a late agent has read all lists.
     pub(super) fn is_listed(&self) -> bool {
         ["kubelet_started", "cni_first_success"].iter().all(|name| self.milestone(name).is_ok())
     }
@@ -74,7 +75,7 @@ impl Row {
         all.find(|it| it["name"] == name).with_context(|| format!("no {name}: {self:#?}"))
     }
 
-    /// The order came after the test before had ended, and before this boot.
+    /// Checks that the order came after the test before had ended, and before this boot.
     pub(super) fn ensure_ordered_since(&self, left: i64) -> Result<()> {
         let order = &self.0["order"];
         let by = order["by"].as_str().unwrap_or_default();
@@ -88,11 +89,11 @@ impl Row {
         Ok(())
     }
 
-    /// No order was seen; the last sign of life is not much older than the end of the test before.
+    /// Checks that no order was seen, and that the last heartbeat is not much older than the end of the test before.
     pub(super) fn ensure_cut_after(&self, left: i64) -> Result<()> {
         ensure!(self.0["zero"] == "kernel" && self.0["no_order"] == "not_seen", "{self:#?}");
         let beat = number(&self.0["last_heartbeat_wall_ns"])?;
-        // Every ten seconds, and a machine that is busy.
+        // A heartbeat comes every ten seconds, or later on a busy machine.
         ensure!(
             (left - 20 * SECOND_NS..number(&self.0["boot_wall_ns"])?).contains(&beat),
             "the test ended at {left}: {beat}"
@@ -100,16 +101,16 @@ impl Row {
         Ok(())
     }
 
-    /// Between it and the last boot that was seen there were so many others, by what the journal has kept.
+    /// Checks that the journal shows this many unseen boots between this boot and the last seen one.
     pub(super) fn ensure_unseen(&self, boots: u64) -> Result<()> {
         let unseen = &self.0["unseen"];
         ensure!(unseen["boots"] == boots && unseen["source"] == "journal", "{self:#?}");
-        // The order that ended the last boot that was seen is not the one that led here.
+        // The order that ended the last seen boot did not lead to this boot.
         ensure!(self.0["zero"] == "kernel" && self.0["no_order"] == "not_seen", "{self:#?}");
         Ok(())
     }
 
-    /// Everything that is known otherwise.
+    /// Checks everything that the report knows too.
     pub(super) fn ensure_true(&self, report: &Report, agent: Agent) -> Result<()> {
         self.ensure_times(report, agent)?;
         self.ensure_order(report)?;
@@ -127,75 +128,81 @@ impl Row {
         }
     }
 
-    /// The columns and periods that are marked.
+    /// The columns and periods that are marked as inexact.
     fn inexact(&self) -> Vec<&str> {
         self.0["inexact"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// What hooks saw is as the kernel's own trace has it, and before the program's own first instruction. What a late
-    /// agent goes by is something that was done between the call that started the program and its answer.
-    #[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
+    /// Checks the times. A hook's time is near the one of the kernel's own trace, and before the program's first own
+    /// instruction. A late agent's time lies between the call that started the program and its answer.
+    #[expect(clippy::print_stdout, reason = "the test prints what it measured")]
     fn ensure_times(&self, report: &Report, agent: Agent) -> Result<()> {
         let [near, far, soon, tick] =
             [NEAR, FAR, SOON, TICK].map(|it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX));
         let kubelet = self.milestone("kubelet_started")?;
-        let (told, forked) = (number(&kubelet["boot_ns"])?, i64::try_from(report.forked)?);
+        let (reported, forked) = (number(&kubelet["boot_ns"])?, i64::try_from(report.forked)?);
         let began = i64::try_from(report.began)?;
         let (by, bounds) = match agent {
             Agent::Early => ("hook", forked..began),
             Agent::Late => ("proc_start", forked - tick..forked + tick),
         };
-        println!("kubelet: told of {} us before its first instruction", (began - told) / 1_000);
-        ensure!(kubelet["source"] == by && bounds.contains(&told), "not by {by} in {bounds:?}: {kubelet:#}");
+        println!("kubelet: reported {} us before its first instruction", (began - reported) / 1_000);
+        ensure!(
+            kubelet["source"] == by && bounds.contains(&reported),
+            "not by {by} in {bounds:?}: {kubelet:#}"
+        );
 
-        let (all, mut within, mut turned) = (witnessed(report)?, 0, Vec::new());
+        let (all, mut within, mut switched) = (witnessed(report)?, 0, Vec::new());
         for (pod, first) in &all {
             let found = self.pods().iter().find(|it| it["pod"] == pod.full_name());
-            let found = found.with_context(|| format!("{} is not told of: {self:#?}", pod.name))?;
-            let told = number(&found["boot_ns"])?;
+            let found = found.with_context(|| format!("{} is not reported: {self:#?}", pod.name))?;
+            let reported = number(&found["boot_ns"])?;
             let (first, executed) = (i64::try_from(*first)?, i64::try_from(pod.executed)?);
             let by = &found["source"];
             println!(
-                "{}: told of {} us before its first instruction and {} us from its exec, by {by}",
+                "{}: reported {} us before its first instruction and {} us from its exec, by {by}",
                 pod.full_name(),
-                (first - told) / 1_000,
-                (told - executed) / 1_000,
+                (first - reported) / 1_000,
+                (reported - executed) / 1_000,
             );
-            within += usize::from((told - first).abs() < soon);
+            within += usize::from((reported - first).abs() < soon);
             match agent {
                 Agent::Early => {
-                    ensure!(by == "hook" && told < first, "{} is told too late: {found:#}", pod.name);
-                    let apart = (told - executed).abs();
-                    ensure!(apart < far, "{} is told {apart} ns from its exec: {found:#}", pod.name);
+                    ensure!(by == "hook" && reported < first, "{} is reported too late: {found:#}", pod.name);
+                    let apart = (reported - executed).abs();
+                    ensure!(apart < far, "{} is reported {apart} ns from its exec: {found:#}", pod.name);
                     if apart >= near {
-                        turned.push(&pod.name);
+                        switched.push(&pod.name);
                     }
                 }
                 Agent::Late => {
                     let Step { asked, done } = pod.started;
                     let bounds = i64::try_from(asked)? - tick..i64::try_from(done)?;
-                    ensure!(by == "file_time" && bounds.contains(&told), "not in {bounds:?}: {found:#}");
+                    ensure!(by == "file_time" && bounds.contains(&reported), "not in {bounds:?}: {found:#}");
                 }
             }
         }
         println!("{within} of {} within {SOON:?} of their first instruction", all.len());
-        ensure!(turned.len() <= all.len() / TURNED, "not when the kernel's trace has them: {turned:?}");
+        ensure!(
+            switched.len() <= all.len() / SWITCHED,
+            "not at the times of the kernel's trace: {switched:?}"
+        );
         Ok(())
     }
 
-    /// Who came after whom is exact.
+    /// Checks the order of the pods, which must be exact.
     fn ensure_order(&self, report: &Report) -> Result<()> {
         let mut truth = witnessed(report)?;
         truth.sort_by_key(|(_, at)| *at);
-        let mut told: Vec<(i64, &str)> = Vec::new();
+        let mut reported: Vec<(i64, &str)> = Vec::new();
         let agent = format!("{SYSTEM}/{AGENT_POD}");
         for pod in self.pods().iter().filter(|pod| pod["pod"] != agent) {
-            told.push((number(&pod["boot_ns"])?, pod["pod"].as_str().context("a pod without a name")?));
+            reported.push((number(&pod["boot_ns"])?, pod["pod"].as_str().context("a pod without a name")?));
         }
-        told.sort_unstable();
-        let told: Vec<&str> = told.into_iter().map(|(_, name)| name).collect();
+        reported.sort_unstable();
+        let reported: Vec<&str> = reported.into_iter().map(|(_, name)| name).collect();
         let names: Vec<String> = truth.iter().map(|(pod, _)| pod.full_name()).collect();
-        ensure!(told == names, "{told:?}, and not {names:?}");
+        ensure!(reported == names, "{reported:?}, and not {names:?}");
         let pods = || truth.iter().map(|(pod, _)| *pod);
         let services: Vec<&PodReport> = pods().filter(|pod| pod.is_service()).collect();
         for (milestone, pod) in [
@@ -203,8 +210,8 @@ impl Row {
             ("first_service_pod", services.first().copied()),
             ("last_service_pod", services.last().copied()),
         ] {
-            let told = self.milestone(milestone)?;
-            ensure!(told["pod"] == pod.context("no such pod")?.full_name(), "{told:#}");
+            let reported = self.milestone(milestone)?;
+            ensure!(reported["pod"] == pod.context("no such pod")?.full_name(), "{reported:#}");
         }
         let order = [
             "kernel_start",
@@ -222,38 +229,39 @@ impl Row {
         Ok(())
     }
 
-    /// How many pods are back because they listen.
+    /// The number of pods that are back because they listen.
     pub(super) fn listening(&self) -> usize {
         self.pods().iter().filter(|pod| pod["recovered_by"] == "listening").count()
     }
 
-    /// Each listens in its own words just then, and the first and the last of them are the row's.
-    #[expect(clippy::print_stdout, reason = "what was measured is for whoever reads the run")]
+    /// Checks that each service pod listens at the time that it prints, and that the row names the first and the last
+    /// of them.
+    #[expect(clippy::print_stdout, reason = "the test prints what it measured")]
     pub(super) fn ensure_listening(&self, report: &Report) -> Result<()> {
         let mut all = Vec::new();
         for pod in report.services() {
             let found = self.pods().iter().find(|it| it["pod"] == pod.full_name());
-            let found = found.with_context(|| format!("{} is not told of: {self:#?}", pod.name))?;
+            let found = found.with_context(|| format!("{} is not reported: {self:#?}", pod.name))?;
             let (from, to) = pod.listening()?.with_context(|| format!("{} does not listen", pod.name))?;
-            let told = u64::try_from(number(&found["listening_boot_ns"])?)?;
-            ensure!((from..to).contains(&told), "{} listened from {from} to {to}: {found:#}", pod.name);
+            let reported = u64::try_from(number(&found["listening_boot_ns"])?)?;
+            ensure!((from..to).contains(&reported), "{} listened from {from} to {to}: {found:#}", pod.name);
             println!(
                 "{} listens: {} us after the call, of {}",
                 pod.name,
-                (told - from) / 1_000,
+                (reported - from) / 1_000,
                 (to - from) / 1_000
             );
-            all.push((told, pod.full_name()));
+            all.push((reported, pod.full_name()));
         }
         all.sort_unstable();
         for (milestone, pod) in [("first_service_pod", all.first()), ("last_service_pod", all.last())] {
-            let told = self.milestone(milestone)?;
-            ensure!(pod.is_some_and(|(_, name)| told["pod"] == *name), "{told:#}");
+            let reported = self.milestone(milestone)?;
+            ensure!(pod.is_some_and(|(_, name)| reported["pod"] == *name), "{reported:#}");
         }
         Ok(())
     }
 
-    /// What failed before the network's first success, and what it cost.
+    /// Checks the failed ADDs before the network's first success, and the time lost with them.
     fn ensure_network(&self, report: &Report) -> Result<()> {
         let cni = &self.0["cni"];
         let tries = report.services().flat_map(|pod| &pod.tries);
@@ -265,13 +273,14 @@ impl Row {
         let (first, good) = (tries[0].step, tries.get(failed).context("none succeeded")?.step);
         let lost = u64::try_from(number(&cni["lost_ns"])?)?;
         let bounds = good.asked.saturating_sub(first.done)..good.done - first.asked;
-        ensure!(bounds.contains(&lost), "lost {lost}, and not of {bounds:?}");
+        ensure!(bounds.contains(&lost), "lost {lost}, which is not in {bounds:?}");
         let success = u64::try_from(number(&self.milestone("cni_first_success")?["boot_ns"])?)?;
         ensure!((good.asked..good.done).contains(&success), "{success} is not in {good:?}");
         Ok(())
     }
 
-    /// When the first ADD succeeded is known by its address alone, and what failed before by nothing.
+    /// Checks a boot whose ADDs nobody saw. The time of the first success comes from its address file, and the failed
+    /// ADDs before are unknown.
     fn ensure_network_unseen(&self, report: &Report) -> Result<()> {
         let cni = &self.0["cni"];
         let since = u64::try_from(number(&cni["unseen_until_ns"])?)?;
@@ -287,14 +296,14 @@ impl Row {
         Ok(())
     }
 
-    /// By everything that a table is made of.
+    /// Checks that everything in the table is the same.
     pub(super) fn ensure_same(&self, other: &Self) -> Result<()> {
         ensure!(self.0 == other.0, "{:#}\nis not\n{:#}", self.0, other.0);
         Ok(())
     }
 }
 
-/// The pods whose programs say when they began.
+/// The pods whose programs print when they began.
 fn witnessed(report: &Report) -> Result<Vec<(&PodReport, u64)>> {
     let mut all = Vec::new();
     for pod in &report.pods {
@@ -302,10 +311,10 @@ fn witnessed(report: &Report) -> Result<Vec<(&PodReport, u64)>> {
             all.push((pod, at));
         }
     }
-    ensure!(all.len() >= 13, "{} pods said when they began", all.len());
+    ensure!(all.len() >= 13, "{} pods printed when they began", all.len());
     Ok(all)
 }
 
 pub(super) fn number(value: &Value) -> Result<i64> {
-    value.as_str().and_then(|text| text.parse().ok()).with_context(|| format!("no number: {value}"))
+    value.as_str().and_then(|text| text.parse().ok()).with_context(|| format!("not a number: {value}"))
 }

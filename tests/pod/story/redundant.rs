@@ -1,17 +1,17 @@
-//! The case that started it all: a second sandbox that nobody needs, killed from outside, and its address lost.
-//! Played on every runtime; the other stories on one.
+//! The project's original case: a redundant second sandbox is killed from outside, and its address leaks. This story
+//! runs on every runtime, the other stories on one.
 
 use anyhow::{Result, ensure};
 use tests::{
     keyed::Faults,
     node::Node,
-    story::{Act, Stage, job},
+    story::{Action, Stage, job},
 };
 
 use super::{ensure_leaked, ensure_nothing_left};
 
 #[test]
-fn a_sandbox_that_nobody_needs_leaks_its_address() -> Result<()> {
+fn a_redundant_sandbox_leaks_its_address() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.redundant_sandbox(&job("redundant"))?;
@@ -21,11 +21,12 @@ fn a_sandbox_that_nobody_needs_leaks_its_address() -> Result<()> {
     let leaked = truth.leaked();
     ensure!(leaked.keys().all(|address| sandboxes[1].addresses == [address.to_string()]), "{truth:#?}");
     ensure!(truth.known.is_empty(), "the runtime still knows {:?}", truth.known);
-    // The first sandbox has a DEL with its namespace when it is stopped, and a blind one when it is removed; the
-    // second one has blind ones alone.
+    // The first sandbox gets a DEL with its namespace when it is stopped, and a blind one when it is removed. The
+    // second sandbox gets only blind ones.
     let calls = truth.calls;
     ensure!((calls.adds, calls.dels, calls.dels_blind) == (2, 1, 3), "{calls:?}");
-    let order = [Act::KillSandbox, Act::LoseNetns, Act::RemoveCgroup].map(|act| truth.steps(act));
+    let order =
+        [Action::KillSandbox, Action::LoseNetns, Action::RemoveCgroup].map(|action| truth.steps(action));
     ensure!(order.windows(2).all(|pair| pair[0][0].done <= pair[1][0].asked), "{truth:#?}");
     stage.clean()?;
     node.stop()

@@ -1,4 +1,4 @@
-//! Findings of what is there twice, and of what has no room left.
+//! Findings about duplicates, and about a full address pool.
 
 use std::{fs, thread, time::Duration};
 
@@ -15,7 +15,7 @@ use tests::{
 
 use super::{declared_store, ensure_exactly, grace, until_confirmed, watch};
 
-/// A pod that runs until it is ended.
+/// A pod that runs until the test ends it.
 struct Living {
     pod: Pod,
     sandbox: Sandbox,
@@ -29,7 +29,7 @@ impl Living {
         Ok(Self { pod, sandbox })
     }
 
-    /// Starts the pod's first container; one with another `attempt` is another container of the same name.
+    /// Starts the pod's first container. With another `attempt` it is another container of the same name.
     fn run(&self, kubelet: &mut Kubelet, attempt: u32) -> Result<String> {
         let container = self.pod.containers.first().context("a container")?;
         Ok(kubelet.run_container(&self.pod, &self.sandbox, container, attempt)?.id)
@@ -49,9 +49,9 @@ fn until_closed(stream: &mut Stream, kind: &str) -> Result<()> {
     })
 }
 
-/// What comes of a cleaning script that does not know which pods live.
+/// A cleaning script removes the addresses of running pods too.
 #[test]
-fn an_address_that_two_pods_have_is_found() -> Result<()> {
+fn an_address_of_two_pods_is_found() -> Result<()> {
     let node = Node::start()?;
     let mut kubelet = node.kubelet()?;
     let mut stream = watch(&node)?;
@@ -59,13 +59,13 @@ fn an_address_that_two_pods_have_is_found() -> Result<()> {
     let store = node.network().store();
     fs::remove_dir_all(&store).with_context(|| format!("remove {}", store.display()))?;
     let second = Living::start(&mut kubelet, "second")?;
-    ensure!(first.sandbox.addresses == second.sandbox.addresses, "host-local remembers what it gave out");
+    ensure!(first.sandbox.addresses == second.sandbox.addresses, "host-local still remembers its addresses");
     until_confirmed(&mut stream, &["duplicate_address"])?;
     second.end(&mut kubelet)?;
     until_closed(&mut stream, "duplicate_address")?;
     first.end(&mut kubelet)?;
-    let (told, _) = stream.end()?;
-    let found = ensure_exactly(&told, &["duplicate_address"])?;
+    let (received, _) = stream.end()?;
+    let found = ensure_exactly(&received, &["duplicate_address"])?;
     let it = &found["duplicate_address"];
     ensure!(it["detail"]["address"] == *first.sandbox.addresses[0], "{it:#}");
     ensure!(it["sandboxes"] == json!([first.sandbox.id, second.sandbox.id]), "{it:#}");
@@ -73,10 +73,10 @@ fn an_address_that_two_pods_have_is_found() -> Result<()> {
     node.stop()
 }
 
-/// Both are true for a moment of a healthy node too, so that both take half a minute.
+/// Both states exist for a moment on a healthy node too. So both findings take half a minute.
 #[test]
-fn a_full_pool_and_a_container_that_runs_twice_are_found() -> Result<()> {
-    // Without the network's own, the gateway's and that of all.
+fn a_full_pool_and_a_duplicate_container_are_found() -> Result<()> {
+    // The addresses of a /29 without the network's, the gateway's and the broadcast address.
     const ROOM: u32 = 5;
     let node = Node::start_with(&Options { prefix: Some(29), ..Options::default() })?;
     let mut kubelet = node.kubelet()?;
@@ -92,8 +92,8 @@ fn a_full_pool_and_a_container_that_runs_twice_are_found() -> Result<()> {
     }
     until_closed(&mut stream, "duplicate_container")?;
     until_closed(&mut stream, "pool_exhaustion")?;
-    let (told, _) = stream.end()?;
-    let found = ensure_exactly(&told, &["duplicate_container", "pool_exhaustion"])?;
+    let (received, _) = stream.end()?;
+    let found = ensure_exactly(&received, &["duplicate_container", "pool_exhaustion"])?;
     let it = &found["duplicate_container"];
     ensure!(it["detail"]["containers"] == json!(containers), "{it:#}");
     ensure!(it["sandboxes"] == json!([twice.sandbox.id]) && it["pod"]["uid"] == *twice.pod.uid, "{it:#}");
@@ -107,7 +107,7 @@ fn a_full_pool_and_a_container_that_runs_twice_are_found() -> Result<()> {
 #[test]
 fn plugins_that_wait_for_each_other_are_found() -> Result<()> {
     const PLUGINS: usize = 4;
-    // Of these one is too few for a queue, and none is slow.
+    // One call less than these would be too few for a queue. None of them takes long enough to be slow.
     let limit = PLUGINS.to_string();
     let slow = format!("{}s", 10 * grace().as_secs());
     let takes = grace() + Duration::from_secs(3);
@@ -135,8 +135,8 @@ fn plugins_that_wait_for_each_other_are_found() -> Result<()> {
     for pod in &pods {
         pod.end(&mut kubelet)?;
     }
-    let (told, _) = stream.end()?;
-    let found = ensure_exactly(&told, &["cni_queue"])?;
+    let (received, _) = stream.end()?;
+    let found = ensure_exactly(&received, &["cni_queue"])?;
     let it = &found["cni_queue"];
     ensure!(it["detail"]["waiting"] == PLUGINS && it["detail"]["plugin"] == "keyed", "{it:#}");
     node.stop()

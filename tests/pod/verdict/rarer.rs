@@ -1,4 +1,4 @@
-//! Findings that need a kubelet, a slow plugin, or a store that nobody reads.
+//! Findings that need a kubelet, a slow plugin, or a store that the agent does not know.
 
 use std::{
     fs,
@@ -17,9 +17,9 @@ use tests::{
     stream::Stream,
 };
 
-use super::{REDUNDANT, declared_store, ensure_exactly, grace, until_confirmed, wait_for_nothing, watch};
+use super::{REDUNDANT, declared_store, ensure_exactly, grace, until_confirmed, wait_for_candidates, watch};
 
-/// A program that is known as the kubelet by its name, as the real one is, and does nothing.
+/// A program that the agent recognises as the kubelet by its name, as it does the real one. It does nothing.
 struct Kubelet {
     child: Child,
     _folder: tempfile::TempDir,
@@ -35,7 +35,7 @@ impl Kubelet {
         let mut kubelet = Self { child, _folder: folder };
         let mut line = String::new();
         BufReader::new(kubelet.child.stdout.take().context("no output")?).read_line(&mut line)?;
-        ensure!(line == "ready\n", "it said {line:?}");
+        ensure!(line == "ready\n", "it printed {line:?}");
         Ok(kubelet)
     }
 }
@@ -43,7 +43,7 @@ impl Kubelet {
 impl Drop for Kubelet {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // Its input was all that it waited for.
+        // It ends when its input is closed.
         let _ = self.child.wait();
     }
 }
@@ -54,15 +54,15 @@ fn a_cgroup_that_a_kubelet_cannot_remove_is_found_until_it_is_gone() -> Result<(
     let mut node = Node::start()?;
     let mut stream = watch(&node)?;
     let mut stage = Stage::new(&mut node)?;
-    let (truth, squatter) = stage.stuck_cgroup(&job("stuck"))?;
+    let (truth, holder) = stage.stuck_cgroup(&job("stuck"))?;
     until_confirmed(&mut stream, &["stuck_cgroup"])?;
-    drop(squatter);
+    drop(holder);
     stage.clean()?;
-    stream.until("that it is gone", |event| {
+    stream.until("the cgroup's removal", |event| {
         event["event"] == "finding.closed" && event["finding"]["kind"] == "stuck_cgroup"
     })?;
-    let (told, _) = stream.end()?;
-    let found = ensure_exactly(&told, &["stuck_cgroup"])?;
+    let (received, _) = stream.end()?;
+    let found = ensure_exactly(&received, &["stuck_cgroup"])?;
     let it = &found["stuck_cgroup"];
     ensure!(it["pod"]["uid"] == truth.pods[0].uid && it["detail"]["populated"] == true, "{it:#}");
     node.stop()
@@ -77,8 +77,8 @@ fn a_slow_plugin_is_found_while_it_runs() -> Result<()> {
     let mut stage = Stage::new(&mut node)?;
     stage.slow_add(&job("slow"), 1000 * (limit + 1))?;
     until_confirmed(&mut stream, &["cni_slow"])?;
-    let (told, _) = stream.end()?;
-    let found = ensure_exactly(&told, &["cni_slow"])?;
+    let (received, _) = stream.end()?;
+    let found = ensure_exactly(&received, &["cni_slow"])?;
     let it = &found["cni_slow"];
     let detail = &it["detail"];
     ensure!(
@@ -86,27 +86,27 @@ fn a_slow_plugin_is_found_while_it_runs() -> Result<()> {
         "{it:#}"
     );
     let took: u64 = detail["took_ns"].as_str().context("a time")?.parse()?;
-    // It is told when it has taken too long, and it goes on for another second.
+    // The finding is reported when the call has taken too long. The call goes on for another second.
     ensure!((1_000_000_000 * limit..=1_000_000_000 * (limit + 1)).contains(&took), "{it:#}");
     stage.clean()?;
     node.stop()
 }
 
-/// The leak, seen by one who was not told of the plugin's store.
+/// The agent does not know the plugin's store.
 #[test]
-fn what_nobody_can_look_up_is_not_called_a_leak() -> Result<()> {
+fn without_the_store_the_release_is_unverified_and_no_leak() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stream = super::watch_store(None)?;
     let mut stage = Stage::new(&mut node)?;
     let truth = stage.redundant_sandbox(&job("unseen"))?;
     ensure!(!truth.leaked().is_empty(), "{truth:#?}");
-    let told_of = |event: &Value| event["finding"]["kind"] == "unverified_release";
-    // Before, its stores may not have been read again.
-    stream.until_after(Duration::from_secs(60), "the plugin", told_of)?;
+    let is_unverified = |event: &Value| event["finding"]["kind"] == "unverified_release";
+    // Before that time its stores may not have been read again.
+    stream.until_after(Duration::from_secs(60), "the plugin", is_unverified)?;
     until_confirmed(&mut stream, &REDUNDANT)?;
-    wait_for_nothing();
-    let (told, _) = stream.end()?;
-    let found = ensure_exactly(&told, &[&REDUNDANT[..], &["unverified_release"]].concat())?;
+    wait_for_candidates();
+    let (received, _) = stream.end()?;
+    let found = ensure_exactly(&received, &[&REDUNDANT[..], &["unverified_release"]].concat())?;
     let it = &found["unverified_release"];
     ensure!(it["detail"]["plugin"] == "keyed" && it["severity"] == "info", "{it:#}");
     stage.clean()?;

@@ -1,4 +1,5 @@
-//! Plays the processes that tests need, with a given exit status, environment, cgroup or threads.
+//! A program with many roles, each a process that the tests need: with a given exit status, environment, cgroup or
+//! threads.
 //!
 //! Under another name it looks like the program of that name to the kernel and the hooks.
 
@@ -57,7 +58,7 @@ fn main() -> Result<ExitCode> {
 fn number<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
     word: &OsString,
 ) -> Result<T> {
-    word.to_str().unwrap_or_default().parse().with_context(|| format!("{word:?} is no number"))
+    word.to_str().unwrap_or_default().parse().with_context(|| format!("{word:?} is not a number"))
 }
 
 fn command(words: &[OsString]) -> Result<Command> {
@@ -89,7 +90,7 @@ fn listen() -> Result<ExitCode> {
     let unbound = socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None)?;
     socket::listen(&unbound, Backlog::new(1)?)?;
     if TcpListener::bind(address).is_ok() {
-        bail!("a port was taken twice");
+        bail!("two sockets have one port");
     }
     wait(&format!("{from} {to} {v4} {v6}"))
 }
@@ -97,7 +98,7 @@ fn listen() -> Result<ExitCode> {
 /// Runs a program as a runtime runs a plugin.
 fn run(words: &[OsString]) -> Result<ExitCode> {
     let status = command(words)?.status()?;
-    Ok(ExitCode::from(u8::try_from(status.code().context("it was killed")?)?))
+    Ok(ExitCode::from(u8::try_from(status.code().context("the program was killed")?)?))
 }
 
 /// Permanently takes the capabilities that this program's file grants.
@@ -144,7 +145,8 @@ fn fork_apart() -> Result<ExitCode> {
         let inode = fs::metadata("/proc/self/ns/net").map(|link| link.ino().to_string());
         isize::from(inode.map_err(Into::into).and_then(|inode| wait(&inode)).is_err())
     };
-    // SAFETY: the child has its own copy of all memory, and in the one thread of this process nothing is half done.
+    // SAFETY: the child has its own copy of all memory, and this process has one thread, so no other thread is
+    // interrupted in its work.
     let child = unsafe { clone(Box::new(child), &mut stack, CloneFlags::CLONE_NEWNET, Some(libc::SIGCHLD)) }?;
     match waitpid(child, None)? {
         WaitStatus::Exited(_, 0) => Ok(ExitCode::SUCCESS),
@@ -163,7 +165,7 @@ fn unshare_for(time: Duration) -> Result<ExitCode> {
 
 /// Permanently becomes another user and executes a program.
 fn as_user(user: u32, words: &[OsString]) -> Result<ExitCode> {
-    // With no other groups either.
+    // The process keeps no other groups.
     Err(command(words)?.uid(user).gid(user).exec().into())
 }
 
@@ -177,7 +179,7 @@ fn deaf() -> Result<ExitCode> {
 fn signal(pid: i32, times: u32) -> Result<ExitCode> {
     let signal = libc::SIGRTMIN() + 5;
     for _ in 0..times {
-        // SAFETY: only sends a signal.
+        // SAFETY: kill(2) only sends a signal.
         if unsafe { libc::kill(pid, signal) } != 0 {
             bail!("signal {pid}: {}", io::Error::last_os_error());
         }
@@ -220,7 +222,7 @@ fn eat_shared() -> Result<ExitCode> {
     }
 }
 
-/// The first thread ends before another, which then ends the process with this code.
+/// Ends the first thread before another one, which then ends the process with this code.
 fn leave_a_thread(code: i32) -> Result<ExitCode> {
     thread::Builder::new().spawn(move || {
         let is_over = || {
@@ -232,7 +234,7 @@ fn leave_a_thread(code: i32) -> Result<ExitCode> {
         }
         process::exit(code);
     })?;
-    // SAFETY: ends this thread alone; nothing is on its stack that the other one uses.
+    // SAFETY: this ends only this thread, and the other one uses nothing on its stack.
     unsafe { libc::syscall(libc::SYS_exit, 7) };
     bail!("the thread did not end")
 }

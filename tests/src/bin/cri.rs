@@ -1,4 +1,4 @@
-//! Asks a runtime by hand what a kubelet would: one call a run, or one pod's whole life.
+//! A manual CRI client. One run makes one call, or runs one pod's whole life as a kubelet would.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use tests::{
 };
 
 #[derive(Parser)]
-#[command(about = "Asks a container runtime what a kubelet would")]
+#[command(about = "Makes the CRI calls of a kubelet by hand")]
 struct Cli {
     /// The runtime's socket.
     #[arg(long, env = "CRI_SOCKET", default_value = "/run/containerd/containerd.sock")]

@@ -1,5 +1,5 @@
-//! Runs real pods on a private containerd under live hooks. One pod loses its address for good. Shows what sandprobe
-//! reports of each. Everything that this makes is removed at the end, however the run ends.
+//! Runs real pods on a private containerd under live hooks. One pod leaks its address. The demo shows what sandprobe
+//! reports of each pod. It removes everything that it made at its end, also after an error.
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +13,17 @@ use clap::Parser;
 use serde_json::{Deserializer, Value};
 use tests::{
     containerd::Options,
-    finding::word,
+    finding::kind_and_form,
     interrupt::Interrupt,
     kubelet::{Container, Kubelet, Pod},
     node::Node,
-    story::{Act, Stage},
+    story::{Action, Stage},
     stream::Stream,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A runtime that works quickly is done within this time.
+/// An undisturbed runtime finishes within this time.
 const LEAK_GRACE: &str = "5s";
 
 /// The findings that the last pod must have. The node may have other findings.
@@ -56,7 +56,9 @@ const EVENTS: [&str; 20] = [
 ];
 
 #[derive(Parser)]
-#[command(about = "Plays how a pod's address is leaked, for real, and shows what sandprobe tells and finds")]
+#[command(
+    about = "Leaks a pod's address on a private runtime, and shows the events and findings of sandprobe"
+)]
 struct Cli {
     #[command(flatten)]
     options: Options,
@@ -65,11 +67,11 @@ struct Cli {
     keep: Option<String>,
 }
 
-/// A healthy pod, and the notable events of its life.
+/// A pod, and the notable events of its life.
 struct Scene {
     pod: Pod,
     about: &'static str,
-    /// How often its container is run in the one sandbox.
+    /// How often its container runs in the one sandbox.
     attempts: u32,
 }
 
@@ -109,18 +111,18 @@ fn pod(name: &str, number: u32) -> Pod {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    ensure!(!cli.options.dual_stack, "the demo's CNI plugin knows IPv4 alone: leave out --dual-stack");
+    ensure!(!cli.options.dual_stack, "the demo's CNI plugin supports only IPv4: leave out --dual-stack");
     let options = Options { keyed: true, ..cli.options };
     let interrupt = Interrupt::watch()?;
     let directory = tempfile::tempdir().context("make a temporary directory")?;
     let recording = directory.path().join("demo.jsonl");
 
-    say("Starting a private containerd, and sandprobe beside it.");
+    print("Starting a private containerd, and sandprobe beside it.");
     let mut node = Node::start_with(&options)?;
     let played = play(&mut node, &recording, &interrupt);
     node.stop()?;
     if interrupt.wait(Duration::ZERO) {
-        say("Interrupted: everything that was made is gone again.");
+        print("Interrupted: everything is removed again.");
         return Ok(ExitCode::FAILURE);
     }
     played?;
@@ -131,30 +133,30 @@ fn main() -> Result<ExitCode> {
     if let Some(file) = cli.keep {
         std::fs::copy(&recording, &file).with_context(|| format!("keep the recording in {file}"))?;
     }
-    say("\nWhat is wrong (sandprobe findings):");
+    print("\nWhat is wrong (sandprobe findings):");
     sandprobe(&["findings"], &recording)?;
     let found = found(&recording)?;
     let missed: Vec<_> = EXPECTED.into_iter().filter(|word| !found.contains_key(*word)).collect();
     if !missed.is_empty() {
-        say(&format!("\nNot found, though it was played: {}.", missed.join(", ")));
+        print(&format!("\nExpected and not found: {}.", missed.join(", ")));
         return Ok(ExitCode::FAILURE);
     }
-    say("\nWhy the address is lost (sandprobe explain leaked_address):\n");
+    print("\nWhy the address is lost (sandprobe explain leaked_address):\n");
     sandprobe(&["explain", &found[LEAKED]], &recording)?;
-    say(
-        "\nAll of it is gone again. What you saw was a replay of the run; cargo xtask run shows your own node live.",
+    print(
+        "\nEverything is removed again. You saw a replay of the run; cargo xtask run shows your own node live.",
     );
     Ok(ExitCode::SUCCESS)
 }
 
 #[expect(clippy::print_stdout, reason = "the program's output")]
-fn say(line: &str) {
+fn print(line: &str) {
     println!("{line}");
 }
 
-/// Runs every pod under a recording agent; an interruption is an error.
+/// Runs every pod under a recording agent. An interrupt is an error.
 fn play(node: &mut Node, recording: &Path, interrupt: &Interrupt) -> Result<()> {
-    let recording = recording.to_str().context("a temporary directory's name is text")?;
+    let recording = recording.to_str().context("the temporary directory's path is not UTF-8")?;
     let network = node.network();
     let store = format!("{}:{}", network.store().display(), network.name);
     let settings = ["--node", "demo-node", "--ipam-store", &store, "--leak-grace", LEAK_GRACE];
@@ -162,31 +164,31 @@ fn play(node: &mut Node, recording: &Path, interrupt: &Interrupt) -> Result<()> 
     let mut kubelet = node.kubelet()?;
     for scene in scenes() {
         interrupt.check()?;
-        say(&format!("Running {}: {}.", scene.pod.name, scene.about));
+        print(&format!("Running {}: {}.", scene.pod.name, scene.about));
         live(&mut kubelet, &scene)?;
     }
 
     let pod = leaking();
-    say(&format!("Running {}: a job whose address is leaked.", pod.name));
+    print(&format!("Running {}: a job whose address is leaked.", pod.name));
     let mut done = Vec::new();
-    let mut stage = Stage::new(node)?.before_each(move |act| {
-        if let Some(told) = told(act, done.contains(&act)) {
-            say(&format!("  {told}"));
+    let mut stage = Stage::new(node)?.before_each(move |action| {
+        if let Some(text) = progress(action, done.contains(&action)) {
+            print(&format!("  {text}"));
         }
-        done.push(act);
+        done.push(action);
         interrupt.check()
     });
     stage.redundant_sandbox(&pod)?;
-    say(&format!(
+    print(&format!(
         "Waiting until sandprobe is sure: --leak-grace is {LEAK_GRACE} here, 2 minutes by default."
     ));
     for wanted in EXPECTED {
         interrupt.check()?;
-        let is_told = agent.until(&format!("{wanted} confirmed"), |event| {
-            event["event"] == "finding.confirmed" && word(&event["finding"]) == wanted
+        let outcome = agent.until(&format!("{wanted} confirmed"), |event| {
+            event["event"] == "finding.confirmed" && kind_and_form(&event["finding"]) == wanted
         });
-        if is_told.is_err() {
-            // What was found instead is shown, and then what was not.
+        if outcome.is_err() {
+            // The findings are shown, and then the missing ones.
             break;
         }
     }
@@ -194,28 +196,28 @@ fn play(node: &mut Node, recording: &Path, interrupt: &Interrupt) -> Result<()> 
     agent.end().map(drop)
 }
 
-/// The text of a step, done for the first time or again. None: the step needs no text.
-fn told(act: Act, again: bool) -> Option<&'static str> {
-    match act {
-        Act::RunSandbox if again => Some("another sandbox is made, in which nothing will ever run"),
-        Act::RunSandbox => Some("a sandbox is made"),
-        Act::WaitForExit => Some("its only container exits 0"),
-        Act::StopSandbox if again => {
+/// The text for an action, done for the first time or again. `None`: the action needs no text.
+fn progress(action: Action, again: bool) -> Option<&'static str> {
+    match action {
+        Action::RunSandbox if again => Some("another sandbox is made, in which nothing will ever run"),
+        Action::RunSandbox => Some("a sandbox is made"),
+        Action::WaitForExit => Some("its only container exits 0"),
+        Action::StopSandbox if again => {
             Some("the runtime stops the second sandbox: DEL with an empty CNI_NETNS")
         }
-        Act::StopSandbox => Some("the runtime stops the sandbox: DEL, and the address is free"),
-        Act::KillSandbox => Some("its pause process is killed, behind the runtime's back"),
-        Act::LoseNetns => Some("the file that keeps its network namespace is removed"),
-        Act::RemoveSandbox
-        | Act::MakeCgroup
-        | Act::RunContainer
-        | Act::RemoveCgroup
-        | Act::StarveSandbox
-        | Act::BindNetns
-        | Act::EndRuntime
-        | Act::KillRuntime
-        | Act::ForgetAll
-        | Act::StartRuntime => None,
+        Action::StopSandbox => Some("the runtime stops the sandbox: DEL, and the address is free"),
+        Action::KillSandbox => Some("its pause process is killed, behind the runtime's back"),
+        Action::LoseNetns => Some("the file that keeps its network namespace is removed"),
+        Action::RemoveSandbox
+        | Action::MakeCgroup
+        | Action::RunContainer
+        | Action::RemoveCgroup
+        | Action::StarveSandbox
+        | Action::BindNetns
+        | Action::EndRuntime
+        | Action::KillRuntime
+        | Action::ForgetAll
+        | Action::StartRuntime => None,
     }
 }
 
@@ -240,7 +242,7 @@ fn live(kubelet: &mut Kubelet, scene: &Scene) -> Result<()> {
 
 /// Prints the events of one pod from the recording.
 fn show(recording: &Path, pod: &str, about: &str) -> Result<()> {
-    say(&format!("\n{pod}: {about}"));
+    print(&format!("\n{pod}: {about}"));
     let mut replay = Command::new("sandprobe");
     replay.arg("replay").arg(recording).args(["--pod", pod]);
     replay.args(EVENTS.iter().flat_map(|event| ["--event", event]));
@@ -249,7 +251,7 @@ fn show(recording: &Path, pod: &str, about: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a `sandprobe` command about findings on the screen.
+/// Runs a `sandprobe` command about findings and shows its output.
 fn sandprobe(arguments: &[&str], recording: &Path) -> Result<()> {
     let mut command = Command::new("sandprobe");
     let status = command.args(arguments).arg("--recording").arg(recording).status();
@@ -266,10 +268,10 @@ fn found(recording: &Path) -> Result<BTreeMap<String, String>> {
     let output = command.output().context("start sandprobe findings")?;
     ensure!(output.status.success(), "sandprobe findings ended with {}", output.status);
     let mut found = BTreeMap::new();
-    for told in Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
-        let finding = told?;
+    for value in Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
+        let finding = value?;
         if finding["pod"]["uid"] == pod.uid && finding["confirmed_at"].is_string() {
-            found.insert(word(&finding), finding["key"].as_str().unwrap_or_default().to_owned());
+            found.insert(kind_and_form(&finding), finding["key"].as_str().unwrap_or_default().to_owned());
         }
     }
     Ok(found)

@@ -1,4 +1,4 @@
-//! The CNI plugin of the tests, as a runtime starts it.
+//! The CNI plugin of the tests, which a runtime starts.
 
 use std::{env, io, process::ExitCode};
 

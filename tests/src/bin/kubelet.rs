@@ -1,4 +1,4 @@
-//! The kubelet of a node that comes up by itself: as a service of it, and by its right name.
+//! The small kubelet as a service of a node that boots by itself, with the name `kubelet`.
 
 use anyhow::Result;
 use tests::{clock, edge};

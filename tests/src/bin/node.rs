@@ -1,4 +1,4 @@
-//! Runs a private containerd for as long as a command runs, or until ctrl-C, and leaves no trace.
+//! Runs a private containerd while a command runs, or until ctrl-C, and removes all traces of it.
 
 use std::{
     process::{Command, ExitCode},
@@ -17,7 +17,7 @@ use tests::{
 struct Cli {
     #[command(flatten)]
     options: Options,
-    /// What to run, with the socket in CRI_SOCKET
+    /// The command to run, with the socket in CRI_SOCKET
     #[arg(last = true)]
     command: Vec<String>,
 }
@@ -49,8 +49,8 @@ fn run(containerd: &Containerd, command: &[String], interrupt: &Interrupt) -> Re
             break status;
         }
         if interrupt.wait(LOOK) {
-            // Of the same terminal, the command has been told to end by ctrl-C as we have; SIGTERM came to us
-            // alone, and the pods are about to go.
+            // A ctrl-C also reached the command, which has the same terminal. A SIGTERM reached only this program,
+            // and the pods are about to be removed.
             child.kill().with_context(|| format!("end {program}"))?;
             break child.wait()?;
         }

@@ -1,7 +1,7 @@
-//! The sandbox's init: holds the pod's namespaces open and reaps the processes orphaned in them.
+//! The init of a sandbox. It holds the pod's namespaces open and reaps the orphaned processes in them.
 //!
-//! SIGTERM and SIGINT end it with 0. All three signals are blocked and waited for, so there is no handler and
-//! no moment in which one could be missed.
+//! SIGTERM and SIGINT end it with 0. All three signals are blocked and waited for. So there is no handler, and no
+//! signal can be missed.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One SIGCHLD may stand for several children: take all that ended.
+/// Reaps all children that have ended, because one SIGCHLD may stand for several.
 fn reap() {
     let any = Pid::from_raw(-1);
     while matches!(

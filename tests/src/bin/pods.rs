@@ -1,5 +1,5 @@
-//! Runs many pods, several at a time, each from its cgroup to its removal. The truth about each is a line of JSON.
-//! Without `--socket` they run in a private containerd, which is removed afterwards.
+//! Runs many pods, several at a time, each from its cgroup to its removal. Prints the facts about each as a line of
+//! JSON. Without `--socket` the pods run in a private containerd, which is removed afterwards.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use tests::{
 };
 
 #[derive(Parser)]
-#[command(about = "Lives many pods and prints the truth about each as a line of JSON")]
+#[command(about = "Runs many pods and prints the facts about each as a line of JSON")]
 struct Cli {
     /// How many pods
     #[arg(long, default_value_t = 1)]
@@ -82,7 +82,7 @@ fn live_all(cli: &Cli, socket: &Path, interrupt: &Interrupt) -> Result<()> {
         let workers: Vec<_> = (0..cli.concurrency.min(cli.count))
             .map(|_| first.another().map(|kubelet| scope.spawn(|| work(kubelet))))
             .collect::<Result<_>>()?;
-        // All are waited for, and the first failure is the answer.
+        // Waits for all workers and returns the first error.
         let outcomes: Vec<_> = workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         outcomes.into_iter().try_for_each(|outcome| outcome.map_err(|_panic| anyhow!("a worker panicked"))?)
     })
@@ -112,7 +112,7 @@ fn pod(cli: &Cli, index: u32, birth: u64) -> Pod {
 
 #[expect(clippy::print_stdout, reason = "the program's output")]
 fn print(life: &PodLife) -> Result<()> {
-    // One call, so that lines of several threads do not mix.
+    // One call, so that the lines of several threads do not mix.
     println!("{}", serde_json::to_string(life)?);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Plays one of the stories by hand, and prints the truth of it: on a private containerd, or in a VM on its own.
+//! Runs one of the stories by hand and prints its truth: on a private containerd, or on a VM's own.
 
 use std::{fs, path::PathBuf};
 
@@ -11,9 +11,9 @@ use tests::{
 };
 
 #[derive(Parser)]
-#[command(about = "Plays what makes a node lose addresses, and prints the truth of it as JSON")]
+#[command(about = "Makes a node leak addresses, and prints the truth about it as JSON")]
 struct Cli {
-    /// With the plugins bridge and host-local, which lose nothing by a lost namespace
+    /// Use the plugins bridge and host-local, which leak nothing when a namespace is lost
     #[arg(long)]
     host_local: bool,
     #[command(subcommand)]
@@ -22,15 +22,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// A story from beginning to end
+    /// Run a story from beginning to end
     Play { story: Story },
-    /// Run pods in a VM that is about to reboot, and keep the truth in this file
+    /// Run pods in a VM that is about to reboot, and write the truth to this file
     BeforeReboot {
         truth: PathBuf,
         #[arg(long, default_value_t = 3)]
         pods: u32,
     },
-    /// What the kubelet does in the next boot
+    /// Do the work of the kubelet in the next boot
     AfterReboot { truth: PathBuf },
 }
 
@@ -44,7 +44,7 @@ enum Story {
     SlowAdd,
     FailedThenBlindDel,
     FailingDel,
-    MendedDel,
+    RepairedDel,
     KilledPause,
     StarvedPause,
     StrayMount,
@@ -61,17 +61,17 @@ fn main() -> Result<()> {
     let mut stage = Stage::new(&mut node)?;
     match cli.verb {
         Verb::Play { story } => {
-            let played = play(&mut stage, story);
-            // It is cleaned up whatever came of it, and its own failure says more.
+            let outcome = run_story(&mut stage, story);
+            // Cleans up in any case. The story's own error is the one to report.
             let cleaned = stage.clean();
             let stopped = node.stop();
-            print(&played?)?;
+            print(&outcome?)?;
             cleaned.and(stopped)
         }
         Verb::BeforeReboot { truth, pods } => {
             let pods: Vec<_> = (0..pods).map(|index| service(&format!("pod-{index}"))).collect();
-            let told = stage.before_reboot(&pods)?;
-            fs::write(&truth, serde_json::to_vec(&told)?)
+            let truth_before = stage.before_reboot(&pods)?;
+            fs::write(&truth, serde_json::to_vec(&truth_before)?)
                 .with_context(|| format!("write {}", truth.display()))?;
             drop(stage);
             node.leave()
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
     }
 }
 
-fn play(stage: &mut Stage<'_>, story: Story) -> Result<Truth> {
+fn run_story(stage: &mut Stage<'_>, story: Story) -> Result<Truth> {
     match story {
         Story::RedundantSandbox => stage.redundant_sandbox(&job("redundant")),
         Story::CompletedJob => stage.completed_job(&job("completed")),
@@ -95,7 +95,7 @@ fn play(stage: &mut Stage<'_>, story: Story) -> Result<Truth> {
         Story::SlowAdd => stage.slow_add(&job("slow"), 12_000),
         Story::FailedThenBlindDel => stage.failed_then_blind_del(&job("blind")),
         Story::FailingDel => stage.failing_del(&job("failing"), 3),
-        Story::MendedDel => stage.mended_del(&job("mended"), 2),
+        Story::RepairedDel => stage.repaired_del(&job("mended"), 2),
         Story::KilledPause => stage.killed_pause(&service("killed")),
         Story::StarvedPause => stage.starved_pause(&service("starved")),
         Story::StrayMount => stage.stray_mount(&job("stray")).map(|(truth, _)| truth),

@@ -1,4 +1,4 @@
-//! A pod's program that first prints the time: `CLOCK_BOOTTIME` in nanoseconds. If it is told to, it then waits for
+//! A pod's program that first prints the time: `CLOCK_BOOTTIME` in nanoseconds. With arguments it then waits for
 //! some milliseconds, writes a file or listens at a port, and prints when it did. Then it waits for its end.
 //!
 //! It is small and has nothing of the harness in it, because reading a large program from the disk would delay the

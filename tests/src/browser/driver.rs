@@ -1,7 +1,7 @@
 //! chromedriver, and the browser that it starts.
 //!
-//! **Invariant:** when this is dropped or the test is killed, no process of it is left: the browser ends when the pipe
-//! to its driver closes.
+//! **Invariant:** no process is left when this is dropped or the test is killed. The browser ends when the pipe to
+//! its driver closes.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -21,17 +21,16 @@ use tempfile::TempDir;
 
 use super::wire;
 
-/// A loaded machine starts it in seconds.
+/// A loaded machine needs seconds to start it.
 const START: Duration = Duration::from_secs(60);
-const MISSING: &str =
-    "start chromedriver: are chromium and chromium-driver installed? cargo xtask setup browser does it";
+const MISSING: &str = "start chromedriver: cargo xtask setup browser installs chromium and chromium-driver";
 
-/// No question of the browser's own leaves the machine, and what it draws is the same everywhere.
+/// With these arguments the browser sends no request of its own to the network, and renders the same everywhere.
 const ARGUMENTS: [&str; 13] = [
     "--headless=new",
     // The browser ends when this pipe closes.
     "--remote-debugging-pipe",
-    // Containers have little of that memory.
+    // Containers have little shared memory.
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--disable-background-networking",
@@ -59,7 +58,7 @@ impl Driver {
             tempfile::Builder::new().prefix("browser").tempdir().context("make a profile's folder")?;
         let mut child = Command::new("chromedriver")
             .arg("--port=0")
-            // This is also chromium's home, where it keeps fonts and crash reports.
+            // This is also chromium's home, where it stores fonts and crash reports.
             .env("HOME", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -70,7 +69,7 @@ impl Driver {
         let (port, session) = (0, String::new());
         let mut driver = Self { child, port, session, browser: None, profile };
         let (sender, ports) = mpsc::channel();
-        // The thread goes on reading so that the driver can go on writing.
+        // The thread goes on reading, so that the driver can go on writing.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(port) = port_of(&line) {
@@ -78,7 +77,7 @@ impl Driver {
                 }
             }
         });
-        driver.port = ports.recv_timeout(START).context("chromedriver did not say its port")?;
+        driver.port = ports.recv_timeout(START).context("chromedriver did not print its port")?;
         driver.open()?;
         Ok(driver)
     }
@@ -115,7 +114,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // First the orderly way, then by process id. Nothing needs to be done about processes that have ended.
+        // Ends the session normally first, then kills by process id. Errors mean that a process has ended already.
         self.ask("DELETE", "", None, Duration::from_secs(10)).ok();
         self.child.kill().ok();
         self.child.wait().ok();

@@ -1,4 +1,4 @@
-//! One exchange with the driver: JSON over HTTP on this machine, a connection each.
+//! One exchange with the driver: JSON over HTTP on this machine, with a connection for each exchange.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -9,10 +9,11 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-/// The most that an answer may be: a screenshot of a long page is some megabytes.
+/// The largest allowed answer. A screenshot of a long page has some megabytes.
 const LARGEST: usize = 64 << 20;
 
-/// Asks the driver at `port`, and gives the `value` of its answer ("WebDriver", section 6.3, Processing model).
+/// Sends a request to the driver at `port` and returns the `value` of its answer ("WebDriver", section 6.3,
+/// Processing model).
 pub(super) fn ask(
     port: u16,
     method: &str,
@@ -49,15 +50,15 @@ pub(super) fn ask(
         if let Some((name, value)) = line.split_once(':')
             && name.eq_ignore_ascii_case("content-length")
         {
-            length = Some(value.trim().parse::<usize>().context("the length of an answer")?);
+            length = Some(value.trim().parse::<usize>().context("the length of the answer")?);
         }
     }
-    let length = length.context("an answer without its length")?;
+    let length = length.context("the answer has no length")?;
     ensure!(length <= LARGEST, "an answer of {length} bytes");
     let mut answer = vec![0; length];
     wait(&mut reader)?;
-    reader.read_exact(&mut answer).with_context(|| format!("{} was answered in part", what()))?;
-    let mut answer: Value = serde_json::from_slice(&answer).context("an answer that is no JSON")?;
+    reader.read_exact(&mut answer).with_context(|| format!("the answer to {} ended early", what()))?;
+    let mut answer: Value = serde_json::from_slice(&answer).context("the answer is not JSON")?;
     let value = answer["value"].take();
     match value["error"].as_str() {
         Some(error) => bail!("{}: {error}: {}", what(), value["message"].as_str().unwrap_or_default()),

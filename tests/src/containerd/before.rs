@@ -1,6 +1,6 @@
-//! How the machine was before: what was absent, and whether it forwarded packets.
+//! The machine's state before the run: what was absent, and whether it forwarded packets.
 //!
-//! Kept in a file, so that a later run can restore it when this one was killed.
+//! The state is in a file, so that a later run can restore it if this one is killed.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cgroupfs, command};
 
-/// Made on first use by containerd, its shims, CNI or the kubelet, parents first.
+/// The directories that containerd, its shims, CNI or the kubelet make on first use, parents first.
 const SHARED: [&str; 7] = [
     "/run/netns",
     "/run/containerd",
@@ -23,7 +23,7 @@ const SHARED: [&str; 7] = [
     "/var/log/pods",
 ];
 
-/// The same, in every cgroup hierarchy.
+/// The same for every cgroup hierarchy.
 const CGROUPS: [&str; 6] = [
     "kubepods",
     "kubepods/besteffort",
@@ -33,15 +33,15 @@ const CGROUPS: [&str; 6] = [
     "kubepods.slice/kubepods-burstable.slice",
 ];
 
-/// Switched on by the bridge plugin for a bridge that is a gateway.
+/// The switches that the bridge plugin turns on for a bridge that is a gateway.
 const SWITCHES: [&str; 2] = ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"];
 
-/// The program that prints a nat table, and the name of its family in nftables.
+/// The programs that print the nat tables, and the names of the families in nftables.
 const NAT: [(&str, &str); 2] = [("iptables-save", "ip"), ("ip6tables-save", "ip6")];
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Before {
-    /// Parents first.
+    /// Directories that did not exist, parents first.
     absent: Vec<PathBuf>,
     /// Families without a nat table.
     without_nat: Vec<String>,
@@ -56,7 +56,7 @@ impl Before {
             directories.extend(CGROUPS.iter().map(|path| hierarchy.directory(path)));
         }
         directories.retain(|directory| !directory.exists());
-        // A switch is absent where the kernel lacks the protocol.
+        // A switch is absent if the kernel lacks the protocol.
         let read = |switch| fs::read_to_string(switch).ok().map(|value| (PathBuf::from(switch), value));
         Ok(Self {
             absent: directories,
@@ -78,22 +78,22 @@ impl Before {
         serde_json::from_slice(&bytes).with_context(|| format!("understand {}", file.display()))
     }
 
-    /// Puts the switches back, and removes what is there now and empty.
+    /// Restores the switches, and removes directories and tables that are new and empty.
     pub(super) fn restore(&self) -> Result<()> {
         for directory in self.absent.iter().rev() {
-            // The kernel refuses to remove what others use by now, which is what is wanted.
+            // The kernel refuses to remove a directory that others use by now, which is right.
             let _ = fs::remove_dir(directory);
         }
         for (save, family) in NAT {
             if nat(save).is_some_and(|table| is_empty(&table))
                 && self.without_nat.iter().any(|name| name == family)
             {
-                // iptables makes its table on first use and never removes it. Without nft it stays, empty.
+                // iptables makes its table on first use and never removes it. Without nft the empty table stays.
                 let _ = command::run("nft", &["delete", "table", family, "nat"]);
             }
         }
         for (switch, value) in &self.switches {
-            // Writing a switch resets each interface's own: only one that changed is written.
+            // Writing a switch resets the one of each interface, so only a changed switch is written.
             if fs::read_to_string(switch).ok().as_ref() != Some(value) {
                 fs::write(switch, value).with_context(|| format!("write {}", switch.display()))?;
             }
@@ -102,16 +102,16 @@ impl Before {
     }
 }
 
-/// The nat table as text; `None` where there is none, or no iptables.
+/// The nat table as text. `None` if there is no table or no iptables.
 ///
-/// All tables are asked for: to print a single one, iptables makes it.
+/// This prints all tables, because printing a single one makes it.
 fn nat(save: &str) -> Option<String> {
     let tables = command::output(save, &[]).ok()?;
     let table = tables.split_once("*nat\n")?.1;
     Some(table.split("COMMIT").next().unwrap_or_default().to_owned())
 }
 
-/// True for a table without rules and without chains of its own, which have no policy: `:CNI-… - [0:0]`.
+/// Whether a table has no rules and no chains of its own. Such chains have no policy: `:CNI-… - [0:0]`.
 fn is_empty(table: &str) -> bool {
     !table.lines().any(|line| line.starts_with("-A ") || line.contains(" - ["))
 }

@@ -1,4 +1,4 @@
-//! Which pods a containerd runs, from the bundles of their sandboxes: what the kubelet's part of each is.
+//! The pods of a containerd by the bundles of their sandboxes, and what the kubelet made for each pod.
 
 use std::{
     fs, io,
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::{Place, sweep::names};
 use crate::{cgroupfs, command};
 
-/// What a kubelet made for a pod: its cgroup and its log directory.
+/// The kubelet's part of a pod: its cgroup and its log directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PodTrace {
-    /// A path from the root of each hierarchy, or a slice's name.
+    /// A path from the root of each hierarchy, or the name of a slice.
     cgroup_parent: String,
     logs: Option<PathBuf>,
 }
@@ -22,13 +22,13 @@ pub(super) struct PodTrace {
 /// The pods whose sandboxes have a bundle.
 pub(super) fn pods(place: &Place) -> Vec<PodTrace> {
     let bundles = place.containerd_state().join("io.containerd.runtime.v2.task/k8s.io");
-    // One that cannot be read is gone by now.
+    // A bundle that cannot be read was removed meanwhile.
     let names = names(&bundles).unwrap_or_default();
     let read = |name: String| fs::read(bundles.join(name).join("config.json")).ok();
     names.into_iter().filter_map(read).filter_map(|text| trace(&text)).collect()
 }
 
-/// Removes a pod's cgroup, with what still runs in it, and its logs.
+/// Removes a pod's cgroup with the processes in it, and its logs.
 pub(super) fn remove(pod: &PodTrace) -> Result<()> {
     if pod.cgroup_parent.ends_with(".slice") && Path::new("/run/systemd/system").exists() {
         command::run("systemctl", &["stop", &pod.cgroup_parent])?;
@@ -48,24 +48,24 @@ pub(super) fn remove(pod: &PodTrace) -> Result<()> {
     }
 }
 
-/// Where a slice stands, each dash of whose name is a level; any other parent is a path.
+/// The path of a cgroup parent. Each dash in the name of a slice is a level. Any other parent is a path already.
 fn path(parent: &str) -> String {
     let Some(name) = parent.strip_suffix(".slice") else { return parent.to_owned() };
     let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
     ends.map(|end| format!("/{}.slice", &name[..end])).collect()
 }
 
-/// From a bundle's configuration, if it is a sandbox's that lies in a pod's cgroup.
+/// Reads a bundle's configuration. `Some` if it is the sandbox of a pod with its own cgroup.
 fn trace(configuration: &[u8]) -> Option<PodTrace> {
     let json: Value = serde_json::from_slice(configuration).ok()?;
     let annotation = |key: &str| json["annotations"][format!("io.kubernetes.cri.{key}")].as_str();
     if annotation("container-type")? != "sandbox" {
         return None;
     }
-    // PARENT/ID, or SLICE:PREFIX:ID with the systemd driver.
+    // The path is PARENT/ID, or SLICE:PREFIX:ID with the systemd driver.
     let path = json["linux"]["cgroupsPath"].as_str()?;
     let (parent, _) = path.split_once(':').or_else(|| path.rsplit_once('/'))?;
-    // Never a shared level: only what is named after a pod.
+    // Only a cgroup that is named after a pod counts, never a shared level.
     parent.rsplit('/').next().filter(|name| name.contains("pod") && *name != "kubepods")?;
     let logs = annotation("sandbox-log-directory").filter(|path| path.starts_with("/var/log/pods/"));
     Some(PodTrace { cgroup_parent: parent.to_owned(), logs: logs.map(PathBuf::from) })
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_pods_cgroup_above_the_sandboxes() {
+    fn the_pods_cgroup_is_above_the_sandboxes() {
         assert_eq!(
             sandbox("/kubepods/besteffort/pod11-22/ab").as_deref(),
             Some("/kubepods/besteffort/pod11-22")

@@ -1,4 +1,4 @@
-//! containerd's configuration, in the shapes of its major versions.
+//! containerd's configuration in the formats of its major versions.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use super::Place;
 use crate::{command, image, kubelet::Driver};
 
-/// Where distributions put the plugins.
+/// The directories where distributions install the plugins.
 const CNI_PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,21 +17,21 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Asks the program.
+    /// Runs `containerd --version`.
     pub(super) fn of(containerd: &Path) -> Result<Self> {
-        let name = containerd.to_str().with_context(|| format!("{} is no text", containerd.display()))?;
+        let name = containerd.to_str().with_context(|| format!("{} is not UTF-8", containerd.display()))?;
         let text = command::output(name, &["--version"])?;
-        Self::parse(&text).ok_or_else(|| anyhow!("no version in what containerd says: {}", text.trim()))
+        Self::parse(&text).ok_or_else(|| anyhow!("no version in containerd's output: {}", text.trim()))
     }
 
-    /// From `containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3`.
+    /// Parses `containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3`.
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().nth(2)?.trim_start_matches('v').split('.');
         Some(Self { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
     }
 }
 
-/// The file's text.
+/// The text of the configuration file.
 pub(super) fn text(version: Version, place: &Place, plugins: &Path, driver: Driver) -> String {
     let common = format!(
         "root = {root:?}\nstate = {state:?}\n[grpc]\n  address = {socket:?}\n",
@@ -42,7 +42,7 @@ pub(super) fn text(version: Version, place: &Place, plugins: &Path, driver: Driv
     if version.major == 1 {
         format!("version = 2\n{common}{}", version_1(place, plugins, driver))
     } else {
-        // 2.1 renamed the key, and refuses to see both.
+        // Version 2.1 renamed the key and refuses a file with both.
         let key = if version.minor == 0 { "bin_dir" } else { "bin_dirs" };
         let plugins = if version.minor == 0 { format!("{plugins:?}") } else { format!("[{plugins:?}]") };
         format!("version = 3\n{common}{}", version_2(place, &format!("{key} = {plugins}"), driver))
@@ -102,7 +102,7 @@ fn version_2(place: &Place, plugins: &str, driver: Driver) -> String {
     )
 }
 
-/// The plugins of this machine.
+/// The directory of this machine's plugins.
 pub(super) fn plugins() -> PathBuf {
     let installed = CNI_PLUGINS.iter().find(|directory| Path::new(directory).join("bridge").exists());
     PathBuf::from(installed.unwrap_or(&CNI_PLUGINS[0]))
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_release_gets_its_own_shape() {
+    fn each_release_gets_its_own_format() {
         let place = Place::new("1a".to_owned());
         let old = text(Version { major: 1, minor: 7 }, &place, Path::new("/p"), Driver::Systemd);
         assert!(old.starts_with("version = 2\n"));

@@ -1,4 +1,4 @@
-//! Gives a running runtime another network. The runtime watches the directory of network configurations.
+//! Changes the network of a running runtime, which watches the directory of network configurations.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 use super::Network;
 use crate::{clock, cri::Cri};
 
-/// Under emulation it takes a second.
+/// The runtime needs a second under emulation.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A file in that directory.
+/// A configuration file in that directory.
 #[derive(Debug)]
 pub(crate) struct Conflist {
     file: PathBuf,
@@ -26,7 +26,7 @@ impl Conflist {
         Self { file, socket: socket.to_owned() }
     }
 
-    /// Writes the network, and returns when the runtime uses it.
+    /// Writes the network and waits until the runtime uses it.
     pub(crate) fn put(&self, network: &Network) -> Result<()> {
         self.write(network)?;
         let text = network.conflist().to_string();
@@ -35,14 +35,14 @@ impl Conflist {
 
     /// Writes the network for a runtime that has not started yet.
     pub(crate) fn write(&self, network: &Network) -> Result<()> {
-        // The file's name is not that of a network, so it is not read before it is complete.
+        // The new file has another extension, so that the runtime does not read it before it is complete.
         let fresh = self.file.with_extension("new");
         fs::write(&fresh, network.conflist().to_string())
             .and_then(|()| fs::rename(&fresh, &self.file))
             .with_context(|| format!("write {}", self.file.display()))
     }
 
-    /// Removes the network, and returns when the runtime no longer uses it.
+    /// Removes the network and waits until the runtime no longer uses it.
     pub(crate) fn withdraw(&self, network: &Network) -> Result<()> {
         fs::remove_file(&self.file).with_context(|| format!("remove {}", self.file.display()))?;
         let text = network.conflist().to_string();

@@ -1,4 +1,4 @@
-//! The pods' network: a bridge and a range of addresses that nothing else on the machine uses.
+//! The pods' network: a bridge, and a range of addresses that nothing else on the machine uses.
 
 use std::{
     collections::BTreeMap,
@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 
 use crate::keyed::{self, Faults, Settings};
 
-/// Where host-local keeps the addresses of every network.
+/// The directory of host-local's addresses of every network.
 const HOST_LOCAL: &str = "/var/lib/cni/networks";
 
-/// A CNI network of the plugins bridge, host-local and portmap, or of our own plugin.
+/// A CNI network with the plugins bridge, host-local and portmap, or with the tests' own plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     /// The network's name, which is also in the names of CNI's cache files and in the comments of its iptables rules.
     pub name: String,
     pub bridge: String,
-    /// One for each family, as `10.231.0.0/22`.
+    /// One for each family, like `10.231.0.0/22`.
     pub subnets: Vec<String>,
-    /// The settings of our own plugin, which has no bridge.
+    /// The settings of the tests' own plugin, which has no bridge.
     pub keyed: Option<Keyed>,
 }
 
-/// The settings of our own plugin.
+/// The settings of the tests' own plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyed {
     pub store: PathBuf,
@@ -37,11 +37,11 @@ pub struct Keyed {
 }
 
 impl Network {
-    /// A network with a subnet no route of this machine touches, of which pods get `prefix`; `dual_stack` adds one of
-    /// IPv6.
+    /// A network with a subnet that no route of this machine covers. Pods get addresses of a prefix of length
+    /// `prefix` in it. `dual_stack` adds an IPv6 subnet.
     pub(super) fn private(name: String, bridge: String, prefix: u32, dual_stack: bool) -> Result<Self> {
         let routes = fs::read_to_string("/proc/net/route").context("read /proc/net/route")?;
-        // Different runs begin the search at different places, and so do not race for the same subnet.
+        // Each run begins its search at another place, so that two runs do not race for one subnet.
         let first = std::process::id();
         let free = (0..SUBNETS)
             .map(|step| subnet(first.wrapping_add(step)))
@@ -55,7 +55,7 @@ impl Network {
         Ok(Self { name, bridge, subnets, keyed: None })
     }
 
-    /// Where the addresses that are given out have a file each.
+    /// The directory with a file for each allocated address.
     pub fn store(&self) -> PathBuf {
         match &self.keyed {
             Some(keyed) => keyed.store.clone(),
@@ -63,7 +63,7 @@ impl Network {
         }
     }
 
-    /// Makes our own plugin's store, which anybody may look for before the first address is given out.
+    /// Makes the store of the tests' own plugin, so that it exists before the first address is allocated.
     pub(crate) fn make_store(&self) -> Result<()> {
         let Some(keyed) = &self.keyed else { return Ok(()) };
         fs::create_dir_all(&keyed.store).with_context(|| format!("make {}", keyed.store.display()))
@@ -108,16 +108,16 @@ impl Network {
 pub(super) const PREFIX: u32 = 22;
 const SUBNETS: u32 = 64;
 
-/// One of the /22 of 10.231.0.0/16.
+/// One of the /22 subnets of 10.231.0.0/16.
 fn subnet(number: u32) -> Ipv4Addr {
     let start = u32::from(Ipv4Addr::new(10, 231, 0, 0));
     Ipv4Addr::from(start + ((number % SUBNETS) << (32 - PREFIX)))
 }
 
-/// True if a route other than the default one covers some of the subnet.
+/// Whether a route other than the default route covers a part of the subnet.
 ///
-/// A line of `/proc/net/route` is `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`, the addresses in
-/// hexadecimal of the machine's byte order.
+/// A line of `/proc/net/route` is `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`. The addresses are
+/// hexadecimal in the machine's byte order.
 fn is_routed(start: Ipv4Addr, routes: &str) -> bool {
     let start = u32::from(start);
     let own = u32::MAX << (32 - PREFIX);
@@ -163,7 +163,7 @@ eth0\t0004E70A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0";
     }
 
     #[test]
-    fn our_own_plugin_is_told_its_store_and_range() {
+    fn the_tests_own_plugin_gets_its_store_and_range() {
         let network = Network {
             name: "n".to_owned(),
             bridge: String::new(),

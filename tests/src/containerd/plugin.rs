@@ -1,4 +1,4 @@
-//! A directory of CNI plugins with ours among them, for runtimes that look into one directory only.
+//! A directory with the installed CNI plugins and the tests' own one, for runtimes that use one directory only.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use super::{beside_this_program, sweep::names};
 use crate::keyed;
 
-/// Links to what is installed and to ours.
+/// Makes links to the installed plugins and to the tests' own one.
 pub(super) fn gather(installed: &Path, into: PathBuf) -> Result<PathBuf> {
     fs::create_dir_all(&into).with_context(|| format!("make {}", into.display()))?;
     for name in names(installed)? {

@@ -1,4 +1,4 @@
-//! What a pod whose CNI DEL was never called leaves in the host's network, found by our network's name.
+//! Removes what a pod without a CNI DEL leaves in the host's network. The private network's name identifies it.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ const ADDRESSES: &str = "/var/lib/cni/networks";
 pub(super) fn remove_pods(place: &Place) -> Result<()> {
     let prefix = format!("{}-", place.network_name());
     for name in names(Path::new(CACHE))? {
-        // NETWORK-SANDBOX-INTERFACE
+        // The file's name is NETWORK-SANDBOX-INTERFACE.
         let Some(sandbox) = name.strip_prefix(&prefix).and_then(|rest| rest.rsplit_once('-')) else {
             continue;
         };
@@ -43,7 +43,7 @@ pub(super) fn remove_pods(place: &Place) -> Result<()> {
     }
 }
 
-/// Removes the bridge, with the namespaces of pods whose CNI ADD was cut short and left no cache file.
+/// Removes the bridge. Also removes the namespaces of pods whose ADD was interrupted and left no cache file.
 pub(super) fn remove_bridge(place: &Place) -> Result<()> {
     let bridge = place.bridge();
     if !Path::new("/sys/class/net").join(&bridge).exists() {
@@ -59,7 +59,7 @@ pub(super) fn remove_bridge(place: &Place) -> Result<()> {
     command::run("ip", &["link", "delete", &bridge])
 }
 
-/// The names of the namespaces that the bridge's ports lead to, by the numbers this namespace gives them.
+/// The names of the namespaces behind the bridge's ports, by the ids that this namespace has for them.
 fn names_behind(ports: &str, namespaces: &str) -> Vec<String> {
     let list = |text: &str| serde_json::from_str::<Vec<Value>>(text).unwrap_or_default();
     let numbers: Vec<_> = list(ports).iter().filter_map(|port| port["link_netnsid"].as_i64()).collect();
@@ -69,13 +69,13 @@ fn names_behind(ports: &str, namespaces: &str) -> Vec<String> {
     list(namespaces).iter().filter(|namespace| behind(namespace)).filter_map(name).collect()
 }
 
-/// Removes the chains and rules whose comments name the network.
+/// Removes the chains and rules whose comments contain the network's name.
 pub(super) fn remove_rules(place: &Place) -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(10);
     for family in ["iptables", "ip6tables"] {
         let save = || command::output(&format!("{family}-save"), &[]).unwrap_or_default();
         let mut failure = None;
-        // A plugin that outlived its containerd may be removing the same rules at this moment.
+        // A plugin that outlived its containerd may be removing the same rules now.
         let gone = clock::poll(&format!("removal of {family} rules"), LIMIT, || {
             let Some(undo) = undo(&save(), &place.network_name()) else { return Ok(Some(())) };
             failure = restore(&format!("{family}-restore"), &undo).err();
@@ -86,7 +86,7 @@ pub(super) fn remove_rules(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// The file of a pod's namespace, from CNI's cache of the ADD's result.
+/// The file of a pod's namespace, from the ADD's result in CNI's cache.
 fn namespace(cache: &Path) -> Option<PathBuf> {
     let json: Value = serde_json::from_slice(&fs::read(cache).ok()?).ok()?;
     let interfaces = json["result"]["interfaces"].as_array()?;
@@ -105,10 +105,10 @@ fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// What `iptables-restore --noflush` must read to undo the network's part of a saved nat table.
+/// The input for `iptables-restore --noflush` that removes the network's part of a saved nat table.
 ///
-/// The bridge plugin gives each pod a chain `CNI-HASH` and a jump to it, both with a comment of
-/// `name: "NETWORK" id: "SANDBOX"`.
+/// The bridge plugin gives each pod a chain `CNI-HASH` and a jump to it. Both have the comment `name: "NETWORK" id:
+/// "SANDBOX"`.
 fn undo(saved: &str, network: &str) -> Option<String> {
     let mark = format!(r#"name: \"{network}\" "#);
     let rules: Vec<_> = saved

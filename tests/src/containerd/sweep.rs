@@ -1,7 +1,7 @@
-//! Removing what one containerd left on the machine, by name alone: the same for a run that ended in order and
-//! for one that was killed.
+//! Removes everything that one containerd left on the machine, by its name. This is the same after a normal end and
+//! after a kill.
 //!
-//! Invariant: only what carries the run's own name or lies in its own directories is touched.
+//! Invariant: it touches only things with the run's own name or in its own directories.
 
 use std::{
     ffi::OsStr,
@@ -27,11 +27,11 @@ use super::{
 };
 use crate::{clock, command};
 
-/// One kind of thing that may be left.
+/// A function that removes one kind of thing.
 type Step = fn(&Place) -> Result<()>;
 
-/// Removes everything, `pods` being those of before their end, and gives a line for each thing that would not
-/// go.
+/// Removes everything. `pods` are the pods before containerd's end. Returns a line for each thing that could not be
+/// removed.
 pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
     const BEFORE_PODS: [(&str, Step); 3] =
         [("containers", remove_containers), ("processes", kill_processes), ("mounts", unmount)];
@@ -39,10 +39,10 @@ pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
         ("pod networks", residue::remove_pods),
         ("iptables rules", residue::remove_rules),
         ("bridge", residue::remove_bridge),
-        ("state of before", restore),
+        ("machine's state before the run", restore),
         ("own directories", remove_directories),
     ];
-    // Each is tried, whatever became of those before it.
+    // Tries each step, whatever the result of the steps before.
     let problem = |(what, step): (&str, Step)| step(place).err().map(|error| format!("{what}: {error:#}"));
     let mut problems: Vec<_> = BEFORE_PODS.into_iter().filter_map(problem).collect();
     problems.extend(
@@ -52,8 +52,8 @@ pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
     problems
 }
 
-/// Ends the containers and the runtime, and removes these directories, in which it keeps what it knows. What else
-/// pods have stays: to the runtime they have never been.
+/// Ends the containers and the runtime, and removes these directories of the runtime's data. Everything else of the
+/// pods stays, and the runtime no longer knows of it.
 pub(crate) fn forget(place: &Place, known: &[PathBuf]) -> Result<()> {
     remove_containers(place)?;
     kill_processes(place)?;
@@ -64,7 +64,7 @@ pub(crate) fn forget(place: &Place, known: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Has runc kill and forget what is still listed in its root, which removes the containers' cgroups too.
+/// Makes runc kill and forget the containers in its root. That removes the containers' cgroups too.
 fn remove_containers(place: &Place) -> Result<()> {
     let root = place.runc_root().join("k8s.io");
     for container in names(&root)? {
@@ -73,7 +73,7 @@ fn remove_containers(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Kills containerd if it is still there, and its shims.
+/// Kills containerd, if it still runs, and its shims.
 fn kill_processes(place: &Place) -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(10);
     let processes = || -> Result<Vec<i32>> {
@@ -86,11 +86,11 @@ fn kill_processes(place: &Place) -> Result<()> {
             Err(error) => return Err(error).with_context(|| format!("kill process {pid}")),
         }
     }
-    // A dying process may still hold a mount.
+    // A process that is ending may still hold a mount.
     clock::poll("end of containerd and its shims", LIMIT, || Ok(processes()?.is_empty().then_some(())))
 }
 
-/// True for a containerd or a shim with one of our files among its arguments.
+/// Whether this is a containerd or a shim with one of the run's files among its arguments.
 fn is_runtime_of(pid: i32, place: &Place) -> bool {
     let Ok(arguments) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
     let mut arguments = arguments.split(|byte| *byte == 0).map(|bytes| Path::new(OsStr::from_bytes(bytes)));
@@ -120,14 +120,14 @@ fn restore(place: &Place) -> Result<()> {
 }
 
 fn remove_directories(place: &Place) -> Result<()> {
-    // The state last: while its lock is there, a failed sweep is tried again by the next run.
+    // The state comes last. While its lock file exists, the next run tries a failed sweep again.
     for directory in [&place.root, &place.state] {
         match fs::remove_dir_all(directory) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("remove {}", directory.display())),
         }
-        // Of all runs; in use while there is another.
+        // The directory of all runs cannot be removed while there is another run.
         if let Some(parent) = directory.parent() {
             let _ = fs::remove_dir(parent);
         }
@@ -135,7 +135,7 @@ fn remove_directories(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// What a directory holds; nothing if it is not there.
+/// The names in a directory. Empty if the directory does not exist.
 pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

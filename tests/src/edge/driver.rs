@@ -1,4 +1,4 @@
-//! The kubelet's work on a node that boots. It starts the static pods first, then the pods that it is told of. It tries
+//! The kubelet's work on a node that boots. It starts the static pods first, then the other pods. It tries
 //! each again after growing waits until the pod runs. At the end it removes what the boot before left.
 
 use std::{
@@ -60,7 +60,7 @@ pub fn run(began: u64) -> Result<()> {
     }
 }
 
-/// Their UIDs are hashes of their manifests, and their names end in the node's.
+/// The static pods. Their UIDs are hashes of their manifests, and their names end in the node's name.
 fn static_pods() -> Result<Vec<Pod>> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").context("read the host's name")?;
     let named = |pod: Pod| -> Result<Pod> {
@@ -71,12 +71,12 @@ fn static_pods() -> Result<Vec<Pod>> {
     pods(Path::new(MANIFESTS))?.into_iter().map(named).collect()
 }
 
-/// When this process was forked, nanoseconds since boot (proc_pid_stat(5), `starttime`).
+/// When this process was forked, in nanoseconds since boot (proc_pid_stat(5), `starttime`).
 fn forked() -> Result<u64> {
     let stat = fs::read_to_string("/proc/self/stat").context("read this process's stat")?;
     let ticks = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19));
     let ticks: u64 = ticks.context("no start time")?.parse()?;
-    let in_second = sysconf(SysconfVar::CLK_TCK)?.context("no clock")?;
+    let in_second = sysconf(SysconfVar::CLK_TCK)?.context("no clock tick")?;
     Ok(ticks * (1_000_000_000 / u64::try_from(in_second)?))
 }
 
@@ -92,12 +92,12 @@ struct Done {
     pod: Pod,
     tries: Vec<Try>,
     /// The start of its first container.
-    begun: Begun,
+    started_first: Started,
     log: PathBuf,
 }
 
 #[derive(Clone, Copy)]
-struct Begun {
+struct Started {
     pid: i32,
     step: Step,
 }
@@ -125,10 +125,10 @@ impl Work {
                 continue;
             };
             let mut one = waiting.remove(next);
-            if let Some(begun) = self.start(&one.pod, &mut one.tries)? {
+            if let Some(started_first) = self.start(&one.pod, &mut one.tries)? {
                 let Waiting { pod, tries, .. } = one;
                 let log = self.log(&pod);
-                self.done.push(Done { pod, tries, begun, log });
+                self.done.push(Done { pod, tries, started_first, log });
             } else {
                 one.due = Instant::now() + one.gap;
                 one.gap *= 2;
@@ -139,7 +139,7 @@ impl Work {
     }
 
     /// Tries to start a pod. None: it must be tried again.
-    fn start(&mut self, pod: &Pod, tries: &mut Vec<Try>) -> Result<Option<Begun>> {
+    fn start(&mut self, pod: &Pod, tries: &mut Vec<Try>) -> Result<Option<Started>> {
         let attempt = *self.attempts.entry(pod.uid.clone()).and_modify(|it| *it += 1).or_default();
         self.kubelet.prepare(pod)?;
         // The directories of the node that the pod needs and that do not exist yet.
@@ -152,13 +152,13 @@ impl Work {
         let error = outcome.as_ref().err().map(|error| format!("{error:#}"));
         tries.push(Try { step, error });
         let Ok(sandbox) = outcome else { return Ok(None) };
-        let mut begun = Vec::new();
+        let mut started_first = Vec::new();
         for container in &pod.containers {
             let run = || self.kubelet.run_container(pod, &sandbox, container, attempt);
             let (started, step) = timed(run)?;
-            begun.push(Begun { pid: started.pid, step });
+            started_first.push(Started { pid: started.pid, step });
         }
-        Ok(Some(*begun.first().context("a pod without a container")?))
+        Ok(Some(*started_first.first().context("a pod without a container")?))
     }
 
     /// The log of its first container.
@@ -171,10 +171,11 @@ impl Work {
 
 impl Done {
     fn report(self, trace: &[Record]) -> Result<PodReport> {
-        let Self { pod: Pod { namespace, name, is_static, .. }, tries, begun, log } = self;
+        let Self { pod: Pod { namespace, name, is_static, .. }, tries, started_first, log } = self;
         // The program of a container is the first that its first process executes.
-        let its = |record: &&Record| record.task == begun.pid && matches!(record.event, Event::Exec { .. });
+        let its =
+            |record: &&Record| record.task == started_first.pid && matches!(record.event, Event::Exec { .. });
         let executed = trace.iter().find(its).with_context(|| format!("{name} executed nothing"))?.at;
-        Ok(PodReport { namespace, name, is_static, tries, started: begun.step, executed, log })
+        Ok(PodReport { namespace, name, is_static, tries, started: started_first.step, executed, log })
     }
 }

@@ -1,4 +1,4 @@
-//! Puts all that on the node's disk, and has it started for the first time.
+//! Installs such a node on the disk, and starts it for the first time.
 
 use std::{
     fs,
@@ -19,27 +19,28 @@ use crate::{
     program,
 };
 
-/// Service pods.
+/// The number of service pods.
 const SERVICES: usize = 10;
-/// The port at which each listens, each in its own network, and how long after its start, ms.
+/// The port at which each service listens in its own network, and its delay after the start in ms.
 const LISTENS: &[&str] = &["8080", "200"];
-/// How long after its start the network's own pod has a subnet.
+/// The time in ms after its start at which the network's own pod writes the subnet's file.
 const SUBNET_TAKES_MS: &str = "3000";
 
 const NODE: &str = "edge-1";
-/// Of the network's plugin, which a runtime calls by this name.
+/// The type of the network's plugin, by which a runtime calls it.
 const PLUGIN: &str = "flannel";
 const LIBRARY: &str = "/usr/local/lib/edge";
 const STORE: &str = "/var/lib/keyed/addresses";
-/// Of the agent where it is a pod.
+/// The directory of the Secret for the agent as a pod.
 const SECRET: &str = "/etc/edge/secret";
 const UNITS: &str = "/etc/systemd/system";
-/// Of our VMs: what starts at boot.
+/// The target of the tests' VMs whose units start at boot.
 const WANTS: &str = "vm.target.wants";
 const AGENT: &str = "sandprobe.service";
 const KUBELET: &str = "kubelet.service";
 
-/// What a node's own boot has ready for its runtime: modules, plugins, a setting. In our VMs each boot brings them anew.
+/// Prepares the runtime's needs as an ordinary node's boot does: modules, plugins, a setting. In the tests' VMs each
+/// boot needs this again.
 const PREPARE: &str = "\
 #!/bin/sh
 until mountpoint -q /lib/modules; do sleep 0.1; done
@@ -73,7 +74,7 @@ StandardOutput=null
 StandardError=append:/var/log/kubelet.log
 ";
 
-/// It stays as long as systemd lets it, and sees the shutdown.
+/// The agent runs until systemd's last step, so that it sees the shutdown.
 const AGENT_UNIT: &str = "\
 [Unit]
 DefaultDependencies=no
@@ -87,7 +88,7 @@ StandardOutput=null
 StandardError=append:/var/log/sandprobe.log
 ";
 
-/// Puts it there, and starts it with the agent first.
+/// Installs everything and starts it, the agent first.
 pub fn install() -> Result<()> {
     for (name, to) in [
         ("sandprobe", "/usr/local/bin/sandprobe"),
@@ -115,7 +116,7 @@ pub fn install() -> Result<()> {
     }
     let mut all: Vec<Pod> =
         (0..SERVICES).map(|n| witness("default", &format!("web-{n}"), &uid(n), LISTENS)).collect();
-    // Where others fail before it, between it and its first words, and after.
+    // Some pods fail before the network pod, some between its start and its first output, and none after.
     all.insert(1, network_pod());
     write(Path::new(PODS), &serde_json::to_vec(&all)?)?;
 
@@ -133,14 +134,14 @@ pub fn install() -> Result<()> {
     command::run("systemctl", &["start", KUBELET])
 }
 
-/// From the next boot on the agent is no service, but a pod that comes when all others run.
+/// From the next boot on the agent is no service, but a pod that starts after all others run.
 pub fn move_agent_into_a_pod() -> Result<()> {
     manifest::import(Path::new(SOCKET))?;
     write(Path::new(LATER), &serde_json::to_vec(&[agent_pod()?])?)?;
     disable(AGENT)
 }
 
-/// From the next boot on nobody starts pods.
+/// From the next boot on no kubelet starts pods.
 pub fn disable_kubelet() -> Result<()> {
     disable(KUBELET)
 }
@@ -149,21 +150,21 @@ fn uid(n: usize) -> String {
     format!("5d1cb95b-0000-4000-8000-{n:012}")
 }
 
-/// A pod whose program says when it began.
+/// A pod whose program prints when it began.
 fn witness(namespace: &str, name: &str, uid: &str, words: &[&str]) -> Pod {
     let command: Vec<String> = ["/bin/witness"].iter().chain(words).map(|word| (*word).to_owned()).collect();
     let pod = Pod { namespace: namespace.to_owned(), ..Pod::new(name, uid) };
     pod.with(Container::new("main", WITNESS, &command))
 }
 
-/// It gives the network its subnet.
+/// The pod that gives the network its subnet.
 fn network_pod() -> Pod {
     let pod = witness(SYSTEM, "flannel", &uid(100), &[SUBNET, SUBNET_TAKES_MS]);
     let containers = pod.containers.into_iter().map(|container| container.with_directory("/run/flannel"));
     Pod { host_network: true, containers: containers.collect(), ..pod }
 }
 
-/// As the DaemonSet has it, but that it is a pod of the system, so that the services that are waited for are the others.
+/// The pod of the DaemonSet, but in the system namespace, so that it is not one of the service pods.
 fn agent_pod() -> Result<Pod> {
     let cluster = Cluster { node: NODE.to_owned(), secret: PathBuf::from(SECRET), own: None };
     manifest::secret(&cluster.secret)?;

@@ -1,12 +1,11 @@
-//! A line of a trace, as `trace` in tracefs has it (`Documentation/trace/ftrace.rst`):
-//! `COMM-TID  [CPU] FLAGS SECONDS.MICROS: EVENT: FIELDS`. A name may hold anything, so the line is taken from where its
-//! processor stands.
+//! Parses a line of tracefs' `trace` file (`Documentation/trace/ftrace.rst`): `COMM-TID  [CPU] FLAGS SECONDS.MICROS:
+//! EVENT: FIELDS`. A command name may contain anything, so the parser begins at the CPU.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 
-/// The names of our two probes of `copy_net_ns`.
+/// The names of the two probes of `copy_net_ns`.
 pub(super) const COPYING: &str = "copying";
 pub(super) const COPIED: &str = "copied";
 
@@ -15,7 +14,7 @@ const CLONE_NEWNET: u64 = 0x4000_0000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds since boot; to the microsecond.
+    /// Nanoseconds since boot, with a precision of a microsecond.
     pub at: u64,
     /// The thread that ran.
     pub task: i32,
@@ -32,14 +31,14 @@ pub enum Event {
     NetnsMade,
 }
 
-/// Some events are half a thing: who is in the middle of which is kept.
+/// Some facts take two events. The parser remembers the threads between the first and the second.
 #[derive(Default)]
 pub(super) struct Parser {
     copying: BTreeSet<i32>,
 }
 
 impl Parser {
-    /// None of a line that is no event, or none that matters.
+    /// `None` for a line without an event, or with an event that does not matter.
     pub(super) fn record(&mut self, line: &str) -> Result<Option<Record>> {
         if line.starts_with('#') || line.trim().is_empty() {
             return Ok(None);
@@ -98,14 +97,14 @@ impl Parser {
     }
 }
 
-/// Who, when, and what follows.
+/// The thread, the time, and the rest of the line.
 fn head(line: &str) -> Option<(i32, u64, &str)> {
     let (cpu, rest) = line.match_indices(" [").find_map(|(at, _)| {
         let (cpu, rest) = line.get(at + 2..)?.split_once("] ")?;
         cpu.bytes().all(|byte| byte.is_ascii_digit()).then_some((at, rest))
     })?;
     let (_, task) = line.get(..cpu)?.trim_end().rsplit_once('-')?;
-    // The flags, then the time.
+    // Skips the flags, then reads the time.
     let (_, rest) = rest.trim_start().split_once(' ')?;
     let (time, text) = rest.trim_start().split_once(": ")?;
     let (seconds, micros) = time.split_once('.')?;
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_a_trace_is_understood() {
+    fn each_kind_of_line_is_parsed() {
         let mut parser = Parser::default();
         let mut event = |line: &str| record(&mut parser, line).map(|record| record.event);
         assert_eq!(event("# tracer: nop"), None);
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_and_when_are_taken_from_behind_the_name() {
+    fn thread_and_time_are_read_behind_the_command_name() {
         let mut parser = Parser::default();
         let line = " a [0] b-c-1234 [011] d..2.  4321.000345: sched_process_exit: comm=x pid=9 prio=120";
         let record = record(&mut parser, line).unwrap();
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_made_where_one_was_asked_for() {
+    fn a_namespace_is_made_if_the_flags_ask_for_one() {
         let mut parser = Parser::default();
         let mut made =
             |text: &str| record(&mut parser, &format!("  x-9 [000] ..... 1.000000: {text}")).is_some();

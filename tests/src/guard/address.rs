@@ -1,4 +1,4 @@
-//! Addresses on an interface inside a network namespace.
+//! Addresses on an interface in a network namespace.
 
 use std::{
     io::Write as _,
@@ -18,10 +18,11 @@ pub struct Prefix {
     pub length: u8,
 }
 
-/// Addresses that are taken away with the guard.
+/// Addresses that are removed with the guard.
 ///
-/// All are given in one run of `ip`, and taken in another: starting a program is slow under emulation.
-/// With IPv4 give each a prefix of its own (/32): the kernel removes secondaries with their primary.
+/// One run of `ip` adds all of them, and another removes them, because starting a program is slow under emulation.
+/// Each IPv4 address needs its own prefix (/32), because the kernel removes secondary addresses with their primary
+/// one.
 #[derive(Debug)]
 pub struct AddressGuard {
     netns: PathBuf,
@@ -51,7 +52,7 @@ impl AddressGuard {
 
 impl Drop for AddressGuard {
     fn drop(&mut self) {
-        // Nobody can be told here; the namespace takes what is left with it.
+        // An error in drop cannot be reported. The namespace removes the rest with itself.
         let _ = self.release();
     }
 }
@@ -62,7 +63,7 @@ fn lines(verb: &str, interface: &str, prefixes: &[Prefix]) -> String {
     prefixes.iter().map(line).collect()
 }
 
-/// Runs `ip` commands, a line each, inside the namespace.
+/// Runs `ip` commands, one on each line, in the namespace.
 fn batch(netns: &Path, commands: &str) -> Result<()> {
     if commands.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A real cgroup, in a hierarchy the test chooses.
+//! A real cgroup in a hierarchy that the test chooses.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use super::unique_name;
 use crate::cgroupfs::{self, CgroupId, Hierarchy};
 
-/// A cgroup that is removed, processes and all, with the guard.
+/// A cgroup that is removed with the guard. Its processes are killed.
 #[derive(Debug)]
 pub struct CgroupGuard {
     directory: PathBuf,
@@ -20,7 +20,7 @@ pub struct CgroupGuard {
 }
 
 impl CgroupGuard {
-    /// Makes a cgroup with a name of its own below the hierarchy's root.
+    /// Makes a cgroup with a unique name below the hierarchy's root.
     pub fn create(hierarchy: &Hierarchy) -> Result<Self> {
         Self::create_at(hierarchy, &format!("/{}", unique_name("test")))
     }
@@ -46,7 +46,7 @@ impl CgroupGuard {
         &self.directory
     }
 
-    /// Moves a process here.
+    /// Moves a process into this cgroup.
     pub fn attach(&self, process: &Child) -> Result<()> {
         fs::write(self.directory.join("cgroup.procs"), process.id().to_string())
             .with_context(|| format!("move process {} into {}", process.id(), self.path))
@@ -64,7 +64,7 @@ impl CgroupGuard {
 
 impl Drop for CgroupGuard {
     fn drop(&mut self) {
-        // Nobody can be told here; `end` is for those who want to know, and after it nothing is left to do.
+        // An error in drop cannot be reported. After `end` nothing is left to do.
         let _ = self.release();
     }
 }

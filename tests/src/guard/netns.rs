@@ -1,4 +1,4 @@
-//! Real network namespaces, one type for each of the three ways in which a namespace ends.
+//! Real network namespaces, with a type for each of three ways in which a namespace ends.
 
 use std::{
     fs::{self, File},
@@ -18,8 +18,8 @@ use super::unique_name;
 
 const DIRECTORY: &str = "/run/netns";
 
-/// A namespace held by a bind mount at `/run/netns/NAME`, as `ip netns add` and container runtimes do.
-/// It ends with the unmounting.
+/// A namespace that a bind mount at `/run/netns/NAME` holds, as `ip netns add` and container runtimes do. It ends
+/// with the unmount.
 #[derive(Debug)]
 pub struct MountedNetns {
     path: PathBuf,
@@ -32,10 +32,10 @@ impl MountedNetns {
         let path = Path::new(DIRECTORY).join(unique_name("test"));
         fs::create_dir_all(DIRECTORY).with_context(|| format!("make {DIRECTORY}"))?;
         File::create_new(&path).with_context(|| format!("make {}", path.display()))?;
-        // The guard exists from here on, so that a failure below removes the file.
+        // The guard exists from here on, so that it removes the file if a step below fails.
         let mut guard = Self { path, inode: 0, mounted: false };
         let target = guard.path.clone();
-        // A thread has a network namespace of its own, and leaves it to the mount when it ends.
+        // A thread has its own network namespace, and the mount holds the namespace when the thread ends.
         std::thread::spawn(move || -> Result<()> {
             unshare(CloneFlags::CLONE_NEWNET).context("make a network namespace; root is needed")?;
             mount(Some("/proc/thread-self/ns/net"), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
@@ -56,7 +56,7 @@ impl MountedNetns {
         &self.path
     }
 
-    /// Swaps the mount for an open file, the last thing that holds the namespace.
+    /// Replaces the mount by an open file, which alone holds the namespace then.
     pub fn into_open(mut self) -> Result<OpenNetns> {
         let file = File::open(&self.path)?;
         self.release()?;
@@ -82,12 +82,12 @@ impl MountedNetns {
 
 impl Drop for MountedNetns {
     fn drop(&mut self) {
-        // Nobody can be told here; `end` is for those who want to know.
+        // An error in drop cannot be reported. `end` reports errors.
         let _ = self.release();
     }
 }
 
-/// A namespace held by nothing but this open file: it ends with the closing.
+/// A namespace that only this open file holds. It ends when the file is closed.
 #[derive(Debug)]
 pub struct OpenNetns {
     _file: File,
@@ -104,7 +104,7 @@ impl OpenNetns {
     }
 }
 
-/// A namespace of one process (`unshare --net`), which ends with it.
+/// A namespace of one process (`unshare --net`). It ends with the process.
 #[derive(Debug)]
 pub struct ProcessNetns {
     child: Child,
@@ -113,8 +113,7 @@ pub struct ProcessNetns {
 
 impl ProcessNetns {
     pub fn create() -> Result<Self> {
-        // `read` ends at the end of input: the process lives as long as our end of the pipe is open, even if
-        // this test dies without a word.
+        // The process ends at the end of its input, so it ends with this test even if the test is killed.
         let mut child = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo; read -r line"])
             .stdin(Stdio::piped())
@@ -152,12 +151,12 @@ impl ProcessNetns {
 
 impl Drop for ProcessNetns {
     fn drop(&mut self) {
-        // `wait` gives the remembered status if the process has been waited for before.
+        // `wait` returns the earlier status if the process was waited for before.
         let _ = self.release();
     }
 }
 
-/// nsfs numbers are 32 bits wide in the kernel (`ns.inum` is an unsigned int).
+/// nsfs inode numbers have 32 bits in the kernel (`ns.inum` is an unsigned int).
 fn inode_of(metadata: &fs::Metadata) -> Result<u32> {
     u32::try_from(metadata.ino()).context("a network namespace's inode does not fit 32 bits")
 }

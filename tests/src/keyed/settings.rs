@@ -18,7 +18,7 @@ pub struct Settings {
     pub cni_version: String,
     /// The directory with a file for each address. Without it the plugin answers only VERSION.
     store: Option<PathBuf>,
-    /// As `10.231.4.0/22`.
+    /// Like `10.231.4.0/22`.
     range: Option<String>,
     #[serde(default)]
     pub faults: Faults,
@@ -51,7 +51,7 @@ pub struct Faults {
     pub failed_adds_reserve: bool,
     pub add_takes_ms: u64,
     /// How long an ADD goes on after the address is on its interface.
-    pub given_takes_ms: u64,
+    pub add_continues_ms: u64,
     /// Which DELs with a namespace fail. A DEL without one never fails.
     pub dels_fail: Times,
 }
@@ -86,7 +86,7 @@ impl Settings {
     }
 
     pub(super) fn read(from: impl Read) -> Result<Self> {
-        serde_json::from_reader(from).context("the network's configuration cannot be understood")
+        serde_json::from_reader(from).context("the network's configuration is invalid")
     }
 
     /// The faults of a call with these `CNI_ARGS`.
@@ -148,12 +148,12 @@ impl FromStr for Range {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (start, length) = text.split_once('/').with_context(|| format!("no range: {text:?}"))?;
-        let start: Ipv4Addr = start.parse().with_context(|| format!("no address: {start:?}"))?;
-        let length = length.parse().with_context(|| format!("no length: {length:?}"))?;
+        let (start, length) = text.split_once('/').with_context(|| format!("not a range: {text:?}"))?;
+        let start: Ipv4Addr = start.parse().with_context(|| format!("not an address: {start:?}"))?;
+        let length = length.parse().with_context(|| format!("not a length: {length:?}"))?;
         ensure!((8..=30).contains(&length), "a range is from /8 to /30: {text}");
         let range = Self { start: start.into(), length };
-        ensure!(range.start & !range.mask() == 0, "{text} does not begin where it says");
+        ensure!(range.start & !range.mask() == 0, "{text} does not begin at its network address");
         Ok(range)
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_goes_round_from_the_last() {
+    fn the_search_for_an_address_begins_after_the_last_one() {
         let range: Range = "10.9.0.0/29".parse().unwrap();
         let octets = |last: Option<&str>| {
             let last = last.map(|last| last.parse().unwrap());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused() {
+    fn an_invalid_range_is_refused() {
         for text in ["", "10.9.0.0", "10.9.0.0/33", "10.9.0.0/31", "10.9.0.1/24", "fd00::/64"] {
             assert!(text.parse::<Range>().is_err(), "{text}");
         }

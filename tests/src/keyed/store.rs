@@ -71,7 +71,7 @@ impl Store {
         };
         for entry in entries {
             let entry = entry?;
-            // host-local has its lock and its last address here too.
+            // host-local has its lock and its last address in this directory too.
             let Some(address) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
@@ -112,7 +112,7 @@ impl Store {
             .with_context(|| format!("write {}", path.display()))
     }
 
-    /// The address that the next one gets.
+    /// The next free address.
     pub(super) fn free(&self, range: Range) -> Result<Ipv4Addr> {
         for address in range.after(self.counts.last) {
             if !self.directory.join(address.to_string()).exists() {
@@ -156,19 +156,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_held_until_it_is_released_and_not_the_next_to_be_given() {
+    fn a_released_address_is_not_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("addresses");
         let range = "10.9.0.0/29".parse().unwrap();
         let mut store = Store::lock(&directory).unwrap();
-        let mut given = || store.reserve(range, "a", "eth0").map(|address| address.octets()[3]);
-        assert_eq!([given().unwrap(), given().unwrap()], [2, 3]);
+        let mut reserve = || store.reserve(range, "a", "eth0").map(|address| address.octets()[3]);
+        assert_eq!([reserve().unwrap(), reserve().unwrap()], [2, 3]);
         store.release("10.9.0.2".parse().unwrap()).unwrap();
         // A second release changes nothing.
         store.release("10.9.0.2".parse().unwrap()).unwrap();
-        let mut given = || store.reserve(range, "b", "eth1").map(|address| address.octets()[3]);
-        assert_eq!([given().unwrap(), given().unwrap(), given().unwrap(), given().unwrap()], [4, 5, 6, 2]);
-        assert!(given().unwrap_err().to_string().contains("every address"));
+        let mut reserve = || store.reserve(range, "b", "eth1").map(|address| address.octets()[3]);
+        assert_eq!(
+            [reserve().unwrap(), reserve().unwrap(), reserve().unwrap(), reserve().unwrap()],
+            [4, 5, 6, 2]
+        );
+        assert!(reserve().unwrap_err().to_string().contains("every address"));
         let held = Store::read(&directory).unwrap();
         let holder = |text: &str| held[&text.parse().unwrap()].clone();
         assert_eq!(holder("10.9.0.3").container, "a");
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_outlive_the_call() {
+    fn counts_survive_the_call() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("addresses");
         assert_eq!(Store::counted(&directory).unwrap(), Counts::default());

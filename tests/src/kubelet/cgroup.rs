@@ -1,4 +1,4 @@
-//! The pod's own cgroup, which the kubelet makes before the sandbox and removes soon after the pod's end.
+//! The pod's own cgroup. The kubelet makes it before the sandbox and removes it soon after the pod's end.
 
 use std::{
     fs,
@@ -15,14 +15,14 @@ use crate::{
     command,
 };
 
-/// Who makes cgroups: the kubelet and runc themselves, or systemd on their behalf.
+/// The cgroup driver: the kubelet and runc make cgroups themselves, or systemd makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
     #[default]
     Cgroupfs,
     Systemd,
-    /// The kubelet names slices, as for systemd, and the runtime was told of cgroupfs: a mistake that many nodes live with.
+    /// The kubelet names slices as for systemd, and the runtime uses cgroupfs. Many nodes have this mistake.
     Mixed,
 }
 
@@ -43,7 +43,7 @@ impl Cgroups {
         Ok(Self { driver, hierarchies: cgroupfs::hierarchies()? })
     }
 
-    /// What the kubelet passes to the runtime as `cgroup_parent`.
+    /// The kubelet's `cgroup_parent` for the runtime.
     pub(super) fn parent(&self, pod: &Pod) -> String {
         match self.driver {
             Driver::Cgroupfs => path(pod),
@@ -51,11 +51,11 @@ impl Cgroups {
         }
     }
 
-    /// Makes the pod's cgroup in every hierarchy, and gives its ids.
+    /// Makes the pod's cgroup in every hierarchy and returns its ids.
     pub(super) fn make(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
         match self.driver {
             Driver::Cgroupfs | Driver::Mixed => self.make_directories(&self.directory(pod))?,
-            // A slice needs no unit file: its name says where it belongs, and starting it starts its parents.
+            // A slice needs no unit file. Its name shows its parents, and systemd starts them too.
             Driver::Systemd => command::run("systemctl", &["start", &self.parent(pod)])?,
         }
         if let Some(quota) = pod.cpu_quota() {
@@ -96,9 +96,9 @@ impl Cgroups {
         }
     }
 
-    /// systemd would have to be asked instead.
+    /// Sets the pod's CPU limit. With systemd a request to systemd would be needed.
     fn limit(&self, pod: &Pod, quota: i64) -> Result<()> {
-        ensure!(self.driver == Driver::Cgroupfs, "no pod of this driver can have a limit of the CPU");
+        ensure!(self.driver == Driver::Cgroupfs, "a pod with this cgroup driver cannot have a CPU limit");
         let path = path(pod);
         let has_cpu = |hierarchy: &&Hierarchy| hierarchy.controllers.split(',').any(|name| name == "cpu");
         let (directory, limits) = match self.hierarchies.iter().find(has_cpu) {
@@ -133,7 +133,7 @@ impl Cgroups {
     }
 }
 
-/// On v2 a cgroup has the controllers its parent hands down: hands all down, from the root to the pod.
+/// On v2 a cgroup has the controllers that its parent enables. This enables all from the root to the pod.
 fn enable_controllers(mount: &Path, pod: &Path) -> Result<()> {
     let levels: Vec<_> = pod.ancestors().take_while(|ancestor| ancestor.starts_with(mount)).collect();
     for directory in levels.into_iter().rev() {
@@ -145,7 +145,7 @@ fn enable_controllers(mount: &Path, pod: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `/kubepods/besteffort/podUID`; a guaranteed pod has no level of its class.
+/// `/kubepods/besteffort/podUID`. A guaranteed pod has no level for its class.
 fn path(pod: &Pod) -> String {
     match class(pod.qos) {
         Some(class) => format!("/kubepods/{class}/pod{}", pod.uid),
@@ -153,8 +153,8 @@ fn path(pod: &Pod) -> String {
     }
 }
 
-/// `kubepods.slice`, `kubepods-besteffort.slice`, `kubepods-besteffort-podUID.slice`: each dash is a level, so
-/// those of the uid become underscores.
+/// `kubepods.slice`, `kubepods-besteffort.slice`, `kubepods-besteffort-podUID.slice`. Each dash is a level, so the
+/// dashes of the UID become underscores.
 fn slices(pod: &Pod) -> Vec<String> {
     let mut slices = vec!["kubepods.slice".to_owned()];
     let mut prefix = "kubepods".to_owned();
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_pods_as_the_kubelet_does() {
+    fn paths_are_those_of_the_real_kubelet() {
         let mut pod = Pod::new("web", "11-22");
         assert_eq!(path(&pod), "/kubepods/besteffort/pod11-22");
         assert_eq!(

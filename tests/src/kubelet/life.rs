@@ -1,7 +1,7 @@
-//! A pod's whole life, driven from end to end, and the truth about it: what a test compares events with.
+//! Runs a pod through its whole life and records the facts about it, for tests to compare events with.
 //!
-//! Times are `CLOCK_BOOTTIME` nanoseconds taken just before a step was asked for and just after it was done,
-//! so the kernel's own time of what happened in the step lies between the two.
+//! Times are nanoseconds of `CLOCK_BOOTTIME`, taken just before a step's request and just after its answer. So the
+//! kernel's own time of the step lies between the two.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Exit, Kubelet, Pod, Sandbox, Started};
 use crate::{cgroupfs::CgroupId, clock};
 
-/// A step that took from `asked` to `done`.
+/// The times of a step's request and answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     pub asked: u64,
@@ -24,7 +24,7 @@ pub struct PodLife {
     pub name: String,
     pub uid: String,
     pub host_network: bool,
-    /// The pod's own cgroup, in each hierarchy.
+    /// The pod's own cgroup in each hierarchy.
     pub cgroups: Vec<CgroupId>,
     pub cgroup_parent: String,
     pub prepared: Step,
@@ -51,12 +51,12 @@ pub struct ContainerLife {
     pub run: Step,
     #[serde(flatten)]
     pub exit: Exit,
-    /// When the runtime was seen to know of the exit, which may be much later than the exit itself.
+    /// When the runtime reported the exit, which may be much later than the exit itself.
     pub exit_known: u64,
 }
 
-/// A pod that ran, and was stopped whatever became of its containers.
-struct Ran {
+/// A pod that ran and was stopped, whatever happened to its containers.
+struct StoppedPod {
     sandbox: Sandbox,
     run: Step,
     containers: Result<Vec<ContainerLife>>,
@@ -64,12 +64,12 @@ struct Ran {
 }
 
 impl Kubelet {
-    /// Runs the pod from its cgroup to its removal. All containers start at once; the sandbox is stopped when
-    /// the last of them has ended, or when one has not within `limit`.
+    /// Runs the pod from its cgroup to its removal. All containers start at once. The sandbox is stopped when the
+    /// last of them has ended, or when one has not ended within `limit`.
     pub fn live(&mut self, pod: &Pod, limit: Duration) -> Result<PodLife> {
         let (cgroups, prepared) = timed(|| self.prepare(pod))?;
         let ran = self.run_and_stop(pod, limit);
-        // Whatever became of the pod, what was made for it goes: the next one must not meet it.
+        // Removes what was made for the pod in any case, because it would disturb the next pod.
         let cgroup_removed = timed(|| self.remove_cgroup(pod));
         let ended = ran.and_then(|ran| {
             timed(|| self.remove_sandbox(&ran.sandbox.id)).map(|((), removed)| (ran, removed))
@@ -93,11 +93,11 @@ impl Kubelet {
         })
     }
 
-    fn run_and_stop(&mut self, pod: &Pod, limit: Duration) -> Result<Ran> {
+    fn run_and_stop(&mut self, pod: &Pod, limit: Duration) -> Result<StoppedPod> {
         let (sandbox, run) = timed(|| self.run_sandbox(pod, 0))?;
         let containers = self.live_containers(pod, &sandbox, limit);
         let ((), stopped) = timed(|| self.stop_sandbox(&sandbox.id))?;
-        Ok(Ran { sandbox, run, containers, stopped })
+        Ok(StoppedPod { sandbox, run, containers, stopped })
     }
 
     fn live_containers(

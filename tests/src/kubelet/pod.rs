@@ -1,4 +1,4 @@
-//! A pod as the API would describe it, and as the kubelet describes it to the runtime.
+//! A pod in the terms of the API, and its translation into the kubelet's CRI configuration.
 
 use std::{collections::HashMap, path::Path};
 
@@ -7,15 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cri::message::{
-        ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
-        LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-        LinuxSandboxSecurityContext, Mount, MountPropagation, NamespaceMode, NamespaceOption,
-        PodSandboxConfig, PodSandboxMetadata,
+        container::{
+            ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig,
+            LinuxContainerResources, Mount, MountPropagation,
+        },
+        sandbox::{
+            LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption,
+            PodSandboxConfig, PodSandboxMetadata,
+        },
+        security::LinuxContainerSecurityContext,
     },
     image,
 };
 
-/// The class that decides where in the cgroup tree a pod lives.
+/// The QoS class, which decides the pod's place in the cgroup tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Qos {
@@ -173,7 +178,7 @@ impl Pod {
         NamespaceOption { network: network.into(), pid: pid.into(), ipc: NamespaceMode::Pod.into() }
     }
 
-    /// The kubelet's own values. That of a burstable pod is between the two others.
+    /// The kubelet's own values. A real burstable pod's value lies between the two others.
     fn oom_score_adj(&self) -> i64 {
         match (self.is_critical, self.qos) {
             (true, _) | (false, Qos::Guaranteed) => -997,
@@ -184,7 +189,7 @@ impl Pod {
 }
 
 impl Container {
-    /// A container of an image that runs this.
+    /// A container that runs this command of an image.
     pub fn new(name: &str, image: &str, command: &[String]) -> Self {
         Self {
             name: name.to_owned(),
@@ -206,7 +211,7 @@ impl Container {
         Self::new(name, image::BUSYBOX, &shell)
     }
 
-    /// Mounts this directory of the node at the same path, with anything that is mounted below it later.
+    /// Mounts this directory of the node at the same path, with everything that is mounted below it later.
     #[must_use]
     pub fn with_directory(mut self, path: &str) -> Self {
         self.mounts.push(Mount {
@@ -218,9 +223,9 @@ impl Container {
         self
     }
 
-    /// A container that wants more memory than it may have.
+    /// A container that allocates more memory than its limit.
     pub fn eater(name: &str) -> Self {
-        // Room enough for runc's init, which is the first to run in there and brings a copy of its program.
+        // Enough for runc's init, which runs first in the container with a copy of its program.
         const LITTLE: i64 = 32 << 20;
         Self { memory_limit: Some(LITTLE), ..Self::shell(name, "tail /dev/zero") }
     }

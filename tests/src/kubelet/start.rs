@@ -19,7 +19,7 @@ const PROGRAMS: [&str; 2] = [image::PROGRAM, image::WITNESS_PROGRAM];
 pub struct PodStart {
     pub pod: Pod,
     pub prepared: Step,
-    /// The sandboxes that were asked for and refused.
+    /// The times of the failed requests for a sandbox.
     pub failed: Vec<Step>,
     pub sandbox: Sandbox,
     pub run: Step,
@@ -64,7 +64,7 @@ impl Kubelet {
         Ok(PodStart { pod: pod.clone(), prepared, failed, sandbox, run, parts })
     }
 
-    /// Ends all sandboxes of the pod and removes what was made for it.
+    /// Ends all sandboxes of the pod and removes everything that was made for the pod.
     pub fn end(&mut self, pod: &Pod) -> Result<()> {
         let listed = self.cri.list_pod_sandbox()?.into_iter();
         let is_its = |uid: &str| uid == pod.uid;
@@ -93,7 +93,7 @@ impl Kubelet {
             thread::sleep(gap);
             gap *= 2;
         }
-        anyhow::bail!("no sandbox was asked for")
+        anyhow::bail!("no sandbox was requested")
     }
 
     fn start_part(&mut self, pod: &Pod, sandbox: &Sandbox, container: &Container) -> Result<PartStart> {

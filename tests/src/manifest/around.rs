@@ -1,4 +1,4 @@
-//! What a cluster gives the pod beside its spec: the image, and the files of its Secret.
+//! The things that a cluster gives the pod besides its spec: the image, and the files of its Secret.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -6,19 +6,19 @@ use anyhow::{Context as _, Result};
 
 use crate::{image, program};
 
-/// As docs/install.md has it made; the certificate is for nothing else, and lasts a hundred years.
+/// The Secret's files as docs/install.md makes them. The certificate is valid for a hundred years and used only here.
 const CERTIFICATE: &str = include_str!("../../data/deployed/tls.crt");
 const KEY: &str = include_str!("../../data/deployed/tls.key");
 pub const TOKEN: &str = "2f1b7f0e5c6d4a3b8e9f00112233445566778899";
-/// The archive of the build, as `cargo xtask test` leaves it beside the programs.
+/// The image archive of the build. `cargo xtask test` puts it beside the programs.
 const IMAGE: &str = "sandprobe-image.tar";
 
-/// Has the containerd at this socket know the image.
+/// Imports the image into the containerd at this socket.
 pub fn import(socket: &Path) -> Result<()> {
     image::import(socket, &program::path("sandprobe")?.with_file_name(IMAGE))
 }
 
-/// Puts the Secret's files into a folder.
+/// Writes the Secret's files into a folder.
 pub fn secret(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     for (name, text) in

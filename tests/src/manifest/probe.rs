@@ -1,4 +1,4 @@
-//! How the kubelet asks a container for its health.
+//! The kubelet's health probe of a container.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -19,7 +19,7 @@ use crate::{
 pub struct Probe {
     pub path: String,
     pub address: SocketAddr,
-    /// How long the kubelet lets it fail.
+    /// How long the kubelet lets the probe fail.
     pub patience: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Probe {
         only(probe, &["failureThreshold", "httpGet", "periodSeconds", "timeoutSeconds"])?;
         let get = &probe["httpGet"];
         only(get, &["host", "path", "port", "scheme"])?;
-        ensure!(get["scheme"] == "HTTPS", "nobody here asks by {}", get["scheme"]);
+        ensure!(get["scheme"] == "HTTPS", "this probe does not support {}", get["scheme"]);
         let host: IpAddr = text(&get["host"])?.parse()?;
         let port: u16 = serde_json::from_value(get["port"].clone())?;
         let times: u32 = serde_json::from_value(probe["failureThreshold"].clone())?;
@@ -36,12 +36,12 @@ impl Probe {
         Ok(Self { path: text(&get["path"])?, address: SocketAddr::new(host, port), patience })
     }
 
-    /// Once; nobody is asked who it is, as the kubelet does not.
+    /// Probes once. It does not verify the certificate, as the kubelet does not.
     pub fn ask(&self) -> Result<Answer> {
         http::get(tls::connect(self.address)?, &self.path, &[])
     }
 
-    /// Until it succeeds; `alive` ends that early.
+    /// Waits until the probe succeeds. An error of `alive` ends the wait early.
     pub fn wait(&self, limit: Duration, mut alive: impl FnMut() -> Result<()>) -> Result<()> {
         clock::poll(&format!("200 from {}", self.path), limit, || {
             alive()?;

@@ -1,5 +1,5 @@
-//! How the agents are scraped: the PodMonitor of `deploy/manifests/monitoring`, as Prometheus' operator puts it into
-//! Prometheus' own configuration (`scrape_config`), but for the discovery of pods.
+//! The scrape configuration of the agents. It translates the PodMonitor of `deploy/manifests/monitoring` into a
+//! `scrape_config` as the Prometheus operator does, without the discovery of pods.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::{Cluster, array, object, only, text};
 
 const MONITORING: &str = include_str!("../../../deploy/manifests/monitoring/monitoring.yaml");
 
-/// `job_name` and all that follows, for this one agent.
+/// The `scrape_config` of this one agent.
 pub fn scrape(cluster: &Cluster, target: SocketAddr) -> Result<Value> {
     let monitor = object(MONITORING, "PodMonitor")?;
     let endpoints = array(&monitor["spec"]["podMetricsEndpoints"])?;
@@ -18,7 +18,7 @@ pub fn scrape(cluster: &Cluster, target: SocketAddr) -> Result<Value> {
     only(endpoint, &["authorization", "interval", "path", "port", "relabelings", "scheme", "tlsConfig"])?;
     let file = |key: &Value| Ok::<_, anyhow::Error>(cluster.secret.join(text(key)?));
     Ok(json!({
-        // The label that jobLabel names.
+        // The value of the label that jobLabel names.
         "job_name": "sandprobe",
         "metrics_path": endpoint["path"],
         "scheme": endpoint["scheme"],

@@ -1,4 +1,4 @@
-//! A VM's own containerd. It is nobody else's, so what is installed there may be added to.
+//! A VM's own containerd. Only the tests use it, so they may add to what is installed.
 
 use std::{
     fs,
@@ -22,15 +22,15 @@ use crate::{
     program,
 };
 
-/// The command by which our VMs start their containerd. No other machine has it.
+/// The command with which the tests' VMs start containerd. No other machine has it.
 pub(super) const START: &str = "start-containerd";
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
 const PLUGINS: &str = "/usr/lib/cni";
-/// Read before the VM's own, of which it takes the place: containerd goes by the first.
+/// containerd uses the first configuration file. This one comes before the VM's own.
 const CONFLIST: &str = "/etc/cni/net.d/00-keyed.conflist";
 const STORE: &str = "/var/lib/keyed/addresses";
-/// Of the VM's own network; what it calls it.
+/// The name and the subnet of the VM's own network.
 const OWN: (&str, &str) = ("pods", "10.88.0.0/16");
 const SUBNET: &str = "10.99.0.0/16";
 
@@ -42,7 +42,7 @@ pub(super) struct Vm {
 }
 
 impl Vm {
-    /// Of our own plugin, if the options say so.
+    /// Starts the runtime, with the tests' own plugin if the options say so.
     pub(super) fn start(options: &Options) -> Result<Self> {
         let under_systemd = Path::new("/run/systemd/system").exists();
         let driver = if under_systemd { Driver::Systemd } else { Driver::Cgroupfs };
@@ -79,9 +79,12 @@ impl Vm {
     }
 
     pub(super) fn set_faults(&mut self, faults: Faults) -> Result<()> {
-        let keyed = self.network.keyed.as_mut().context("the network is not of the plugin that can fail")?;
+        let keyed = self.network.keyed.as_mut().context("the network does not use the tests' own plugin")?;
         keyed.faults = faults;
-        self.conflist.as_ref().context("the network has no configuration of ours")?.put(&self.network)
+        self.conflist
+            .as_ref()
+            .context("the network has no configuration file of the tests")?
+            .put(&self.network)
     }
 
     pub(super) fn start_runtime(&self) -> Result<()> {
@@ -100,7 +103,7 @@ impl Vm {
     fn withdraw(&mut self) -> Result<()> {
         let Some(conflist) = self.conflist.take() else { return Ok(()) };
         conflist.withdraw(&self.network)?;
-        let data = Path::new(STORE).parent().context("the store is in a directory")?;
+        let data = Path::new(STORE).parent().context("the store has no directory")?;
         fs::remove_dir_all(data).or_else(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Ok(()),
             _ => Err(error).with_context(|| format!("remove {}", data.display())),
@@ -110,7 +113,7 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // Nobody can be told here; `stop` is for those who want to know.
+        // An error in drop cannot be reported. `stop` reports errors.
         let _ = self.withdraw();
     }
 }
@@ -134,19 +137,19 @@ pub(super) fn end_runtime(signal: Signal) -> Result<()> {
     clock::poll("end of containerd", LIMIT, || Ok(running("containerd")?.is_empty().then_some(())))
 }
 
-/// What the VM's containerd knows lies in the same order as a private one's.
+/// Removes the data of the VM's containerd, which has the same directories as a private one.
 pub(super) fn forget() -> Result<()> {
     let (state, root) = (PathBuf::from("/run/containerd"), PathBuf::from("/var/lib/containerd"));
     let known = [root.clone(), state.clone()];
     containerd::forget(&Place { name: "vm".to_owned(), state, root }, &known)
 }
 
-/// Processes of this name that are not dead already.
+/// The live processes with this name.
 fn running(name: &str) -> Result<Vec<Pid>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("list the processes")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // PID (NAME) STATE …
+        // The line is PID (NAME) STATE …
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let Some((_, fields)) = stat.split_once(&format!("({name}) ")) else { continue };
         if !fields.starts_with('Z') {

@@ -1,4 +1,4 @@
-//! A Job's pod that completes, and what a kubelet may make of it.
+//! The pod of a Job completes, and what a kubelet may do then.
 
 use anyhow::Result;
 
@@ -6,49 +6,48 @@ use super::{Stage, Truth};
 use crate::kubelet::Pod;
 
 impl Stage<'_> {
-    /// The sandbox that nobody needs: the pod has completed, its only sandbox is stopped, and a second one is made as
-    /// if it were to run on. Housekeeping finds a completed pod with something running and kills that; its namespace
-    /// is lost; then both sandboxes are stopped and removed.
+    /// The redundant sandbox. The pod has completed, and its only sandbox is stopped. Then a second sandbox is made
+    /// as if the pod were to run on. Housekeeping finds something running in a completed pod and kills it, and the
+    /// namespace is lost. Then both sandboxes are stopped and removed.
     pub fn redundant_sandbox(&mut self, pod: &Pod) -> Result<Truth> {
         self.enter(pod)?;
-        let first = self.player.run_sandbox(pod, 0)?;
-        self.player.complete_all(pod, &first)?;
-        self.player.stop(pod, &first)?;
-        let second = self.player.run_sandbox(pod, 1)?;
-        self.player.kill_sandbox(pod, &second)?;
-        self.player.wait_dead(&second)?;
-        self.player.lose_netns(pod, &second)?;
-        self.player.leave(pod)?;
-        self.player.stop(pod, &second)?;
-        self.player.remove(pod, &second)?;
-        self.player.remove(pod, &first)?;
+        let first = self.runner.run_sandbox(pod, 0)?;
+        self.runner.complete_all(pod, &first)?;
+        self.runner.stop(pod, &first)?;
+        let second = self.runner.run_sandbox(pod, 1)?;
+        self.runner.kill_sandbox(pod, &second)?;
+        self.runner.wait_dead(&second)?;
+        self.runner.lose_netns(pod, &second)?;
+        self.runner.leave(pod)?;
+        self.runner.stop(pod, &second)?;
+        self.runner.remove(pod, &second)?;
+        self.runner.remove(pod, &first)?;
         self.truth()
     }
 
-    /// The same pod as it should be: completed, stopped, its cgroup removed, and its sandbox some time later.
+    /// The healthy twin: the pod completes, its sandbox is stopped, its cgroup is removed, and later its sandbox.
     pub fn completed_job(&mut self, pod: &Pod) -> Result<Truth> {
         self.enter(pod)?;
-        let sandbox = self.player.run_sandbox(pod, 0)?;
-        self.player.complete_all(pod, &sandbox)?;
-        self.player.stop(pod, &sandbox)?;
-        self.player.leave(pod)?;
-        self.player.remove(pod, &sandbox)?;
+        let sandbox = self.runner.run_sandbox(pod, 0)?;
+        self.runner.complete_all(pod, &sandbox)?;
+        self.runner.stop(pod, &sandbox)?;
+        self.runner.leave(pod)?;
+        self.runner.remove(pod, &sandbox)?;
         self.truth()
     }
 
-    /// The nearest thing that is as it should be: the first sandbox dies, and the second one runs the containers
-    /// again.
+    /// The nearest healthy case: the first sandbox dies, and the second one runs the containers again.
     pub fn restarted_sandbox(&mut self, pod: &Pod) -> Result<Truth> {
         self.enter(pod)?;
-        let first = self.player.run_sandbox(pod, 0)?;
-        self.player.complete_all(pod, &first)?;
-        self.player.stop(pod, &first)?;
-        let second = self.player.run_sandbox(pod, 1)?;
-        self.player.complete_all(pod, &second)?;
-        self.player.stop(pod, &second)?;
-        self.player.leave(pod)?;
+        let first = self.runner.run_sandbox(pod, 0)?;
+        self.runner.complete_all(pod, &first)?;
+        self.runner.stop(pod, &first)?;
+        let second = self.runner.run_sandbox(pod, 1)?;
+        self.runner.complete_all(pod, &second)?;
+        self.runner.stop(pod, &second)?;
+        self.runner.leave(pod)?;
         for sandbox in [&first, &second] {
-            self.player.remove(pod, sandbox)?;
+            self.runner.remove(pod, sandbox)?;
         }
         self.truth()
     }

@@ -1,4 +1,4 @@
-//! Deaths of pause that are not the runtime's doing.
+//! Ends of pause that the runtime does not cause.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{Act, Stage, Truth, player::Player};
+use super::{Action, Stage, Truth, runner::ActionRunner};
 use crate::{
     cgroupfs::{self, Hierarchy},
     clock,
@@ -20,41 +20,43 @@ use crate::{
     machine, program,
 };
 
-/// Enough for pause, and soon full.
+/// Enough memory for pause, and soon full.
 const LITTLE: &str = "16777216";
 
 impl Stage<'_> {
-    /// Pause is killed by a signal of ours while the pod runs; the file of its namespace stays, and so all is freed.
+    /// The test kills pause with a signal while the pod runs. The file of its namespace stays, so DEL frees the
+    /// address.
     pub fn killed_pause(&mut self, pod: &Pod) -> Result<Truth> {
-        self.dying_pause(pod, |player, pod, sandbox| player.kill_sandbox(pod, sandbox))
+        self.dying_pause(pod, |runner, pod, sandbox| runner.kill_sandbox(pod, sandbox))
     }
 
-    /// The same by the OOM killer, for the memory that another in the sandbox's cgroup takes.
+    /// The OOM killer kills pause, because another process in the sandbox's cgroup takes the memory.
     pub fn starved_pause(&mut self, pod: &Pod) -> Result<Truth> {
-        self.dying_pause(pod, |player, pod, sandbox| player.starve_sandbox(pod, sandbox))
+        self.dying_pause(pod, |runner, pod, sandbox| runner.starve_sandbox(pod, sandbox))
     }
 
     fn dying_pause(
         &mut self,
         pod: &Pod,
-        end: impl FnOnce(&mut Player<'_>, &Pod, &Sandbox) -> Result<()>,
+        end: impl FnOnce(&mut ActionRunner<'_>, &Pod, &Sandbox) -> Result<()>,
     ) -> Result<Truth> {
         self.enter(pod)?;
-        let sandbox = self.player.run_sandbox(pod, 0)?;
+        let sandbox = self.runner.run_sandbox(pod, 0)?;
         for container in &pod.containers {
-            self.player.run_container(pod, &sandbox, container, 0)?;
+            self.runner.run_container(pod, &sandbox, container, 0)?;
         }
-        end(&mut self.player, pod, &sandbox)?;
-        self.player.wait_dead(&sandbox)?;
-        self.player.stop(pod, &sandbox)?;
-        self.player.leave(pod)?;
-        self.player.remove(pod, &sandbox)?;
+        end(&mut self.runner, pod, &sandbox)?;
+        self.runner.wait_dead(&sandbox)?;
+        self.runner.stop(pod, &sandbox)?;
+        self.runner.leave(pod)?;
+        self.runner.remove(pod, &sandbox)?;
         self.truth()
     }
 }
 
-impl Player<'_> {
-    /// Kills all in the sandbox's cgroup: by its `cgroup.kill`, or by a signal where the kernel has no such file.
+impl ActionRunner<'_> {
+    /// Kills all processes in the sandbox's cgroup by its `cgroup.kill`, or pause alone with a signal if the kernel
+    /// has no such file.
     pub(super) fn kill_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         let hierarchies = cgroupfs::hierarchies()?;
         let unified = hierarchies.iter().find(|hierarchy| hierarchy.id == 0);
@@ -64,7 +66,7 @@ impl Player<'_> {
             }
             None => None,
         };
-        self.act(Act::KillSandbox, Some(&pod.uid), Some(&sandbox.id), |_| {
+        self.run(Action::KillSandbox, Some(&pod.uid), Some(&sandbox.id), |_| {
             match file.filter(|file| file.exists()) {
                 Some(file) => fs::write(&file, "1").with_context(|| format!("write {}", file.display())),
                 None => kill(Pid::from_raw(sandbox.pid), Signal::SIGKILL).context("kill pause"),
@@ -72,8 +74,8 @@ impl Player<'_> {
         })
     }
 
-    /// Leaves the sandbox's cgroup little memory, has another process there take all of it, and makes pause the one
-    /// that the kernel likes to kill most.
+    /// Limits the memory of the sandbox's cgroup, makes pause the kernel's preferred victim, and starts another
+    /// process there that takes all memory.
     fn starve_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         let hierarchies = cgroupfs::hierarchies()?;
         let hierarchy = cgroupfs::of_containers(&hierarchies).context("no hierarchy has memory")?;
@@ -85,10 +87,10 @@ impl Player<'_> {
         fs::write(&score, "1000").with_context(|| format!("write {score}"))?;
         let actor = program::path("actor")?;
         let process = PathBuf::from(format!("/proc/{}", sandbox.pid));
-        self.act(Act::StarveSandbox, Some(&pod.uid), Some(&sandbox.id), |_| {
+        self.run(Action::StarveSandbox, Some(&pod.uid), Some(&sandbox.id), |_| {
             let mut eater = Command::new(&actor);
             eater.arg("enter").arg(&directory).arg(&actor).arg("eat-shared").stdin(Stdio::null());
-            // It eats until it is killed itself, after pause.
+            // The process allocates memory until it is killed too, after pause.
             let status = eater.status().context("start the eater")?;
             ensure!(status.code().is_none(), "the eater ended with {status}");
             clock::poll("end of pause", machine::patience(), || Ok((!process.exists()).then_some(())))
@@ -96,7 +98,7 @@ impl Player<'_> {
     }
 }
 
-/// A process's cgroup in a hierarchy, if it is another than the root.
+/// A process's cgroup in a hierarchy, if it is not the root.
 fn directory_of(pid: i32, hierarchy: &Hierarchy) -> Result<Option<PathBuf>> {
     let file = format!("/proc/{pid}/cgroup");
     let text = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;

@@ -1,4 +1,4 @@
-//! What stays after a pod: each with a guard that takes it away.
+//! Leftovers of a pod, each with a guard that removes it.
 
 use std::{
     env, fs,
@@ -11,52 +11,53 @@ use anyhow::{Context as _, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
-use super::{Act, Stage, Truth, namespace_file};
+use super::{Action, Stage, Truth, namespace_file};
 use crate::{cgroupfs, kubelet::Pod, program};
 
-/// A second place that a network namespace is bound to.
+/// A second file to which a network namespace is bound.
 #[derive(Debug)]
 pub struct StrayMount {
     file: PathBuf,
     _folder: TempDir,
 }
 
-/// A process in a cgroup below a pod's, in each hierarchy, which therefore cannot be removed.
+/// A process in a cgroup below a pod's, in each hierarchy. The pod's cgroup cannot be removed while it runs.
 #[derive(Debug)]
-pub struct Squatter {
+pub struct CgroupHolder {
     child: Child,
     cgroups: Vec<PathBuf>,
 }
 
 impl Stage<'_> {
-    /// Somebody else has bound the pod's network namespace, and keeps it when the pod is gone. The address is freed.
+    /// Another mount holds the pod's network namespace after the pod's end. The address is freed.
     pub fn stray_mount(&mut self, pod: &Pod) -> Result<(Truth, StrayMount)> {
         self.enter(pod)?;
-        let sandbox = self.player.run_sandbox(pod, 0)?;
+        let sandbox = self.runner.run_sandbox(pod, 0)?;
         let file = namespace_file(&sandbox)?.context("the sandbox's namespace is bound to no file")?;
-        let stray =
-            self.player.act(Act::BindNetns, Some(&pod.uid), Some(&sandbox.id), |_| StrayMount::of(&file))?;
-        self.player.complete_all(pod, &sandbox)?;
-        self.player.stop(pod, &sandbox)?;
-        self.player.leave(pod)?;
-        self.player.remove(pod, &sandbox)?;
+        let stray = self
+            .runner
+            .run(Action::BindNetns, Some(&pod.uid), Some(&sandbox.id), |_| StrayMount::of(&file))?;
+        self.runner.complete_all(pod, &sandbox)?;
+        self.runner.stop(pod, &sandbox)?;
+        self.runner.leave(pod)?;
+        self.runner.remove(pod, &sandbox)?;
         Ok((self.truth()?, stray))
     }
 
-    /// A process that nobody kills is in the pod's cgroup when all else of the pod is gone.
-    pub fn stuck_cgroup(&mut self, pod: &Pod) -> Result<(Truth, Squatter)> {
+    /// A process that nobody kills stays in the pod's cgroup after the rest of the pod is gone.
+    pub fn stuck_cgroup(&mut self, pod: &Pod) -> Result<(Truth, CgroupHolder)> {
         self.enter(pod)?;
-        let sandbox = self.player.run_sandbox(pod, 0)?;
-        self.player.complete_all(pod, &sandbox)?;
-        let mut directories = self.player.kubelet.cgroup_directories(pod);
-        // One of cpusets in v1 has no processors until somebody gives it some, and lets nobody in.
+        let sandbox = self.runner.run_sandbox(pod, 0)?;
+        self.runner.complete_all(pod, &sandbox)?;
+        let mut directories = self.runner.kubelet.cgroup_directories(pod);
+        // A v1 cpuset cgroup without CPUs accepts no process.
         directories.retain(|directory| !directory.join("cpuset.cpu_exclusive").exists());
         ensure!(!directories.is_empty(), "the pod has no cgroup");
-        let squatter = Squatter::enter(&directories)?;
-        self.player.stop(pod, &sandbox)?;
-        self.player.fail_to_leave(pod, &directories)?;
-        self.player.remove(pod, &sandbox)?;
-        Ok((self.truth()?, squatter))
+        let holder = CgroupHolder::enter(&directories)?;
+        self.runner.stop(pod, &sandbox)?;
+        self.runner.fail_to_leave(pod, &directories)?;
+        self.runner.remove(pod, &sandbox)?;
+        Ok((self.truth()?, holder))
     }
 }
 
@@ -77,19 +78,19 @@ impl StrayMount {
 
 impl Drop for StrayMount {
     fn drop(&mut self) {
-        // Nobody can be told; one that stays is found in the machine's mounts.
+        // An error in drop cannot be reported. A remaining mount is visible in the machine's mounts.
         let _ = umount2(&self.file, MntFlags::MNT_DETACH);
     }
 }
 
-impl Squatter {
+impl CgroupHolder {
     fn enter(pod: &[PathBuf]) -> Result<Self> {
-        let cgroups: Vec<_> = pod.iter().map(|directory| directory.join("squatter")).collect();
+        let cgroups: Vec<_> = pod.iter().map(|directory| directory.join("holder")).collect();
         for cgroup in &cgroups {
             fs::create_dir(cgroup).with_context(|| format!("make cgroup {}", cgroup.display()))?;
         }
         let actor = program::path("actor")?;
-        // It ends with its input, and so with this process.
+        // It ends when its input is closed, and so at the latest with this process.
         let child = Command::new(&actor)
             .arg("enter")
             .arg(env::join_paths(&cgroups)?)
@@ -99,28 +100,28 @@ impl Squatter {
             .stdout(Stdio::piped())
             .spawn()
             .context("start a process for the cgroup")?;
-        let mut squatter = Self { child, cgroups };
-        let output = squatter.child.stdout.take().context("its output was asked for")?;
+        let mut holder = Self { child, cgroups };
+        let output = holder.child.stdout.take().context("its output was asked for")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        ensure!(line == "ready\n", "the process for the cgroup said {line:?}");
-        Ok(squatter)
+        ensure!(line == "ready\n", "the process for the cgroup printed {line:?}");
+        Ok(holder)
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it is.
+    /// The cgroups of the process.
     pub fn cgroups(&self) -> &[PathBuf] {
         &self.cgroups
     }
 }
 
-impl Drop for Squatter {
+impl Drop for CgroupHolder {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // The cgroup above is the story's to remove.
+        // The story removes the pod's cgroup itself.
         let _ = self.child.wait();
         for cgroup in &self.cgroups {
             let _ = cgroupfs::remove(cgroup);

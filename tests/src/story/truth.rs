@@ -1,4 +1,4 @@
-//! What a story did and what has come of it: what findings are compared with.
+//! The actions of a story and their results, for tests to compare findings with.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -13,15 +13,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
     pub pods: Vec<PodTruth>,
-    /// In order, but for what several pods did at a time.
-    pub acts: Vec<Done>,
-    /// What the store still names, and did not before the story.
+    /// In order. The actions of several pods at a time may overlap.
+    pub actions: Vec<Done>,
+    /// The addresses in the store that were not there before the story.
     pub held: BTreeMap<Ipv4Addr, Attachment>,
-    /// Of our own plugin: none with another.
+    /// The calls of the tests' own plugin. Zero with another plugin.
     pub calls: Counts,
     /// The pods' sandboxes that the runtime still lists.
     pub known: Vec<String>,
-    /// The process that played, and so the killer of what was killed.
+    /// The process that ran the story, and so the killer of what was killed.
     pub driver: u32,
 }
 
@@ -31,31 +31,31 @@ pub struct PodTruth {
     pub name: String,
     pub uid: String,
     pub cgroups: Vec<CgroupId>,
-    /// Those that ran, by attempt.
+    /// The sandboxes that ran, by attempt.
     pub sandboxes: Vec<Sandbox>,
-    /// Those whose CNI ADD failed.
+    /// The sandboxes whose CNI ADD failed.
     pub failed_sandboxes: Vec<String>,
 }
 
-/// A step of the driver.
+/// An action of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Act {
+pub enum Action {
     MakeCgroup,
     RunSandbox,
     RunContainer,
-    /// The container's program has ended, and the runtime knows.
+    /// The container's program has ended, and the runtime knows that.
     WaitForExit,
     StopSandbox,
     RemoveSandbox,
     RemoveCgroup,
-    /// All in the sandbox's cgroup, by none of the runtime's.
+    /// Something other than the runtime kills all processes in the sandbox's cgroup.
     KillSandbox,
-    /// By the kernel, for want of memory in the sandbox's cgroup.
+    /// The kernel kills pause, because the sandbox's cgroup has no memory left.
     StarveSandbox,
-    /// The file that its network namespace is bound to.
+    /// The file to which the network namespace is bound is removed.
     LoseNetns,
-    /// To another file.
+    /// The network namespace is bound to another file.
     BindNetns,
     EndRuntime,
     KillRuntime,
@@ -63,29 +63,29 @@ pub enum Act {
     StartRuntime,
 }
 
-/// An act that took place.
+/// A finished action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    pub act: Act,
-    /// The uid; none of what is done to the runtime.
+    pub action: Action,
+    /// The pod's UID. `None` for an action on the runtime.
     pub pod: Option<String>,
     pub sandbox: Option<String>,
     #[serde(flatten)]
     pub step: Step,
-    /// What was said of it, where it failed as it was meant to.
+    /// The error's text, if the action failed as intended.
     pub failure: Option<String>,
 }
 
 impl Truth {
-    /// What the store names for sandboxes that the runtime does not know.
+    /// The addresses in the store whose sandboxes the runtime does not know.
     pub fn leaked(&self) -> BTreeMap<Ipv4Addr, &Attachment> {
         let is_known = |holder: &Attachment| self.known.contains(&holder.container);
         let leaked = self.held.iter().filter(|(_, holder)| !is_known(holder));
         leaked.map(|(address, holder)| (*address, holder)).collect()
     }
 
-    /// When this was done, in order.
-    pub fn steps(&self, act: Act) -> Vec<Step> {
-        self.acts.iter().filter(|done| done.act == act).map(|done| done.step).collect()
+    /// The times of this action, in order.
+    pub fn steps(&self, action: Action) -> Vec<Step> {
+        self.actions.iter().filter(|done| done.action == action).map(|done| done.step).collect()
     }
 }

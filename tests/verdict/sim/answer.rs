@@ -1,4 +1,4 @@
-//! What the node's files say when they are read.
+//! The content of the node's files for the engine's questions.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use probe_user::model::{
 use super::{
     Ipam, Net, Pod, Sandbox, Sim,
     plain::monitored,
-    say::{cgroup, pod_path, task},
+    process::{cgroup, pod_path, task},
 };
 
 const RUNTIME: &str = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
 
 impl Sim {
-    /// The answer to a question, all of it read now.
+    /// The answer to a question, read completely now.
     #[must_use]
     pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
         let facts = match question {
@@ -89,7 +89,7 @@ impl Sim {
         }
     }
 
-    /// A pod's cgroup is throttled for a hundredth of all the time.
+    /// A pod's cgroup is throttled for a hundredth of all time.
     fn pressure(&self, cgroup: CgroupKey) -> Fact {
         let throttled = Duration::from_nanos(self.now.0 / 100);
         let cpu = CpuUse { used: throttled, throttled, periods: self.now.0 / 1_000_000_000 };
@@ -99,7 +99,7 @@ impl Sim {
         })
     }
 
-    /// All that lives, and the records.
+    /// Everything that lives, and the records.
     fn node(&self) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut list = |which: List, found: Vec<Fact>| {
@@ -206,10 +206,10 @@ impl Sim {
         all
     }
 
-    /// Runtimes first: of what one of them has forgotten by then, no DEL is still to come.
+    /// Runtimes come first. If a runtime has forgotten a sandbox by then, no DEL for it will come.
     fn records(&self) -> Vec<Fact> {
         let mut facts = vec![Fact::ListBegun(List::Runtimes)];
-        let sandboxes = self.kept.iter().map(|id| RuntimeSandbox { id: id.clone(), pod: None });
+        let sandboxes = self.recorded.iter().map(|id| RuntimeSandbox { id: id.clone(), pod: None });
         facts.push(Fact::RuntimeRead(RuntimeRead {
             place: RUNTIME.to_owned(),
             kind: Some(RuntimeKind::Containerd),

@@ -1,5 +1,5 @@
-//! Containers of no pod, that somebody runs on a node beside the kubelet's: they have addresses of the same stores, and
-//! no runtime of pods has them on record.
+//! Containers of no pod that somebody runs on the node. Their addresses are in the same stores, and no runtime of
+//! pods has a record of them.
 
 use std::net::IpAddr;
 
@@ -9,17 +9,17 @@ use probe_user::model::{
     id::ContainerId,
 };
 
-use super::{Sim, say::task};
+use super::{Sim, process::task};
 
 impl Sim {
-    /// podman's ids are as those of pods' sandboxes; nerdctl puts its namespace before the id that it tells CNI.
+    /// Podman's ids look like those of pods' sandboxes. Nerdctl puts its namespace in front of the id for CNI.
     pub(crate) fn plain(&mut self, name: &str, network: &str, address: IpAddr) {
         let (number, shim, plugin) = (self.number(), self.number(), self.number());
         let before = name.split_once('-').map(|(before, _)| format!("{before}-")).unwrap_or_default();
         let id = ContainerId::parse(&format!("{before}{number:064x}")).expect("an id");
         self.plain.insert(name.to_owned(), (id.clone(), shim));
         let argv = ["/usr/bin/conmon", "-c", monitored(&id)].map(str::to_owned);
-        self.say(
+        self.emit(
             Origin::Kernel,
             Fact::Executed(Executed {
                 ns_pid: shim,
@@ -34,7 +34,7 @@ impl Sim {
         );
         let net = self.net(network);
         let call = task(plugin, 1, &net.plugin);
-        self.say(
+        self.emit(
             Origin::Kernel,
             Fact::CniCalled(CniCalled {
                 task: call.clone(),
@@ -57,18 +57,18 @@ impl Sim {
         self.end(call, 0);
     }
 
-    /// A reservation of before anybody looked; of a sandbox that the runtime still has on record, or of none.
-    pub(crate) fn reserve(&mut self, network: &str, address: IpAddr, kept: bool) {
+    /// Adds a reservation from before the agent's start. Its sandbox is in the runtime's records if `recorded`.
+    pub(crate) fn reserve(&mut self, network: &str, address: IpAddr, recorded: bool) {
         let number = self.number();
         let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
-        if kept {
-            self.kept.insert(id.clone());
+        if recorded {
+            self.recorded.insert(id.clone());
         }
         self.held.insert((network.to_owned(), address), (id, "eth0".to_owned()));
     }
 }
 
-/// The id that a container's monitor is given.
+/// The id in the arguments of a container's monitor.
 pub(super) fn monitored(id: &ContainerId) -> &str {
     id.as_str().rsplit('-').next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What CNI plugins and their IPAM do when the runtime calls them.
+//! The work of CNI plugins and their IPAM when the runtime calls them.
 
 use std::net::IpAddr;
 
@@ -14,9 +14,9 @@ use super::{Ipam, Net, Sandbox, Sim};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Add {
     Succeeds,
-    /// Before it took an address.
+    /// The ADD fails before it takes an address.
     Fails,
-    /// With the address taken and not given back.
+    /// The ADD fails and keeps its address.
     FailsHolding,
 }
 
@@ -25,19 +25,19 @@ pub(crate) enum Add {
 pub(crate) enum Del {
     Succeeds,
     Fails,
-    /// It is not called.
+    /// The runtime does not call DEL.
     Missing,
 }
 
 impl Sim {
-    /// An address that something in the pod gives itself: a Docker in it, a virtual IP.
+    /// A program in the pod adds an address by itself, as a nested Docker or a virtual IP does.
     pub(crate) fn own_address(&mut self, name: &str, address: IpAddr, ifname: &str) {
         let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
         let by = self.task("dockerd", 1);
         self.kernel(Fact::AddressAdded(at_interface(&row, address, ifname, &by)));
     }
 
-    /// CHECK, STATUS or VERSION of a network's plugin.
+    /// The runtime calls CHECK, STATUS or VERSION of a network's plugin.
     pub(crate) fn ask_plugin(&mut self, name: &str, command: &str) {
         let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
         let net = self.nets[0].clone();
@@ -45,7 +45,7 @@ impl Sim {
         self.end(call, 0x100);
     }
 
-    /// One network's ADD.
+    /// The ADD of one network.
     pub(crate) fn add(&mut self, name: &str, network: &str, addresses: &[IpAddr], end: Add) {
         let net = self.net(network);
         let row = self.sandboxes.get(name).expect("the sandbox is known").clone();
@@ -74,8 +74,8 @@ impl Sim {
         row.addresses.insert(net.name, addresses.to_vec());
     }
 
-    /// A try of containerd's at a pod whose network fails: a sandbox with a namespace, the loopback, the ADD that fails,
-    /// and all of it taken back. What the plugin did is forgotten here, and the sandbox with it.
+    /// containerd tries to start a pod whose network fails. It makes a sandbox with a namespace, calls the loopback's
+    /// ADD and the failing ADD, and removes everything. The simulation forgets the sandbox.
     pub(crate) fn try_fails(&mut self, name: &str, pod: &str, network: &str) {
         self.sandbox_begins(name, pod);
         let net = self.net(network);
@@ -93,7 +93,7 @@ impl Sim {
         self.sandboxes.remove(name);
     }
 
-    /// The runtime calls DEL for every network, with the namespace where there is one.
+    /// The runtime calls DEL for every network, with the namespace if it exists.
     pub(crate) fn del(&mut self, name: &str, end: Del) {
         if end == Del::Missing {
             return;

@@ -21,13 +21,13 @@ use tests::{clock, http, machine, program};
 /// `run` prints this line once all hooks are attached and tested.
 const ATTACHED: &str = "confined:";
 
-/// A running agent. It is killed when this is dropped; [`Agent::end`] is the orderly way.
+/// A running agent. [`Agent::end`] ends it normally. Dropping it kills it.
 pub(crate) struct Agent {
     child: Child,
     stderr: Option<JoinHandle<String>>,
-    /// From its start until its hooks were attached and tested.
+    /// The time from its start until its hooks were attached and tested.
     pub(crate) attached: Duration,
-    /// From its start until `/readyz` was 200.
+    /// The time from its start until `/readyz` was 200.
     pub(crate) ready: Duration,
     _place: TempDir,
 }
@@ -55,12 +55,12 @@ impl Agent {
         let mut line = String::new();
         while !line.starts_with(ATTACHED) {
             line.clear();
-            ensure!(stderr.read_line(&mut line)? > 0, "it ended without having attached its hooks");
+            ensure!(stderr.read_line(&mut line)? > 0, "the agent ended before its hooks were attached");
         }
         agent.attached = begun.elapsed();
         agent.stderr = Some(thread::spawn(move || {
-            let mut said = String::new();
-            stderr.read_to_string(&mut said).map_or_else(|error| error.to_string(), |_| said)
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
         }));
         clock::poll("the agent is ready", machine::patience(), || Ok(is_ready(&socket).then_some(())))?;
         agent.ready = begun.elapsed();
@@ -74,9 +74,9 @@ impl Agent {
     pub(crate) fn end(mut self) -> Result<()> {
         signal::kill(Pid::from_raw(i32::try_from(self.pid())?), Signal::SIGTERM)?;
         let status = self.child.wait()?;
-        let said = self.stderr.take().map(JoinHandle::join).transpose();
-        let said = said.map_err(|_panic| anyhow!("the reader panicked"))?.unwrap_or_default();
-        ensure!(status.success(), "the agent ended with {status}: {said}");
+        let stderr = self.stderr.take().map(JoinHandle::join).transpose();
+        let stderr = stderr.map_err(|_panic| anyhow!("the reader panicked"))?.unwrap_or_default();
+        ensure!(status.success(), "the agent ended with {status}: {stderr}");
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! What the agent costs on a node with real pods: at its start, at rest, and while pods come and go. Every round prints its
-//! figures as a line of JSON. The pods are those of a private containerd, which is gone afterwards.
+//! Measures the agent's cost on a node with real pods: at its start, at rest, and while pods come and go. Every round
+//! prints its results as a line of JSON. The pods run in a private containerd, which is removed afterwards.
 
 mod agent;
 mod opened;
@@ -19,11 +19,11 @@ use tests::{
 
 use self::{agent::Agent, pods::Pods, usage::Usage};
 
-/// After its start the agent reads the node.
+/// The agent needs this time to read the node after its start.
 const SETTLE: Duration = Duration::from_secs(10);
-/// After the last life the agent reads the runtime's records once more.
+/// The agent reads the runtime's records once more after the last pod's end.
 const AFTERWARDS: Duration = Duration::from_secs(6);
-/// Files are counted in a part of the lives: strace slows down what it traces.
+/// Opened files are counted for some of the pods only, because strace slows the agent down.
 const TRACED: u32 = 5;
 
 #[derive(Parser)]
@@ -45,7 +45,7 @@ struct Cli {
 
 struct Round {
     figures: BTreeMap<&'static str, f64>,
-    /// CPU of each thread of the agent, ms a life.
+    /// The CPU time of each thread of the agent, in ms for each pod.
     threads: BTreeMap<String, f64>,
 }
 

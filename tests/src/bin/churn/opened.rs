@@ -1,4 +1,5 @@
-//! How many files a process opens, counted by strace. What is traced becomes slower, so nothing else is measured meanwhile.
+//! Counts the files that a process opens, with strace. A traced process is slower, so nothing else is measured at
+//! that time.
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use tests::clock;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How many files the process opens, or tries to, while `work` runs.
+/// The number of files that the process opens or tries to open while `work` runs.
 pub(crate) fn count(pid: u32, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let place = tempfile::tempdir()?;
     let report = place.path().join("report");
@@ -49,7 +50,7 @@ fn calls(report: &str) -> Result<f64> {
     Ok(calls.parse()?)
 }
 
-/// A running strace. It lets go of the process when this is dropped.
+/// A running strace. Dropping this detaches it from the process.
 struct Tracer(Child);
 
 impl Tracer {
@@ -62,7 +63,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // Only after an error does it still run.
+        // It still runs only after an error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -12,9 +12,9 @@ use tests::{
     kubelet::{Container, Kubelet, Pod},
 };
 
-/// So many of those that stay are started at a time.
+/// The number of permanent pods that are started at a time.
 const CONCURRENCY: u32 = 4;
-/// The longest that a container takes to end.
+/// The longest time that a container takes to end.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Pods {
@@ -28,7 +28,7 @@ impl Pods {
         Self { kubelet, standing: 0, lived: 0 }
     }
 
-    /// Starts pods that stay, until there are so many.
+    /// Starts permanent pods until there are `count`.
     pub(crate) fn start_until(&mut self, count: u32, interrupt: &Interrupt) -> Result<()> {
         let next = AtomicU32::new(self.standing);
         let work = |mut kubelet: Kubelet| -> Result<()> {
@@ -45,7 +45,7 @@ impl Pods {
             let workers: Vec<_> = (0..CONCURRENCY)
                 .map(|_| self.kubelet.another().map(|kubelet| scope.spawn(|| work(kubelet))))
                 .collect::<Result<_>>()?;
-            // All are waited for, and the first failure is the answer.
+            // Waits for all workers and returns the first error.
             let outcomes: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
             outcomes
                 .into_iter()
@@ -55,7 +55,8 @@ impl Pods {
         Ok(())
     }
 
-    /// So many pods of one container that ends at once, one after the other, each from its cgroup to its removal.
+    /// Runs `count` pods one after the other, each from its cgroup to its removal, with one container that ends at
+    /// once.
     pub(crate) fn live(&mut self, count: u32, interrupt: &Interrupt) -> Result<()> {
         for _ in 0..count {
             interrupt.check()?;

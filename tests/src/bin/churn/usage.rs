@@ -1,4 +1,4 @@
-//! What a process has used until now, as the kernel counts it.
+//! The resources that a process has used until now, as the kernel counts them.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -9,13 +9,13 @@ use nix::{
 };
 
 pub(crate) struct Usage {
-    /// Of all its threads, those that have ended too.
+    /// The CPU time of all its threads, ended ones included.
     pub(crate) cpu: Duration,
-    /// How often a thread of it slept and was woken.
+    /// How often one of its threads slept and was woken.
     pub(crate) wakeups: f64,
-    /// Bytes that it gave to write(2), to files, pipes and sockets.
+    /// The bytes of its write(2) calls to files, pipes and sockets.
     pub(crate) written: f64,
-    /// CPU of the threads that live, by their names, ns.
+    /// The CPU time of its live threads by name, in ns.
     pub(crate) threads: BTreeMap<String, f64>,
 }
 
@@ -52,7 +52,7 @@ impl Usage {
     }
 }
 
-/// A figure of its memory by its name in `/proc/PID/status`, in MB.
+/// A value of its memory by its name in `/proc/PID/status`, in MB.
 pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     Ok(number(&read(pid, "status")?, name)? * 1024.0 / 1e6)
 }

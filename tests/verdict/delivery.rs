@@ -1,40 +1,40 @@
-//! What becomes of the kernel's records on their way to the agent.
+//! Alterations of the kernel's records on their way to the agent.
 
 use probe_user::model::fact::{Fact, Loss, Observation, Origin};
 
-/// The kernel's records on a bad day: some come twice, and in another order within what the watermark lets pass.
-pub(crate) fn shaken(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
-    let mut dice = Dice(seed);
+/// Repeats some of the kernel's records, and reorders them within the limits of the watermark.
+pub(crate) fn reordered(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
+    let mut random = Random(seed);
     move |facts| {
         let mut all = Vec::new();
         for seen in facts {
-            if seen.origin == Origin::Kernel && dice.below(8) == 0 {
+            if seen.origin == Origin::Kernel && random.below(8) == 0 {
                 all.push(seen.clone());
             }
             all.push(seen);
         }
         for place in (1..all.len()).rev() {
-            all.swap(place, dice.below(place + 1));
+            all.swap(place, random.below(place + 1));
         }
         all
     }
 }
 
-/// Some of them are lost as well, and that is told.
-pub(crate) fn torn(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
-    let mut dice = Dice(seed ^ 1);
-    let mut shake = shaken(seed);
+/// Loses some records too, and reports the loss.
+pub(crate) fn lossy(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation> {
+    let mut random = Random(seed ^ 1);
+    let mut reorder = reordered(seed);
     move |facts| {
         let mut lost = None;
         let mut all = Vec::new();
         for seen in facts {
-            if seen.origin == Origin::Kernel && dice.below(16) == 0 {
+            if seen.origin == Origin::Kernel && random.below(16) == 0 {
                 lost = Some(seen.at);
             } else {
                 all.push(seen);
             }
         }
-        let mut all = shake(all);
+        let mut all = reorder(all);
         all.extend(lost.map(|at| Observation {
             at,
             origin: Origin::Agent,
@@ -44,10 +44,10 @@ pub(crate) fn torn(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observation
     }
 }
 
-/// SplitMix64.
-struct Dice(u64);
+/// The SplitMix64 generator.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

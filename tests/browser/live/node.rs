@@ -1,4 +1,4 @@
-//! What the played agent knows: objects that the agent's own code makes, of a recording and of the pictures' starts.
+//! The fake agent's state. The agent's own code makes its objects from a recording and from the fixture's starts.
 
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
@@ -12,7 +12,7 @@ use probe_user::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::given;
+use crate::fixture;
 
 pub(crate) const HOSTILE: &str =
     "<script>alert(1)</script><img src=x onerror=\"alert(2)\">'&\u{1b}[2J\u{202e}\n\u{0}";
@@ -33,25 +33,25 @@ fn recording() -> Reader<BufReader<File>> {
 static EVENTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let mut reader = recording();
     let mut session = Session::new(reader.header(), Filter::default(), Box::new(jsonl::Jsonl));
-    while let Some(call) = reader.next_call().expect("a whole recording") {
-        session.call(call).expect("nothing is recorded");
+    while let Some(call) = reader.next_call().expect("a complete recording") {
+        session.call(call).expect("the session records nothing");
     }
     values(session.output())
 });
 
-/// What was found in the demo, with all that explains it.
+/// The findings of the demo with their explanations.
 static FOUND: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let mut reader = recording();
     let header = reader.header().clone();
     let label = Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns };
     let mut engine = Engine::new(header.settings);
-    while let Some(call) = reader.next_call().expect("a whole recording") {
+    while let Some(call) = reader.next_call().expect("a complete recording") {
         engine.call(call);
         while engine.poll().is_some() {}
     }
-    let mut told = Vec::new();
-    engine.findings().for_each(|it| jsonl::explained(it, &label, &mut told));
-    values(&told)
+    let mut lines = Vec::new();
+    engine.findings().for_each(|it| jsonl::explained(it, &label, &mut lines));
+    values(&lines)
 });
 
 fn values(lines: &[u8]) -> Vec<Value> {
@@ -62,12 +62,12 @@ fn value(it: impl Serialize) -> Value {
     serde_json::to_value(it).expect("JSON")
 }
 
-/// What happened in the demo.
+/// The events of the demo.
 pub(crate) fn events() -> Vec<Value> {
     EVENTS.clone()
 }
 
-/// One of the demo's with all that explains it, by another name.
+/// An explained finding of the demo under another key.
 fn explained(n: usize) -> Value {
     let mut it = FOUND[n % FOUND.len()].clone();
     it["key"] = json!(format!("{}/{n}", it["key"].as_str().expect("a key")));
@@ -78,12 +78,12 @@ fn explained(n: usize) -> Value {
     it
 }
 
-/// The same as it stands in a list.
+/// The same finding as in a list, without its explanation.
 pub(crate) fn finding(n: usize) -> Value {
     let mut it = explained(n);
     let members = it.as_object_mut().expect("an object");
     for name in EXPLAINING {
-        members.remove(name).expect("it is explained");
+        members.remove(name).expect("an explained finding");
     }
     it
 }
@@ -91,7 +91,7 @@ pub(crate) fn finding(n: usize) -> Value {
 const EXPLAINING: [&str; 5] = ["evidence", "cause", "known", "repair", "documentation"];
 
 pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
-    let mut start = given::starts().swap_remove(n % 3);
+    let mut start = fixture::starts().swap_remove(n % 3);
     let later = u64::try_from(n).expect("small") * 1_000_000_000;
     for at in start.phases.iter_mut().flat_map(|it| [&mut it.begin, &mut it.end]) {
         at.0 += later;
@@ -102,7 +102,7 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
         name: Some(name.to_owned()),
         uid: PodUid::parse(&format!("11111111-2222-3333-4444-{n:012}")),
         start: Some(start),
-        ..given::pods().swap_remove(0)
+        ..fixture::pods().swap_remove(0)
     };
     let mut it = value(jsonl::Pod::of(&view));
     it["state"] = json!("ready");
@@ -114,19 +114,19 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
     it
 }
 
-/// Those of the pictures, and the first of them once more.
+/// The fixture's boots, and the first of them once more.
 fn boots() -> Value {
-    let mut rows: Vec<(Recovery, RecoveryReport)> = given::boots();
-    let mut again = given::boots().swap_remove(0);
-    if let Some(boot) = &mut again.0.boot {
+    let mut rows: Vec<(Recovery, RecoveryReport)> = fixture::boots();
+    let mut repeated = fixture::boots().swap_remove(0);
+    if let Some(boot) = &mut repeated.0.boot {
         boot.boot_id = "d".to_owned();
         boot.boot_wall_ns += 2 * 86_400_000_000_000;
     }
-    rows.push(again);
-    let told = rows.iter().map(|(recovery, study)| jsonl::boot::Told { node: "edge-1", recovery, study });
-    let told: Vec<_> = told.collect();
-    json!({ "boots": told.iter().map(|it| value(jsonl::boot::Boot::of(it))).collect::<Vec<_>>(),
-        "average": value(jsonl::boot::Mean::of(&told)) })
+    rows.push(repeated);
+    let rows = rows.iter().map(|(recovery, study)| jsonl::boot::Told { node: "edge-1", recovery, study });
+    let rows: Vec<_> = rows.collect();
+    json!({ "boots": rows.iter().map(|it| value(jsonl::boot::Boot::of(it))).collect::<Vec<_>>(),
+        "average": value(jsonl::boot::Mean::of(&rows)) })
 }
 
 fn report() -> Value {
@@ -191,7 +191,7 @@ pub(crate) fn node(pods: usize, findings: usize) -> Node {
     }
 }
 
-/// Every text that a node can give is hostile.
+/// A node on which every text is hostile.
 pub(crate) fn hostile() -> Node {
     let mut node = node(2, 2);
     for it in node.findings.iter_mut() {
@@ -212,7 +212,7 @@ pub(crate) fn hostile() -> Node {
 }
 
 impl Node {
-    /// What is at this path below `/v1/`.
+    /// The document at this path below `/v1/`.
     pub(crate) fn document(&self, path: &str) -> Option<Value> {
         let head = json!({ "schema": 1, "node": "edge-1", "boot_id": "b0", "at": "2026-11-21T09:49:37.081315904Z", "boot_ns": "19072220998188" });
         let with = |members: Value| {
@@ -223,8 +223,8 @@ impl Node {
         match path {
             "findings" => with(json!({ "findings": self.findings })),
             "pods" => {
-                let starts = given::starts();
-                let shares = given::shares(&starts);
+                let starts = fixture::starts();
+                let shares = fixture::shares(&starts);
                 let shares: Vec<Value> = shares.iter().map(|it| value(jsonl::Shared::of(it))).collect();
                 with(json!({ "pods": self.pods, "phases": shares, "legend": value(jsonl::legend()) }))
             }
@@ -245,7 +245,7 @@ impl Node {
     }
 }
 
-/// Keys are told apart by their letters and digits alone: a path has them escaped.
+/// A key's letters and digits alone, because a path has the other characters escaped.
 fn plain(key: &str) -> String {
     let mut plain = String::new();
     let mut rest = key.chars();

@@ -1,4 +1,4 @@
-//! Starts and boots to draw, some by hostile names.
+//! The starts and boots of the pages and traces, some with hostile names.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn cni(plugin: &str) -> Kind {
     Kind::Cni { plugin: plugin.to_owned(), ifname: "eth0".to_owned() }
 }
 
-/// One after the other, each so many milliseconds long.
+/// Phases one after the other, each with its length in milliseconds.
 fn phases(begin: u64, lengths: Vec<(u64, Kind, Option<ContainerRef>)>) -> Vec<Phase> {
     let mut from = begin;
     let phase = |(took, kind, container)| {
@@ -79,7 +79,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
     }
 }
 
-/// The same of another pod.
+/// The same start of another pod.
 pub(super) fn named(start: &Start, name: &str) -> Start {
     Start { pod: PodName { name: Some(name.to_owned()), ..start.pod.clone() }, ..start.clone() }
 }
@@ -126,7 +126,7 @@ pub(super) fn shares(starts: &[Start]) -> Vec<Share> {
     shares_of(starts.iter())
 }
 
-/// One that was there before anybody looked.
+/// A pod that existed before the agent started.
 pub(super) fn pods() -> Vec<PodView> {
     vec![PodView {
         namespace: Some("shop".to_owned()),
@@ -159,7 +159,8 @@ fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> Network
     }
 }
 
-/// One whose order is known, and whose network came late; one after a loss of power, without static pods.
+/// Two boots. The first has a known order and a late network. The second comes after a power loss and has no static
+/// pods.
 pub(super) fn boots() -> Vec<(Recovery, RecoveryReport)> {
     let read = |id: &str, wall: i64, before| BootRead {
         boot_id: id.to_owned(),

@@ -1,4 +1,4 @@
-//! The kubelet's part of a story, and what is done behind the runtime's back: each step with its times.
+//! Runs the actions of a story: the kubelet's, and those behind the runtime's back. Records each with its times.
 
 use std::{
     fs,
@@ -7,76 +7,76 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Act, Done, PodTruth, namespace_file, remove_namespace};
+use super::{Action, Done, PodTruth, namespace_file, remove_namespace};
 use crate::{
     clock,
-    cri::message::SandboxState,
+    cri::message::sandbox::SandboxState,
     kubelet::{Container, Exit, Kubelet, Pod, Sandbox, Step, timed},
     machine,
 };
 
-pub(super) struct Player<'n> {
+pub(super) struct ActionRunner<'n> {
     pub(super) kubelet: Kubelet,
-    pub(super) acts: Vec<Done>,
+    pub(super) actions: Vec<Done>,
     pub(super) pods: Vec<PodTruth>,
-    pub(super) callback: Option<Box<dyn FnMut(Act) -> Result<()> + Send + 'n>>,
+    pub(super) callback: Option<Box<dyn FnMut(Action) -> Result<()> + Send + 'n>>,
 }
 
-impl Player<'_> {
+impl ActionRunner<'_> {
     pub(super) fn new(kubelet: Kubelet) -> Self {
-        Self { kubelet, acts: Vec::new(), pods: Vec::new(), callback: None }
+        Self { kubelet, actions: Vec::new(), pods: Vec::new(), callback: None }
     }
 
-    /// Does something, and keeps when.
-    pub(super) fn act<T>(
+    /// Runs an action and records its times.
+    pub(super) fn run<T>(
         &mut self,
-        act: Act,
+        action: Action,
         pod: Option<&str>,
         sandbox: Option<&str>,
         step: impl FnOnce(&mut Kubelet) -> Result<T>,
     ) -> Result<T> {
         if let Some(callback) = &mut self.callback {
-            callback(act)?;
+            callback(action)?;
         }
         let kubelet = &mut self.kubelet;
-        let (answer, step) = timed(|| step(kubelet)).with_context(|| format!("{act:?}"))?;
-        self.keep(act, pod, sandbox, step, None);
+        let (answer, step) = timed(|| step(kubelet)).with_context(|| format!("{action:?}"))?;
+        self.record(action, pod, sandbox, step, None);
         Ok(answer)
     }
 
-    /// Does something that is to fail, and gives what was said of it.
+    /// Runs an action that must fail. Returns the error's text.
     fn fail<T>(
         &mut self,
-        act: Act,
+        action: Action,
         pod: &str,
         sandbox: Option<&str>,
         step: impl FnOnce(&mut Kubelet) -> Result<T>,
     ) -> Result<String> {
         if let Some(callback) = &mut self.callback {
-            callback(act)?;
+            callback(action)?;
         }
         let kubelet = &mut self.kubelet;
         let (answer, step) = timed(|| Ok(step(kubelet)))?;
-        let Err(error) = answer else { anyhow::bail!("{act:?} did not fail as it was meant to") };
-        let said = format!("{error:#}");
-        self.keep(act, Some(pod), sandbox, step, Some(said.clone()));
-        Ok(said)
+        let Err(error) = answer else { anyhow::bail!("{action:?} did not fail") };
+        let message = format!("{error:#}");
+        self.record(action, Some(pod), sandbox, step, Some(message.clone()));
+        Ok(message)
     }
 
-    fn keep(
+    fn record(
         &mut self,
-        act: Act,
+        action: Action,
         pod: Option<&str>,
         sandbox: Option<&str>,
         step: Step,
         failure: Option<String>,
     ) {
         let (pod, sandbox) = (pod.map(str::to_owned), sandbox.map(str::to_owned));
-        self.acts.push(Done { act, pod, sandbox, step, failure });
+        self.actions.push(Done { action, pod, sandbox, step, failure });
     }
 
     pub(super) fn prepare(&mut self, pod: &Pod) -> Result<()> {
-        let cgroups = self.act(Act::MakeCgroup, Some(&pod.uid), None, |kubelet| kubelet.prepare(pod))?;
+        let cgroups = self.run(Action::MakeCgroup, Some(&pod.uid), None, |kubelet| kubelet.prepare(pod))?;
         self.pods.push(PodTruth {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
@@ -90,21 +90,22 @@ impl Player<'_> {
 
     pub(super) fn run_sandbox(&mut self, pod: &Pod, attempt: u32) -> Result<Sandbox> {
         let sandbox =
-            self.act(Act::RunSandbox, Some(&pod.uid), None, |kubelet| kubelet.run_sandbox(pod, attempt))?;
-        if let Some(done) = self.acts.last_mut() {
+            self.run(Action::RunSandbox, Some(&pod.uid), None, |kubelet| kubelet.run_sandbox(pod, attempt))?;
+        if let Some(done) = self.actions.last_mut() {
             done.sandbox = Some(sandbox.id.clone());
         }
         self.truth_of(pod)?.sandboxes.push(sandbox.clone());
         Ok(sandbox)
     }
 
-    /// The runtime names the sandbox in its complaint.
+    /// Runs a sandbox that must fail. The runtime's error contains the sandbox's id.
     pub(super) fn fail_sandbox(&mut self, pod: &Pod, attempt: u32) -> Result<()> {
-        let said = self.fail(Act::RunSandbox, &pod.uid, None, |kubelet| kubelet.run_sandbox(pod, attempt))?;
+        let message =
+            self.fail(Action::RunSandbox, &pod.uid, None, |kubelet| kubelet.run_sandbox(pod, attempt))?;
         let is_id = |word: &&str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let id = said.split(|character: char| !character.is_ascii_alphanumeric()).find(is_id);
-        let id = id.with_context(|| format!("no sandbox is named in: {said}"))?.to_owned();
-        if let Some(done) = self.acts.last_mut() {
+        let id = message.split(|character: char| !character.is_ascii_alphanumeric()).find(is_id);
+        let id = id.with_context(|| format!("no sandbox id in: {message}"))?.to_owned();
+        if let Some(done) = self.actions.last_mut() {
             done.sandbox = Some(id.clone());
         }
         self.truth_of(pod)?.failed_sandboxes.push(id);
@@ -118,7 +119,7 @@ impl Player<'_> {
         container: &Container,
         attempt: u32,
     ) -> Result<String> {
-        let started = self.act(Act::RunContainer, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
+        let started = self.run(Action::RunContainer, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
             kubelet.run_container(pod, sandbox, container, attempt)
         })?;
         Ok(started.id)
@@ -133,12 +134,12 @@ impl Player<'_> {
         attempt: u32,
     ) -> Result<Exit> {
         let id = self.run_container(pod, sandbox, container, attempt)?;
-        self.act(Act::WaitForExit, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
+        self.run(Action::WaitForExit, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
             kubelet.wait_exit(&id, machine::patience())
         })
     }
 
-    /// Runs the pod's containers, each to its end and with success.
+    /// Runs the pod's containers, each to its successful end.
     pub(super) fn complete_all(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         for container in &pod.containers {
             let exit = self.complete(pod, sandbox, container, sandbox.attempt)?;
@@ -148,49 +149,50 @@ impl Player<'_> {
     }
 
     pub(super) fn stop(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
-        self.act(Act::StopSandbox, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
+        self.run(Action::StopSandbox, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
             kubelet.stop_sandbox(&sandbox.id)
         })
     }
 
     pub(super) fn fail_to_stop(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         let stop = |kubelet: &mut Kubelet| kubelet.try_stop_sandbox(&sandbox.id);
-        self.fail(Act::StopSandbox, &pod.uid, Some(&sandbox.id), stop).map(drop)
+        self.fail(Action::StopSandbox, &pod.uid, Some(&sandbox.id), stop).map(drop)
     }
 
     pub(super) fn remove(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
-        self.act(Act::RemoveSandbox, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
+        self.run(Action::RemoveSandbox, Some(&pod.uid), Some(&sandbox.id), |kubelet| {
             kubelet.remove_sandbox(&sandbox.id)
         })
     }
 
-    /// The kubelet's last steps for a pod.
+    /// Makes the kubelet's last steps for a pod.
     pub(super) fn leave(&mut self, pod: &Pod) -> Result<()> {
-        self.act(Act::RemoveCgroup, Some(&pod.uid), None, |kubelet| kubelet.remove_cgroup(pod))?;
+        self.run(Action::RemoveCgroup, Some(&pod.uid), None, |kubelet| kubelet.remove_cgroup(pod))?;
         self.kubelet.remove_logs(pod)
     }
 
-    /// The same with a process in the cgroup that the kubelet does not know of: one hierarchy's cannot be removed.
+    /// Like `leave`, with a process in the cgroup that the kubelet does not know. The cgroup of one hierarchy cannot
+    /// be removed.
     pub(super) fn fail_to_leave(&mut self, pod: &Pod, cgroups: &[PathBuf]) -> Result<()> {
         let remove = |_: &mut Kubelet| -> Result<()> {
             let outcomes = cgroups
                 .iter()
                 .map(|cgroup| fs::remove_dir(cgroup).with_context(|| format!("remove {}", cgroup.display())));
-            // Each is tried, and the first failure is the answer.
+            // Tries each and returns the first error.
             outcomes.collect::<Vec<_>>().into_iter().collect()
         };
-        self.fail(Act::RemoveCgroup, &pod.uid, None, remove)?;
+        self.fail(Action::RemoveCgroup, &pod.uid, None, remove)?;
         self.kubelet.remove_logs(pod)
     }
 
-    /// Takes away the file of the sandbox's namespace.
+    /// Removes the file of the sandbox's namespace.
     pub(super) fn lose_netns(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         let file = namespace_file(sandbox)?
             .with_context(|| format!("the namespace of sandbox {} is bound to no file", sandbox.id))?;
-        self.act(Act::LoseNetns, Some(&pod.uid), Some(&sandbox.id), |_| remove_namespace(&file))
+        self.run(Action::LoseNetns, Some(&pod.uid), Some(&sandbox.id), |_| remove_namespace(&file))
     }
 
-    /// Waits until pause is gone and the runtime knows.
+    /// Waits until pause has ended and the runtime knows that.
     pub(super) fn wait_dead(&mut self, sandbox: &Sandbox) -> Result<()> {
         let process = format!("/proc/{}", sandbox.pid);
         clock::poll(&format!("end of sandbox {}", sandbox.id), machine::patience(), || {

@@ -1,5 +1,5 @@
-//! The same once more: a history that was recorded is replayed, and an engine takes over what another one knew, both
-//! by way of the file. Findings are compared byte by byte, and all that was said in its order.
+//! A recorded history is written to a file and replayed, and a new engine is restored from another engine's dump in a
+//! file. The tests compare the findings byte by byte, and the outputs in their order.
 
 use probe_user::{
     engine::{
@@ -15,8 +15,8 @@ use probe_user::{
 use proptest::prelude::*;
 
 use crate::{
-    model::{History, steady, turns},
-    way::torn,
+    delivery::lossy,
+    model::{History, turns, without_restarts},
 };
 
 fn header() -> Header {
@@ -30,7 +30,7 @@ fn header() -> Header {
     }
 }
 
-/// The calls as they come back from a file.
+/// Writes the calls to a file and reads them back.
 fn through_file(calls: &[Call]) -> Vec<Call> {
     let mut writer = Writer::start(&header()).expect("the header");
     for call in calls {
@@ -38,20 +38,20 @@ fn through_file(calls: &[Call]) -> Vec<Call> {
     }
     let file = writer.end().expect("the end");
     let mut reader = Reader::open(&*file).expect("a recording");
-    std::iter::from_fn(|| reader.next_call().expect("a whole recording")).collect()
+    std::iter::from_fn(|| reader.next_call().expect("a complete recording")).collect()
 }
 
-/// Makes the calls, and gives all that is said.
-fn play(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
-    let mut said = Vec::new();
+/// Makes the calls and returns all outputs.
+fn run(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
+    let mut outputs = Vec::new();
     for call in calls {
         engine.call(call.clone());
-        said.extend(std::iter::from_fn(|| engine.poll()));
+        outputs.extend(std::iter::from_fn(|| engine.poll()));
     }
-    said
+    outputs
 }
 
-/// The findings and starts as they are kept for whoever asks.
+/// The saved findings and starts, as the agent writes them to its state file.
 fn findings(engine: &Engine) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
     let Some(CheckpointEntry::Engine(EngineState { now: written_at, .. })) = engine.dump().first().cloned()
@@ -59,12 +59,12 @@ fn findings(engine: &Engine) -> String {
         panic!("a dump begins with the engine's own state")
     };
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };
-    let known =
+    let snapshot =
         Snapshot { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
-    let bytes = state::write(&about, &known).expect("JSON");
-    let findings = known.findings.into_iter().cloned().collect();
-    let kept = SavedState { findings, starts: known.starts, shares: known.shares };
-    assert_eq!(state::read(&bytes).expect("what was written"), (about, kept));
+    let bytes = state::write(&about, &snapshot).expect("JSON");
+    let findings = snapshot.findings.into_iter().cloned().collect();
+    let saved = SavedState { findings, starts: snapshot.starts, shares: snapshot.shares };
+    assert_eq!(state::read(&bytes).expect("the state as written"), (about, saved));
     String::from_utf8(bytes).expect("JSON is text")
 }
 
@@ -72,26 +72,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_replay_and_a_restored_engine_find_the_same(turns in turns(), seed: u64, cut: prop::sample::Index) {
+    fn a_replay_and_a_restored_engine_give_the_same_findings(turns in turns(), seed: u64, cut: prop::sample::Index) {
         let mut history = History::new();
-        history.drive.way = Box::new(torn(seed));
-        history.play(&steady(&turns));
+        history.drive.delivery = Box::new(lossy(seed));
+        history.run(&without_restarts(&turns));
         history.end();
         let (calls, found) = (&history.drive.calls, findings(&history.drive.engine));
 
         let mut replayed = Engine::new(Settings::default());
-        let said = play(&mut replayed, &through_file(calls));
+        let outputs = run(&mut replayed, &through_file(calls));
         prop_assert_eq!(findings(&replayed), found.as_str());
 
         let (before, after) = calls.split_at(cut.index(calls.len()));
         let mut engine = Engine::new(Settings::default());
-        let mut again = play(&mut engine, before);
+        let mut restored_outputs = run(&mut engine, before);
         let rows: Vec<Call> = engine.dump().into_iter().map(|entry| Call::Restore(Box::new(entry))).collect();
         let mut restored = Engine::new(Settings::default());
-        again.extend(play(&mut restored, &through_file(&rows)));
+        restored_outputs.extend(run(&mut restored, &through_file(&rows)));
         prop_assert_eq!(findings(&restored), findings(&engine));
-        again.extend(play(&mut restored, after));
+        restored_outputs.extend(run(&mut restored, after));
         prop_assert_eq!(findings(&restored), found);
-        prop_assert!(again == said, "it said something else after it had been restored");
+        prop_assert!(restored_outputs == outputs, "the outputs differ after the restore");
     }
 }

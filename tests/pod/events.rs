@@ -1,6 +1,6 @@
-//! What was told of a pod, held against the truth about it.
+//! Checks a pod's events against the facts about the pod.
 //!
-//! Ids, inodes, pids and times differ from run to run: a line names things by what they are to the pod instead.
+//! Ids, inodes, pids and times differ from run to run, so a line names things by their part in the pod.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::kubelet::{PodLife, Step};
 
-/// The events that every node tells alike. Which helper programs a runtime starts, and how often a cgroup is empty
-/// in between, differs with its version.
+/// The events that are the same on every node. The helper programs of a runtime, and how often a cgroup is empty in
+/// between, differ with the runtime's version.
 const SAME_EVERYWHERE: [&str; 14] = [
     "pod.first_seen",
     "pod.gone",
@@ -27,7 +27,7 @@ const SAME_EVERYWHERE: [&str; 14] = [
     "cgroup.removed",
 ];
 
-/// A pod's events as lines: the name, and what it is about in the pod's own terms.
+/// A pod's events as lines: the event's name, and its subject in the pod's terms.
 pub(crate) fn lines(events: &[&Value], life: &PodLife) -> Vec<String> {
     events
         .iter()
@@ -59,7 +59,7 @@ fn line(event: &Value, life: &PodLife) -> String {
     format!("{name}{detail}")
 }
 
-/// Whose cgroup it is: by the id that stands in its path.
+/// The owner of a cgroup, by the id in its path.
 fn owner(event: &Value, life: &PodLife) -> String {
     let path = event["cgroup"]["path"].as_str().unwrap_or_default();
     if path.contains(&life.sandbox.sandbox.id) {
@@ -69,33 +69,39 @@ fn owner(event: &Value, life: &PodLife) -> String {
     container.map_or("of the pod".to_owned(), |container| format!("of {}", container.name))
 }
 
-/// Every expected line is there, as often as it is expected, and no other.
-pub(crate) fn check_lines(told: &[String], expected: &str) -> Result<()> {
+/// Checks that every expected line is there as often as it is expected, and no other line.
+pub(crate) fn check_lines(reported: &[String], expected: &str) -> Result<()> {
     let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mut balance = BTreeMap::<&str, i64>::new();
-    for line in told {
+    for line in reported {
         *balance.entry(line).or_default() += 1;
     }
     for line in &expected {
         *balance.entry(line).or_default() -= 1;
     }
     balance.retain(|_, count| *count != 0);
-    ensure!(balance.is_empty(), "too often (+) or not often enough (-): {balance:#?}\ntold: {told:#?}");
+    ensure!(
+        balance.is_empty(),
+        "too often (+) or not often enough (-): {balance:#?}\nreported: {reported:#?}"
+    );
     Ok(())
 }
 
-/// The lines of a chain come in this order, whatever stands between them.
-pub(crate) fn check_order(told: &[String], chain: &[&str]) -> Result<()> {
-    let mut rest = told.iter();
+/// Checks that the lines of a chain come in this order. Other lines may stand between them.
+pub(crate) fn check_order(reported: &[String], chain: &[&str]) -> Result<()> {
+    let mut rest = reported.iter();
     for wanted in chain {
-        ensure!(rest.any(|line| line == wanted), "{wanted:?} is not behind {chain:?}\ntold: {told:#?}");
+        ensure!(
+            rest.any(|line| line == wanted),
+            "{wanted:?} is out of the order {chain:?}\nreported: {reported:#?}"
+        );
     }
     Ok(())
 }
 
-/// Every event of the pod names it in full, and the sandbox, netns and containers are the true ones.
+/// Checks that every event of the pod names it completely, and that sandbox, netns and containers are the true ones.
 pub(crate) fn check_names(events: &[&Value], life: &PodLife) -> Result<()> {
-    ensure!(!events.is_empty(), "nothing was told of {}", life.name);
+    ensure!(!events.is_empty(), "nothing is reported of {}", life.name);
     for event in events {
         ensure!(event["pod"]["namespace"] == life.namespace && event["pod"]["name"] == life.name, "{event}");
         let sandbox = event["sandbox"]["id"].as_str();
@@ -107,18 +113,18 @@ pub(crate) fn check_names(events: &[&Value], life: &PodLife) -> Result<()> {
         let exited = find(events, "container.exited", &container.started.id)?;
         ensure!(exited["process"]["exit_code"] == container.exit.code, "{exited}");
         let started = find(events, "container.started", &container.started.id)?;
-        // The runtime may know of the end before it could be asked for the pid.
+        // The runtime may know of the container's end before it could be asked for the pid.
         ensure!(
             container.started.pid == 0 || started["process"]["pid"] == container.started.pid,
             "{started}"
         );
-        // The runtime answers when the program was told to start, which may be before it runs.
+        // The runtime answers when it has told the program to start, which may be before the program runs.
         within(started, Step { asked: container.run.asked, done: container.exit_known })?;
     }
     Ok(())
 }
 
-/// The kernel's time lies between the asking and the answer, both on the same clock.
+/// Checks that the kernel's time lies between the request and the answer, which have the same clock.
 pub(crate) fn within(event: &Value, step: Step) -> Result<()> {
     let at = boot_ns(event)?;
     ensure!((step.asked..=step.done).contains(&at), "{at} is not in {step:?}: {event}");
@@ -129,11 +135,11 @@ fn boot_ns(event: &Value) -> Result<u64> {
     Ok(event["boot_ns"].as_str().with_context(|| format!("no boot_ns: {event}"))?.parse()?)
 }
 
-/// The one event of this name about this container.
+/// The one event with this name about this container.
 pub(crate) fn find<'a>(events: &[&'a Value], name: &str, container: &str) -> Result<&'a Value> {
     let mut found =
         events.iter().filter(|event| event["event"] == name && event["container"]["id"] == container);
     let first = found.next().with_context(|| format!("no {name} of container {container}"))?;
-    ensure!(found.next().is_none(), "{name} of container {container} was told twice");
+    ensure!(found.next().is_none(), "{name} of container {container} is reported twice");
     Ok(first)
 }

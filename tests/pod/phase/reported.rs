@@ -1,18 +1,18 @@
-//! A start as it is told: its phases by name, with their times.
+//! A start as `sandprobe` reports it: its phases by name, with their times.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// A phase, of whichever origin.
+/// A phase, from the agent or from the trace.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
-    /// With the plugin and its interface, or the container's name.
+    /// The phase's name with the plugin and its interface, or with the container's name.
     pub(super) name: String,
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// As it was told, if it was.
+    /// The phase in the agent's event. Null for a phase of the trace.
     pub(super) json: Value,
 }
 
@@ -32,9 +32,9 @@ impl Phase {
 impl Start {
     pub(super) fn of(event: &Value) -> Result<Self> {
         let start = &event["start"];
-        ensure!(start["complete"] == true, "it is not complete: {start:#}");
+        ensure!(start["complete"] == true, "the start is not complete: {start:#}");
         for mark in ["revised", "rebuilt", "listed", "gapped"] {
-            ensure!(start[mark].is_null(), "it is {mark}: {start:#}");
+            ensure!(start[mark].is_null(), "the start is {mark}: {start:#}");
         }
         let phases = start["phases"].as_array().context("phases")?;
         Ok(Self {
@@ -44,12 +44,12 @@ impl Start {
         })
     }
 
-    /// The first of the longest, as `sandprobe pods` names it.
+    /// The longest phase, and the first of several, as `sandprobe pods` names it.
     pub(super) fn slowest(&self) -> Result<&Phase> {
         self.phases.iter().rev().max_by_key(|phase| phase.took()).context("it has no phases")
     }
 
-    /// Each begins where the one before ends, and together they are the whole.
+    /// Checks that each phase begins where the one before ends, and that their sum is the whole.
     pub(super) fn check_sum(&self, allowed: Duration) -> Result<()> {
         let mut at = self.begin;
         for phase in &self.phases {
@@ -61,7 +61,7 @@ impl Start {
         Ok(())
     }
 
-    /// How far each boundary of the phases is from that of others of the same names.
+    /// The distance of each boundary from the one of `others`, which have the same names.
     pub(super) fn apart(&self, others: &[Phase]) -> Result<Vec<Duration>> {
         let (own, others) = (lasting(&self.phases), lasting(others));
         let names = |phases: &[&Phase]| phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
@@ -73,8 +73,8 @@ impl Start {
     }
 }
 
-/// Without the shortest pauses between two plugins: a runtime may call both at once, and then it is as near as the times
-/// can be told apart whether the one has ended before the other begins.
+/// Leaves out the shortest pauses between two plugins. A runtime may call both at once. Then the times cannot show
+/// whether the first ended before the second began.
 fn lasting(phases: &[Phase]) -> Vec<&Phase> {
     const SHORTEST: Duration = Duration::from_micros(100);
     phases.iter().filter(|phase| phase.name != "between" || phase.took() >= SHORTEST).collect()

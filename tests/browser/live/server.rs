@@ -1,4 +1,4 @@
-//! An agent's server, played: its documents, and its stream with a place to go on from (docs/api.md).
+//! The fake server of an agent: its documents, and its event stream, which can resume (docs/api.md).
 
 use std::{
     collections::BTreeMap,
@@ -12,16 +12,16 @@ use std::{
 use serde_json::{Value, json};
 use tests::site::{Answer, Body, Request, Site};
 
-use super::given::Node;
+use super::node::Node;
 
-/// As the agent sends it with everything.
+/// The header that the agent sends with every answer.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe-user/src/sink/serve/page");
-/// With what pages have in common.
+/// The style that all pages share.
 const COMMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe-user/src/sink/page/style.css");
 
-pub(super) struct Fixture {
+pub(super) struct Server {
     site: Site,
     shared: Arc<Shared>,
 }
@@ -35,7 +35,7 @@ struct State {
     node: Node,
     instance: u32,
     seq: u64,
-    /// What is in the ring.
+    /// The events in the ring buffer.
     events: Vec<(u64, Value)>,
     is_down: bool,
     is_over: bool,
@@ -43,7 +43,7 @@ struct State {
     asked: BTreeMap<String, usize>,
 }
 
-/// Each file of the page by its name.
+/// Each file of the page with its name.
 pub(super) fn files() -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(PAGE).expect("the page's folder") {
@@ -56,7 +56,7 @@ pub(super) fn files() -> Vec<(String, String)> {
     files
 }
 
-impl Fixture {
+impl Server {
     pub(super) fn start(node: Node) -> Self {
         let state = State {
             node,
@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().expect("nobody panicked")
+        self.shared.state.lock().expect("no thread panicked")
     }
 
     fn with(&self, change: impl FnOnce(&mut State)) {
@@ -91,8 +91,8 @@ impl Fixture {
         self.with(|state| change(&mut state.node));
     }
 
-    /// Tells an event, as one of now.
-    pub(super) fn tell(&self, event: Value) {
+    /// Sends an event with the current time.
+    pub(super) fn send(&self, event: Value) {
         self.with(|state| {
             state.seq += 1;
             let mut whole = json!({ "schema": 1, "node": "edge-1", "seq": state.seq, "at": "2026-11-21T09:49:27.156243747Z",
@@ -112,7 +112,7 @@ impl Fixture {
         self.with(|state| state.is_down = false);
     }
 
-    /// The ring has run over.
+    /// Drops all events of the ring buffer.
     pub(super) fn forget(&self) {
         self.with(|state| state.events.clear());
     }
@@ -129,26 +129,26 @@ impl Fixture {
         self.with(|state| state.token = Some(token.to_owned()));
     }
 
-    /// How often this path was asked for.
+    /// The number of requests for this path.
     pub(super) fn asked(&self, path: &str) -> usize {
         self.state().asked.get(path).copied().unwrap_or(0)
     }
 }
 
-impl Drop for Fixture {
+impl Drop for Server {
     fn drop(&mut self) {
         self.with(|state| state.is_over = true);
     }
 }
 
 fn answer(shared: &Arc<Shared>, files: &[(String, String)], asked: &Request) -> Answer {
-    let mut state = shared.state.lock().expect("nobody panicked");
+    let mut state = shared.state.lock().expect("no thread panicked");
     if state.is_down || state.is_over {
         return Answer { status: 0, headers: Vec::new(), body: Body::HangUp };
     }
     *state.asked.entry(asked.path.clone()).or_default() += 1;
     let mut answer = match asked.path.strip_prefix("/v1/") {
-        Some(_) if state.is_stranger(asked) => {
+        Some(_) if state.is_refused(asked) => {
             Answer::new(401, "application/json", json!({ "error": "this needs the token" }).to_string())
         }
         Some("events") => {
@@ -181,12 +181,12 @@ fn file(files: &[(String, String)], name: &str) -> Answer {
 }
 
 impl State {
-    fn is_stranger(&self, asked: &Request) -> bool {
-        let given = asked.header("authorization");
-        self.token.as_ref().is_some_and(|token| given != Some(&format!("Bearer {token}")))
+    fn is_refused(&self, asked: &Request) -> bool {
+        let received = asked.header("authorization");
+        self.token.as_ref().is_some_and(|token| received != Some(&format!("Bearer {token}")))
     }
 
-    fn word(&self, event: &str, place: u64, about: &Value) -> Value {
+    fn stream_event(&self, event: &str, place: u64, about: &Value) -> Value {
         let mut stream =
             json!({ "instance": self.instance.to_string(), "since": format!("{}:{place}", self.instance) });
         if let (Some(stream), Some(about)) = (stream.as_object_mut(), about.as_object()) {
@@ -196,7 +196,7 @@ impl State {
     }
 }
 
-/// Where a stream begins: the place, and whether what came before it was another run's.
+/// The position at which a stream begins, and whether the client's position is of another run.
 fn since(state: &State, query: &str) -> (u64, bool) {
     let Some(since) = query.strip_prefix("since=") else { return (state.seq, false) };
     let since = since.replace("%3A", ":");
@@ -206,12 +206,12 @@ fn since(state: &State, query: &str) -> (u64, bool) {
 }
 
 fn stream(shared: &Shared, (mut place, is_other): (u64, bool), out: &mut dyn Write) -> io::Result<()> {
-    let mut say = |it: &Value| out.write_all(format!("{it}\n").as_bytes());
-    let mut state = shared.state.lock().expect("nobody panicked");
+    let mut write = |it: &Value| out.write_all(format!("{it}\n").as_bytes());
+    let mut state = shared.state.lock().expect("no thread panicked");
     let instance = state.instance;
-    say(&state.word("stream.opened", place, &json!({})))?;
+    write(&state.stream_event("stream.opened", place, &json!({})))?;
     if is_other {
-        say(&state.word("stream.missed", place, &json!({ "why": "other_run" })))?;
+        write(&state.stream_event("stream.missed", place, &json!({ "why": "other_run" })))?;
     }
     loop {
         if state.is_down || state.is_over || state.instance != instance {
@@ -219,7 +219,7 @@ fn stream(shared: &Shared, (mut place, is_other): (u64, bool), out: &mut dyn Wri
         }
         let first = state.events.first().map_or(state.seq + 1, |(seq, _)| *seq);
         if place + 1 < first {
-            say(&state.word(
+            write(&state.stream_event(
                 "stream.missed",
                 first - 1,
                 &json!({ "why": "late", "missed": (first - 1 - place).to_string() }),
@@ -228,10 +228,10 @@ fn stream(shared: &Shared, (mut place, is_other): (u64, bool), out: &mut dyn Wri
         }
         let from = place;
         for (seq, event) in state.events.iter().filter(|(seq, _)| *seq > from) {
-            say(event)?;
+            write(event)?;
             place = *seq;
         }
-        let waited = shared.changed.wait_timeout(state, Duration::from_secs(5)).expect("nobody panicked");
+        let waited = shared.changed.wait_timeout(state, Duration::from_secs(5)).expect("no thread panicked");
         state = waited.0;
     }
 }

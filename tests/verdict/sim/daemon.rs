@@ -1,0 +1,108 @@
+//! The runtime, the kubelet, and the pods' cgroups that the kubelet makes and removes.
+
+use probe_common::event::class;
+use probe_user::model::{
+    fact::{Exited, Fact, Origin, Task},
+    id::PodUid,
+};
+
+use super::{
+    Pod, Sim,
+    process::{cgroup, pod_path, task},
+};
+
+impl Sim {
+    pub(crate) fn runtime_starts(&mut self) {
+        let mut task = self.task("containerd", 1);
+        task.key.start = self.now().0;
+        self.runtime = Some(task.clone());
+        self.executed(task, class::CALLER, &["/usr/bin/containerd"]);
+    }
+
+    pub(crate) fn kubelet_starts(&mut self) {
+        let task = self.task("kubelet", 1);
+        self.kubelet = Some(task.key.pid);
+        self.executed(task, class::CALLER, &["/usr/bin/kubelet"]);
+        self.emit(Origin::Listed, Fact::KubeletExpected(true));
+        self.remove_ended_pods();
+    }
+
+    pub(crate) fn runtime_dies(&mut self) {
+        if let Some(task) = self.runtime.take() {
+            self.kernel(Fact::Exited(Exited { task, status: 9, class: class::CALLER }));
+        }
+    }
+
+    pub(crate) fn kubelet_dies(&mut self) {
+        if let Some(pid) = self.kubelet.take() {
+            self.kernel(Fact::Exited(Exited {
+                task: task(pid, 1, "kubelet"),
+                status: 9,
+                class: class::CALLER,
+            }));
+        }
+    }
+
+    /// Starts a second runtime that nobody uses.
+    pub(crate) fn crio_starts(&mut self) {
+        let mut task = self.task("crio", 1);
+        task.key.start = self.now().0;
+        (self.crio, self.crio_runs) = (Some(task.clone()), true);
+        self.executed(task, class::CALLER, &["/usr/bin/crio"]);
+    }
+
+    pub(crate) fn crio_dies(&mut self) {
+        let task = self.crio.clone().expect("the runtime runs");
+        self.crio_runs = false;
+        self.kernel(Fact::Exited(Exited { task, status: 0x100, class: class::CALLER }));
+    }
+
+    /// The kubelet makes the pod's cgroup if it does not exist.
+    pub(crate) fn pod(&mut self, name: &str) {
+        let number = u64::from(self.number());
+        let pod = self.pods.entry(name.to_owned()).or_insert_with(|| Pod {
+            name: name.to_owned(),
+            uid: PodUid::parse(&format!("11111111-2222-3333-4444-{number:012}")).expect("a UID"),
+            cgroup: None,
+        });
+        if pod.cgroup.is_none() {
+            pod.cgroup = Some(number);
+            let cgroup = cgroup(number, &pod_path(pod));
+            let by = self.by_kubelet();
+            self.kernel(Fact::CgroupCreated { cgroup, by });
+        }
+    }
+
+    pub(crate) fn pod_goes(&mut self, name: &str) {
+        let pod = self.pods.get_mut(name).expect("the pod is known");
+        let path = pod_path(pod);
+        if let Some(number) = pod.cgroup.take() {
+            let by = self.by_kubelet();
+            self.kernel(Fact::CgroupRemoved { cgroup: cgroup(number, &path), by });
+        }
+    }
+
+    /// The kubelet removes the cgroup of a pod when the runtime has forgotten the pod's last sandbox. The kubelet
+    /// keeps that sandbox until the pod is done.
+    pub(super) fn remove_ended_pods(&mut self) {
+        let is_over = |pod: &Pod| {
+            let mut all = self.sandboxes.values().filter(|row| row.pod == pod.name).peekable();
+            let has_had = all.peek().is_some();
+            has_had && all.all(|row| row.pause.is_none() && !self.recorded.contains(&row.id))
+        };
+        let over = self.pods.values().filter(|pod| is_over(pod)).map(|pod| pod.name.clone());
+        for pod in over.collect::<Vec<_>>() {
+            if self.kubelet.is_some() {
+                self.pod_goes(&pod);
+            }
+        }
+    }
+
+    pub(super) fn by_runtime(&self) -> Task {
+        self.runtime.clone().unwrap_or_else(|| task(1, 1, "containerd"))
+    }
+
+    pub(super) fn by_kubelet(&self) -> Task {
+        task(self.kubelet.unwrap_or(1), 1, "kubelet")
+    }
+}
