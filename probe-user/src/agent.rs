@@ -28,7 +28,7 @@ use crate::{
     session::Session,
     sink::{
         findings_file::FindingsFile,
-        history::writer::{BootHistoryWriter, Seen},
+        history::writer::{BootHistoryWriter, CurrentBoot},
         stream::{Stream, Unwritten},
     },
     source::{
@@ -112,7 +112,7 @@ impl Agent {
             time::timeout(GRACE, kept).await.ok();
         }
         if let Some(history) = self.history {
-            let kept = history.finish(clock::now(), seen(&self.session));
+            let kept = history.finish(clock::now(), current_boot(&self.session));
             time::timeout(GRACE, kept).await.ok();
         }
         time::timeout(GRACE, self.served.finish()).await.ok();
@@ -213,7 +213,7 @@ impl Agent {
         }
         if let Some(history) = &mut self.history {
             let session = &self.session;
-            history.update(now, session.recovery(), || seen(session));
+            history.update(now, session.recovery(), || current_boot(session));
         }
     }
 
@@ -240,9 +240,13 @@ fn write(session: &mut Session, stream: &mut Stream) -> Result<(), AgentError> {
     stream.offer(&mut output, |count| session.missed(count)).map_err(AgentError::Stream)
 }
 
-/// The state that goes into the history of boots.
-fn seen(session: &Session) -> Seen<'_> {
-    Seen { recovery: session.recovery(), boot_wall_ns: session.boot_wall_ns(), standing: session.standing() }
+/// This boot for the history of boots.
+fn current_boot(session: &Session) -> CurrentBoot<'_> {
+    CurrentBoot {
+        recovery: session.recovery(),
+        boot_wall_ns: session.boot_wall_ns(),
+        standing: session.standing(),
+    }
 }
 
 /// Ends both outlets, even if one of them fails.

@@ -34,8 +34,7 @@ pub(crate) mod state_writes;
 pub(crate) mod stream;
 pub(crate) mod summary;
 pub mod text;
-pub(crate) mod wall;
-pub(crate) mod word;
+pub(crate) mod wall_clock;
 #[cfg(feature = "live")]
 pub(crate) mod write_queue;
 

@@ -209,7 +209,7 @@ fn the_history_has_the_order_that_ended_the_run() {
         agent.run(std::future::pending()).await.1.expect("a run without fault");
     });
     let past = read(dir.path());
-    assert!(past.troubles.is_empty() && past.heartbeat.as_ref().is_some_and(|beat| beat.ended));
+    assert!(past.problems.is_empty() && past.heartbeat.as_ref().is_some_and(|beat| beat.ended));
     let before = past.before("next");
     assert_eq!(before.boot_id.as_deref(), Some("b"));
     assert_eq!(before.ordered.map(|ordered| ordered.by).as_deref(), Some("reboot"));

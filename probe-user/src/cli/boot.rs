@@ -113,8 +113,8 @@ impl Boot {
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
         let past = self.here.told(&self.state).unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
-        past.troubles.iter().for_each(|trouble| say(trouble));
-        let is_whole = past.troubles.is_empty();
+        past.problems.iter().for_each(|problem| say(problem));
+        let is_whole = past.problems.is_empty();
         let this = self.here.row(&past);
         let mut rows: Vec<Row> = Vec::new();
         for record in past.history.records {

@@ -17,35 +17,35 @@ use crate::{
 
 /// One line for each change of a boot's record.
 pub(crate) const BOOTS: &str = "boots.jsonl";
-/// The last sign of life. The whole file is replaced.
+/// The last heartbeat. Each write replaces the whole file.
 pub(crate) const HEARTBEAT: &str = "heartbeat.json";
 
-/// How many unreadable lines are named. A file of another kind may have a million of them.
-const NAMED: usize = 10;
+/// The number of unreadable lines that are reported. A file of another kind may have a million of them.
+const MAX_REPORTED: usize = 10;
 
 /// The whole history.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct SavedHistory {
     pub(crate) history: History,
     pub(crate) heartbeat: Option<Heartbeat>,
-    /// What could not be read, a line each.
-    pub(crate) troubles: Vec<String>,
+    /// A line for each part that could not be read.
+    pub(crate) problems: Vec<String>,
 }
 
 /// Reads the history in `dir`. A missing file is empty.
 #[must_use]
-pub(crate) fn read(dir: &Path) -> Past {
-    let mut past = Past::default();
+pub(crate) fn read(dir: &Path) -> SavedHistory {
+    let mut past = SavedHistory::default();
     let path = dir.join(BOOTS);
     match read_bounded(&path) {
         Ok(bytes) => past.history = History::read(&bytes),
-        Err(error) => past.troubled(&path, &error),
+        Err(error) => past.add_problem(&path, &error),
     }
-    for (line, why) in past.history.skipped.iter().take(NAMED) {
-        past.troubles.push(format!("{}: line {line} {why}: it is passed over", path.display()));
+    for (line, why) in past.history.skipped.iter().take(MAX_REPORTED) {
+        past.problems.push(format!("{}: line {line} {why}: it is passed over", path.display()));
     }
-    if let Some(more @ 1..) = past.history.skipped.len().checked_sub(NAMED) {
-        past.troubles.push(format!("{}: {more} more lines are passed over", path.display()));
+    if let Some(more @ 1..) = past.history.skipped.len().checked_sub(MAX_REPORTED) {
+        past.problems.push(format!("{}: {more} more lines are passed over", path.display()));
     }
     let path = dir.join(HEARTBEAT);
     match read_bounded(&path) {
@@ -53,16 +53,16 @@ pub(crate) fn read(dir: &Path) -> Past {
         Ok(bytes) => {
             past.heartbeat = read_heartbeat(&bytes);
             if past.heartbeat.is_none() {
-                past.troubles.push(format!("{}: not a heartbeat of sandprobe", path.display()));
+                past.problems.push(format!("{}: not a heartbeat of sandprobe", path.display()));
             }
         }
-        Err(error) => past.troubled(&path, &error),
+        Err(error) => past.add_problem(&path, &error),
     }
     past
 }
 
-impl Past {
-    /// What is known about the end of the boot before this one.
+impl SavedHistory {
+    /// The end of the boot before this one, as far as it is known.
     #[must_use]
     pub(crate) fn before(&self, boot_id: &str) -> PreviousBoot {
         let last = self.history.before(boot_id).map(|record| &record.recovery);
@@ -88,9 +88,9 @@ impl Past {
         })
     }
 
-    fn troubled(&mut self, path: &Path, error: &io::Error) {
+    fn add_problem(&mut self, path: &Path, error: &io::Error) {
         if error.kind() != io::ErrorKind::NotFound {
-            self.troubles.push(format!("{}: {error}", path.display()));
+            self.problems.push(format!("{}: {error}", path.display()));
         }
     }
 }
@@ -99,14 +99,20 @@ impl Past {
 mod tests {
     use std::fs;
 
-    use super::{BOOTS, NAMED, read};
+    use super::{BOOTS, MAX_REPORTED, read};
 
     #[test]
-    fn of_many_bad_lines_a_few_are_named() {
+    fn of_many_bad_lines_a_few_are_reported() {
         let dir = tempfile::tempdir().expect("a folder");
-        for (bad, told) in [(0, 0), (1, 1), (NAMED, NAMED), (NAMED + 1, NAMED + 1), (5000, NAMED + 1)] {
+        for (bad, reported) in [
+            (0, 0),
+            (1, 1),
+            (MAX_REPORTED, MAX_REPORTED),
+            (MAX_REPORTED + 1, MAX_REPORTED + 1),
+            (5000, MAX_REPORTED + 1),
+        ] {
             fs::write(dir.path().join(BOOTS), "x\n".repeat(bad)).expect("a file");
-            assert_eq!(read(dir.path()).troubles.len(), told, "{bad}");
+            assert_eq!(read(dir.path()).problems.len(), reported, "{bad}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use strum::VariantNames as _;
+
 use super::{escape::escaped, span::span};
 use crate::{
     engine::share::Share,
@@ -11,6 +13,9 @@ use crate::{
         phase::{Cause, Kind, Listening, Phase, Start},
     },
 };
+
+/// The names of all phases of a start, in their order.
+pub(crate) const NAMES: &[&str] = Kind::VARIANTS.split_last().expect("there are phases").1;
 
 /// `namespace/name`, as far as it is known.
 #[must_use]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::wall::Rfc3339;
+use super::wall_clock::Rfc3339;
 use crate::{
     engine::boot::{
         average::Average,

@@ -9,7 +9,7 @@ pub(crate) use detail::detail;
 use super::{
     Format, Label,
     escape::{brief, escaped},
-    wall::TimeOfDay,
+    wall_clock::TimeOfDay,
 };
 use crate::model::change::{Change, ChangeKind, PodRef};
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{Asked, Row};
-use crate::{cli::args::StateArgs, sink::history::Past};
+use crate::{cli::args::StateArgs, sink::history::SavedHistory};
 
 #[derive(Debug, Args)]
 pub(super) struct HereArgs {}
@@ -18,11 +18,11 @@ impl HereArgs {
         Ok(Asked::default())
     }
 
-    pub(super) fn told(&self, _: &StateArgs) -> Option<Past> {
+    pub(super) fn told(&self, _: &StateArgs) -> Option<SavedHistory> {
         None
     }
 
-    pub(super) fn row(&self, _: &Past) -> Option<anyhow::Result<Row>> {
+    pub(super) fn row(&self, _: &SavedHistory) -> Option<anyhow::Result<Row>> {
         None
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         recovery::StandingPods,
     },
     recording::history::{Heartbeat, History},
-    sink::history::Past,
+    sink::history::SavedHistory,
     source::{backfill::Node, clock, host::HostRoot},
 };
 
@@ -43,7 +43,7 @@ impl HereArgs {
     }
 
     /// The agent's own records, if one answers and no directory was given instead.
-    pub(super) fn told(&self, state: &StateArgs) -> Option<Past> {
+    pub(super) fn told(&self, state: &StateArgs) -> Option<SavedHistory> {
         if state.is_typed() && !self.agent.is_typed() {
             return None;
         }
@@ -59,16 +59,16 @@ impl HereArgs {
             ended: false,
             standing: StandingPods::default(),
         };
-        Some(Past { history, heartbeat: Some(heartbeat), troubles: Vec::new() })
+        Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() })
     }
 
     /// The row of the current boot.
-    pub(super) fn row(&self, past: &Past) -> Option<anyhow::Result<Row>> {
+    pub(super) fn row(&self, past: &SavedHistory) -> Option<anyhow::Result<Row>> {
         Some(self.read(past))
     }
 
     /// The history's row of this boot is current only while an agent lives.
-    fn read(&self, past: &Past) -> anyhow::Result<Row> {
+    fn read(&self, past: &SavedHistory) -> anyhow::Result<Row> {
         let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };
         let header = identity::header(None, settings.clone());

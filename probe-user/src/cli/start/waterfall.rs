@@ -12,7 +12,7 @@ use crate::{
         phase::{causes, listening, marks, pod, title, title_of},
         span::span,
         text::cut,
-        wall::Rfc3339,
+        wall_clock::Rfc3339,
     },
 };
 

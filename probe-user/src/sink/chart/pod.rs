@@ -13,7 +13,7 @@ use crate::{
         Label,
         phase::{causes, marks, name, pod, socket, title, title_of},
         span::span,
-        wall::Rfc3339,
+        wall_clock::Rfc3339,
     },
 };
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{BOOTS, HEARTBEAT, append::Lines};
+use super::{BOOTS, HEARTBEAT, append::LineAppender};
 use crate::{
     model::{
         recovery::{LONGEST_SHUTDOWN, Recovery, StandingPods},
@@ -29,25 +29,25 @@ use crate::{
 };
 
 /// The shortest time between two lines, except for the order of a restart, which cannot wait.
-const EVERY: Duration = Duration::from_secs(1);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two heartbeats.
-const BEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// The file is shortened after this many lines or bytes. A line of a full node has some 100 KiB.
-const LINES: usize = 500;
-const BYTES: usize = 2 << 20;
+const MAX_LINES: usize = 500;
+const MAX_BYTES: usize = 2 << 20;
 /// Locked while an agent lives.
 const LOCK: &str = ".boots.lock";
 
 #[derive(Debug)]
 pub(crate) struct BootHistoryWriter {
     header: Header,
-    /// The revision that the file has.
-    kept: Option<u64>,
-    /// Whether the file has the order of a restart.
-    ordered: bool,
+    /// The revision of the record in the file.
+    written_revision: Option<u64>,
+    /// Whether the record in the file has the order of a restart.
+    has_order: bool,
     /// When the thread last got a job, and when the last heartbeat was written.
-    at: Option<Timestamp>,
-    beat_at: Option<Timestamp>,
+    job_at: Option<Timestamp>,
+    heartbeat_at: Option<Timestamp>,
     writer: BackgroundWriter<Job>,
 }
 
@@ -55,37 +55,44 @@ pub(crate) struct BootHistoryWriter {
 struct Job {
     /// `None` if nothing changed.
     line: Option<Vec<u8>>,
-    beat: Vec<u8>,
+    heartbeat: Vec<u8>,
 }
 
-/// The part of the agent's state that the history has of this boot.
-pub(crate) struct Seen<'a> {
+/// This boot as the history records it.
+pub(crate) struct CurrentBoot<'a> {
     pub(crate) recovery: &'a Recovery,
     pub(crate) boot_wall_ns: i64,
     pub(crate) standing: StandingPods,
 }
 
 impl BootHistoryWriter {
-    /// Keeps `boots` boots in `dir`, which is made if it does not exist.
+    /// Writes the history to `dir`, which is made if it does not exist. The history has the last `boots` boots.
     pub(crate) fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
-        let mut place = Place { dir: dir.to_owned(), boots, open: None, was_removed: false };
-        let write = move |job, failed: &Failed| place.write(&job, failed);
+        let mut files = HistoryFiles { dir: dir.to_owned(), boots, open: None, was_removed: false };
+        let write = move |job, failed: &Failed| files.write(&job, failed);
         let writer = BackgroundWriter::spawn(StateFile::History, dir, writes, write)?;
-        Ok(Self { header: header.clone(), kept: None, ordered: false, at: None, beat_at: None, writer })
+        Ok(Self {
+            header: header.clone(),
+            written_revision: None,
+            has_order: false,
+            job_at: None,
+            heartbeat_at: None,
+            writer,
+        })
     }
 
     /// When [`Self::update`] has something to do.
     #[must_use]
     pub(crate) fn due(&self, recovery: &Recovery) -> Timestamp {
         let next = |at: Option<Timestamp>, wait| at.map_or(Timestamp::ZERO, |at| at + wait);
-        let beat = next(self.beat_at, BEAT);
-        if self.is_kept(recovery) {
-            return beat;
+        let heartbeat = next(self.heartbeat_at, HEARTBEAT_INTERVAL);
+        if self.is_written(recovery) {
+            return heartbeat;
         }
-        if recovery.order.is_some() && !self.ordered {
-            return next(self.at, EVERY / 100);
+        if recovery.order.is_some() && !self.has_order {
+            return next(self.job_at, LINE_INTERVAL / 100);
         }
-        next(self.at, EVERY).min(beat)
+        next(self.job_at, LINE_INTERVAL).min(heartbeat)
     }
 
     /// Writes a line or a heartbeat, if it is time.
@@ -93,12 +100,12 @@ impl BootHistoryWriter {
         &mut self,
         now: Timestamp,
         recovery: &Recovery,
-        seen: impl FnOnce() -> Seen<'a>,
+        seen: impl FnOnce() -> CurrentBoot<'a>,
     ) {
         if now < self.due(recovery) {
             return;
         }
-        self.at = Some(now);
+        self.job_at = Some(now);
         // Without room the thread still has the job before, and the next call tries again.
         let Some(room) = self.writer.reserve() else { return };
         if let Some(job) = self.job(now, &seen(), false) {
@@ -107,28 +114,28 @@ impl BootHistoryWriter {
     }
 
     /// Writes for the last time; returns when that is done or has failed.
-    pub(crate) async fn finish(mut self, now: Timestamp, seen: Seen<'_>) {
+    pub(crate) async fn finish(mut self, now: Timestamp, seen: CurrentBoot<'_>) {
         let last = self.job(now, &seen, true);
         self.writer.finish(last).await;
     }
 
-    fn job(&mut self, now: Timestamp, seen: &Seen<'_>, ended: bool) -> Option<Job> {
+    fn job(&mut self, now: Timestamp, seen: &CurrentBoot<'_>, ended: bool) -> Option<Job> {
         let recovery = seen.recovery;
         // During a shutdown the pods end too. The pods that ran when it was ordered are the ones that should come
         // back.
         let order = recovery.order.as_ref().filter(|order| now <= order.at + LONGEST_SHUTDOWN);
         let standing = order.map_or(&seen.standing, |order| &order.standing);
-        let beat = Heartbeat {
+        let heartbeat = Heartbeat {
             boot_id: self.header.boot_id.clone(),
             boot_wall_ns: seen.boot_wall_ns,
             at: now,
             ended,
             standing: standing.clone(),
         };
-        let beat = history::heartbeat(&beat).ok()?;
-        self.beat_at = Some(now);
-        if self.is_kept(recovery) {
-            return Some(Job { line: None, beat });
+        let heartbeat = history::heartbeat(&heartbeat).ok()?;
+        self.heartbeat_at = Some(now);
+        if self.is_written(recovery) {
+            return Some(Job { line: None, heartbeat });
         }
         self.writer.failed().set(false);
         let record = Record {
@@ -137,53 +144,53 @@ impl BootHistoryWriter {
             recovery: recovery.clone(),
         };
         let line = history::line(&record).ok()?;
-        self.kept = Some(recovery.revision);
-        self.ordered = recovery.order.is_some();
-        Some(Job { line: Some(line), beat })
+        self.written_revision = Some(recovery.revision);
+        self.has_order = recovery.order.is_some();
+        Some(Job { line: Some(line), heartbeat })
     }
 
-    fn is_kept(&self, recovery: &Recovery) -> bool {
-        self.kept == Some(recovery.revision) && !self.writer.failed().get()
+    fn is_written(&self, recovery: &Recovery) -> bool {
+        self.written_revision == Some(recovery.revision) && !self.writer.failed().get()
     }
 }
 
-/// The directory and its files, owned by the thread that writes.
-struct Place {
+/// The directory and its files. The writing thread owns them.
+struct HistoryFiles {
     dir: PathBuf,
     boots: usize,
-    open: Option<Open>,
+    open: Option<OpenFiles>,
     /// The opened directory or file was removed.
     was_removed: bool,
 }
 
-struct Open {
-    lines: Lines<File>,
+struct OpenFiles {
+    lines: LineAppender<File>,
     /// Lines and bytes that were written since the file was last shortened.
     n: usize,
     bytes: usize,
     lock: File,
 }
 
-impl Open {
+impl OpenFiles {
     fn is_there(&self, dir: &Path) -> bool {
-        folder::is_there(&self.lock, &dir.join(LOCK)) && folder::is_there(self.lines.end(), &dir.join(BOOTS))
+        folder::is_there(&self.lock, &dir.join(LOCK)) && folder::is_there(self.lines.file(), &dir.join(BOOTS))
     }
 }
 
-impl Place {
-    fn write(&mut self, Job { line, beat }: &Job, failed: &Failed) -> io::Result<()> {
+impl HistoryFiles {
+    fn write(&mut self, Job { line, heartbeat }: &Job, failed: &Failed) -> io::Result<()> {
         let opened = self.open();
-        let kept = match line {
+        let appended = match line {
             Some(line) => opened.and_then(|()| self.append(line)),
             None => opened,
         };
         // A failed heartbeat is followed by another one. A removed file may have held the line.
         if line.is_some() || self.was_removed {
-            failed.set(line.is_none() || kept.is_err());
+            failed.set(line.is_none() || appended.is_err());
         }
-        self.was_removed &= kept.is_err();
-        kept?;
-        folder::replace(&self.dir, HEARTBEAT, beat)
+        self.was_removed &= appended.is_err();
+        appended?;
+        folder::replace(&self.dir, HEARTBEAT, heartbeat)
     }
 
     fn open(&mut self) -> io::Result<()> {
@@ -191,11 +198,11 @@ impl Place {
             (self.open, self.was_removed) = (None, true);
         }
         let was_removed = self.was_removed;
-        self.open_there().map_err(|error| if was_removed { folder::removed(&error) } else { error })
+        self.open_or_shorten().map_err(|error| if was_removed { folder::removed(&error) } else { error })
     }
 
-    fn open_there(&mut self) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(|open| open.n < LINES && open.bytes < BYTES) {
+    fn open_or_shorten(&mut self) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.n < MAX_LINES && open.bytes < MAX_BYTES) {
             return Ok(());
         }
         let lock = match self.open.take() {
@@ -222,7 +229,12 @@ impl Place {
         let opened = folder::own(File::options().append(true)).open(&path);
         let file = opened.map_err(|error| blame(&path, error))?;
         let torn = bytes.last().is_some_and(|byte| *byte != b'\n');
-        self.open = Some(Open { lines: Lines::new(file, bytes.len() as u64, torn), n: 0, bytes: 0, lock });
+        self.open = Some(OpenFiles {
+            lines: LineAppender::new(file, bytes.len() as u64, torn),
+            n: 0,
+            bytes: 0,
+            lock,
+        });
         Ok(())
     }
 
@@ -245,7 +257,7 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{BootHistoryWriter, LOCK, Seen};
+    use super::{BootHistoryWriter, CurrentBoot, LOCK};
     use crate::{
         engine::Settings,
         model::{
@@ -286,7 +298,7 @@ mod tests {
 
     fn finish(writer: BootHistoryWriter, recovery: &Recovery, standing: Vec<Pod>) {
         let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        let seen = Seen { recovery, boot_wall_ns: 1, standing: list(standing) };
+        let seen = CurrentBoot { recovery, boot_wall_ns: 1, standing: list(standing) };
         runtime.block_on(writer.finish(Timestamp(9), seen));
     }
 
@@ -295,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_boot_after_the_other_is_kept_and_the_first_are_forgotten() {
+    fn one_boot_after_the_other_is_written_and_the_first_are_forgotten() {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("deep/er");
         for boot in ["a", "b", "c", "d", "e"] {
@@ -305,7 +317,7 @@ mod tests {
         let ids: Vec<&str> = past.history.records.iter().map(|it| it.boot_id()).collect();
         // The last boot came after the file was shortened.
         assert_eq!(ids, ["b", "c", "d", "e"]);
-        assert!(past.troubles.is_empty(), "{:?}", past.troubles);
+        assert!(past.problems.is_empty(), "{:?}", past.problems);
         let before = past.before("f");
         assert_eq!((before.boot_id.as_deref(), before.pods), (Some("e"), Some(vec![pod("web")])));
         assert_eq!((before.ordered, before.alive_wall_ns), (None, Some(10)));
@@ -328,8 +340,12 @@ mod tests {
         for _ in 0..60 {
             known.revision += 1;
             now = now + Duration::from_secs(1);
-            writer.update(now, &known, || Seen { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) });
-            assert_eq!(writer.kept, Some(known.revision));
+            writer.update(now, &known, || CurrentBoot {
+                recovery: &known,
+                boot_wall_ns: 1,
+                standing: list(vec![]),
+            });
+            assert_eq!(writer.written_revision, Some(known.revision));
             while writer.writer.is_busy() {
                 std::thread::yield_now();
             }
@@ -338,16 +354,16 @@ mod tests {
         finish(writer, &known, vec![]);
         assert!((1 << 20..MOST).contains(&largest), "{largest}");
         let past = read(dir.path());
-        assert_eq!((past.history.records.len(), past.troubles.len()), (1, 0));
+        assert_eq!((past.history.records.len(), past.problems.len()), (1, 0));
         assert_eq!(past.history.of("a").map(|it| it.recovery.revision), Some(known.revision));
     }
 
     #[test]
-    fn an_order_is_put_down_at_once_with_the_pods_of_then() {
+    fn an_order_is_written_at_once_with_its_pods() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut writer = open(dir.path(), "a");
         let mut known = recovery("a", 1);
-        let seen = |recovery| Seen { recovery, boot_wall_ns: 1, standing: list(vec![]) };
+        let seen = |recovery| CurrentBoot { recovery, boot_wall_ns: 1, standing: list(vec![]) };
         assert_eq!(writer.due(&known), Timestamp::ZERO);
         writer.update(Timestamp(1), &known, || seen(&known));
         assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(10));
@@ -364,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_power_cut_left_is_told_and_the_next_line_is_whole() {
+    fn a_torn_line_is_reported_and_the_next_line_is_complete() {
         let dir = tempfile::tempdir().expect("a folder");
         finish(open(dir.path(), "a"), &recovery("a", 1), vec![]);
         let path = dir.path().join(BOOTS);
@@ -372,12 +388,12 @@ mod tests {
         bytes.extend(b"{\"sum\":\"00");
         fs::write(&path, &bytes).expect("written");
         fs::write(dir.path().join("heartbeat.json"), b"\0\0\0").expect("written");
-        let troubles = read(dir.path()).troubles;
-        assert_eq!(troubles.len(), 2, "{troubles:?}");
-        assert!(troubles[0].ends_with("line 2 was cut off while it was written: it is passed over"));
+        let problems = read(dir.path()).problems;
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].ends_with("line 2 was cut off while it was written: it is passed over"));
         finish(open(dir.path(), "b"), &recovery("b", 1), vec![]);
         let past = read(dir.path());
-        assert_eq!((past.history.records.len(), past.troubles.len()), (2, 0));
+        assert_eq!((past.history.records.len(), past.problems.len()), (2, 0));
     }
 
     #[test]
@@ -408,7 +424,7 @@ mod tests {
             assert!(trouble.contains(&format!("(--state-dir): {expected}")), "{trouble}");
         }
         // Who reads the history is told, too.
-        let trouble = read(&outside.path().join("2")).troubles.pop().expect("a trouble");
+        let trouble = read(&outside.path().join("2")).problems.pop().expect("a trouble");
         assert!(
             trouble.ends_with(
                 "heartbeat.json: it is a directory, not a plain file; remove or rename it, and \
@@ -423,7 +439,7 @@ mod tests {
     fn what_is_removed_is_written_anew() {
         let dir = tempfile::tempdir().expect("a folder");
         let (dir, known) = (dir.path().join("state"), recovery("a", 1));
-        let seen = || Seen { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) };
+        let seen = || CurrentBoot { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) };
         let mut writer = open(&dir, "a");
         let await_heartbeat = || {
             let late = Instant::now() + Duration::from_secs(10);

@@ -19,7 +19,7 @@ use crate::{
         fact::{Listener, Loss, Origin},
         id::ContainerId,
     },
-    sink::{Label, escape::brief, text::detail, wall::Rfc3339},
+    sink::{Label, escape::brief, text::detail, wall_clock::Rfc3339},
 };
 
 /// One event (docs/events.md).

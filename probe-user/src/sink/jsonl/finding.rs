@@ -12,7 +12,7 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    sink::{Label, wall::Rfc3339},
+    sink::{Label, wall_clock::Rfc3339},
 };
 
 /// One finding (docs/findings.md).

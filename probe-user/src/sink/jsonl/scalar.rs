@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::SCHEMA;
 pub(crate) use crate::model::scalar::{Decimal, names};
-use crate::sink::wall::Rfc3339;
+use crate::sink::wall_clock::Rfc3339;
 
 /// The version of the form, which every line and document begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::{
         id::ContainerId,
         phase::{self, Cause, Kind},
     },
-    sink::{Label, chart::pod::meaning, phase as wording, wall::Rfc3339},
+    sink::{Label, chart::pod::meaning, phase as wording, wall_clock::Rfc3339},
 };
 
 /// A start and its phases (docs/phases.md).

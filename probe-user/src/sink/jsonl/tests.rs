@@ -19,7 +19,7 @@ use crate::{
         phase::{Cause, Kind as Part, Listening, Phase, Start},
         time::Timestamp,
     },
-    sink::{Format, Label, word},
+    sink::{Format, Label, phase},
 };
 
 fn process(pid: u32) -> Process {
@@ -314,7 +314,7 @@ fn the_documentation_has_every_phase_and_every_member_of_one() {
     listening.iter().for_each(|it| members("", it, &mut written));
     same_names(&documented_in(doc, "Listening"), &written);
     let words = phases.iter().map(|phase| phase["phase"].as_str().expect("a word").to_owned());
-    assert_eq!(words.clone().collect::<Vec<_>>(), word::PHASES);
+    assert_eq!(words.clone().collect::<Vec<_>>(), phase::NAMES);
     same_names(&documented_in(doc, "Phases"), &words.collect());
 }
 

@@ -25,7 +25,7 @@ use crate::{
         phase::Start,
         time::Timestamp,
     },
-    sink::word,
+    sink::phase,
 };
 
 /// The most cgroups that are remembered as empty and not removed yet. Beyond that the oldest is forgotten.
@@ -93,7 +93,7 @@ impl Counters {
         for values in set::all(&[&set::KNOWN]) {
             self.pods.start.at(&values, nobody);
         }
-        for values in set::all(&[word::PHASES, &set::KNOWN]) {
+        for values in set::all(&[phase::NAMES, &set::KNOWN]) {
             self.pods.phase.at(&values, nobody);
         }
         for values in set::all(&[Cause::VARIANTS]) {

@@ -26,7 +26,7 @@ use crate::{
         recovery::Recovery,
         time::Timestamp,
     },
-    sink::word,
+    sink::phase as wording,
 };
 
 const S: u64 = 1_000_000_000;
@@ -482,7 +482,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
     assert_eq!(of("sandprobe_events_total"), ChangeKind::VARIANTS.len());
     assert_eq!(of("sandprobe_findings"), Wrong::VARIANTS.len() * 6);
     assert_eq!(of("sandprobe_findings_confirmed_total"), Wrong::VARIANTS.len() * 3);
-    assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * word::PHASES.len());
+    assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * wording::NAMES.len());
     assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * event::NAMES.len());
     assert_eq!(of("sandprobe_records_total"), 2 * event::NAMES.len());
     assert_eq!(of("sandprobe_ip_leaks_total"), Cause::VARIANTS.len());

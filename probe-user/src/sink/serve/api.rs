@@ -22,7 +22,7 @@ use crate::{
             boot::{Boot, Mean, Told},
         },
         select,
-        wall::Rfc3339,
+        wall_clock::Rfc3339,
     },
 };
 

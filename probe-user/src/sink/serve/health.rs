@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     model::{fact::Signal, time::Timestamp},
-    sink::{doctor, escape::escaped, jsonl::Decimal, metrics::agent_stats::Process, wall::Rfc3339},
+    sink::{doctor, escape::escaped, jsonl::Decimal, metrics::agent_stats::Process, wall_clock::Rfc3339},
 };
 
 /// How long the agent is not ready after a loss of records.

@@ -15,7 +15,7 @@ use crate::{
         phase::pod,
         span::span,
         text::{cut, detail},
-        wall::{Rfc3339, TimeOfDay},
+        wall_clock::{Rfc3339, TimeOfDay},
     },
     words::name::signal_number,
 };

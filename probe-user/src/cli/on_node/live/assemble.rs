@@ -197,7 +197,7 @@ impl<'a> Assembly<'a> {
         let past = self.start.past;
         let looked = self.confinement.start(Role::Files, || boot::look(header, root, past))?;
         let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
-        past.troubles.iter().for_each(|trouble| say(trouble));
+        past.problems.iter().for_each(|problem| say(problem));
         if let Some(earlier) = earlier {
             session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
         }

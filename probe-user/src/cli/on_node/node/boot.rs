@@ -13,7 +13,7 @@ use tracing::warn;
 use crate::{
     model::recovery::{BootRead, PreviousBoot, Recovery},
     recording::Header,
-    sink::history::{self, Past},
+    sink::history::{self, SavedHistory},
     source::{
         boot::{self, unseen::unseen},
         host::{HostRoot, watch::Reader},
@@ -36,7 +36,7 @@ pub(in crate::cli) fn look(
     header: &Header,
     root: &HostRoot,
     past: Option<&Path>,
-) -> io::Result<(Past, Beginning)> {
+) -> io::Result<(SavedHistory, Beginning)> {
     let reader = Arc::new(Reader::new(Arc::default()));
     let root = root.watched(Arc::clone(&reader)).map_err(io::Error::other)?;
     let (past_says, past_said) = mpsc::channel();
@@ -50,7 +50,10 @@ pub(in crate::cli) fn look(
     let seconds = PATIENCE.as_secs();
     let Ok(past) = past_said.recv_timeout(PATIENCE) else {
         warn!(dir = ?past, seconds, "reading the history of boots hangs: going on without it and without the journal");
-        return Ok((Past::default(), told(header, &Past::default(), PreviousBoot::default())));
+        return Ok((
+            SavedHistory::default(),
+            told(header, &SavedHistory::default(), PreviousBoot::default()),
+        ));
     };
     let before = before_said.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let path = reader.at().map(|(path, _)| path);
@@ -62,12 +65,12 @@ pub(in crate::cli) fn look(
 }
 
 /// Reads the facts about this boot; may block.
-pub(in crate::cli) fn read(header: &Header, root: &HostRoot, past: &Past) -> BootRead {
+pub(in crate::cli) fn read(header: &Header, root: &HostRoot, past: &SavedHistory) -> BootRead {
     told(header, past, before(header, root, past)).boot
 }
 
 /// How the boot before this one ended, from the history and the node's journals.
-fn before(header: &Header, root: &HostRoot, past: &Past) -> PreviousBoot {
+fn before(header: &Header, root: &HostRoot, past: &SavedHistory) -> PreviousBoot {
     let known = past.history.of(&header.boot_id).and_then(|record| record.recovery.boot.as_ref());
     let before = known.map(|it| it.before.clone()).unwrap_or_else(|| {
         let others = past.last(&header.boot_id).and_then(|last| unseen(root, &last, header.boot_wall_ns));
@@ -76,7 +79,7 @@ fn before(header: &Header, root: &HostRoot, past: &Past) -> PreviousBoot {
     before.or_ordered(|| boot::ordered(root, header.boot_wall_ns))
 }
 
-fn told(header: &Header, past: &Past, before: PreviousBoot) -> Beginning {
+fn told(header: &Header, past: &SavedHistory, before: PreviousBoot) -> Beginning {
     let boot = BootRead {
         boot_id: header.boot_id.clone(),
         kernel: header.kernel.clone(),
