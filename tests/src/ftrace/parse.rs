@@ -99,17 +99,18 @@ impl Parser {
 
 /// The thread, the time, and the rest of the line.
 fn head(line: &str) -> Option<(i32, u64, &str)> {
-    let (cpu, rest) = line.match_indices(" [").find_map(|(at, _)| {
+    let (task, rest) = line.match_indices(" [").find_map(|(at, _)| {
         let (cpu, rest) = line.get(at + 2..)?.split_once("] ")?;
-        cpu.bytes().all(|byte| byte.is_ascii_digit()).then_some((at, rest))
+        let (_, task) = line.get(..at)?.trim_end().rsplit_once('-')?;
+        let is_cpu = !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit());
+        task.parse().ok().filter(|_| is_cpu).map(|task| (task, rest))
     })?;
-    let (_, task) = line.get(..cpu)?.trim_end().rsplit_once('-')?;
     // Skips the flags, then reads the time.
     let (_, rest) = rest.trim_start().split_once(' ')?;
     let (time, text) = rest.trim_start().split_once(": ")?;
     let (seconds, micros) = time.split_once('.')?;
     let (seconds, micros): (u64, u64) = (seconds.parse().ok()?, micros.parse().ok()?);
-    Some((task.parse().ok()?, (seconds * 1_000_000 + micros) * 1_000, text))
+    Some((task, (seconds * 1_000_000 + micros) * 1_000, text))
 }
 
 fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
