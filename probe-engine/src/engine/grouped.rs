@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
-    fmt,
+    fmt, iter,
     ops::Deref,
 };
 
@@ -23,8 +23,8 @@ pub(in crate::engine) struct Groups<K, V: Grouped> {
     /// The groups of each row, as they were when it was last put into them.
     of: BTreeMap<K, Vec<V::Group>>,
     members: BTreeMap<V::Group, BTreeSet<K>>,
-    /// Rows that may belong to other groups by now.
-    lent: Vec<K>,
+    /// The row that was lent out last. It may belong to other groups by now.
+    lent: Option<K>,
 }
 
 impl<K: fmt::Debug, V: Grouped + fmt::Debug> fmt::Debug for Groups<K, V> {
@@ -35,7 +35,7 @@ impl<K: fmt::Debug, V: Grouped + fmt::Debug> fmt::Debug for Groups<K, V> {
 
 impl<K, V: Grouped> Default for Groups<K, V> {
     fn default() -> Self {
-        Self { rows: Tracked::default(), of: BTreeMap::new(), members: BTreeMap::new(), lent: Vec::new() }
+        Self { rows: Tracked::default(), of: BTreeMap::new(), members: BTreeMap::new(), lent: None }
     }
 }
 
@@ -50,10 +50,16 @@ impl<K, V: Grouped> Deref for Groups<K, V> {
 impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
     /// The rows of a group, by their keys' order.
     pub(in crate::engine) fn of(&self, group: V::Group) -> impl Iterator<Item = &V> {
-        let known = self.members.get(&group).into_iter().flatten();
-        let keys: BTreeSet<&K> = known.chain(&self.lent).collect();
-        let rows = keys.into_iter().filter_map(|key| self.rows.get(key));
-        rows.filter(move |row| row.groups().any(|it| it == group))
+        let lent = self.lent.as_ref();
+        let is_in = |key: &&K| self.rows.get(key).is_some_and(|row| row.groups().any(|it| it == group));
+        let mut own = lent.filter(is_in);
+        let members = self.members.get(&group).into_iter().flatten();
+        let mut others = members.filter(move |key| lent != Some(*key)).peekable();
+        let keys = iter::from_fn(move || {
+            let is_own_next = own.is_some_and(|own| others.peek().is_none_or(|other| own < *other));
+            if is_own_next { own.take() } else { others.next() }
+        });
+        keys.filter_map(|key| self.rows.get(key))
     }
 
     /// Every group of more than one row, and perhaps some others.
@@ -73,6 +79,11 @@ impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
         self.rows.get_mut(key)
     }
 
+    /// Lends out a row without a mark, for a change that no verdict is made of and that moves the row to no other group.
+    pub(in crate::engine) fn get_mut_unmarked(&mut self, key: &K) -> Option<&mut V> {
+        self.rows.get_mut_unmarked(key)
+    }
+
     pub(in crate::engine) fn insert(&mut self, key: K, row: V) -> Option<V> {
         self.lend(&key);
         self.rows.insert(key, row)
@@ -90,61 +101,63 @@ impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
 
     /// Drops the rows that are not to be kept.
     pub(in crate::engine) fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
-        let lent = &mut self.lent;
+        let mut gone = Vec::new();
         self.rows.retain(|key, row| {
             let keep = is_kept(key, row);
             if !keep {
-                lent.push(key.clone());
+                gone.push(key.clone());
             }
             keep
         });
-        self.settle();
+        gone.iter().for_each(|key| self.regroup(key));
     }
 
     /// Offers every row for a change. The function says whether it made one.
     pub(in crate::engine) fn update(&mut self, mut change: impl FnMut(&K, &mut V) -> bool) {
-        let lent = &mut self.lent;
+        let mut changed = Vec::new();
         self.rows.update(|key, row| {
             let is_changed = change(key, row);
             if is_changed {
-                lent.push(key.clone());
+                changed.push(key.clone());
             }
             is_changed
         });
-        self.settle();
+        changed.iter().for_each(|key| self.regroup(key));
     }
 
     fn lend(&mut self, key: &K) {
-        if self.lent.first() != Some(key) {
-            self.settle();
-            self.lent.push(key.clone());
+        if self.lent.as_ref() != Some(key)
+            && let Some(before) = self.lent.replace(key.clone())
+        {
+            self.regroup(&before);
         }
     }
 
-    /// Puts the rows that were lent out into their groups.
-    fn settle(&mut self) {
-        while let Some(key) = self.lent.pop() {
-            let now: Vec<V::Group> = self.rows.get(&key).map_or_else(Vec::new, |row| row.groups().collect());
-            let before = self.of.get(&key).map_or(&[][..], Vec::as_slice);
-            if before == now {
-                continue;
-            }
-            for group in before.iter().filter(|group| !now.contains(group)) {
-                if let Some(members) = self.members.get_mut(group) {
-                    members.remove(&key);
-                    if members.is_empty() {
-                        self.members.remove(group);
-                    }
+    /// Puts a row into the groups that it is in now.
+    fn regroup(&mut self, key: &K) {
+        let row = self.rows.get(key);
+        let before = self.of.get(key).map_or(&[][..], Vec::as_slice);
+        let mut known = before.iter();
+        let is_same = row.is_none_or(|row| row.groups().all(|group| known.next() == Some(&group)));
+        if is_same && known.next().is_none() {
+            return;
+        }
+        let now: Vec<V::Group> = row.map_or_else(Vec::new, |row| row.groups().collect());
+        for group in before.iter().filter(|group| !now.contains(group)) {
+            if let Some(members) = self.members.get_mut(group) {
+                members.remove(key);
+                if members.is_empty() {
+                    self.members.remove(group);
                 }
             }
-            for group in &now {
-                self.members.entry(group.clone()).or_default().insert(key.clone());
-            }
-            if now.is_empty() {
-                self.of.remove(&key);
-            } else {
-                self.of.insert(key, now);
-            }
+        }
+        for group in now.iter().filter(|group| !before.contains(group)) {
+            self.members.entry(group.clone()).or_default().insert(key.clone());
+        }
+        if now.is_empty() {
+            self.of.remove(key);
+        } else {
+            self.of.insert(key.clone(), now);
         }
     }
 }
@@ -184,7 +197,7 @@ mod tests {
         assert_eq!(of(&rows, 7), Vec::<Vec<u8>>::new());
         rows.remove(&2);
         assert_eq!(of(&rows, 8), Vec::<Vec<u8>>::new());
-        assert!(rows.members.is_empty() || rows.lent == [2]);
+        assert!(rows.members.is_empty() || rows.lent == Some(2));
         assert_eq!(rows.take_changed().into_iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

@@ -7,7 +7,7 @@
 //! **Invariant:** a listing is never held: what it says was so when it was read.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -19,6 +19,9 @@ use crate::model::{
 /// So many records wait at most; then the oldest goes on without the watermark.
 const CAPACITY: usize = 65_536;
 
+/// Space for so many records is kept when none waits.
+const ROOM: usize = 1024;
+
 /// So long a notification, or a verdict, waits at most for what happened before it. On a node where nothing else happens
 /// the watermark stands still.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -29,12 +32,17 @@ pub(super) const OOM_BEHIND: Duration = Duration::from_millis(100);
 /// The part of a status that is the signal's number (`wait(2)`).
 const SIGNAL: u32 = 0x7f;
 
+/// By time, then by arrival.
+type Place = (Timestamp, u64);
+
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// By time, then by arrival.
-    pending: BTreeMap<(Timestamp, u64), Observation>,
+    /// The records that came in their order, as nearly all do.
+    line: VecDeque<(Place, Observation)>,
+    /// The records that came behind a later one.
+    strays: BTreeMap<Place, Observation>,
     /// Which of them are notifications.
-    notifications: BTreeSet<(Timestamp, u64)>,
+    notifications: BTreeSet<Place>,
     arrivals: u64,
     watermark: Timestamp,
 }
@@ -66,7 +74,7 @@ impl Timeline {
             return Placed::Duplicate;
         }
         self.keep(seen);
-        if self.pending.len() > CAPACITY { Placed::Full } else { Placed::Kept }
+        if self.len() > CAPACITY { Placed::Full } else { Placed::Kept }
     }
 
     /// Takes a record in without asking where the watermark is.
@@ -76,7 +84,11 @@ impl Timeline {
         if source(&seen) == Source::Notification {
             self.notifications.insert(place);
         }
-        self.pending.insert(place, seen);
+        if self.line.back().is_none_or(|(last, _)| *last < place) {
+            self.line.push_back((place, seen));
+        } else {
+            self.strays.insert(place, seen);
+        }
     }
 
     /// Nothing earlier than `at` can come any more.
@@ -104,8 +116,8 @@ impl Timeline {
     /// The next record that is due by `now`: the watermark has passed it, or too many wait, or it is a notification
     /// that has waited long enough.
     pub fn pop(&mut self, now: Timestamp) -> Option<Observation> {
-        let first = self.pending.keys().next().copied()?;
-        let is_due = first.0 <= self.watermark || self.pending.len() > CAPACITY;
+        let first = self.first()?;
+        let is_due = first.0 <= self.watermark || self.len() > CAPACITY;
         let place = if is_due {
             first
         } else {
@@ -114,7 +126,7 @@ impl Timeline {
         if let Some(cause) = self.take_oom_kill(place) {
             return Some(cause);
         }
-        let seen = self.pending.remove(&place)?;
+        let seen = self.remove(place)?;
         if !self.notifications.remove(&place) {
             // What comes behind a record that had to go is late, as behind any other that was applied.
             self.watermark = self.watermark.max(seen.at);
@@ -122,11 +134,51 @@ impl Timeline {
         Some(seen)
     }
 
+    fn len(&self) -> usize {
+        self.line.len() + self.strays.len()
+    }
+
+    fn first(&self) -> Option<Place> {
+        let in_line = self.line.front().map(|(place, _)| *place);
+        let stray = self.strays.first_key_value().map(|(place, _)| *place);
+        in_line.into_iter().chain(stray).min()
+    }
+
+    fn get(&self, place: Place) -> Option<&Observation> {
+        match self.line.binary_search_by_key(&place, |(place, _)| *place) {
+            Ok(index) => self.line.get(index).map(|(_, seen)| seen),
+            Err(_) => self.strays.get(&place),
+        }
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Observation> {
+        if self.line.front().is_some_and(|(first, _)| *first == place) {
+            let seen = self.line.pop_front().map(|(_, seen)| seen);
+            if self.line.is_empty() {
+                self.line.shrink_to(ROOM);
+            }
+            return seen;
+        }
+        match self.line.binary_search_by_key(&place, |(place, _)| *place) {
+            Ok(index) => self.line.remove(index).map(|(_, seen)| seen),
+            Err(_) => self.strays.remove(&place),
+        }
+    }
+
+    /// The records from one place to another, those that came in their order first.
+    fn between(&self, from: Place, to: Place) -> impl Iterator<Item = (Place, &Observation)> {
+        let (begin, end) = (self.line.partition_point(|(place, _)| *place < from), to);
+        let in_line = self.line.iter().skip(begin).take_while(move |(place, _)| *place < end);
+        in_line
+            .map(|(place, seen)| (*place, seen))
+            .chain(self.strays.range(from..to).map(|(place, seen)| (*place, seen)))
+    }
+
     /// That the OOM killer chose the process that ends at this place, if it is told behind it: the kernel says so only after
     /// it has sent the signal, and the victim may have ended by then, on another CPU (`__oom_kill_process`). It is given
     /// the time of the end.
-    fn take_oom_kill(&mut self, place: (Timestamp, u64)) -> Option<Observation> {
-        let Fact::Exited(exited) = &self.pending.get(&place)?.fact else { return None };
+    fn take_oom_kill(&mut self, place: Place) -> Option<Observation> {
+        let Fact::Exited(exited) = &self.get(place)?.fact else { return None };
         if exited.status & SIGNAL != SIGKILL {
             return None;
         }
@@ -135,9 +187,9 @@ impl Timeline {
             let Fact::OomKilled(kill) = &seen.fact else { return false };
             kill.target.key.pid == victim.pid && [0, victim.start].contains(&kill.target.key.start)
         };
-        let mut behind = self.pending.range(place..(place.0 + OOM_BEHIND, u64::MAX));
-        let found = behind.find(|(_, seen)| is_of_it(seen)).map(|(place, _)| *place)?;
-        Some(Observation { at: place.0, ..self.pending.remove(&found)? })
+        let behind = self.between(place, (place.0 + OOM_BEHIND, u64::MAX));
+        let found = behind.filter(|(_, seen)| is_of_it(seen)).map(|(place, _)| place).min()?;
+        Some(Observation { at: place.0, ..self.remove(found)? })
     }
 
     /// When a notification has waited long enough.
@@ -150,12 +202,15 @@ impl Timeline {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
+    /// The records that wait, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Observation> {
-        self.pending.values()
+        let all: BTreeMap<Place, &Observation> =
+            self.between(Place::default(), (Timestamp(u64::MAX), u64::MAX)).collect();
+        all.into_values()
     }
 
     fn at(&self, at: Timestamp) -> impl Iterator<Item = &Observation> {
-        self.pending.range((at, 0)..=(at, u64::MAX)).map(|(_, seen)| seen)
+        self.between((at, 0), (at, u64::MAX)).map(|(_, seen)| seen)
     }
 }
 
@@ -260,6 +315,18 @@ mod tests {
         assert!(matches!(timeline.place(freed(15, 8)), Placed::Now { late: true, .. }));
         timeline.pass(Timestamp(5));
         assert_eq!(timeline.watermark(), Timestamp(20), "time does not go back");
+    }
+
+    #[test]
+    fn records_that_come_behind_later_ones_are_found_and_leave_at_their_places() {
+        let mut timeline = Timeline::default();
+        for at in [10, 30, 50, 40, 20, 60, 20, 50] {
+            timeline.place(freed(at, 7));
+        }
+        assert_eq!(timeline.iter().map(|seen| seen.at.0).collect::<Vec<_>>(), [10, 20, 30, 40, 50, 60]);
+        timeline.pass(Timestamp(45));
+        assert_eq!(due(&mut timeline), [10, 20, 30, 40]);
+        assert_eq!(timeline.iter().map(|seen| seen.at.0).collect::<Vec<_>>(), [50, 60]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
             EventContext, World,
             args::Args,
             presence::Voucher,
-            process::{Program, State},
+            process::{Program, State, kept_filename},
             process_of,
         },
     },
@@ -60,8 +60,8 @@ impl World {
         if it.host {
             self.learn_host_netns(&it.task, class::CNI);
         }
-        let program =
-            Program { filename: it.filename.clone(), class: class::CNI, ns_pid: key.pid, about: None };
+        let filename = kept_filename(&it.task.comm, &it.filename);
+        let program = Program { filename, class: class::CNI, ns_pid: key.pid, about: None };
         self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);
         let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);

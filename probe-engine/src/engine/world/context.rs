@@ -4,75 +4,101 @@
 use crate::{
     engine::{
         held::{Subject, Wait},
-        world::{World, container::Container, sandbox},
+        world::{World, cgroup::Cgroup, container::Container, netns::Netns, pod::Pod, sandbox},
     },
     model::{
         change::{CgroupRef, ContainerRef, Context, PodRef},
-        fact::{NameSource, Role},
+        fact::{NameSource, PodName, Role},
         id::{ContainerId, PodUid},
     },
 };
 
+/// What a subject is about, as the tables have it now.
+pub(super) struct Involved<'a> {
+    world: &'a World,
+    subject: &'a Subject,
+    cgroup: Option<&'a Cgroup>,
+    container: Option<&'a Container>,
+    netns: Option<&'a Netns>,
+    sandbox: Option<&'a ContainerId>,
+    pod: Option<&'a Pod>,
+}
+
+impl Involved<'_> {
+    /// Whether nothing more can become known about the subject.
+    pub(super) fn is_settled(&self) -> bool {
+        let named = self.subject.named.as_ref();
+        match (self.pod, named) {
+            (Some(pod), named) => pod.named.name.is_some() || named.is_some_and(|named| named.name.is_some()),
+            (None, Some(named)) => named.name.is_some(),
+            // The subject may concern no pod: a container without a pod, or a CNI call without one.
+            (None, None) => match self.container {
+                Some(row) => row.role.is_some() || !row.question.is_open,
+                None => self.netns.is_none() || self.sandbox.is_some(),
+            },
+        }
+    }
+
+    /// The UID of the pod, if the pod or its cgroup is known.
+    pub(super) fn uid(&self) -> Option<&PodUid> {
+        match self.named() {
+            Some((name, _)) => name.uid.as_ref(),
+            None => self.cgroup?.pod.as_ref(),
+        }
+    }
+
+    /// The pod's name, and where it comes from.
+    fn named(&self) -> Option<(&PodName, NameSource)> {
+        let by_row = self.pod.map(|row| (&row.named, row.source));
+        let by_call = self.subject.named.as_ref().map(|name| (name, NameSource::CniArgs));
+        by_row.filter(|(row, _)| row.name.is_some() || by_call.is_none()).or(by_call)
+    }
+
+    pub(super) fn context(&self) -> Context {
+        let of = |(name, source): (&PodName, _)| PodRef {
+            namespace: name.namespace.clone(),
+            name: name.name.clone(),
+            uid: name.uid.clone(),
+            source: Some(source),
+        };
+        // Only the path of a cgroup names this pod.
+        let by_path = || {
+            let uid = self.cgroup?.pod.clone()?;
+            Some(PodRef { uid: Some(uid), source: Some(NameSource::CgroupPath), ..PodRef::default() })
+        };
+        let world = self.world;
+        let key = self.subject.cgroup.or_else(|| self.container.and_then(|row| row.cgroup));
+        let life = || world.sandboxes.get(self.sandbox?)?.network.netns;
+        Context {
+            sandbox: self.sandbox.cloned(),
+            container: self
+                .container
+                .filter(|row| row.role != Some(Role::Sandbox))
+                .map(|row| ContainerRef { id: row.id.clone(), name: row.name.clone() }),
+            netns: self.netns.or_else(|| world.netns.get(life()?)).map(|row| row.key),
+            cgroup: key
+                .and_then(|key| world.cgroups.get(&key))
+                .map(|row| CgroupRef { key: row.key, path: row.path.clone() }),
+            pod: self.named().map(of).or_else(by_path),
+        }
+    }
+}
+
 impl World {
-    /// The context of a subject. `true`: everything that can still become known about the subject is in it.
-    pub(super) fn context(&self, subject: &Subject) -> (Context, bool) {
+    pub(super) fn involved<'a>(&'a self, subject: &'a Subject) -> Involved<'a> {
         let cgroup = subject.cgroup.and_then(|key| self.cgroups.get(&key));
         let container = subject.container.as_ref().or_else(|| cgroup.and_then(|row| row.container.as_ref()));
         let container = container.and_then(|id| self.containers.get(id));
         let netns = subject.netns.and_then(|life| self.netns.get(life));
         let sandbox =
             self.sandbox_in(subject, container).or_else(|| netns.and_then(|row| row.sandbox.as_ref()));
-        let row = sandbox.and_then(|id| self.sandboxes.get(id));
         let pod = subject
             .pod
-            .or_else(|| row.and_then(|row| row.pod))
+            .or_else(|| self.sandboxes.get(sandbox?)?.pod)
             .or_else(|| container.and_then(|row| row.pod))
             .or_else(|| cgroup.and_then(|row| row.pod.as_ref()).and_then(|uid| self.pods.by_uid(uid)))
             .and_then(|id| self.pods.get(&id));
-        let by_row = pod.map(|row| PodRef {
-            namespace: row.named.namespace.clone(),
-            name: row.named.name.clone(),
-            uid: row.named.uid.clone(),
-            source: Some(row.source),
-        });
-        let by_call = subject.named.as_ref().map(|name| PodRef {
-            namespace: name.namespace.clone(),
-            name: name.name.clone(),
-            uid: name.uid.clone(),
-            source: Some(NameSource::CniArgs),
-        });
-        let pod_ref = match (by_row, by_call) {
-            (Some(row), Some(call)) if row.name.is_none() => Some(call),
-            (row, call) => row.or(call),
-        };
-        // Only the path of a cgroup names this pod.
-        let by_path = || {
-            let uid = cgroup?.pod.clone()?;
-            Some(PodRef { uid: Some(uid), source: Some(NameSource::CgroupPath), ..PodRef::default() })
-        };
-        let settled = match &pod_ref {
-            Some(pod) => pod.name.is_some(),
-            // The subject may concern no pod: a container without a pod, or a CNI call without one.
-            None => match container {
-                Some(row) => row.role.is_some() || !row.question.is_open,
-                None => netns.is_none() || sandbox.is_some(),
-            },
-        };
-        let key = subject.cgroup.or_else(|| container.and_then(|row| row.cgroup));
-        let context = Context {
-            sandbox: sandbox.cloned(),
-            container: container
-                .filter(|row| row.role != Some(Role::Sandbox))
-                .map(|row| ContainerRef { id: row.id.clone(), name: row.name.clone() }),
-            netns: netns
-                .or_else(|| row.and_then(|row| row.network.netns).and_then(|life| self.netns.get(life)))
-                .map(|row| row.key),
-            cgroup: key
-                .and_then(|key| self.cgroups.get(&key))
-                .map(|row| CgroupRef { key: row.key, path: row.path.clone() }),
-            pod: pod_ref.or_else(by_path),
-        };
-        (context, settled)
+        Involved { world: self, subject, cgroup, container, netns, sandbox, pod }
     }
 
     /// The fact for which a change about this subject waits before its event is sent.

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 /// The path with `/var/run` replaced by `/run`: the two are the same directory on every known node.
 pub(in crate::engine) fn plain(path: &str) -> Cow<'_, str> {
     match path.strip_prefix("/var/run/") {
-        Some(rest) => Cow::Owned(format!("/run/{rest}")),
+        Some(rest) => Cow::Owned(["/run/", rest].concat()),
         None => Cow::Borrowed(path),
     }
 }
 
 pub(super) fn is_same(one: &str, other: &str) -> bool {
-    one == other || plain(one) == plain(other)
+    one == other || one.len() != other.len() && plain(one) == plain(other)
 }
 
 /// The pid in `/proc/PID/ns/net`.

@@ -13,12 +13,7 @@ use crate::{
         held::{Held, Wait},
         world::World,
     },
-    model::{
-        change::{Change, Context},
-        fact::Role,
-        id::PodUid,
-        time::Timestamp,
-    },
+    model::{change::Change, fact::Role, id::PodUid, time::Timestamp},
 };
 
 /// What to do with the first change in the queue.
@@ -35,12 +30,11 @@ impl World {
         loop {
             let place = self.outbox.due_aside(now, |uid| self.may_be_named(uid));
             if let Some(held) = place.and_then(|place| self.outbox.take_aside(place)) {
-                let (context, _) = self.context(&held.subject);
+                let context = self.involved(&held.subject).context();
                 return Some(self.outbox.number(held, context));
             }
             let held = self.outbox.first()?;
-            let (context, settled) = self.context(&held.subject);
-            let turn = self.turn(held, &context, settled, now, hold);
+            let turn = self.turn(held, now, hold);
             if matches!(turn, Turn::Hold) {
                 return None;
             }
@@ -51,31 +45,35 @@ impl World {
                 self.tentative_over(id);
             }
             match turn {
-                Turn::Tell => return Some(self.outbox.number(held, context)),
+                Turn::Tell => {
+                    let context = self.involved(&held.subject).context();
+                    return Some(self.outbox.number(held, context));
+                }
                 Turn::PutAside(uid) => self.outbox.put_aside(uid, held),
                 Turn::Drop | Turn::Hold => {}
             }
         }
     }
 
-    /// Decides about the first change. `settled`: nothing more will become known about its pod.
-    fn turn(&self, held: &Held, context: &Context, settled: bool, now: Timestamp, hold: Duration) -> Turn {
+    /// Decides about the first change.
+    fn turn(&self, held: &Held, now: Timestamp, hold: Duration) -> Turn {
         let is_over = now >= held.at + hold || self.outbox.is_over_full();
+        let is_settled = || self.involved(&held.subject).is_settled();
         match held.wait {
             Wait::Nothing => Turn::Tell,
-            Wait::Name if settled => Turn::Tell,
+            Wait::Name if is_settled() => Turn::Tell,
             Wait::Name if !is_over => Turn::Hold,
             Wait::Name if hold.is_zero() => Turn::Tell,
             Wait::Name => {
-                let uid = context.pod.as_ref().and_then(|pod| pod.uid.clone());
                 let may_wait = |uid: &PodUid| self.outbox.may_wait_aside(held, now) && self.may_be_named(uid);
-                uid.filter(may_wait).map_or(Turn::Tell, Turn::PutAside)
+                let uid = self.involved(&held.subject).uid().filter(|uid| may_wait(uid)).cloned();
+                uid.map_or(Turn::Tell, Turn::PutAside)
             }
             Wait::Role(wanted) => {
                 let row = held.subject.container.as_ref().and_then(|id| self.containers.get(id));
                 match row.and_then(|row| row.role) {
                     Some(role) if role != wanted => Turn::Drop,
-                    Some(_) if settled || is_over => Turn::Tell,
+                    Some(_) if is_over || is_settled() => Turn::Tell,
                     Some(_) => Turn::Hold,
                     None if !is_over && row.is_some_and(|row| row.question.is_open) => Turn::Hold,
                     // Most ids that have a container's cgroup are containers, not sandboxes.

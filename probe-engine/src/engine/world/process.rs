@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         held::Subject,
-        world::{EventContext, World, argv, process_of},
+        world::{EventContext, World, argv, daemon, process_of},
     },
     model::{
         change::{self, ChangeKind, End},
@@ -53,6 +53,7 @@ pub enum State {
 /// The program that a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
+    /// The path of a runtime's or a kubelet's executable. Empty for other programs: nobody asks for theirs.
     pub(crate) filename: String,
     /// The bits of `probe_common::event::class`.
     pub(crate) class: u32,
@@ -113,7 +114,7 @@ impl World {
         let parent = self.processes.get(it.task.parent).filter(|_| init);
         let about = about.or_else(|| parent?.program.about.clone());
         let program = Program {
-            filename: it.filename.clone(),
+            filename: kept_filename(&it.task.comm, &it.filename),
             class: it.class,
             ns_pid: it.ns_pid,
             about: about.clone(),
@@ -183,9 +184,11 @@ impl World {
         let quiet = known.map_or(!matters, |known| known.quiet);
         let cgroup = known.map_or(it.task.cgroup, |known| known.cgroup);
         let about = known.and_then(|known| known.program.about.clone());
-        let mut row = known.cloned().unwrap_or_else(|| unseen(&it.task));
-        row.state = ended;
-        self.processes.insert(row);
+        if known.is_some() {
+            self.processes.set_state(key, ended);
+        } else {
+            self.processes.insert(Process { state: ended, ..unseen(&it.task) });
+        }
         self.schedule_reap(ctx.at);
 
         let stopped_at = self.stopped_at(key);
@@ -290,7 +293,7 @@ impl World {
         let Some(row) = self.processes.get(key) else { return };
         let Some(ended) = row.state.step(ctx.at) else { return };
         let cgroup = row.cgroup;
-        self.processes.insert(Process { state: ended, ..row.clone() });
+        self.processes.set_state(key, ended);
         self.schedule_reap(ctx.at);
         self.processes.signals.remove(&key);
         if let Some(call) = self.calls.remove(&key) {
@@ -317,7 +320,8 @@ impl World {
         row.found_at = Some(ctx.at);
         if row.executed_at.is_none() {
             let about = argv::about(&it.argv);
-            row.program = Program { filename: it.filename.clone(), class, ns_pid: it.ns_pid, about };
+            let filename = kept_filename(&row.comm, &it.filename);
+            row.program = Program { filename, class, ns_pid: it.ns_pid, about };
         }
         self.supersede(ctx, key);
         self.processes.insert(row);
@@ -365,6 +369,11 @@ impl World {
             self.node.host_netns = task.netns;
         }
     }
+}
+
+/// The part of a program's path that is kept: all of it for a runtime or a kubelet, nothing for any other process.
+pub(super) fn kept_filename(comm: &str, filename: &str) -> String {
+    if daemon::is_daemon(comm) { filename.to_owned() } else { String::new() }
 }
 
 fn unseen(task: &Task) -> Process {

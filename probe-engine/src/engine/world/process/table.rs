@@ -1,6 +1,9 @@
 //! The table of processes, also by pid.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use super::{Process, Signal, State};
 use crate::{
@@ -75,12 +78,27 @@ impl Table {
         } else {
             self.daemons.remove(&key);
         }
-        if let Some(State::Exited { at }) =
-            self.rows.insert(key, Box::new(process)).map(|before| before.state)
-        {
+        let before = match self.rows.get_mut(&key) {
+            Some(row) => Some(mem::replace(&mut **row, process).state),
+            None => self.rows.insert(key, Box::new(process)).map(|row| row.state),
+        };
+        self.note_end(key, before, state);
+    }
+
+    /// The process has another state now. Nothing happens if it is not known.
+    pub(super) fn set_state(&mut self, key: TaskKey, state: State) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            let before = mem::replace(&mut row.state, state);
+            self.note_end(key, Some(before), state);
+        }
+    }
+
+    /// Keeps the order of the ends, and forgets the first process to end if there are too many.
+    fn note_end(&mut self, key: TaskKey, before: Option<State>, now: State) {
+        if let Some(State::Exited { at }) = before {
             self.over.remove(&(at, key));
         }
-        if let State::Exited { at } = state {
+        if let State::Exited { at } = now {
             self.over.insert((at, key));
         }
         if self.over.len() > OVER

@@ -2,7 +2,10 @@
 
 use crate::{
     engine::world::{World, argv},
-    model::change::{Change, ChangeKind, Context, EvidenceEvent},
+    model::{
+        change::{Change, ChangeKind, Context, EvidenceEvent},
+        fact::PodName,
+    },
 };
 
 /// At most this many events of one sandbox are kept. A pod's usual life has half as many.
@@ -49,31 +52,46 @@ impl World {
     /// Keeps a change as evidence of its sandbox.
     pub(in crate::engine) fn keep(&mut self, change: &Change) {
         let Some(id) = &change.context.sandbox else { return };
-        let Some(row) = self.sandboxes.recall_mut(id) else { return };
-        let told = &mut row.told;
-        if let Some(pod) = &change.context.pod {
-            told.pod.namespace = pod.namespace.clone().or_else(|| told.pod.namespace.take());
-            told.pod.name = pod.name.clone().or_else(|| told.pod.name.take());
-            told.pod.uid = pod.uid.clone().or_else(|| told.pod.uid.take());
+        if let Some(pod) = &change.context.pod
+            && let Some(row) = self.sandboxes.recall(id)
+        {
+            let PodName { namespace, name, uid } = &row.told.pod;
+            let is_new = pod.namespace.is_some() && pod.namespace != *namespace
+                || pod.name.is_some() && pod.name != *name
+                || pod.uid.is_some() && pod.uid != *uid;
+            if is_new && let Some(row) = self.sandboxes.recall_mut(id) {
+                let told = &mut row.told.pod;
+                told.namespace = pod.namespace.clone().or_else(|| told.namespace.take());
+                told.name = pod.name.clone().or_else(|| told.name.take());
+                told.uid = pod.uid.clone().or_else(|| told.uid.take());
+            }
         }
         if !is_evidence(&change.what) {
             return;
         }
+        let Some(row) = self.sandboxes.recall_unmarked(id) else { return };
+        let told = &mut row.told;
         if told.evidence.len() >= EVIDENCE {
             told.evidence.remove(FIRST);
         }
-        let Change { at, origin, what, context, .. } = change.clone();
-        let Context { container, netns, cgroup, .. } = context;
+        let Context { container, netns, cgroup, .. } = &change.context;
         // Only events of a cgroup keep its path, to save memory.
         let is_about_cgroup = matches!(
-            what,
+            change.what,
             ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. }
         );
-        let cgroup = cgroup.filter(|_| is_about_cgroup);
+        let cgroup = cgroup.as_ref().filter(|_| is_about_cgroup);
         if told.evidence.len() == told.evidence.capacity() {
             // A vector doubles its capacity by itself. Then half of the memory of all evidence would be empty.
             told.evidence.reserve_exact(ROOM);
         }
-        told.evidence.push(EvidenceEvent { at, origin, container, netns, cgroup, what });
+        told.evidence.push(EvidenceEvent {
+            at: change.at,
+            origin: change.origin,
+            container: container.clone(),
+            netns: *netns,
+            cgroup: cgroup.cloned(),
+            what: change.what.clone(),
+        });
     }
 }

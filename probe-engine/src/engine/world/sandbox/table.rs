@@ -78,6 +78,11 @@ impl Table {
         self.rows.get_mut(id)
     }
 
+    /// A row without a mark, for a change that no verdict is made of.
+    pub(super) fn recall_unmarked(&mut self, id: &ContainerId) -> Option<&mut Sandbox> {
+        self.rows.get_mut_unmarked(id)
+    }
+
     /// The row of a sandbox that shows a sign of life: a new row, or the remembered one.
     pub(super) fn begin(&mut self, ctx: EventContext, id: &ContainerId) -> &mut Sandbox {
         if !self.rows.contains_key(id) {
