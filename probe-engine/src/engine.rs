@@ -330,7 +330,7 @@ impl Engine {
             {
                 self.finding_tracker.complete(it, &self.world);
             }
-            *self.world.counts.told.entry(change.what.into_str()).or_default() += 1;
+            *self.world.counts.told.entry((&change.what).into()).or_default() += 1;
             self.world.counts.late += u64::from(change.late);
             self.world.outbox.tell(change);
         }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::fact::Loss;
+use crate::model::{change::ChangeName, fact::Loss};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Changes told, by their name in the stream.
-    pub told: BTreeMap<&'static str, u64>,
+    /// Changes told.
+    pub told: BTreeMap<ChangeName, u64>,
     /// Changes told late.
     pub late: u64,
     /// Records of the kernel that came twice.

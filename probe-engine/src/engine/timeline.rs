@@ -70,7 +70,9 @@ impl Timeline {
         if seen.at <= self.watermark {
             return Placed::Now { seen, late: source == Source::Ring };
         }
-        if self.at(seen.at).any(|other| *other == seen) {
+        let is_latest =
+            self.strays.is_empty() && self.line.back().is_none_or(|((last, _), _)| *last < seen.at);
+        if !is_latest && self.at(seen.at).any(|other| *other == seen) {
             return Placed::Duplicate;
         }
         self.keep(seen);

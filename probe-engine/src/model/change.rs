@@ -1,10 +1,10 @@
 //! What the engine says: changes, the findings among them, and questions to the sources.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::model::{
     fact::{Listener, Loss, Origin, PodName, ProgramFound, Task},
@@ -49,19 +49,22 @@ pub struct Context {
 
 /// What happened. Each has the name by which users see it in the stream.
 #[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Serialize, Deserialize, EnumDiscriminants, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(const_into_str)]
+#[strum_discriminants(name(ChangeName), derive(PartialOrd, Ord), doc = "A change without its members.")]
 pub enum ChangeKind {
     #[strum(serialize = "process.exec")]
     ProcessExec { process: Process, filename: String, argv: Vec<String>, argv_cut: bool },
     #[strum(serialize = "process.exit")]
     ProcessExit { process: Process, end: End },
     #[strum(serialize = "cni.started")]
-    CniStarted { call: CniCall },
+    CniStarted { call: Arc<CniCall> },
     #[strum(serialize = "cni.finished")]
     CniFinished {
-        call: CniCall,
+        call: Arc<CniCall>,
         end: Option<End>,
         #[serde_as(as = "Nanoseconds")]
         duration: Duration,

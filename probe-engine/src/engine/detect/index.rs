@@ -146,10 +146,17 @@ impl Index {
             marks.sandboxes.extend(self.addresses.by(address).map(|(id, _)| id.clone()));
         }
         marks.addresses.extend(addresses);
-        for name in self.named.set(key, row.map(|row| row.pod.clone())) {
-            let is_named = self.named.is_named(&name);
-            self.names.set(&name, is_named.then(|| by_uid_or_name(&name)));
-            marks.names.insert(name);
+        match (row, self.named.of(key)) {
+            (Some(row), [name]) if row.pod == *name => {
+                marks.names.insert(name.clone());
+            }
+            (row, _) => {
+                for name in self.named.set(key, row.map(|row| row.pod.clone())) {
+                    let is_named = self.named.is_named(&name);
+                    self.names.set(&name, is_named.then(|| by_uid_or_name(&name)));
+                    marks.names.insert(name);
+                }
+            }
         }
         let path = row.and_then(|row| row.netns_path.as_ref());
         let paths = self.attachment_paths.set(key, path.map(|path| plain(path).into_owned()));

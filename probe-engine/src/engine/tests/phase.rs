@@ -17,6 +17,7 @@ use super::{
 use crate::{
     engine::Engine,
     model::{
+        change::ChangeName,
         fact::{Fact, Observation, Role},
         phase::{Kind, Phase, Start},
     },
@@ -118,7 +119,7 @@ fn check(story: &Story, until: u64, expected: &str) -> Engine {
         let sum: Duration = start.phases.iter().map(Phase::took).sum();
         assert_eq!(sum, start.total(), "{start:#?}");
     }
-    let told = engine.counts().told.get("pod.started").copied().unwrap_or(0);
+    let told = engine.counts().told.get(&ChangeName::PodStarted).copied().unwrap_or(0);
     let lines: Vec<String> = starts.iter().map(line).chain([format!("told {told}")]).collect();
     check_lines(&lines.join("\n"), expected);
     engine

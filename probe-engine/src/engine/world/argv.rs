@@ -8,6 +8,9 @@ use crate::model::{
     id::{ContainerId, PodUid},
 };
 
+/// The length of a full container id.
+const FULL: usize = 64;
+
 /// How runc's threads in a container name themselves (`libcontainer/nsenter`): `runc:[2:INIT]`.
 const INIT: &str = "runc:[";
 
@@ -66,7 +69,7 @@ fn form(program: &str) -> Option<Form> {
 /// Parses a full container id. Runtimes of pods give full ids only. Other arguments are words and paths, and a
 /// truncated argument is no id.
 fn full(arg: &str) -> Option<ContainerId> {
-    ContainerId::parse(arg).filter(ContainerId::is_full)
+    if arg.len() == FULL { ContainerId::parse(arg).filter(ContainerId::is_full) } else { None }
 }
 
 /// Whether the process is the runtime's own first program in a container. A later exec replaces it by the container's

@@ -3,6 +3,8 @@
 //! Programs that a plugin runs inherit its `CNI_*` variables (iptables runs eight times for one ADD). Only a program
 //! from one of the directories in `CNI_PATH` counts as a plugin.
 
+use std::sync::Arc;
+
 use probe_common::event::class;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +29,8 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    pub(crate) call: CniCall,
+    /// Shared with the events of the call and with evidence.
+    pub(crate) call: Arc<CniCall>,
     pub(crate) at: Timestamp,
     pub(crate) origin: Origin,
     pub(crate) container: Option<ContainerId>,
@@ -124,7 +127,15 @@ impl World {
             pod: args.map(|text| Args::read(&text).pod).unwrap_or_default(),
             top: !delegated && called_by.is_none(),
             path: filename.to_owned(),
-            call: CniCall { command, plugin, netns, ifname, process: process_of(task), called_by, delegated },
+            call: Arc::new(CniCall {
+                command,
+                plugin,
+                netns,
+                ifname,
+                process: process_of(task),
+                called_by,
+                delegated,
+            }),
         }
     }
 
@@ -143,7 +154,7 @@ impl World {
             let subject = self.call_subject(&call);
             let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
             let ctx = EventContext { origin: call.origin, ..ctx };
-            self.tell(ctx, subject, wait, ChangeKind::CniStarted { call: call.call.clone() });
+            self.tell(ctx, subject, wait, ChangeKind::CniStarted { call: Arc::clone(&call.call) });
         }
         if call.top
             && command == "DEL"

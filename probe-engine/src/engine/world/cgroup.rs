@@ -118,7 +118,7 @@ impl Cgroup {
     /// Whether this is the directory that the kubelet made for a pod.
     #[must_use]
     pub(crate) fn is_pod(&self) -> bool {
-        self.pod.is_some() && Place::read(&self.path).is_pod()
+        self.pod.is_some() && self.container.is_none() && Place::read(&self.path).is_pod()
     }
 }
 

@@ -96,6 +96,8 @@ pub(in crate::engine) enum Group {
     Unclaimed,
     /// Its last reference was dropped.
     Over,
+    /// No listing shows it, whether it lives or not.
+    Unlisted,
 }
 
 impl Grouped for Netns {
@@ -106,7 +108,8 @@ impl Grouped for Netns {
             self.is_live() && self.created_at.is_some() && self.sandbox.is_none() && self.mounts.is_empty();
         let paths = self.mounts.iter().map(|path| Group::Path(plain(path).into_owned()));
         let over = (!self.is_live()).then_some(Group::Over);
-        paths.chain(is_unclaimed.then_some(Group::Unclaimed)).chain(over)
+        let unlisted = (!self.is_listable()).then_some(Group::Unlisted);
+        paths.chain(is_unclaimed.then_some(Group::Unclaimed)).chain(over).chain(unlisted)
     }
 }
 

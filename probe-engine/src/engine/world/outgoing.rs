@@ -13,12 +13,17 @@ use crate::{
         held::{Held, Wait},
         world::World,
     },
-    model::{change::Change, fact::Role, id::PodUid, time::Timestamp},
+    model::{
+        change::{Change, Context},
+        fact::Role,
+        id::PodUid,
+        time::Timestamp,
+    },
 };
 
 /// What to do with the first change in the queue.
 enum Turn {
-    Tell,
+    Tell(Context),
     Drop,
     Hold,
     PutAside(PodUid),
@@ -45,10 +50,7 @@ impl World {
                 self.tentative_over(id);
             }
             match turn {
-                Turn::Tell => {
-                    let context = self.involved(&held.subject).context();
-                    return Some(self.outbox.number(held, context));
-                }
+                Turn::Tell(context) => return Some(self.outbox.number(held, context)),
                 Turn::PutAside(uid) => self.outbox.put_aside(uid, held),
                 Turn::Drop | Turn::Hold => {}
             }
@@ -58,26 +60,27 @@ impl World {
     /// Decides about the first change.
     fn turn(&self, held: &Held, now: Timestamp, hold: Duration) -> Turn {
         let is_over = now >= held.at + hold || self.outbox.is_over_full();
-        let is_settled = || self.involved(&held.subject).is_settled();
+        let involved = self.involved(&held.subject);
+        let tell = || Turn::Tell(involved.context());
         match held.wait {
-            Wait::Nothing => Turn::Tell,
-            Wait::Name if is_settled() => Turn::Tell,
+            Wait::Nothing => tell(),
+            Wait::Name if involved.is_settled() => tell(),
             Wait::Name if !is_over => Turn::Hold,
-            Wait::Name if hold.is_zero() => Turn::Tell,
+            Wait::Name if hold.is_zero() => tell(),
             Wait::Name => {
                 let may_wait = |uid: &PodUid| self.outbox.may_wait_aside(held, now) && self.may_be_named(uid);
-                let uid = self.involved(&held.subject).uid().filter(|uid| may_wait(uid)).cloned();
-                uid.map_or(Turn::Tell, Turn::PutAside)
+                let uid = involved.uid().filter(|uid| may_wait(uid)).cloned();
+                uid.map_or_else(tell, Turn::PutAside)
             }
             Wait::Role(wanted) => {
                 let row = held.subject.container.as_ref().and_then(|id| self.containers.get(id));
                 match row.and_then(|row| row.role) {
                     Some(role) if role != wanted => Turn::Drop,
-                    Some(_) if is_over || is_settled() => Turn::Tell,
+                    Some(_) if is_over || involved.is_settled() => tell(),
                     Some(_) => Turn::Hold,
                     None if !is_over && row.is_some_and(|row| row.question.is_open) => Turn::Hold,
                     // Most ids that have a container's cgroup are containers, not sandboxes.
-                    None if wanted == Role::Container => Turn::Tell,
+                    None if wanted == Role::Container => tell(),
                     None => Turn::Drop,
                 }
             }

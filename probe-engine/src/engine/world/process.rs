@@ -109,7 +109,7 @@ impl World {
         let init = argv::is_init(&it.task.comm, &it.argv);
         // Arguments count only for programs that the hooks class as a runtime's or a monitor's, outside of containers.
         let of_node = it.class & class::RUNTIME != 0 && !self.in_container(it.task.cgroup);
-        let about = argv::about(&it.argv).filter(|_| of_node);
+        let about = if of_node { argv::about(&it.argv) } else { None };
         // The arguments of a runtime's init do not name its container. Those of its parent do.
         let parent = self.processes.get(it.task.parent).filter(|_| init);
         let about = about.or_else(|| parent?.program.about.clone());
@@ -121,7 +121,7 @@ impl World {
         };
         self.began(ctx, &it.task, program);
         self.started_at(&it.task, it.class, TimedSource { at: ctx.at, source: Source::Hook });
-        let made = argv::read(&it.argv).filter(|_| about.is_some());
+        let made = about.as_ref().and_then(|_| argv::read(&it.argv));
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
             self.sandbox_stopping(ctx, id);
         }

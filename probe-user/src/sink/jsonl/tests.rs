@@ -158,8 +158,12 @@ pub(super) fn all() -> Vec<ChangeKind> {
         ChangeKind::FindingConfirmed(finding()),
         ChangeKind::FindingClosed(finding()),
         ChangeKind::ProcessExit { process: process(5), end: end() },
-        ChangeKind::CniStarted { call: call() },
-        ChangeKind::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) },
+        ChangeKind::CniStarted { call: call().into() },
+        ChangeKind::CniFinished {
+            call: call().into(),
+            end: Some(end()),
+            duration: Duration::from_millis(35),
+        },
         ChangeKind::NetnsCreated { by: process(6) },
         ChangeKind::NetnsDestroyed { by: Some(process(6)) },
         ChangeKind::NetnsFreed { teardown: Some(Duration::from_millis(12)) },
@@ -218,8 +222,11 @@ pub(super) fn line(change: &Change) -> String {
 
 #[test]
 fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
-    let what =
-        ChangeKind::CniFinished { call: call(), end: Some(end()), duration: Duration::from_millis(35) };
+    let what = ChangeKind::CniFinished {
+        call: call().into(),
+        end: Some(end()),
+        duration: Duration::from_millis(35),
+    };
     let expect = concat!(
         r#"{"schema":1,"node":"node-1","boot_id":"9f3c6e1a-0000-4000-8000-000000000001","seq":7,"#,
         r#""at":"2026-11-21T04:57:33.000000001Z","boot_ns":"53000000001","event":"cni.finished","#,

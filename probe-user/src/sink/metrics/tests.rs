@@ -60,7 +60,7 @@ fn call(command: &str, plugin: &str, netns: Option<&str>) -> CniCall {
 fn finished(plugin: &str, code: u32) -> ChangeKind {
     let end = Some(End { code, ..End::default() });
     ChangeKind::CniFinished {
-        call: call("ADD", plugin, Some("/x")),
+        call: call("ADD", plugin, Some("/x")).into(),
         end,
         duration: Duration::from_millis(300),
     }
@@ -181,10 +181,10 @@ fn each_change_is_counted_where_it_belongs() {
     for change in [
         of(None, S, finished("bridge", 0)),
         of(None, S, finished("bridge", 1)),
-        of(None, S, ChangeKind::CniFinished { call: delegated, end: None, duration: Duration::ZERO }),
-        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", Some("")) }),
-        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", None) }),
-        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", Some("/x")) }),
+        of(None, S, ChangeKind::CniFinished { call: delegated.into(), end: None, duration: Duration::ZERO }),
+        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", Some("")).into() }),
+        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", None).into() }),
+        of(None, S, ChangeKind::CniStarted { call: call("DEL", "bridge", Some("/x")).into() }),
         of(None, S, listening(Duration::from_millis(1500))),
         of(None, S, exited(end(0, None, false))),
         of(None, S, exited(end(137, Some(9), false))),
@@ -430,8 +430,9 @@ fn what_finds_no_room_is_folded_and_counted() {
 fn what() -> impl Strategy<Value = ChangeKind> {
     prop_oneof![
         any::<(u16, u32)>().prop_map(|(plugin, code)| finished(&format!("p{plugin}"), code % 3)),
-        any::<u16>()
-            .prop_map(|plugin| ChangeKind::CniStarted { call: call("DEL", &format!("p{plugin}"), None) }),
+        any::<u16>().prop_map(|plugin| ChangeKind::CniStarted {
+            call: call("DEL", &format!("p{plugin}"), None).into()
+        }),
         any::<bool>().prop_map(|listed| start(false, listed)),
         any::<u16>().prop_map(|name| ChangeKind::FindingConfirmed(leak(&format!("pod-{name}-x7kzp")))),
         Just(ChangeKind::PodFirstSeen),

@@ -50,8 +50,11 @@ fn columns_are_aligned_under_one_heading() {
         called_by: None,
         delegated: false,
     };
-    let ended =
-        ChangeKind::CniFinished { call, end: Some(End::default()), duration: Duration::from_micros(35_249) };
+    let ended = ChangeKind::CniFinished {
+        call: call.into(),
+        end: Some(End::default()),
+        duration: Duration::from_micros(35_249),
+    };
     let mut listed = change("a-name-that-is-longer-than-most", ChangeKind::PodFirstSeen);
     listed.origin = Origin::Listed;
     listed.late = true;

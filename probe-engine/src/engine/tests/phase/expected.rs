@@ -10,6 +10,7 @@ use crate::{
         },
     },
     model::{
+        change::ChangeName,
         fact::{Fact, Observation},
         phase::{Phase, Start},
     },
@@ -120,7 +121,8 @@ fn a_container_that_never_comes_is_not_waited_for_for_ever() {
     container(&mut story, 'c', "proxy", SECOND);
     expects(&mut story, 1100, &["main", "proxy"]);
     let (told, before) = (1070 + 10 * MINUTE, 1069 + 10 * MINUTE);
-    let count = |engine: &Engine| engine.counts().told.get("pod.started").copied().unwrap_or_default();
+    let count =
+        |engine: &Engine| engine.counts().told.get(&ChangeName::PodStarted).copied().unwrap_or_default();
     assert_eq!(count(&play(&story, before)), 0);
     let engine = play(&story, told);
     let start = only(&engine);

@@ -9,6 +9,7 @@ use crate::{
         tests::story::{POD_NETNS, SHIM, Story, Who, leaf},
     },
     model::{
+        change::ChangeName,
         fact::{Fact, Family, Listener, Role},
         phase::Kind,
         recovery::WITHIN,
@@ -41,7 +42,7 @@ fn listening(engine: &Engine) -> Vec<String> {
 }
 
 fn told(engine: &Engine) -> u64 {
-    engine.counts().told.get("container.listening").copied().unwrap_or(0)
+    engine.counts().told.get(&ChangeName::ContainerListening).copied().unwrap_or(0)
 }
 
 #[test]

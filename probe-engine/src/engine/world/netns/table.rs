@@ -110,13 +110,12 @@ impl Table {
     /// teardown, then living ones, whose end may never be reported.
     fn make_room(&mut self) {
         let rank = |row: &Netns| match row.state {
-            _ if row.is_listable() => None,
-            State::Freed { .. } => Some(0),
-            State::Dropped { .. } => Some(1),
-            State::Live => Some(2),
+            State::Freed { .. } => 0,
+            State::Dropped { .. } => 1,
+            State::Live => 2,
         };
         let mut all: Vec<(u8, u64)> =
-            self.rows.values().filter_map(|row| Some((rank(row)?, row.life))).collect();
+            self.rows.of(Group::Unlisted).map(|row| (rank(row), row.life)).collect();
         all.sort_unstable();
         for (_, life) in all.into_iter().take(MOST / 2) {
             self.remove(life);

@@ -273,11 +273,11 @@ mod tests {
         let told = [
             (1_000, ChangeKind::SandboxCreated),
             (1_250, ChangeKind::ContainerExited { process: process(50, "pause"), end, ran: None }),
-            (1_300, ChangeKind::CniStarted { call: call(Some("")) }),
+            (1_300, ChangeKind::CniStarted { call: call(Some("")).into() }),
             (
                 1_340,
                 ChangeKind::CniFinished {
-                    call: call(Some("")),
+                    call: call(Some("")).into(),
                     end: Some(End::default()),
                     duration: Duration::from_millis(40),
                 },
