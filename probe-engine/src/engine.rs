@@ -209,8 +209,8 @@ impl Engine {
 
     /// The pods of which something runs now: those that are to be back after a restart.
     #[must_use]
-    pub fn standing(&self) -> recovery::StandingPods {
-        self.world.standing(self.now)
+    pub fn running_pods(&self) -> recovery::RunningPods {
+        self.world.running_pods(self.now)
     }
 
     /// What a first look finds wrong, whether it was told or not. Changes nothing.
@@ -323,7 +323,7 @@ impl Engine {
     fn flush(&mut self) {
         self.collect();
         while let Some(mut change) = self.world.next_change(self.now, self.settings.hold) {
-            self.world.keep(&change);
+            self.world.keep_evidence(&change);
             if let ChangeKind::FindingOpened(it)
             | ChangeKind::FindingConfirmed(it)
             | ChangeKind::FindingClosed(it) = &mut change.what

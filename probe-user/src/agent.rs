@@ -245,7 +245,7 @@ fn current_boot(session: &Session) -> CurrentBoot<'_> {
     CurrentBoot {
         recovery: session.recovery(),
         boot_wall_ns: session.boot_wall_ns(),
-        standing: session.standing(),
+        running: session.running_pods(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         change::{Output, Question},
         fact::{Fact, List},
         finding::Revision,
-        recovery::{Recovery, StandingPods},
+        recovery::{Recovery, RunningPods},
         time::Timestamp,
     },
     recording::{Header, WriteError, Writer, state::Snapshot},
@@ -185,8 +185,8 @@ impl Session {
 
     /// The pods that have running processes.
     #[must_use]
-    pub(crate) fn standing(&self) -> StandingPods {
-        self.engine.standing()
+    pub(crate) fn running_pods(&self) -> RunningPods {
+        self.engine.running_pods()
     }
 
     #[must_use]

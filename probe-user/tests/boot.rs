@@ -12,7 +12,7 @@ use probe_user::{
     model::{
         fact::{Executed, Fact, Observation, Origin, Task},
         id::TaskKey,
-        recovery::{Alive, BootRead, PreviousBoot, StandingPods},
+        recovery::{Alive, BootRead, PreviousBoot, RunningPods},
         time::Timestamp,
     },
     recording::{
@@ -97,7 +97,7 @@ fn boots() -> [(Vec<u8>, Record); 2] {
     let order = exec(100, 900, "/bin/reboot now");
     let first = boot("a", WALL, PreviousBoot::default(), 9, &[order]);
     let alive =
-        Alive { boot_id: "a".to_owned(), wall_ns: WALL + 102_000_000_000, standing: StandingPods::default() };
+        Alive { boot_id: "a".to_owned(), wall_ns: WALL + 102_000_000_000, running: RunningPods::default() };
     let before = PreviousBoot::of(Some(&first.1.recovery), Some(alive));
     let second = boot("b", WALL + 112_000_000_000, before, 10, &[]);
     [first, second]

@@ -52,7 +52,7 @@ pub(super) use survey::survey;
 
 use super::world::{
     World,
-    record::{Kept, pods::PodsKept},
+    record::{HasRecord, pods::PodsWithRecords},
     sandbox::Sandbox,
 };
 use crate::model::{
@@ -125,7 +125,7 @@ pub(super) struct DetectContext<'a> {
     /// The findings so far. None: this is one look without a tracker.
     findings: Option<&'a Findings>,
     /// The pods that have a sandbox on record. The set is made at most once in a look.
-    pods: &'a OnceCell<PodsKept<'a>>,
+    pods: &'a OnceCell<PodsWithRecords<'a>>,
 }
 
 /// A problem that exists now.
@@ -194,7 +194,7 @@ impl<'a> DetectContext<'a> {
         it: Situation<'a>,
         index: &'a Index,
         abandoned: &'a Abandoned,
-        pods: &'a OnceCell<PodsKept<'a>>,
+        pods: &'a OnceCell<PodsWithRecords<'a>>,
     ) -> Self {
         let Situation { world, limits, now, up, findings } = it;
         let unread = world.has_unread_runtime();
@@ -202,13 +202,13 @@ impl<'a> DetectContext<'a> {
     }
 
     /// Whether any running runtime has this sandbox on record.
-    pub(super) fn kept(&self, id: &ContainerId) -> Kept {
-        self.world.records.kept(id).unless(self.unread)
+    pub(super) fn has_record(&self, id: &ContainerId) -> HasRecord {
+        self.world.records.has_record(id).unless(self.unread)
     }
 
     /// Whether any running runtime has a sandbox of this pod on record.
-    pub(super) fn pod_kept(&self, uid: &PodUid) -> Kept {
-        self.pods.get_or_init(|| self.world.pods_kept()).kept(uid).unless(self.unread)
+    pub(super) fn pod_has_record(&self, uid: &PodUid) -> HasRecord {
+        self.pods.get_or_init(|| self.world.pods_with_records()).has_record(uid).unless(self.unread)
     }
 
     /// The time from which a duration counts that began at `since`. After a suspend of the node it counts anew.

@@ -148,16 +148,16 @@ pub struct NetworkAttempt {
 pub struct Order {
     pub at: Timestamp,
     pub by: String,
-    /// The pods that were there.
+    /// The pods that ran at that time.
     #[serde(flatten)]
-    pub standing: StandingPods,
+    pub running: RunningPods,
 }
 
-/// The pods that are there, or were.
+/// The pods that run or ran at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StandingPods {
+pub struct RunningPods {
     pub pods: Vec<Pod>,
-    /// At least so many more, for which there was no room.
+    /// The least number of other pods, for which there was no room.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pods_left_out: u32,
 }

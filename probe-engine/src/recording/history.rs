@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::model::{
-    recovery::{Recovery, StandingPods},
+    recovery::{Recovery, RunningPods},
     time::Timestamp,
 };
 
@@ -39,9 +39,9 @@ pub struct Heartbeat {
     pub at: Timestamp,
     /// The agent ended in order: it was told to.
     pub ended: bool,
-    /// The pods that were there.
+    /// The pods that ran at that time.
     #[serde(flatten)]
-    pub standing: StandingPods,
+    pub running: RunningPods,
 }
 
 /// All that a file holds.

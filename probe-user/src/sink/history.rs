@@ -70,7 +70,7 @@ impl SavedHistory {
         let alive = alive.map(|beat| Alive {
             boot_id: beat.boot_id.clone(),
             wall_ns: beat.wall_ns(),
-            standing: beat.standing.clone(),
+            running: beat.running.clone(),
         });
         PreviousBoot::of(last, alive)
     }

@@ -14,7 +14,7 @@ use probe_common::runtime;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::{ipam_store::IpamStore, record::Kept},
+    engine::world::{ipam_store::IpamStore, record::HasRecord},
     model::{
         fact::StoreKind,
         finding::{AbandonedStore, Explain, Key, Kind, Severity},
@@ -70,11 +70,11 @@ fn is_vacant(ctx: &DetectContext<'_>, read: &IpamStore) -> Option<bool> {
         // Containers of Podman and nerdctl are no sandboxes, and no record that the agent reads has them.
         let is_other = ctx.world.sandboxes.recall(id).is_none() && ctx.index.monitors.is_named(id);
         let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
-        match ctx.kept(id) {
-            Kept::Yes => return None,
-            Kept::Unknown | Kept::No { .. } if lives => return None,
-            Kept::Unknown => is_sure = false,
-            Kept::No { .. } => {}
+        match ctx.has_record(id) {
+            HasRecord::Yes => return None,
+            HasRecord::Unknown | HasRecord::No { .. } if lives => return None,
+            HasRecord::Unknown => is_sure = false,
+            HasRecord::No { .. } => {}
         }
     }
     Some(is_sure)

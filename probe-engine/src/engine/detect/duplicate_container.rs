@@ -59,7 +59,7 @@ impl Rule for DuplicateContainer {
                 kind,
                 severity: Severity::Warning,
                 since,
-                pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.told.pod.clone()),
+                pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.reported.pod.clone()),
                 sandboxes: vec![sandbox.clone()],
                 gapped: false,
                 verdict: if ctx.world.is_gapped(List::Processes) {

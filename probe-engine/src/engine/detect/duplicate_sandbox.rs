@@ -186,7 +186,7 @@ struct DetectionParts<'a> {
 }
 
 fn detection(it: &DetectionParts<'_>, verdict: Verdict) -> (Duplicate, Detection) {
-    let pod = it.rows.last().map(|row| row.told.pod.clone());
+    let pod = it.rows.last().map(|row| row.reported.pod.clone());
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
     let kind = Kind::from(DuplicateSandbox { form: it.form, count: 1 });
     let detection = Detection {

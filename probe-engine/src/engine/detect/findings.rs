@@ -271,7 +271,7 @@ fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
     let rows = finding.sandboxes.iter().filter_map(|id| world.sandboxes.recall(id));
     let of_row = |row: &Sandbox| {
         let it = |event: &EvidenceEvent| Evidence { sandbox: row.id.clone(), event: event.clone() };
-        row.told.evidence.iter().map(it).collect::<Vec<_>>()
+        row.reported.evidence.iter().map(it).collect::<Vec<_>>()
     };
     let mut all: Vec<Evidence> = rows.flat_map(of_row).collect();
     all.sort_by_key(|it| it.event.at);

@@ -126,7 +126,7 @@ impl Index {
     }
 
     fn sandbox(&mut self, world: &World, id: &ContainerId, marks: &mut Marks) {
-        let uid = world.sandboxes.recall(id).and_then(|row| row.told.pod.uid.clone());
+        let uid = world.sandboxes.recall(id).and_then(|row| row.reported.pod.uid.clone());
         marks.uids.extend(self.uids.set(id, uid));
         marks.sandboxes.insert(id.clone());
         let row = world.sandboxes.get(id);

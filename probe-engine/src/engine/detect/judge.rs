@@ -18,7 +18,7 @@ use super::{
     rule::{Detector, Judged, Scope},
 };
 use crate::{
-    engine::world::{World, changed::Changed, record::Kept},
+    engine::world::{World, changed::Changed, record::HasRecord},
     model::{
         fact::{List, StoreKind},
         finding::{FindingKind, LeakedAddress},
@@ -203,7 +203,7 @@ impl Node {
         });
         Self {
             unread: ctx.unread,
-            records_whole: world.records.absent() != Kept::Unknown,
+            records_whole: world.records.absent() != HasRecord::Unknown,
             gapped: [world.is_gapped(List::Processes), world.is_gapped(List::Netns)],
             kubelet: world.has_kubelet(),
             crio: world.has_crio(),

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     engine::world::{
         attachment::{Attachment, Lease, Plugin},
-        record::Kept,
+        record::HasRecord,
         sandbox::Sandbox,
     },
     model::{
@@ -118,12 +118,12 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
     }
     let ended = ctx.world.sandboxes.recall(&row.container).and_then(|sandbox| sandbox.over_at());
     let ended = ended.or_else(|| known.map(|_stillborn| row.last_at));
-    match ctx.kept(&row.container) {
-        Kept::Yes => None,
-        Kept::No { at } => {
+    match ctx.has_record(&row.container) {
+        HasRecord::Yes => None,
+        HasRecord::No { at } => {
             Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: Some(at), unsure: false })
         }
-        Kept::Unknown => {
+        HasRecord::Unknown => {
             let unsure = !row.is_being_deleted() || ended.is_none();
             Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: None, unsure })
         }
@@ -141,7 +141,7 @@ fn is_held_by_records_only(lease: &Lease, end: &SandboxEnd) -> bool {
 /// monitor runs for them.
 fn may_be_of_pod(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     let of_attempt =
-        || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.told.pod != PodName::default());
+        || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.reported.pod != PodName::default());
     row.pod != PodName::default()
         || of_attempt()
         || !row.was_seen() && row.container.is_full() && !ctx.index.monitors.is_named(&row.container)

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{World, netns::Netns, record::Kept},
+    engine::world::{World, netns::Netns, record::HasRecord},
     model::{
         fact::PodName,
         finding::{Explain, Key, Kind, OrphanNetns, Severity},
@@ -108,18 +108,19 @@ fn leftover(ctx: &DetectContext<'_>, row: &Netns) -> Option<Leftover> {
     }
     // An owner that is known by the path alone needs such a path. Otherwise a plugin of a pod's sandbox must have
     // worked in the namespace.
-    let of_pod =
-        |id: &ContainerId| world.sandboxes.recall(id).is_some_and(|row| row.told.pod != PodName::default());
+    let of_pod = |id: &ContainerId| {
+        world.sandboxes.recall(id).is_some_and(|row| row.reported.pod != PodName::default())
+    };
     let is_pods = is_pinned || row.proven && owners.iter().any(of_pod);
     if !is_pods {
         return None;
     }
     let (mut since, mut read_at) = (Timestamp::ZERO, Some(Timestamp::ZERO));
     for id in &owners {
-        let at = match ctx.kept(id) {
-            Kept::Yes => return None,
-            Kept::No { at } => Some(at),
-            Kept::Unknown => None,
+        let at = match ctx.has_record(id) {
+            HasRecord::Yes => return None,
+            HasRecord::No { at } => Some(at),
+            HasRecord::Unknown => None,
         };
         let known = world.sandboxes.recall(id);
         let over_at = known.and_then(|known| known.over_at()).or(row.vacant_since)?;
@@ -174,7 +175,7 @@ fn detection(ctx: &DetectContext<'_>, row: &Netns, leftover: Leftover, verdict: 
         kind,
         severity: Severity::Warning,
         since: leftover.since,
-        pod: sandbox.map(|row| row.told.pod.clone()),
+        pod: sandbox.map(|row| row.reported.pod.clone()),
         gapped: sandbox.is_some_and(|row| row.gapped),
         sandboxes: leftover.owners,
         verdict,

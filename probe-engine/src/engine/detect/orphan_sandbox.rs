@@ -12,7 +12,7 @@ use crate::{
     engine::world::{
         attachment::Attachment,
         process::{Process, State},
-        record::Kept,
+        record::HasRecord,
         sandbox::{self, Sandbox},
     },
     model::{
@@ -72,11 +72,11 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
     if being_made {
         return None;
     }
-    let verdict = match (ctx.kept(&row.id), ctx.pod_kept(row.told.pod.uid.as_ref()?)) {
-        (Kept::Yes, _) | (_, Kept::Yes) => return None,
-        (Kept::Unknown, _) | (_, Kept::Unknown) => Verdict::Unsure,
+    let verdict = match (ctx.has_record(&row.id), ctx.pod_has_record(row.reported.pod.uid.as_ref()?)) {
+        (HasRecord::Yes, _) | (_, HasRecord::Yes) => return None,
+        (HasRecord::Unknown, _) | (_, HasRecord::Unknown) => Verdict::Unsure,
         _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,
-        (Kept::No { at }, Kept::No { .. }) => ctx.left_over(since, at, process.found_at)?,
+        (HasRecord::No { at }, HasRecord::No { .. }) => ctx.left_over(since, at, process.found_at)?,
     };
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
     let kind = Kind::from(OrphanSandbox { process: it });
@@ -85,7 +85,7 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
         kind,
         severity: Severity::Warning,
         since,
-        pod: Some(row.told.pod.clone()),
+        pod: Some(row.reported.pod.clone()),
         sandboxes: vec![row.id.clone()],
         gapped: row.gapped,
         verdict,

@@ -23,7 +23,7 @@ use crate::{
         world::{
             World,
             attachment::{Attachment, Lease},
-            record::Kept,
+            record::HasRecord,
         },
     },
     model::{
@@ -220,7 +220,7 @@ impl NetworkPools {
         let by = match world.sandboxes.get(&row.container) {
             Some(sandbox) if !sandbox.is_stopped() => Use::Live,
             _ if lease.kernel.is_some() => Use::Live,
-            _ if world.records.kept(&row.container) == Kept::Yes => Use::Pending,
+            _ if world.records.has_record(&row.container) == HasRecord::Yes => Use::Pending,
             // No live sandbox is known to have it, which does not prove a leak.
             _ => self.leaked.get(&lease.address).copied().unwrap_or(Use::Live),
         };

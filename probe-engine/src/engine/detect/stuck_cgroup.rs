@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{cgroup::Cgroup, pod::Pod, record::Kept},
+    engine::world::{cgroup::Cgroup, pod::Pod, record::HasRecord},
     model::{
         finding::{Explain, Key, Kind, Severity, StuckCgroup},
         id::ContainerId,
@@ -60,10 +60,10 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     if runs {
         return None;
     }
-    let verdict = match ctx.pod_kept(uid) {
-        Kept::Yes => return None,
-        Kept::Unknown => Verdict::Unsure,
-        Kept::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
+    let verdict = match ctx.pod_has_record(uid) {
+        HasRecord::Yes => return None,
+        HasRecord::Unknown => Verdict::Unsure,
+        HasRecord::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
     };
     let kind = Kind::from(StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated });
     let attempts = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));

@@ -53,7 +53,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
             .sandbox
             .as_ref()
             .and_then(|id| ctx.world.sandboxes.recall(id))
-            .map(|row| row.told.pod.clone()),
+            .map(|row| row.reported.pod.clone()),
         sandboxes: row.sandbox.iter().cloned().collect(),
         gapped: false,
         verdict: if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed },

@@ -43,7 +43,7 @@ impl Rule for TeardownOutOfOrder {
             kind,
             severity: Severity::Warning,
             since,
-            pod: Some(row.told.pod.clone()),
+            pod: Some(row.reported.pod.clone()),
             sandboxes: vec![row.id.clone()],
             gapped: false,
             verdict: ctx.after(since, SETTLE),

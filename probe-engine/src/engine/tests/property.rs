@@ -166,7 +166,7 @@ proptest! {
         prop_assert_eq!(settle(&mut other, end(&steps)), settle(&mut engine, end(&steps)));
         prop_assert_eq!(other.dump(), engine.dump());
         prop_assert_eq!(other.pods(), engine.pods());
-        prop_assert_eq!(other.standing(), engine.standing());
+        prop_assert_eq!(other.running_pods(), engine.running_pods());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
         id::{ContainerId, PodUid, TICK, TaskKey},
         recovery::{
             Alive, BootRead, Kind, NetworkAttempt, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery,
-            Source, StandingPods, TimedSource,
+            RunningPods, Source, TimedSource,
         },
         time::Timestamp,
     },
@@ -312,7 +312,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let (_, engine) = study(&story, 64 * SECOND);
     let order = engine.recovery().order.clone().expect("an order");
     assert_eq!((order.at, order.by.as_str()), (ms(60 * SECOND), "/sbin/reboot"));
-    assert_eq!(order.standing.pods, [App(1).pod(), App(2).pod()]);
+    assert_eq!(order.running.pods, [App(1).pod(), App(2).pod()]);
 
     // The program is known for no other reason. It is in the stream if it orders a restart, and its row is not kept.
     let mut told = Story::new();
@@ -325,11 +325,8 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let (_, told) = told.judge(2 * SECOND);
     assert_eq!(told.recovery().order.as_ref().map(|order| order.at), Some(ms(6)));
 
-    let alive = Alive {
-        boot_id: "this".to_owned(),
-        wall_ns: WALL + 63_000_000_000,
-        standing: StandingPods::default(),
-    };
+    let alive =
+        Alive { boot_id: "this".to_owned(), wall_ns: WALL + 63_000_000_000, running: RunningPods::default() };
     let before = PreviousBoot::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.ordered.as_ref().map(|it| it.wall_ns - WALL), Some(60_000_000_000));
     assert_eq!(before.pods.map(|pods| pods.len()), Some(2));
@@ -337,7 +334,7 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let alive = Alive {
         boot_id: "this".to_owned(),
         wall_ns: WALL + 3_600_000_000_000,
-        standing: StandingPods::default(),
+        running: RunningPods::default(),
     };
     let before = PreviousBoot::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.pods.as_deref(), Some(&[][..]));
@@ -352,7 +349,7 @@ fn a_power_cut_has_no_order_and_counts_from_the_kernel() {
     let alive = Alive {
         boot_id: "last".to_owned(),
         wall_ns: WALL - 5_000_000_000,
-        standing: StandingPods { pods: vec![App(1).pod()], pods_left_out: 0 },
+        running: RunningPods { pods: vec![App(1).pod()], pods_left_out: 0 },
     };
     let mut story = booted(PreviousBoot::of(None, Some(alive)));
     App(1).up(&mut story, 20 * SECOND);
@@ -502,13 +499,13 @@ fn pods_that_are_not_kept_with_an_order_are_counted() {
     let reboot = Who::new(900, 899, "reboot");
     story.at(20 * SECOND).exec(reboot, class::ORDER, "/sbin/reboot");
     let (_, engine) = study(&story, 30 * SECOND);
-    let standing = engine.standing();
-    assert_eq!((standing.pods.len(), standing.pods_left_out), (1024, 6));
+    let running = engine.running_pods();
+    assert_eq!((running.pods.len(), running.pods_left_out), (1024, 6));
     let order = engine.recovery().order.as_ref().expect("an order");
-    assert_eq!(order.standing, standing);
+    assert_eq!(order.running, running);
     let before = PreviousBoot::of(Some(engine.recovery()), None);
     assert_eq!((before.pods.map(|pods| pods.len()), before.pods_left_out), (Some(1024), 6));
     // The last sign of life has the numbers as well.
-    let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL, standing };
+    let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL, running };
     assert_eq!(PreviousBoot::of(None, Some(alive)).pods_left_out, 6);
 }

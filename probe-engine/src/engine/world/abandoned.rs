@@ -20,7 +20,7 @@ use crate::{
     engine::world::{
         EventContext, World,
         attachment::Attachment,
-        record::Kept,
+        record::HasRecord,
         sandbox::{Group, Sandbox, State},
     },
     model::{
@@ -57,16 +57,16 @@ impl World {
     /// Whether the runtimes' records were all read after the runtimes had time to answer since `since`, and none names the
     /// sandbox.
     fn is_off_record(&self, row: &Sandbox, since: Timestamp) -> bool {
-        match self.records.kept(&row.id).unless(self.has_unread_runtime()) {
-            Kept::No { at } => at >= since + ANSWERS,
-            Kept::Yes | Kept::Unknown => false,
+        match self.records.has_record(&row.id).unless(self.has_unread_runtime()) {
+            HasRecord::No { at } => at >= since + ANSWERS,
+            HasRecord::Yes | HasRecord::Unknown => false,
         }
     }
 
     /// Whether a sandbox may be abandoned. Such a sandbox does not count as live.
     pub(in crate::engine) fn may_be_abandoned(&self, id: &ContainerId) -> bool {
         let Some((since, row)) = self.runtimes_since().zip(self.sandboxes.get(id)) else { return false };
-        self.is_unfinished(row, since) && self.records.kept(id) != Kept::Yes
+        self.is_unfinished(row, since) && self.records.has_record(id) != HasRecord::Yes
     }
 
     /// The time at which the records must be read because one of the sandboxes in `making` may be abandoned. `making`
@@ -75,7 +75,7 @@ impl World {
         let since = self.runtimes_since()?;
         let may_be = |id: &ContainerId| {
             self.sandboxes.get(id).is_some_and(|row| self.is_unfinished(row, since))
-                && self.records.kept(id) != Kept::Yes
+                && self.records.has_record(id) != HasRecord::Yes
         };
         making.iter().any(may_be).then_some(since + ANSWERS)
     }

@@ -107,7 +107,7 @@ fn among<'a>(
     let mut start = Start {
         pod: pod
             .and_then(|pod| world.pods.get(&pod))
-            .map_or_else(|| row.told.pod.clone(), |pod| pod.named.clone()),
+            .map_or_else(|| row.reported.pod.clone(), |pod| pod.named.clone()),
         sandbox: row.id.clone(),
         begin,
         end: cut.end,

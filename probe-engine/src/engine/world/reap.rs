@@ -9,7 +9,7 @@ use crate::{
             World,
             attachment::Lease,
             cgroup, container, pod, process, rebuild,
-            record::Kept,
+            record::HasRecord,
             sandbox::{self, Sandbox},
         },
     },
@@ -106,10 +106,10 @@ impl World {
         let is_unused =
             |id: &ContainerId| sandboxes.recall(id).is_some_and(|row| row.containers().is_empty());
         let old_of = |id: &ContainerId| if is_unused(id) { now.saturating_sub(UNUSED) } else { old };
-        self.attachments.reap(old_of, |id| lives(id) || records.kept(id) == Kept::Yes);
+        self.attachments.reap(old_of, |id| lives(id) || records.has_record(id) == HasRecord::Yes);
         self.reap_tries(&precedents);
         let records = &self.records;
-        let lives = |id: &ContainerId| precedents.contains(id) || records.kept(id) == Kept::Yes;
+        let lives = |id: &ContainerId| precedents.contains(id) || records.has_record(id) == HasRecord::Yes;
         let attachments = &self.attachments;
         let leased = |id: &ContainerId| {
             let mut all =

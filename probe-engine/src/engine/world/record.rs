@@ -78,7 +78,7 @@ pub struct Unread {
 
 /// Whether a runtime has a sandbox on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum HasRecord {
     Yes,
     /// All runtimes' records were read, the oldest at this time, and none has the sandbox.
     No {
@@ -93,7 +93,7 @@ const UNREAD: usize = 1024;
 /// The kubelet gives up on a sandbox that is not made within this time: twice its `runtimeRequestTimeout` of 2 minutes.
 pub(in crate::engine) const MAKING: Duration = Duration::from_secs(4 * 60);
 
-impl Kept {
+impl HasRecord {
     /// Absence from the records proves nothing while some records are unread.
     #[must_use]
     pub(crate) fn unless(self, unread: bool) -> Self {
@@ -111,15 +111,15 @@ impl Records {
     }
 
     /// Whether a runtime has this sandbox on record.
-    pub(in crate::engine) fn kept(&self, id: &ContainerId) -> Kept {
-        if self.on_record.contains(id) { Kept::Yes } else { self.absent() }
+    pub(in crate::engine) fn has_record(&self, id: &ContainerId) -> HasRecord {
+        if self.on_record.contains(id) { HasRecord::Yes } else { self.absent() }
     }
 
     /// The answer for a sandbox that no runtime has on record.
-    pub(in crate::engine) fn absent(&self) -> Kept {
+    pub(in crate::engine) fn absent(&self) -> HasRecord {
         match self.runtimes.values().map(|runtime| runtime.read_at).min() {
-            Some(at) if self.runtimes.values().all(|runtime| runtime.complete) => Kept::No { at },
-            Some(_) | None => Kept::Unknown,
+            Some(at) if self.runtimes.values().all(|runtime| runtime.complete) => HasRecord::No { at },
+            Some(_) | None => HasRecord::Unknown,
         }
     }
 

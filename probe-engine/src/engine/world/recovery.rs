@@ -29,7 +29,7 @@ use crate::{
         change::ChangeKind,
         fact::{Executed, Origin, PodName, Reservation, Task},
         recovery::{
-            BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Rules, Source, StandingPods,
+            BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Rules, RunningPods, Source,
             TimedSource,
         },
         time::Timestamp,
@@ -146,8 +146,8 @@ impl World {
             order::Said::Down => {
                 let known = self.boot.recovery.order.as_ref();
                 if known.is_none_or(|known| ctx.at >= known.at + ONE_ORDER) {
-                    let standing = self.standing(ctx.at);
-                    self.boot.recovery.order = Some(Order { at: ctx.at, by: it.argv.join(" "), standing });
+                    let running = self.running_pods(ctx.at);
+                    self.boot.recovery.order = Some(Order { at: ctx.at, by: it.argv.join(" "), running });
                 }
             }
         }
@@ -258,7 +258,7 @@ impl World {
     fn back(&self, sandbox: &Sandbox) -> Option<(RecoveredPod, Timestamp)> {
         let row = sandbox.pod.and_then(|pod| self.pods.get(&pod));
         let mut named = row.map(|row| row.named.clone()).unwrap_or_default();
-        named.learn(&sandbox.told.pod);
+        named.learn(&sandbox.reported.pod);
         let PodName { namespace, name, uid } = named;
         if name.is_none() && uid.is_none() {
             return None;
@@ -335,7 +335,7 @@ impl World {
     }
 
     /// The pods of which a container runs now, or ran until a moment ago.
-    pub(in crate::engine) fn standing(&self, now: Timestamp) -> StandingPods {
+    pub(in crate::engine) fn running_pods(&self, now: Timestamp) -> RunningPods {
         let since = now.saturating_sub(GONE_WITH);
         let mut pods: Vec<Pod> = Vec::new();
         let mut pods_left_out = 0_u32;
@@ -371,6 +371,6 @@ impl World {
         pods.sort_by(|one, other| {
             (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
         });
-        StandingPods { pods, pods_left_out }
+        RunningPods { pods, pods_left_out }
     }
 }

@@ -58,7 +58,8 @@ pub struct Sandbox {
     pub(crate) ending: Ending,
     /// A record was lost while it existed.
     pub(crate) gapped: bool,
-    pub(crate) told: Told,
+    #[serde(rename = "told")]
+    pub(crate) reported: Reported,
 }
 
 /// The properties by which the table finds sandboxes.
@@ -81,7 +82,7 @@ impl Grouped for Sandbox {
     fn groups(&self) -> impl Iterator<Item = Group> {
         let path = self.network.netns_path.as_deref().map(|path| Group::NetnsPath(plain(path).into_owned()));
         let is_starting = self.work.started_at.is_none() && !self.work.containers.is_empty();
-        let uid = self.told.pod.uid.clone().map(Group::Uid);
+        let uid = self.reported.pod.uid.clone().map(Group::Uid);
         let starting = is_starting.then_some(Group::Starting);
         let created = (self.state == State::Created).then_some(Group::Created);
         self.pod.map(Group::Pod).into_iter().chain(uid).chain(created).chain(starting).chain(path)
@@ -150,9 +151,9 @@ pub struct Ending {
     pub(crate) is_abandoned: bool,
 }
 
-/// The parts of a sandbox's events that are kept.
+/// The parts of a sandbox's reported events that the engine stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Reported {
     /// Its pod, as its events named it. The pod's own row may be gone.
     pub(crate) pod: PodName,
     /// In the order of the events.
@@ -198,7 +199,7 @@ impl Sandbox {
             work: Work::default(),
             ending: Ending::default(),
             gapped: false,
-            told: Told::default(),
+            reported: Reported::default(),
         }
     }
 

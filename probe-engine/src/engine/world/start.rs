@@ -195,7 +195,7 @@ impl World {
     }
 
     pub(in crate::engine) fn pod_of_row(&self, row: &Sandbox) -> Option<u64> {
-        row.pod.or_else(|| self.pods.by_uid(row.told.pod.uid.as_ref()?))
+        row.pod.or_else(|| self.pods.by_uid(row.reported.pod.uid.as_ref()?))
     }
 
     /// When the latest container of this sandbox was announced that has not run yet and is not known to be a restart.

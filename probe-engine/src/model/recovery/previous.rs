@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use super::{Order, Pod, Recovery, Source, StandingPods, is_zero, ns};
+use super::{Order, Pod, Recovery, RunningPods, Source, is_zero, ns};
 use crate::model::time::Timestamp;
 
 /// How long a node may stay alive after an order that ended it.
@@ -92,14 +92,14 @@ impl PreviousBoot {
         let seen = last.and_then(|last| wall(last.seen_until.max(order.map_or(Timestamp::ZERO, |it| it.at))));
         let alive_wall_ns = alive.as_ref().map(|it| it.wall_ns).max(seen);
         let outlived = |it: &Order| wall(it.at + LONGEST_SHUTDOWN) < alive_wall_ns;
-        let at_order = order.filter(|it| !outlived(it)).map(|it| it.standing.clone());
-        let standing = at_order.or_else(|| alive.as_ref().map(|it| it.standing.clone()));
+        let at_order = order.filter(|it| !outlived(it)).map(|it| it.running.clone());
+        let running = at_order.or_else(|| alive.as_ref().map(|it| it.running.clone()));
         Self {
             boot_id: boot.map(|boot| &boot.boot_id).or(alive.as_ref().map(|it| &it.boot_id)).cloned(),
             ordered,
             alive_wall_ns,
-            pods_left_out: standing.as_ref().map_or(0, |it| it.pods_left_out),
-            pods: standing.map(|it| it.pods),
+            pods_left_out: running.as_ref().map_or(0, |it| it.pods_left_out),
+            pods: running.map(|it| it.pods),
             unseen: None,
         }
     }
@@ -139,6 +139,6 @@ pub struct Alive {
     pub boot_id: String,
     /// Ns since the epoch.
     pub wall_ns: i64,
-    /// The pods that were there.
-    pub standing: StandingPods,
+    /// The pods that ran at that time.
+    pub running: RunningPods,
 }

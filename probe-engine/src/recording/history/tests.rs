@@ -7,7 +7,7 @@ use crate::model::{
     id::{ContainerId, PodUid},
     recovery::{
         BootRead, Kind, NetworkAttempt, Order, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery,
-        Source, StandingPods, TimedSource, Unseen,
+        RunningPods, Source, TimedSource, Unseen,
     },
     time::Timestamp,
 };
@@ -24,8 +24,8 @@ fn pod() -> Pod {
     Pod { namespace, name, uid, kind: Kind::Static, listens: true }
 }
 
-fn standing() -> StandingPods {
-    StandingPods { pods: vec![pod()], pods_left_out: 6 }
+fn running_pods() -> RunningPods {
+    RunningPods { pods: vec![pod()], pods_left_out: 6 }
 }
 
 /// All that can be known of a boot, with numbers at their ends.
@@ -64,7 +64,7 @@ fn full(recovery: Recovery) -> Recovery {
         tries: vec![tried],
         leased_since: Some(Timestamp(6)),
         pods: vec![back],
-        order: Some(Order { at: Timestamp(7), by: "reboot".to_owned(), standing: standing() }),
+        order: Some(Order { at: Timestamp(7), by: "reboot".to_owned(), running: running_pods() }),
         closed: true,
         seen_until: Timestamp(8),
         ..recovery
@@ -174,7 +174,7 @@ fn a_heartbeat_is_one_or_none() {
         boot_wall_ns: 1_795_000_000_000_000_000,
         at: Timestamp(5),
         ended: true,
-        standing: StandingPods { pods, pods_left_out: 2 },
+        running: RunningPods { pods, pods_left_out: 2 },
     };
     let bytes = heartbeat(&beat).expect("JSON");
     assert_eq!(beat.wall_ns(), 1_795_000_000_000_000_005);

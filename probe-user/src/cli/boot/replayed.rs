@@ -37,7 +37,7 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
         last = Some(Alive {
             boot_id: boot.boot_id.clone(),
             wall_ns: boot.boot_wall_ns.saturating_add_unsigned(until.0),
-            standing: engine.standing(),
+            running: engine.running_pods(),
         });
         rows.push(Row::new(header.node, recovery, until));
     }

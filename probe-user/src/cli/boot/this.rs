@@ -14,7 +14,7 @@ use crate::{
     engine::{Engine, Settings},
     model::{
         fact::{Fact, Observation, Origin},
-        recovery::StandingPods,
+        recovery::RunningPods,
     },
     recording::history::{Heartbeat, History},
     sink::history::SavedHistory,
@@ -57,7 +57,7 @@ impl HereArgs {
             boot_wall_ns: boot.boot_wall_ns,
             at: clock::now(),
             ended: false,
-            standing: StandingPods::default(),
+            running: RunningPods::default(),
         };
         Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() })
     }

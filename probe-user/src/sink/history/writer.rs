@@ -13,7 +13,7 @@ use std::{
 use super::{BOOTS, HEARTBEAT, append::LineAppender};
 use crate::{
     model::{
-        recovery::{LONGEST_SHUTDOWN, Recovery, StandingPods},
+        recovery::{LONGEST_SHUTDOWN, Recovery, RunningPods},
         time::Timestamp,
     },
     recording::{
@@ -62,7 +62,7 @@ struct Job {
 pub(crate) struct CurrentBoot<'a> {
     pub(crate) recovery: &'a Recovery,
     pub(crate) boot_wall_ns: i64,
-    pub(crate) standing: StandingPods,
+    pub(crate) running: RunningPods,
 }
 
 impl BootHistoryWriter {
@@ -124,13 +124,13 @@ impl BootHistoryWriter {
         // During a shutdown the pods end too. The pods that ran when it was ordered are the ones that should come
         // back.
         let order = recovery.order.as_ref().filter(|order| now <= order.at + LONGEST_SHUTDOWN);
-        let standing = order.map_or(&seen.standing, |order| &order.standing);
+        let running = order.map_or(&seen.running, |order| &order.running);
         let heartbeat = Heartbeat {
             boot_id: self.header.boot_id.clone(),
             boot_wall_ns: seen.boot_wall_ns,
             at: now,
             ended,
-            standing: standing.clone(),
+            running: running.clone(),
         };
         let heartbeat = history::heartbeat(&heartbeat).ok()?;
         self.heartbeat_at = Some(now);
@@ -261,7 +261,7 @@ mod tests {
     use crate::{
         engine::Settings,
         model::{
-            recovery::{BootRead, Kind, Order, Pod, Recovery, StandingPods},
+            recovery::{BootRead, Kind, Order, Pod, Recovery, RunningPods},
             time::Timestamp,
         },
         recording::Header,
@@ -292,13 +292,13 @@ mod tests {
         Pod { namespace, name, uid: None, kind: Kind::Service, listens: false }
     }
 
-    fn list(pods: Vec<Pod>) -> StandingPods {
-        StandingPods { pods, pods_left_out: 0 }
+    fn list(pods: Vec<Pod>) -> RunningPods {
+        RunningPods { pods, pods_left_out: 0 }
     }
 
-    fn finish(writer: BootHistoryWriter, recovery: &Recovery, standing: Vec<Pod>) {
+    fn finish(writer: BootHistoryWriter, recovery: &Recovery, running: Vec<Pod>) {
         let runtime = runtime::Builder::new_current_thread().build().expect("a runtime");
-        let seen = CurrentBoot { recovery, boot_wall_ns: 1, standing: list(standing) };
+        let seen = CurrentBoot { recovery, boot_wall_ns: 1, running: list(running) };
         runtime.block_on(writer.finish(Timestamp(9), seen));
     }
 
@@ -333,7 +333,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let mut known = recovery("a", 1);
         let pods = (0..1000).map(|n| pod(&format!("{n}-{}", "x".repeat(100)))).collect();
-        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), standing: list(pods) });
+        known.order = Some(Order { at: Timestamp(5), by: "reboot".to_owned(), running: list(pods) });
         let path = dir.path().join(BOOTS);
         let (mut writer, mut now, mut largest) = (open(dir.path(), "a"), Timestamp(1), 0);
         // One line a second, some 14 MiB in all.
@@ -343,7 +343,7 @@ mod tests {
             writer.update(now, &known, || CurrentBoot {
                 recovery: &known,
                 boot_wall_ns: 1,
-                standing: list(vec![]),
+                running: list(vec![]),
             });
             assert_eq!(writer.written_revision, Some(known.revision));
             while writer.writer.is_busy() {
@@ -363,18 +363,18 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let mut writer = open(dir.path(), "a");
         let mut known = recovery("a", 1);
-        let seen = |recovery| CurrentBoot { recovery, boot_wall_ns: 1, standing: list(vec![]) };
+        let seen = |recovery| CurrentBoot { recovery, boot_wall_ns: 1, running: list(vec![]) };
         assert_eq!(writer.due(&known), Timestamp::ZERO);
         writer.update(Timestamp(1), &known, || seen(&known));
         assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(10));
         known.revision = 2;
         assert_eq!(writer.due(&known), Timestamp(1) + Duration::from_secs(1));
         known.order =
-            Some(Order { at: Timestamp(5), by: "reboot".to_owned(), standing: list(vec![pod("web")]) });
+            Some(Order { at: Timestamp(5), by: "reboot".to_owned(), running: list(vec![pod("web")]) });
         assert!(writer.due(&known) <= Timestamp(1) + Duration::from_millis(10));
         finish(writer, &known, vec![]);
         let past = read(dir.path());
-        assert_eq!(past.heartbeat.as_ref().map(|it| it.standing.pods.clone()), Some(vec![pod("web")]));
+        assert_eq!(past.heartbeat.as_ref().map(|it| it.running.pods.clone()), Some(vec![pod("web")]));
         let before = past.before("b");
         assert_eq!(before.ordered.map(|it| (it.by, it.wall_ns)), Some(("reboot".to_owned(), 5)));
     }
@@ -439,7 +439,7 @@ mod tests {
     fn what_is_removed_is_written_anew() {
         let dir = tempfile::tempdir().expect("a folder");
         let (dir, known) = (dir.path().join("state"), recovery("a", 1));
-        let seen = || CurrentBoot { recovery: &known, boot_wall_ns: 1, standing: list(vec![]) };
+        let seen = || CurrentBoot { recovery: &known, boot_wall_ns: 1, running: list(vec![]) };
         let mut writer = open(&dir, "a");
         let await_heartbeat = || {
             let late = Instant::now() + Duration::from_secs(10);

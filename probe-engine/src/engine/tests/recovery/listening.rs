@@ -77,7 +77,7 @@ fn a_pod_that_listened_before_is_back_when_it_does_again() {
     assert_eq!(seconds(other.columns), [Some(21), None, Some(32), Some(34)]);
     assert!(other.by_start.is_empty());
     // This is stored for the next restart.
-    let listened: Vec<bool> = engine.standing().pods.iter().map(|pod| pod.listens).collect();
+    let listened: Vec<bool> = engine.running_pods().pods.iter().map(|pod| pod.listens).collect();
     assert_eq!(listened, [true, true, false]);
 }
 

@@ -5,7 +5,7 @@ use std::{
     mem,
 };
 
-use super::Kept;
+use super::HasRecord;
 use crate::{
     engine::world::World,
     model::{
@@ -100,7 +100,7 @@ impl OnRecord {
 
 /// The pods that have a sandbox on record.
 #[derive(Debug)]
-pub(in crate::engine) struct PodsKept<'a> {
+pub(in crate::engine) struct PodsWithRecords<'a> {
     world: &'a World,
     /// The pods whose UID no record has, but other evidence gives.
     named: BTreeSet<PodUid>,
@@ -109,13 +109,13 @@ pub(in crate::engine) struct PodsKept<'a> {
     nameless: Vec<(PodName, Timestamp)>,
 }
 
-impl PodsKept<'_> {
+impl PodsWithRecords<'_> {
     /// Whether a sandbox of this pod is on record. A record without a pod's UID may be of this pod.
-    pub(in crate::engine) fn kept(&self, uid: &PodUid) -> Kept {
+    pub(in crate::engine) fn has_record(&self, uid: &PodUid) -> HasRecord {
         if self.world.records.on_record.of_pods.contains_key(uid) || self.named.contains(uid) {
-            Kept::Yes
+            HasRecord::Yes
         } else if self.nameless.iter().any(|(pod, since)| self.world.may_be_of(pod, *since, uid)) {
-            Kept::Unknown
+            HasRecord::Unknown
         } else {
             self.world.records.absent()
         }
@@ -124,18 +124,18 @@ impl PodsKept<'_> {
 
 impl World {
     /// The pods that have a sandbox on record, by all runtimes that were read.
-    pub(in crate::engine) fn pods_kept(&self) -> PodsKept<'_> {
-        let mut kept = PodsKept { world: self, named: BTreeSet::new(), nameless: Vec::new() };
+    pub(in crate::engine) fn pods_with_records(&self) -> PodsWithRecords<'_> {
+        let mut found = PodsWithRecords { world: self, named: BTreeSet::new(), nameless: Vec::new() };
         let since = |id: &ContainerId| self.records.known_since.get(id).copied();
         let nameless = self.records.on_record.nameless.iter().filter_map(|id| Some((id, since(id)?)));
         for (id, since) in nameless {
             let pod = self.pod_of_nameless(id);
             match pod.uid {
-                Some(uid) => drop(kept.named.insert(uid)),
-                None => kept.nameless.push((pod, since)),
+                Some(uid) => drop(found.named.insert(uid)),
+                None => found.nameless.push((pod, since)),
             }
         }
-        kept
+        found
     }
 
     /// The known parts of the pod's name, for a sandbox whose records have no UID.
@@ -145,7 +145,7 @@ impl World {
         let of_sandbox = self.sandboxes.get(id).and_then(|row| row.pod);
         let named =
             of_sandbox.or(of_container).and_then(|pod| self.pods.get(&pod)).map(|row| row.named.clone());
-        let as_told = self.sandboxes.recall(id).map(|row| row.told.pod.clone());
+        let as_told = self.sandboxes.recall(id).map(|row| row.reported.pod.clone());
         let by_hint = self.hints.get(id).and_then(|row| row.pod.clone());
         named.iter().chain(&as_told).chain(&by_hint).for_each(|named| pod.learn(named));
         self.attachments_of(id).for_each(|row| pod.learn(&row.pod));

@@ -8,7 +8,7 @@ use std::{
 
 use probe_common::runtime::DOCKER;
 
-use super::{Kept, Waiting};
+use super::{HasRecord, Waiting};
 use crate::{
     engine::{
         timer,
@@ -149,14 +149,14 @@ impl World {
     /// have come on record or left it since this was noted last.
     fn note_absence(&mut self, at: Timestamp, changed: Option<BTreeSet<ContainerId>>) {
         let was_noted = self.records.is_absence_noted;
-        self.records.is_absence_noted = matches!(self.records.absent(), Kept::No { .. });
+        self.records.is_absence_noted = matches!(self.records.absent(), HasRecord::No { .. });
         // While records cannot be read, absence was not noted.
         let changed = changed.filter(|_| was_noted || !self.records.is_absence_noted);
         let records = &self.records;
-        self.sandboxes.note_records(at, changed, |id| match records.kept(id) {
-            Kept::Yes => Some(true),
-            Kept::No { .. } => Some(false),
-            Kept::Unknown => None,
+        self.sandboxes.note_records(at, changed, |id| match records.has_record(id) {
+            HasRecord::Yes => Some(true),
+            HasRecord::No { .. } => Some(false),
+            HasRecord::Unknown => None,
         });
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use probe_common::runtime;
 
-use super::{Kept, MAKING};
+use super::{HasRecord, MAKING};
 use crate::{
     engine::world::{World, sandbox::Sandbox},
     model::{fact::RuntimeKind, id::ContainerId, time::Timestamp},
@@ -32,7 +32,7 @@ impl World {
     /// The sandboxes on record whose namespace is not known. None in two cases: the records were not read completely,
     /// or a sandbox lives that is not on record and whose namespace is not known.
     pub(in crate::engine) fn unplaced(&self) -> Option<Unplaced> {
-        let Kept::No { at: read_at } = self.records.absent().unless(self.has_unread_runtime()) else {
+        let HasRecord::No { at: read_at } = self.records.absent().unless(self.has_unread_runtime()) else {
             return None;
         };
         let since = |id: &ContainerId| self.records.known_since.get(id).copied();

@@ -50,29 +50,29 @@ fn is_evidence(what: &ChangeKind) -> bool {
 
 impl World {
     /// Keeps a change as evidence of its sandbox.
-    pub(in crate::engine) fn keep(&mut self, change: &Change) {
+    pub(in crate::engine) fn keep_evidence(&mut self, change: &Change) {
         let Some(id) = &change.context.sandbox else { return };
         if let Some(pod) = &change.context.pod
             && let Some(row) = self.sandboxes.recall(id)
         {
-            let PodName { namespace, name, uid } = &row.told.pod;
+            let PodName { namespace, name, uid } = &row.reported.pod;
             let is_new = pod.namespace.is_some() && pod.namespace != *namespace
                 || pod.name.is_some() && pod.name != *name
                 || pod.uid.is_some() && pod.uid != *uid;
             if is_new && let Some(row) = self.sandboxes.recall_mut(id) {
-                let told = &mut row.told.pod;
-                told.namespace = pod.namespace.clone().or_else(|| told.namespace.take());
-                told.name = pod.name.clone().or_else(|| told.name.take());
-                told.uid = pod.uid.clone().or_else(|| told.uid.take());
+                let reported = &mut row.reported.pod;
+                reported.namespace = pod.namespace.clone().or_else(|| reported.namespace.take());
+                reported.name = pod.name.clone().or_else(|| reported.name.take());
+                reported.uid = pod.uid.clone().or_else(|| reported.uid.take());
             }
         }
         if !is_evidence(&change.what) {
             return;
         }
         let Some(row) = self.sandboxes.recall_unmarked(id) else { return };
-        let told = &mut row.told;
-        if told.evidence.len() >= EVIDENCE {
-            told.evidence.remove(FIRST);
+        let reported = &mut row.reported;
+        if reported.evidence.len() >= EVIDENCE {
+            reported.evidence.remove(FIRST);
         }
         let Context { container, netns, cgroup, .. } = &change.context;
         // Only events of a cgroup keep its path, to save memory.
@@ -81,11 +81,11 @@ impl World {
             ChangeKind::CgroupCreated { .. } | ChangeKind::CgroupEmptied | ChangeKind::CgroupRemoved { .. }
         );
         let cgroup = cgroup.as_ref().filter(|_| is_about_cgroup);
-        if told.evidence.len() == told.evidence.capacity() {
+        if reported.evidence.len() == reported.evidence.capacity() {
             // A vector doubles its capacity by itself. Then half of the memory of all evidence would be empty.
-            told.evidence.reserve_exact(ROOM);
+            reported.evidence.reserve_exact(ROOM);
         }
-        told.evidence.push(EvidenceEvent {
+        reported.evidence.push(EvidenceEvent {
             at: change.at,
             origin: change.origin,
             container: container.clone(),

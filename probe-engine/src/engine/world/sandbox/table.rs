@@ -206,9 +206,9 @@ impl Table {
     /// Drops the evidence that no verdict can need any more.
     pub(in crate::engine::world) fn drop_evidence(&mut self, is_settled: impl Fn(&Sandbox) -> bool) {
         self.rows.update(|_, row| {
-            let is_dropped = !row.told.evidence.is_empty() && is_settled(row);
+            let is_dropped = !row.reported.evidence.is_empty() && is_settled(row);
             if is_dropped {
-                row.told.evidence = Vec::new();
+                row.reported.evidence = Vec::new();
             }
             is_dropped
         });
