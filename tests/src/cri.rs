@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::{net::UnixStream, runtime::Runtime, time::timeout};
 use tonic::{
-    Request,
+    Code, Request,
     client::Grpc,
     transport::{Channel, Endpoint, Uri},
 };
@@ -28,6 +28,7 @@ use message::{
         Container, ContainerConfig, ContainerList, ContainerStatus, ContainerStatusResponse,
         CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, StopContainerRequest,
     },
+    event::ContainerEvent,
     sandbox::{PodSandbox, PodSandboxConfig, PodSandboxList, PodSandboxStatusResponse, RunPodSandboxRequest},
 };
 
@@ -155,6 +156,26 @@ impl Cri {
         let answer: ContainerStatusResponse =
             self.call("ContainerStatus", StatusRequest { id: id.to_owned(), verbose: true })?;
         info_pid(&answer.info).with_context(|| format!("process id of container {id}"))
+    }
+
+    /// Calls `tell` for each event of a container until `tell` fails or the runtime ends. Returns false if the runtime
+    /// has no such events.
+    pub fn container_events(&mut self, mut tell: impl FnMut(ContainerEvent) -> Result<()>) -> Result<bool> {
+        let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
+        let grpc = &mut self.grpc;
+        self.runtime.block_on(async {
+            grpc.ready().await?;
+            let codec = ProstCodec::<Empty, ContainerEvent>::default();
+            let mut events = match grpc.server_streaming(Request::new(Empty {}), path, codec).await {
+                Ok(answer) => answer.into_inner(),
+                Err(status) if status.code() == Code::Unimplemented => return Ok(false),
+                Err(status) => return Err(status.into()),
+            };
+            while let Some(event) = events.message().await? {
+                tell(event)?;
+            }
+            Ok(true)
+        })
     }
 
     fn call<Q, R>(&mut self, method: &'static str, request: Q) -> Result<R>

@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod cgroup;
+pub mod container;
 #[cfg(feature = "kernel")]
 pub mod hang;
 pub mod netns;

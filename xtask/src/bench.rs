@@ -7,15 +7,18 @@
 mod agent;
 mod comparison;
 mod engine;
+mod event;
 mod exact;
 mod kernel;
 mod observer;
+mod replay;
 mod spread;
 mod table;
 
 use crate::package;
 use crate::setup::{self, Level};
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 use comparison::Comparison;
 use serde_json::json;
 use std::fs;
@@ -29,6 +32,9 @@ pub(crate) struct Args {
     /// Count instructions and measure small cases once: enough to see that all of it works
     #[arg(long)]
     quick: bool,
+    /// Folder of containerd and ctr, in place of the machine's own
+    #[arg(long, value_name = "FOLDER")]
+    containerd: Option<PathBuf>,
     /// Write the figures there, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -40,26 +46,41 @@ enum Part {
     Engine,
     /// Programs in the kernel, those of other observers beside ours; needs root
     Kernel,
-    /// The agent as a whole, with real pods of a private containerd; needs root
+    /// The agent as a whole, with real pods of a private containerd: its start, its rest and lives of pods; needs root
     Agent,
+    /// The agent beside thousands of pods, replayed
+    Replay,
+    /// The agent while this machine makes as many programs, namespaces and cgroups as it can; needs root
+    Storms,
+    /// Who knows when that a container has ended: by listing, by the runtime's events, by the agent; needs root
+    Deaths,
 }
 
-pub(crate) fn run(Args { part, quick, json }: &Args) -> Result<()> {
+pub(crate) fn run(Args { part, quick, containerd, json }: &Args) -> Result<()> {
     setup::ensure(Level::Build)?;
     let (mut comparisons, mut held) = (Vec::new(), Ok(()));
-    if part.is_none_or(|part| part == Part::Engine) {
-        package::ensure(exact::NEEDS)?;
-        let program = engine::build()?;
-        held = exact::check(&program);
-        comparisons.extend(engine::compare(&program, *quick)?);
-    }
-    if part.is_none_or(|part| part == Part::Kernel) {
-        package::ensure(kernel::NEEDS)?;
-        comparisons.extend(kernel::compare(*quick)?);
-    }
-    if part.is_none_or(|part| part == Part::Agent) {
-        package::ensure(agent::NEEDS)?;
-        comparisons.extend(agent::compare(*quick)?);
+    let all = Part::value_variants().iter();
+    for each in all.filter(|each| part.is_none_or(|part| part == **each)) {
+        let of_agent = |part| {
+            package::ensure(agent::NEEDS)?;
+            agent::compare(part, *quick, containerd.as_deref())
+        };
+        comparisons.extend(match each {
+            Part::Engine => {
+                package::ensure(exact::NEEDS)?;
+                let program = engine::build()?;
+                held = exact::check(&program);
+                engine::compare(&program, *quick)?
+            }
+            Part::Kernel => {
+                package::ensure(kernel::NEEDS)?;
+                kernel::compare(*quick)?
+            }
+            Part::Agent => of_agent(agent::Part::Lives)?,
+            Part::Replay => replay::compare(*quick)?,
+            Part::Storms => of_agent(agent::Part::Storms)?,
+            Part::Deaths => of_agent(agent::Part::Deaths)?,
+        });
     }
     if let Some(file) = json {
         let text = figures(&comparisons)?;

@@ -6,14 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Result;
 use probe_engine::{
-    engine::{Engine, Settings},
+    engine::{Call, Engine, Settings},
     model::{
         change::{Output, Question},
         fact::{Fact, Observation, Origin},
         finding::Stage,
         time::Timestamp,
     },
+    recording::{Header, Writer},
 };
 
 use crate::{COHORT, PROBES, memory, node::Node, scenario::Scenario, script::Script};
@@ -52,6 +54,8 @@ pub(crate) struct Drive {
     pub(crate) answers: Cost,
     pub(crate) changes: u64,
     is_measured: bool,
+    /// The calls into the engine, where they are recorded.
+    record: Option<Writer>,
 }
 
 impl Drive {
@@ -66,7 +70,27 @@ impl Drive {
             answers: Cost::default(),
             changes: 0,
             is_measured: false,
+            record: None,
         }
+    }
+
+    /// From now on keeps every call into the engine, as the agent's recording does.
+    pub(crate) fn record(&mut self) -> Result<()> {
+        let header = Header {
+            made_by: "bench".to_owned(),
+            node: "bench".to_owned(),
+            boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
+            kernel: "6.12.0".to_owned(),
+            boot_wall_ns: 0,
+            settings: Settings::default(),
+        };
+        self.record = Some(Writer::start(&header)?);
+        Ok(())
+    }
+
+    /// The recording, if there is one.
+    pub(crate) fn recorded(&mut self) -> Result<Option<Vec<u8>>> {
+        Ok(self.record.take().map(Writer::end).transpose()?)
     }
 
     /// The agent begins on a node on which everything is already, and time passes.
@@ -136,6 +160,7 @@ impl Drive {
         self.advance_to(at);
         portion.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
         self.now = at;
+        keep(&mut self.record, portion.iter().cloned().map(Call::Observe));
         let work = || taking_events(&mut self.engine, portion, &mut self.questions, &mut self.changes);
         self.events.add(|| if self.is_measured { counted(work) } else { work() });
         self.answer();
@@ -151,6 +176,7 @@ impl Drive {
         while let Some(due) = self.engine.deadline().filter(|due| *due <= at) {
             self.now = self.now.max(due);
             let now = self.now;
+            keep(&mut self.record, [Call::Advance(now)]);
             let mut work = || falling_due(&mut self.engine, now, &mut self.questions, &mut self.changes);
             self.events.add(|| if self.is_measured { counted(work) } else { work() });
             self.answer();
@@ -160,6 +186,7 @@ impl Drive {
     fn answer(&mut self) {
         while let Some(question) = self.questions.pop() {
             let facts = self.node.answer(&question, self.now);
+            keep(&mut self.record, facts.iter().cloned().map(Call::Observe));
             self.answers
                 .add(|| taking_answers(&mut self.engine, facts, &mut self.questions, &mut self.changes));
         }
@@ -188,6 +215,15 @@ impl Cost {
         self.count += work();
         self.allocations += memory::allocations() - allocations;
         self.nanoseconds += u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+}
+
+/// Nothing is copied where nothing is recorded.
+fn keep(record: &mut Option<Writer>, calls: impl IntoIterator<Item = Call>) {
+    if let Some(writer) = record {
+        for call in calls {
+            writer.write(&call).expect("a call of the bench has a form as a line");
+        }
     }
 }
 

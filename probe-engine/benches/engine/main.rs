@@ -4,6 +4,8 @@
 //! A scenario is a node with things on it that stay, while pods come and go:
 //!
 //! `engine pods=100 findings=0 leases=0 failed=0 namespaces=0 turns=200 step_us=1000 pause_ms=0`
+//!
+//! With `record=FILE` it also leaves a recording of all that, which the agent can replay.
 
 #![expect(clippy::print_stdout, reason = "a command-line program: its output is its result")]
 
@@ -19,7 +21,9 @@ use drive::Drive;
 use node::Node;
 use scenario::Scenario;
 use serde_json::json;
+use std::fs;
 
+const RECORD: &str = "record=";
 /// An address that this many pods share is one finding.
 const SHARERS: u64 = 2;
 /// So many pods of the churn live at the same time.
@@ -29,8 +33,13 @@ const PROBES: u64 = 4;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let (files, words): (Vec<String>, Vec<String>) =
+        words.into_iter().partition(|word| word.starts_with(RECORD));
     let scenario = Scenario::parse(&words)?;
     let mut drive = Drive::new(Node::new(&scenario));
+    if !files.is_empty() {
+        drive.record()?;
+    }
     drive.settle_in(&scenario);
     let open = drive.open_findings();
     if open < scenario.findings {
@@ -43,6 +52,11 @@ fn main() -> Result<()> {
     }
     let (events, answers, changes) = (drive.events, drive.answers, drive.changes);
     let rows = drive.engine_rows();
+    if let Some(bytes) = drive.recorded()? {
+        for file in files {
+            fs::write(file.trim_start_matches(RECORD), &bytes)?;
+        }
+    }
     let heap = drive.heap();
     println!(
         "{}",

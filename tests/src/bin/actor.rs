@@ -26,7 +26,11 @@ use nix::{
     sys::wait::{WaitStatus, waitpid},
     unistd::{Uid, execve, setuid},
 };
-use tests::clock;
+use tests::{
+    cgroupfs::{self, Hierarchy},
+    clock,
+    guard::{container::Container, unique_name},
+};
 
 fn main() -> Result<ExitCode> {
     let mut words = env::args_os().skip(1);
@@ -39,6 +43,9 @@ fn main() -> Result<ExitCode> {
         ("run", command) => run(command),
         ("take-root", command) => take_root(command),
         ("repeat", [times, command @ ..]) => repeat(number(times)?, command),
+        ("contained", command) => contained(command),
+        ("netns", [times]) => netns(number(times)?),
+        ("cgroups", [times]) => cgroups(number(times)?),
         ("become", [environment, command @ ..]) => r#become(Path::new(environment), command),
         ("enter", [cgroups, command @ ..]) => enter(cgroups, command),
         ("listen", _) => listen(),
@@ -111,6 +118,39 @@ fn repeat(times: u32, words: &[OsString]) -> Result<ExitCode> {
     let mut command = command(words)?;
     for _ in 0..times {
         command.status()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The hierarchy that the agent watches on a node without containers.
+fn first_hierarchy() -> Result<Hierarchy> {
+    let all = cgroupfs::hierarchies()?;
+    let unified = all.iter().find(|hierarchy| hierarchy.id == 0);
+    unified.or_else(|| cgroupfs::of_containers(&all)).cloned().context("containers have no hierarchy")
+}
+
+/// Runs a program in the cgroup of a container, and then removes the cgroup.
+fn contained(words: &[OsString]) -> Result<ExitCode> {
+    let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
+    let container = Container::create(&first_hierarchy()?)?;
+    let status = container.command(&words.context("a word is no text")?)?.status()?;
+    Ok(ExitCode::from(u8::try_from(status.code().context("it was killed")?)?))
+}
+
+/// Moves into a new network namespace this many times. The kernel frees the former ones by itself.
+fn netns(times: u32) -> Result<ExitCode> {
+    for _ in 0..times {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes and removes a cgroup this many times.
+fn cgroups(times: u32) -> Result<ExitCode> {
+    let directory = first_hierarchy()?.directory(&unique_name("pair"));
+    for _ in 0..times {
+        fs::create_dir(&directory)?;
+        fs::remove_dir(&directory)?;
     }
     Ok(ExitCode::SUCCESS)
 }

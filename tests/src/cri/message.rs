@@ -5,6 +5,7 @@
 //! 1, so one [`Id`] is enough.
 
 pub mod container;
+pub mod event;
 pub mod sandbox;
 pub mod security;
 

@@ -1,7 +1,7 @@
-//! The agent as a whole, on this machine with real pods of a private containerd: what its start costs, what it costs at rest,
-//! and what a pod's life costs it.
+//! The agent as a whole, on this machine with real pods of a private containerd: what its start, its rest and a pod's life
+//! cost, what it does in storms, and how it compares with other ways to learn what happened.
 //!
-//! A program of the tests crate makes the pods and reads the kernel's figures of the agent.
+//! A program of the tests crate makes the pods and the storms, and reads the kernel's figures of the agent.
 
 use super::comparison::{Comparison, Figures};
 use super::table;
@@ -10,64 +10,99 @@ use crate::setup::{self, Level};
 use crate::{program, root, workspace};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::path::Path;
 
 pub(super) const NEEDS: &[Need] = &[Need::any(&["strace"], "strace")];
 
-/// Two lives beside two pods, once.
-const QUICK: [&str; 8] = ["--standing", "0,2", "--lives", "2", "--rounds", "1", "--rest", "3"];
+/// What the program is to measure.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    Lives,
+    Storms,
+    Deaths,
+}
 
-/// A table's title, and the figures in it.
-const TABLES: [(&str, &[&str]); 3] = [
-    (
-        "a pod's life",
-        &["CPU ms/life", "containerd's", "wakeups/life", "opens/life", "KB written/life", "MB, peak"],
-    ),
-    ("at rest", &["CPU us/s at rest", "wakeups/s at rest", "MB at rest"]),
-    ("start", &["ms to attached", "ms to ready", "CPU ms to ready"]),
-];
+impl Part {
+    fn words(self, quick: bool) -> &'static [&'static str] {
+        match (self, quick) {
+            (Self::Lives, false) => &["lives"],
+            (Self::Lives, true) => {
+                &["lives", "--standing", "0,2", "--lives", "2", "--rounds", "1", "--rest", "3"]
+            }
+            (Self::Storms, false) => &["storms"],
+            (Self::Storms, true) => &["storms", "--seconds", "1", "--rounds", "1"],
+            (Self::Deaths, false) => &["deaths"],
+            (Self::Deaths, true) => {
+                &["deaths", "--standing", "2", "--deaths", "1", "--rounds", "1", "--rest", "2"]
+            }
+        }
+    }
+}
 
-pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
+/// `containerd` is the folder of another containerd than the machine's own.
+pub(super) fn compare(part: Part, quick: bool, containerd: Option<&Path>) -> Result<Vec<Comparison>> {
     setup::ensure(Level::Node)?;
     program::build()?;
     root::authorize()?;
     let mut churn = program::as_root("churn", &[])?;
-    if quick {
-        churn.args(QUICK);
+    churn.args(part.words(quick));
+    if let (Part::Lives | Part::Deaths, Some(folder)) = (part, containerd) {
+        churn.arg("--binaries").arg(folder.canonicalize()?);
     }
     let text = workspace::output(&mut churn)?;
-    let mut comparisons: Vec<Comparison> =
-        TABLES.iter().map(|(title, shown)| Comparison::new(title, shown, &[])).collect();
-    let mut threads = Comparison::new("CPU of a pod's life by thread, ms", &[], &[]);
+    let mut comparisons: Vec<Comparison> = Vec::new();
     for line in text.lines() {
-        let (case, figures, its_threads) = round(line).with_context(|| format!("{line} is no round"))?;
-        comparisons.iter_mut().for_each(|it| it.add(&case, figures.clone()));
-        threads.add(&case, its_threads);
+        let told = Line::parse(line).with_context(|| format!("{line} tells no figures"))?;
+        told.add_to(&mut comparisons);
     }
-    let names = threads.cases.iter().flat_map(|case| case.figures());
-    threads.shown = names.collect::<BTreeSet<_>>().into_iter().collect();
-    comparisons.insert(1, threads);
     comparisons.iter().for_each(|it| println!("{}", table::text(it)));
     Ok(comparisons)
 }
 
-/// A line of the program: the case's name, its figures, and the CPU of each thread.
-fn round(line: &str) -> Result<(String, Figures, Figures)> {
-    let mut told: Value = serde_json::from_str(line)?;
-    let case = told["case"].as_str().context("no case")?.to_owned();
-    let mut figures = |name: &str| serde_json::from_value(told[name].take());
-    Ok((case, figures("figures")?, figures("threads")?))
+/// What was measured of one case in one round.
+struct Line {
+    table: String,
+    case: String,
+    /// In their order.
+    figures: Vec<(String, f64)>,
+}
+
+impl Line {
+    fn parse(line: &str) -> Result<Self> {
+        let mut told: Value = serde_json::from_str(line)?;
+        let mut text = |name: &str| serde_json::from_value(told[name].take());
+        let (table, case) = (text("table")?, text("case")?);
+        Ok(Self { table, case, figures: serde_json::from_value(told["figures"].take())? })
+    }
+
+    fn add_to(self, comparisons: &mut Vec<Comparison>) {
+        let Some(comparison) = comparisons.iter_mut().find(|it| it.title == self.table) else {
+            comparisons.push(Comparison::new(&self.table, &[], &[]));
+            return self.add_to(comparisons);
+        };
+        for (name, _) in &self.figures {
+            if !comparison.shown.contains(name) {
+                comparison.shown.push(name.clone());
+            }
+        }
+        comparison.add(&self.case, Figures::from_iter(self.figures));
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::round;
+    use super::Line;
 
     #[test]
-    fn a_round_has_a_case_and_figures() {
-        let line = r#"{"case":"2 pods","figures":{"MB at rest":25.1},"threads":{"files":1.5}}"#;
-        let (case, figures, threads) = round(line).unwrap();
-        assert_eq!((case.as_str(), figures["MB at rest"], threads["files"]), ("2 pods", 25.1, 1.5));
-        round(r#"{"case":"2 pods"}"#).unwrap_err();
+    fn lines_of_one_table_become_one_comparison() {
+        let mut comparisons = Vec::new();
+        for figure in [25.0, 27.0] {
+            let line = format!(r#"{{"table":"rest","case":"2 pods","figures":[["MB",{figure}],["KB",1]]}}"#);
+            Line::parse(&line).unwrap().add_to(&mut comparisons);
+        }
+        assert!(Line::parse(r#"{"case":"2 pods"}"#).is_err());
+        let [rest] = &*comparisons else { panic!("{} comparisons", comparisons.len()) };
+        assert_eq!((&*rest.title, &*rest.shown), ("rest", &["MB".to_owned(), "KB".to_owned()][..]));
+        assert_eq!(rest.cases[0].spread("MB").unwrap().high, 27.0);
     }
 }

@@ -3,7 +3,7 @@
 use super::spread::Spread;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was measured of one case in one round, by the figure's name.
 pub(crate) type Figures = BTreeMap<String, f64>;
@@ -49,19 +49,36 @@ impl Comparison {
         }
     }
 
+    /// Shows every figure that any case has.
+    pub(crate) fn with_all_shown(mut self) -> Self {
+        let names: BTreeSet<String> =
+            self.cases.iter().flat_map(|case| &case.rounds).flat_map(|round| round.keys().cloned()).collect();
+        self.shown = names.into_iter().collect();
+        self
+    }
+
     /// How many times that of the first case that has it a figure is, round by round.
     pub(crate) fn ratio(&self, case: &Case, figure: &str) -> Option<Spread> {
         let has = |case: &&Case| case.rounds.iter().any(|round| round.contains_key(figure));
         let pairs = self.cases.iter().find(has)?.rounds.iter().zip(&case.rounds);
-        let ratio = |(base, it): (&Figures, &Figures)| Some(it.get(figure)? / base.get(figure)?);
+        // Nothing is a number of times nothing.
+        let ratio = |(base, it): (&Figures, &Figures)| {
+            Some(it.get(figure)? / base.get(figure)?).filter(|it| it.is_finite())
+        };
         Spread::of(pairs.filter_map(ratio).collect())
+    }
+
+    /// Whether more than one case has the figure.
+    pub(crate) fn is_compared(&self, figure: &str) -> bool {
+        self.cases.iter().filter(|case| case.spread(figure).is_some()).count() > 1
     }
 
     pub(crate) fn json(&self) -> Value {
         let case = |case: &Case| {
             let figure = |name: &String| {
-                let (spread, ratio) = (case.spread(name)?, self.ratio(case, name)?);
-                Some((name.clone(), json!({ "value": spread.json(), "ratio_to_first": ratio.json() })))
+                let (spread, ratio) = (case.spread(name)?, self.ratio(case, name));
+                let ratio = ratio.map(Spread::json);
+                Some((name.clone(), json!({ "value": spread.json(), "ratio_to_first": ratio })))
             };
             let figures: Map<String, Value> = self.shown.iter().filter_map(figure).collect();
             json!({ "name": case.name, "rounds": case.rounds.len(), "figures": figures })
@@ -71,11 +88,6 @@ impl Comparison {
 }
 
 impl Case {
-    /// The names of all its figures.
-    pub(crate) fn figures(&self) -> impl Iterator<Item = String> {
-        self.rounds.iter().flat_map(|round| round.keys().cloned())
-    }
-
     pub(crate) fn spread(&self, figure: &str) -> Option<Spread> {
         Spread::of(self.rounds.iter().filter_map(|round| round.get(figure).copied()).collect())
     }

@@ -4,97 +4,60 @@
 //! much as it takes to look at the clock twice.
 
 use super::comparison::{Comparison, Figures};
-use super::observer::{self, Observer, Run};
+use super::event::{EVENTS, Maker};
+use super::observer::{self, OURS, Observer, Run};
 use super::table;
 use crate::package::Need;
 use crate::{build, root, workspace};
 use anyhow::{Context as _, Result, ensure};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::path::PathBuf;
 
 pub(super) const NEEDS: &[Need] = &[
     Need::any(&["bpftool"], "bpftool"),
-    Need::any(&["/usr/sbin/execsnoop"], "libbpf-tools"),
-    Need::any(&["bpftrace"], "bpftrace"),
+    Need::any(&["runc"], "runc"),
+    Need::any(&["/bin/busybox"], "busybox-static"),
 ];
 
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 const ROUNDS: usize = 5;
-/// So many times each thing happens in a round.
-const TIMES: u32 = 2000;
-const TIMES_QUICK: u32 = 100;
-/// Services of a namespace leave a container with variables like this.
-const VARIABLE: &str = "tcp://10.96.112.217:8080";
-
-/// What happens again and again.
-struct Event {
-    name: &'static str,
-    /// Variables in the environment of each program.
-    variables: usize,
-    /// The length of each; 0: as a service's.
-    length: usize,
-}
-
-const EVENTS: [Event; 5] = [
-    Event::exec("exec and exit, no variables", 0, 0),
-    Event::exec("exec and exit, 30 variables", 30, 0),
-    Event::exec("exec and exit, 200 variables", 200, 0),
-    Event::exec("exec and exit, 1000 variables", 1000, 0),
-    Event::exec("exec and exit, one variable of 100 KB", 1, 100_000),
-];
-
-impl Event {
-    const fn exec(name: &'static str, variables: usize, length: usize) -> Self {
-        Self { name, variables, length }
-    }
-
-    /// Makes it happen so many times, and tells how long each took.
-    fn happen(&self, actor: &Path, times: u32) -> Result<f64> {
-        let mut command = Command::new(actor);
-        command.env_clear().stdin(Stdio::null()).args(["repeat", &times.to_string()]).arg(actor);
-        command.args(["exit", "0"]);
-        let value = if self.length == 0 { VARIABLE.to_owned() } else { "x".repeat(self.length) };
-        for number in 0..self.variables {
-            command.env(format!("SERVICE_{number}_PORT"), &value);
-        }
-        let begun = Instant::now();
-        workspace::run(&mut command)?;
-        Ok(begun.elapsed().as_secs_f64() * 1e6 / f64::from(times))
-    }
-}
 
 pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
     let agent = build::agent(&build::Args::default())?;
-    let actor = actor()?;
+    let maker = Maker::new(actor()?, quick)?;
     root::authorize()?;
     let _counting = Statistics::on()?;
-    let (rounds, times) = if quick { (1, TIMES_QUICK) } else { (ROUNDS, TIMES) };
-    let names: Vec<&str> = observer::commands(&agent)?.iter().map(|(name, _)| *name).collect();
+    let observers = observer::all()?;
+    let names: Vec<&str> = observers.iter().map(|it| &*it.name).collect();
     let mut comparisons: Vec<Comparison> =
         EVENTS.iter().map(|event| Comparison::new(event.name, &["us", "ns in programs"], &names)).collect();
-    let mut ours = Comparison::new("programs of sandprobe, ns a run", &[], &[]);
-    for _ in 0..rounds {
-        for (name, command) in observer::commands(&agent)? {
-            let observer = Observer::begin(command)?;
+    let mut times = Comparison::new("programs of sandprobe, ns a run", &[], &[]);
+    let mut counts = Comparison::new("programs of sandprobe, runs an event", &[], &[]);
+    for _ in 0..if quick { 1 } else { ROUNDS } {
+        for observer in observers.iter().filter(|it| it.is_here) {
+            let running = Observer::begin(observer.command(&agent)?)?;
             for (event, comparison) in EVENTS.iter().zip(&mut comparisons) {
-                let before = observer.runs()?;
-                let took = event.happen(&actor, times)?;
-                let runs = since(&before, &observer.runs()?);
+                let before = running.runs()?;
+                let took = maker.make(event)?;
+                let runs = since(&before, &running.runs()?);
+                let happened = maker.times(event, &runs);
                 let mut figures = Figures::from([("us".to_owned(), took)]);
-                figures.extend(an_event(&runs).map(|it| ("ns in programs".to_owned(), it)));
-                comparison.add(name, figures);
-                if name == "sandprobe" {
-                    ours.add(event.name, a_run(&runs));
+                if !runs.is_empty() {
+                    let sum: f64 = runs.values().map(|run| run.nanoseconds).sum();
+                    figures.insert("ns in programs".to_owned(), sum / happened);
+                }
+                comparison.add(&observer.name, figures);
+                if observer.name == OURS {
+                    times.add(event.name, each(&runs, |run| run.nanoseconds / run.count));
+                    counts.add(event.name, each(&runs, |run| run.count / happened));
                 }
             }
         }
     }
-    let ran = ours.cases.iter().flat_map(|case| case.figures());
-    ours.shown = ran.collect::<BTreeSet<_>>().into_iter().collect();
-    comparisons.push(ours);
+    for of_programs in [times, counts] {
+        comparisons.push(of_programs.with_all_shown());
+    }
     comparisons.iter().for_each(|it| println!("{}", table::text(it)));
     Ok(comparisons)
 }
@@ -117,15 +80,8 @@ fn since(before: &BTreeMap<String, Run>, now: &BTreeMap<String, Run>) -> BTreeMa
     now.iter().filter_map(run).collect()
 }
 
-/// All programs together, for one event. Others on this machine start programs meanwhile: the program that ran most often
-/// ran once for each event.
-fn an_event(runs: &BTreeMap<String, Run>) -> Option<f64> {
-    let events = runs.values().map(|run| run.count).max_by(f64::total_cmp)?;
-    Some(runs.values().map(|run| run.nanoseconds).sum::<f64>() / events)
-}
-
-fn a_run(runs: &BTreeMap<String, Run>) -> Figures {
-    runs.iter().map(|(name, run)| (name.clone(), run.nanoseconds / run.count)).collect()
+fn each(runs: &BTreeMap<String, Run>, figure: impl Fn(&Run) -> f64) -> Figures {
+    runs.iter().map(|(name, run)| (name.clone(), figure(run))).collect()
 }
 
 /// The kernel counts; it is then as it was.

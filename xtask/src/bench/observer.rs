@@ -1,5 +1,6 @@
 //! Those who watch programs begin: their eBPF programs, and how long each has run, as the kernel counts it.
 
+use crate::package::{self, Need};
 use crate::{mounts, root, workspace};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -9,8 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The name of the observer that is the agent.
+pub(super) const OURS: &str = "sandprobe";
 /// The classic one-liner.
 const ONE_LINER: &str = "tracepoint:syscalls:sys_enter_execve { printf(\"%d \", pid); join(args->argv); }";
+/// Debian's packages, and the commands that run what is in them.
+const OTHERS: [(&str, &[&str]); 2] =
+    [("libbpf-tools", &["execsnoop"]), ("bpftrace", &["bpftrace", "-e", ONE_LINER])];
 /// An observer has all its programs in the kernel by then.
 const LIMIT: Duration = Duration::from_secs(60);
 /// When in so long no further program of it came, it has all.
@@ -90,18 +96,37 @@ fn programs() -> Result<BTreeMap<u64, (String, Run)>> {
     Ok(all.iter().filter_map(program).collect())
 }
 
-/// Their names, and how each is started; the first is nobody.
-pub(super) fn commands(agent: &Path) -> Result<Vec<(&'static str, Option<Command>)>> {
-    let mut execsnoop = mounts::command(&[])?;
-    execsnoop.arg("execsnoop");
-    let mut one_liner = mounts::command(&[])?;
-    one_liner.args(["bpftrace", "-e", ONE_LINER]);
-    let mut ours = mounts::command(&[])?;
-    ours.arg(agent).arg("watch");
-    Ok(vec![
-        ("nobody", None),
-        ("execsnoop", Some(execsnoop)),
-        ("bpftrace", Some(one_liner)),
-        ("sandprobe", Some(ours)),
-    ])
+/// One who may watch.
+pub(super) struct Candidate {
+    pub(super) name: String,
+    /// Whether its program is installed.
+    pub(super) is_here: bool,
+    words: &'static [&'static str],
+}
+
+impl Candidate {
+    /// `None`: nobody watches.
+    pub(super) fn command(&self, agent: &Path) -> Result<Option<Command>> {
+        if self.words.is_empty() {
+            return Ok(None);
+        }
+        let mut command = mounts::command(&[])?;
+        if self.name == OURS {
+            command.arg(agent);
+        }
+        command.args(self.words);
+        Ok(Some(command))
+    }
+}
+
+/// The first is nobody, the last is ours. Where a program is not installed and cannot be, its name says so.
+pub(super) fn all() -> Result<Vec<Candidate>> {
+    let mut all = vec![Candidate { name: "nobody".to_owned(), is_here: true, words: &[] }];
+    for (package, words) in OTHERS {
+        let is_here = package::ensure(&[Need::any(&words[..1], package)]).is_ok();
+        let name = if is_here { words[0].to_owned() } else { format!("{} (not installed)", words[0]) };
+        all.push(Candidate { name, is_here, words });
+    }
+    all.push(Candidate { name: OURS.to_owned(), is_here: true, words: &["watch"] });
+    Ok(all)
 }

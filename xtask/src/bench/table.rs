@@ -2,22 +2,30 @@
 
 use super::comparison::Comparison;
 
-/// A line for each case, two columns for each figure: its median, and its ratio to the first case with the quartiles.
+/// A line for each case. A figure's median is a column; where several cases have it, the ratio to the first of them is
+/// another, with the quartiles.
 pub(crate) fn text(comparison: &Comparison) -> String {
     let mut rows = vec![vec![comparison.title.clone()]];
-    rows[0].extend(comparison.shown.iter().flat_map(|name| [name.clone(), "ratio".to_owned()]));
+    for figure in &comparison.shown {
+        rows[0].push(figure.clone());
+        if comparison.is_compared(figure) {
+            rows[0].push("ratio".to_owned());
+        }
+    }
     for case in &comparison.cases {
         let mut row = vec![case.name.clone()];
         for figure in &comparison.shown {
             let (spread, ratio) = (case.spread(figure), comparison.ratio(case, figure));
             row.push(spread.map_or_else(|| "-".to_owned(), |it| number(it.median)));
-            row.push(ratio.map_or_else(String::new, |it| {
-                if it.low == it.high {
-                    format!("{:.2}", it.median)
-                } else {
-                    format!("{:.2} [{:.2} {:.2}]", it.median, it.low, it.high)
-                }
-            }));
+            if comparison.is_compared(figure) {
+                row.push(ratio.map_or_else(String::new, |it| {
+                    if it.low == it.high {
+                        format!("{:.2}", it.median)
+                    } else {
+                        format!("{:.2} [{:.2} {:.2}]", it.median, it.low, it.high)
+                    }
+                }));
+            }
         }
         rows.push(row);
     }
@@ -54,10 +62,13 @@ mod tests {
 
     #[test]
     fn a_case_is_a_line_and_a_figure_that_it_lacks_is_a_dash() {
-        let measured = Comparison::new("pods", &["ns"], &["pods=10", "pods=1000"]).measure(1, |name| {
-            Ok(if name == "pods=10" { Figures::from([("ns".to_owned(), 12.34)]) } else { Figures::new() })
-        });
-        let text = text(&measured.unwrap());
-        assert_eq!(text, "pods         ns  ratio\npods=10    12.3   1.00\npods=1000     -\n");
+        let mut measured = Comparison::new("pods", &["ns", "KB"], &[]);
+        let figure = |name: &str, figure: f64| Figures::from([(name.to_owned(), figure)]);
+        measured.add("pods=10", figure("ns", 12.34));
+        measured.add("pods=100", figure("ns", 24.68));
+        measured.add("pods=1000", figure("KB", 0.0));
+        let table = "pods         ns  ratio   KB\npods=10    12.3   1.00    -\npods=100   24.7   2.00    -\n\
+                     pods=1000     -         0.0\n";
+        assert_eq!(text(&measured), table);
     }
 }

@@ -1,10 +1,9 @@
-//! An agent as it runs on a node: events as JSON to a file, findings in a state directory, the API on a socket.
+//! An agent as it runs on a node: events as JSON to a file or a pipe, findings in a state directory, the API on a socket.
 
 use std::{
-    fs::File,
     io::{BufRead as _, BufReader, Read as _},
     os::unix::net::UnixStream,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -29,12 +28,14 @@ pub(crate) struct Agent {
     pub(crate) attached: Duration,
     /// The time from its start until `/readyz` was 200.
     pub(crate) ready: Duration,
+    socket: PathBuf,
     _place: TempDir,
 }
 
 impl Agent {
-    /// Starts it and waits until it is ready.
-    pub(crate) fn start() -> Result<Self> {
+    /// Starts the agent and waits until it is ready. `output` gets the path of the agent's own folder and returns the
+    /// agent's standard output.
+    pub(crate) fn start(output: impl FnOnce(&Path) -> Result<Stdio>) -> Result<Self> {
         let place = tempfile::tempdir()?;
         let socket = place.path().join("agent.sock");
         let begun = Instant::now();
@@ -44,13 +45,19 @@ impl Agent {
             .arg("--socket")
             .arg(&socket)
             .stdin(Stdio::null())
-            .stdout(File::create(place.path().join("events"))?)
+            .stdout(output(place.path())?)
             .stderr(Stdio::piped())
             .spawn()
             .context("start the agent")?;
         let stderr = child.stderr.take().context("its standard error was asked for")?;
-        let mut agent =
-            Self { child, stderr: None, attached: Duration::ZERO, ready: Duration::ZERO, _place: place };
+        let mut agent = Self {
+            child,
+            stderr: None,
+            attached: Duration::ZERO,
+            ready: Duration::ZERO,
+            socket,
+            _place: place,
+        };
         let mut stderr = BufReader::new(stderr);
         let mut line = String::new();
         while !line.starts_with(ATTACHED) {
@@ -62,13 +69,18 @@ impl Agent {
             let mut text = String::new();
             stderr.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
         }));
-        clock::poll("the agent is ready", machine::patience(), || Ok(is_ready(&socket).then_some(())))?;
+        clock::poll("the agent is ready", machine::patience(), || Ok(agent.get("/readyz").ok()))?;
         agent.ready = begun.elapsed();
         Ok(agent)
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The body of its answer to a request.
+    pub(crate) fn get(&self, path: &str) -> Result<String> {
+        http::get(UnixStream::connect(&self.socket)?, path, &[])?.ok()
     }
 
     pub(crate) fn end(mut self) -> Result<()> {
@@ -87,9 +99,4 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn is_ready(socket: &Path) -> bool {
-    let answer = UnixStream::connect(socket).ok().map(|stream| http::get(stream, "/readyz", &[]));
-    answer.is_some_and(|answer| answer.is_ok_and(|answer| answer.status == 200))
 }

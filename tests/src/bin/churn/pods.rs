@@ -67,7 +67,8 @@ impl Pods {
     }
 }
 
-fn pod(name: &str, group: u32, number: u32, line: &str) -> Pod {
+/// A pod of one container that runs a line of shell.
+pub(crate) fn pod(name: &str, group: u32, number: u32, line: &str) -> Pod {
     let uid = format!("9a000000-{group:04}-4000-8000-{number:012}");
     Pod::new(&format!("{name}-{number}"), &uid).with(Container::shell("main", line))
 }

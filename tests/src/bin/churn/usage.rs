@@ -38,6 +38,11 @@ impl Usage {
         Ok(Self { cpu: clock_gettime(clock)?.into(), wakeups, written: number(&io, "wchar")?, threads })
     }
 
+    /// The CPU time of each thread that ran, in ms, divided by `by`.
+    pub(crate) fn by_thread(&self, by: f64) -> impl Iterator<Item = (&str, f64)> {
+        self.threads.iter().filter(|(_, ran)| **ran > 0.0).map(move |(name, ran)| (&**name, ran / 1e6 / by))
+    }
+
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(before.cpu),

@@ -1,0 +1,67 @@
+//! A pod's life in the agent beside thousands of pods, which no machine of ours can run: the engine's bench records the
+//! history of such a node, and the agent replays it and tells the events as JSON.
+//!
+//! Reading the recording is part of it, reading the node's files is not.
+
+use super::comparison::{Comparison, Figures};
+use super::{engine, table};
+use crate::{build, workspace};
+use anyhow::Result;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PODS: &[u32] = &[100, 300, 1000, 5000];
+const PODS_QUICK: &[u32] = &[10, 100];
+const ROUNDS: usize = 5;
+
+/// One pod comes and one goes each second.
+struct Recordings {
+    name: String,
+    /// The node without the lives, and with them.
+    without: PathBuf,
+    with: PathBuf,
+}
+
+pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
+    let (pods, lives, rounds) = if quick { (PODS_QUICK, 10, 1) } else { (PODS, 60, ROUNDS) };
+    let agent = build::agent(&build::Args::default())?;
+    let bench = engine::build()?;
+    let folder = tempfile::tempdir()?;
+    let mut recordings = Vec::new();
+    for pods in pods {
+        let file = |lives: u32| folder.path().join(format!("{pods}-{lives}.jsonl"));
+        for lives in [0, lives] {
+            let scenario = format!("pods={pods} turns={lives} step_us=5000 pause_ms=1000");
+            let record = format!("record={}", file(lives).display());
+            workspace::output(Command::new(&bench).args(scenario.split(' ')).arg(record))?;
+        }
+        let name = format!("{pods} pods, replayed");
+        recordings.push(Recordings { name, without: file(0), with: file(lives) });
+    }
+    let names: Vec<&str> = recordings.iter().map(|it| &*it.name).collect();
+    let mut measured = Comparison::new("a pod's life, replayed", &["CPU ms"], &names);
+    for _ in 0..rounds {
+        for it in &recordings {
+            let used = replay(&agent, &it.with)? - replay(&agent, &it.without)?;
+            measured.add(&it.name, Figures::from([("CPU ms".to_owned(), used / f64::from(lives))]));
+        }
+    }
+    println!("{}", table::text(&measured));
+    Ok(vec![measured])
+}
+
+/// The CPU time of a replay, ms.
+fn replay(agent: &Path, recording: &Path) -> Result<f64> {
+    let before = of_children()?;
+    let mut command = Command::new(agent);
+    command.args(["replay", "--output", "json"]).arg(recording).stdout(Stdio::null());
+    workspace::run(&mut command)?;
+    Ok(of_children()? - before)
+}
+
+fn of_children() -> Result<f64> {
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    Ok((used.user_time() + used.system_time()).num_microseconds() as f64 / 1e3)
+}
