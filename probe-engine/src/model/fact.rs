@@ -282,6 +282,12 @@ pub struct PodName {
 }
 
 impl PodName {
+    /// Whether it names one pod: by its UID, or by its name and namespace.
+    #[must_use]
+    pub(crate) fn names_pod(&self) -> bool {
+        self.uid.is_some() || self.name.is_some() && self.namespace.is_some()
+    }
+
     /// Adds what was not known.
     pub(crate) fn learn(&mut self, other: &Self) {
         self.namespace = self.namespace.take().or_else(|| other.namespace.clone());

@@ -91,7 +91,7 @@ impl Rule for CniFailing {
     }
 
     fn judge(ctx: &DetectContext<'_>, pod: &PodName, found: &mut Vec<Waiting>) {
-        if !names_pod(pod) {
+        if !pod.names_pod() {
             return;
         }
         let rows: Vec<&Attachment> =
@@ -132,7 +132,7 @@ fn waiting(
     tries.sort_by_key(try_of);
     let (_, last) = tries.last()?;
     let said: Vec<(Try, &MessageFound)> =
-        tries.iter().rev().filter_map(|it| Some((try_of(it), it.0.message.as_ref()?))).collect();
+        tries.iter().rev().filter_map(|it| Some((try_of(it), it.0.message.as_deref()?))).collect();
     // An older message of the plugin is worth more than the reason why the latest one could not be read.
     let best = said.iter().find(|(_, it)| it.text.is_some()).or_else(|| said.first());
     Some(Waiting {
@@ -245,11 +245,6 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
         Some(pod::State::Gone { at }) => Some(at),
         None => Some(Timestamp::ZERO),
     }
-}
-
-/// Whether it is known which pod this is: by its UID, or by its namespace and name.
-pub(super) fn names_pod(pod: &PodName) -> bool {
-    pod.uid.is_some() || pod.name.is_some() && pod.namespace.is_some()
 }
 
 impl Explain for CniFailing {

@@ -13,7 +13,6 @@ use std::{
 
 use super::{
     DetectContext, Detection, Verdict,
-    cni_failing::names_pod,
     index::Marks,
     rule::{Judged, Part, Rule},
 };
@@ -119,7 +118,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
 /// Whether an ADD of this plugin has failed for the pod. Then the pod is a case for `cni_failing`.
 fn has_failed(ctx: &DetectContext<'_>, pod: &PodName, plugin: &str) -> bool {
     let rows = ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key));
-    names_pod(pod) && rows.flat_map(|row| &row.plugins).any(|it| it.name == plugin && it.add.failed > 0)
+    pod.names_pod() && rows.flat_map(|row| &row.plugins).any(|it| it.name == plugin && it.add.failed > 0)
 }
 
 fn runs_of(plugin: &Plugin) -> [(&Plugin, &'static str, &Runs); 3] {

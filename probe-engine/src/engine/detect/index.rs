@@ -41,7 +41,7 @@ pub(super) struct Index {
     pub(super) pods_of_sandboxes: Links<ContainerId, u64>,
     cgroups: Links<u64, CgroupKey>,
     pub(super) addresses: Links<AttachmentKey, IpAddr>,
-    /// The pod that each attachment names.
+    /// The pod that each attachment names. Reservations that outlived their pods name none, and may be tens of thousands.
     pub(super) named: Links<AttachmentKey, PodName>,
     /// For each pod that an attachment names: the UID, or the name if there is no UID. Pods are found by this.
     names: Links<PodName, PodName>,
@@ -146,12 +146,13 @@ impl Index {
             marks.sandboxes.extend(self.addresses.by(address).map(|(id, _)| id.clone()));
         }
         marks.addresses.extend(addresses);
-        match (row, self.named.of(key)) {
-            (Some(row), [name]) if row.pod == *name => {
+        let named = row.map(|row| &row.pod).filter(|pod| pod.names_pod());
+        match (named, self.named.of(key)) {
+            (Some(pod), [name]) if *pod == *name => {
                 marks.names.insert(name.clone());
             }
-            (row, _) => {
-                for name in self.named.set(key, row.map(|row| row.pod.clone())) {
+            (named, _) => {
+                for name in self.named.set(key, named.cloned()) {
                     let is_named = self.named.is_named(&name);
                     self.names.set(&name, is_named.then(|| by_uid_or_name(&name)));
                     marks.names.insert(name);

@@ -221,6 +221,8 @@ impl<R: Rule> Judged<R> {
         }
         let due_at = parts.iter().filter_map(Part::due_at).min();
         self.due.extend(due_at.map(|at| (at, subject.clone())));
+        // Most subjects have one part, and a vector begins with room for four.
+        parts.shrink_to_fit();
         self.subjects.insert(subject, Found { parts, due_at });
         true
     }

@@ -49,7 +49,7 @@ pub struct Attachment {
     pub(crate) cached_at: Option<Timestamp>,
     pub(crate) leases: Vec<Lease>,
     /// The runtime's log message about a failed ADD.
-    pub(crate) message: Option<MessageFound>,
+    pub(crate) message: Option<Box<MessageFound>>,
     /// The attachment was counted for `unverified_release`.
     pub(crate) unverified: bool,
     /// Records were lost while the attachment existed, so a DEL may have been missed.
@@ -229,7 +229,7 @@ impl World {
     /// All attachments of a sandbox.
     pub(in crate::engine) fn attachments_of(&self, id: &ContainerId) -> impl Iterator<Item = &Attachment> {
         let all = self.attachments.range((id.clone(), String::new())..);
-        all.take_while(move |((key, _), _)| key == id).map(|(_, row)| row)
+        all.take_while(move |((key, _), _)| key == id).map(|(_, row)| &**row)
     }
 
     /// The configuration of an attachment's network.
@@ -262,7 +262,8 @@ impl World {
         if !self.attachments.contains_key(&key) {
             self.attachments.unnamed.insert(id.clone());
         }
-        self.attachments.rows.entry(key).or_insert_with(|| Attachment::new(id.clone(), ifname, ctx.at))
+        let new = || Box::new(Attachment::new(id.clone(), ifname, ctx.at));
+        self.attachments.rows.entry(key).or_insert_with(new)
     }
 
     /// Records were lost: the attachments that exist now may have changed unseen.

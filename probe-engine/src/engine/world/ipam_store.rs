@@ -23,6 +23,14 @@ impl IpamStore {
         kept
     }
 
+    /// Whether a reading of the whole store says the same.
+    pub(super) fn says(&self, read: &StoreRead) -> bool {
+        let mut all: Vec<&Reservation> = read.reservations.iter().collect();
+        // Reservations of the same address stay in their order.
+        all.sort_by_key(|it| it.address);
+        self.store == read.store && self.complete == read.complete && self.reservations.values().eq(all)
+    }
+
     pub(in crate::engine) fn reservations(&self) -> impl ExactSizeIterator<Item = &Reservation> {
         self.reservations.values()
     }

@@ -38,7 +38,7 @@ impl World {
     /// Counts the attachments whose last DEL is so long ago that the stores were read after it.
     pub(super) fn judge_releases(&mut self, now: Timestamp) {
         let old = now.saturating_sub(reap::GRACE);
-        let is_new = |row: &&Attachment| {
+        let is_new = |row: &Attachment| {
             !row.unverified && !row.gapped && row.last_at <= old && !row.is_busy() && !row.is_loopback()
         };
         let found: Vec<_> = self

@@ -37,7 +37,8 @@ struct Runtime {
 #[derive(Debug)]
 struct Reservations {
     store: Store,
-    by_address: BTreeMap<IpAddr, Reservation>,
+    /// In the order of their addresses. There may be tens of thousands, and a vector has no room to spare.
+    all: Vec<Reservation>,
 }
 
 /// libcni's cache, read whole, with one result for each attachment.
@@ -149,20 +150,21 @@ impl Runtime {
 impl Reservations {
     /// `None`: the store was not read whole, or has an address twice.
     fn of(read: &StoreRead) -> Option<Self> {
-        let all = &read.reservations;
-        let by_address: BTreeMap<_, _> = all.iter().map(|it| (it.address, it.clone())).collect();
-        (read.complete && by_address.len() == all.len())
-            .then(|| Self { store: read.store.clone(), by_address })
+        let mut all = read.reservations.clone();
+        all.sort_unstable_by_key(|it| it.address);
+        let is_once = all.is_sorted_by(|one, next| one.address < next.address);
+        (read.complete && is_once).then(|| Self { store: read.store.clone(), all })
+    }
+
+    fn at(&self, address: IpAddr) -> Option<&Reservation> {
+        let place = self.all.binary_search_by_key(&address, |it| it.address).ok()?;
+        self.all.get(place)
     }
 
     fn changed(&self, now: &Self) -> StoreChanged {
-        let came = now.by_address.iter().filter(|(address, it)| self.by_address.get(address) != Some(it));
-        let gone = self.by_address.keys().filter(|address| !now.by_address.contains_key(address));
-        StoreChanged {
-            path: now.store.path.clone(),
-            came: came.map(|(_, it)| it.clone()).collect(),
-            gone: gone.copied().collect(),
-        }
+        let came = now.all.iter().filter(|it| self.at(it.address) != Some(it));
+        let gone = self.all.iter().map(|it| it.address).filter(|address| now.at(*address).is_none());
+        StoreChanged { path: now.store.path.clone(), came: came.cloned().collect(), gone: gone.collect() }
     }
 }
 

@@ -67,6 +67,8 @@ impl Attachment {
             if self.leases.len() >= LEASES {
                 self.leases.remove(0);
             }
+            // Most attachments have one lease, and there may be tens of thousands of them.
+            self.leases.reserve_exact(1);
             self.leases.push(Lease {
                 address,
                 since: at,
@@ -163,6 +165,7 @@ impl World {
                 lease.since = it.since;
             }
             if !lease.stores.contains(path) {
+                lease.stores.reserve_exact(1);
                 lease.stores.push(path.clone());
             }
             lease.stored = true;

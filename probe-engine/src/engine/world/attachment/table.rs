@@ -14,7 +14,10 @@ use crate::{
 /// The attachments by container and interface. The interface is empty where a store does not keep it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
-    pub(super) rows: Tracked<(ContainerId, String), Attachment>,
+    ///
+    /// A row has a place of its own: the map has room for up to twice as many rows as it holds, and there may be tens of
+    /// thousands of them.
+    pub(super) rows: Tracked<(ContainerId, String), Box<Attachment>>,
     /// When each plugin, by name, was last asked for its message. Entries live as long as the attachments that asked.
     pub(super) messages_asked: BTreeMap<String, Timestamp>,
     /// Sandboxes with an attachment that came since the runtimes' records were last looked through for its pod.
@@ -22,7 +25,7 @@ pub(in crate::engine) struct Table {
 }
 
 impl Deref for Table {
-    type Target = BTreeMap<(ContainerId, String), Attachment>;
+    type Target = BTreeMap<(ContainerId, String), Box<Attachment>>;
 
     fn deref(&self) -> &Self::Target {
         &self.rows
@@ -30,6 +33,14 @@ impl Deref for Table {
 }
 
 impl Table {
+    pub(in crate::engine) fn get(&self, key: &(ContainerId, String)) -> Option<&Attachment> {
+        self.rows.get(key).map(|row| &**row)
+    }
+
+    pub(in crate::engine) fn values(&self) -> impl Iterator<Item = &Attachment> {
+        self.rows.values().map(|row| &**row)
+    }
+
     /// The keys of rows that may have changed since the last call.
     pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<(ContainerId, String)> {
         self.rows.take_changed()
@@ -47,7 +58,7 @@ impl Table {
     /// Restores a row from a checkpoint.
     pub(in crate::engine::world) fn insert(&mut self, row: Attachment) {
         self.unnamed.insert(row.container.clone());
-        self.rows.insert((row.container.clone(), row.ifname.clone()), row);
+        self.rows.insert((row.container.clone(), row.ifname.clone()), Box::new(row));
     }
 
     /// The attachment was counted: nothing shows that its addresses were freed.

@@ -151,7 +151,7 @@ impl World {
         if let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last()
             && is_better(row)
         {
-            row.message = Some(it);
+            row.message = Some(Box::new(it));
         }
     }
 

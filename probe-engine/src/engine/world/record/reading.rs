@@ -43,7 +43,7 @@ impl World {
         // A store can have tens of thousands of records. If the reading is the same as before, none is applied again.
         if let Some((at, known)) = self.records.stores.get_mut(&read.store.path)
             && known.complete
-            && *known == IpamStore::of(read.clone())
+            && known.says(&read)
         {
             *at = ctx.at;
             return;
