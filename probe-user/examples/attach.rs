@@ -8,7 +8,6 @@ use std::{
 };
 
 use anyhow::Context;
-use aya::maps::{MapData, RingBuf};
 use probe_user::{
     engine::decode::decode,
     model::fact::Mechanism,
@@ -16,7 +15,7 @@ use probe_user::{
         backfill,
         cgroup::Layout,
         host::HostRoot,
-        live::attach::{Options, Probe},
+        live::attach::{Options, Probe, RingMap},
     },
 };
 
@@ -65,7 +64,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_all(name: &str, ring: &mut RingBuf<MapData>) {
+fn print_all(name: &str, ring: &mut RingMap) {
     while let Some(record) = ring.next() {
         match decode(&record) {
             Ok(seen) => println!("{name} {:>12} {:?}", seen.at.0 / 1000, seen.fact),

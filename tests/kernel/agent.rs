@@ -198,12 +198,17 @@ impl Agent {
         }
     }
 
+    /// A member of its status that is a size.
+    fn kilobytes(&self, member: &str) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(member)?.strip_prefix(':'));
+        let size = line.and_then(|size| size.trim().strip_suffix(" kB"));
+        Ok(size.with_context(|| format!("no {member}"))?.parse()?)
+    }
+
     /// Interrupts it. Returns its memory in kB, the bytes of events that it wrote, and its last lines.
     pub(crate) fn end(&mut self) -> Result<(u64, u64, String)> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let memory = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let memory = self.kilobytes("VmRSS")?;
         signal::kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
         let mut summary = String::new();
         self.rest.read_to_string(&mut summary)?;
@@ -212,7 +217,7 @@ impl Agent {
         refusal::check(&summary)?;
         let written = self.written.take().context("the agent has already ended")?;
         let written = written.join().map_err(|_panic| anyhow!("the reader panicked"))?;
-        Ok((memory.context("no VmRSS")?, written, summary))
+        Ok((memory, written, summary))
     }
 }
 

@@ -26,7 +26,7 @@ fn many_pods_at_once_are_reported_apart() -> Result<()> {
     let held = stream.memory()?;
     let (received, stderr) = stream.end()?;
     check_many(&lives, received.lost().context(stderr)?, |life| check_life(&received, life, ONE_CONTAINER))?;
-    ensure!(held < 24 << 20, "the agent holds {held} bytes");
+    ensure!(held < 18 << 20, "the agent holds {held} bytes");
     node.stop()
 }
 

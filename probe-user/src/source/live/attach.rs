@@ -4,6 +4,7 @@
 
 mod ladder;
 mod reason;
+mod ring_map;
 mod run;
 #[cfg(test)]
 mod size;
@@ -16,12 +17,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     os::fd::{AsFd as _, OwnedFd},
+    thread,
     time::{Duration, Instant},
 };
 
 use aya::{
-    Btf as AyaBtf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
-    maps::{MapData, PerCpuArray, RingBuf},
+    Btf as AyaBtf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel, include_bytes_aligned,
+    maps::{Map, MapData, PerCpuArray},
     sys::{Stats, enable_stats},
     util::nr_cpus,
 };
@@ -29,8 +31,8 @@ use aya_log::EbpfLogger;
 use probe_common::{knob::NETS_MAX, table, tally::Tally};
 use zerocopy::IntoBytes;
 
+pub use self::ring_map::RingMap;
 use self::{
-    ladder::Ladder,
     support::{CLEANUP_NET, Support},
     symbol::Symbol,
 };
@@ -39,7 +41,7 @@ use super::{
     error::Error,
     knob,
     log::{Forward, Logger},
-    plan::{HOOKS, Need},
+    plan::{Need, targets},
     tally::Totals,
 };
 use crate::{
@@ -135,8 +137,8 @@ impl HookReport {
 
 /// The two rings, in the order in which they are read.
 pub struct Rings {
-    pub lifecycle: RingBuf<MapData>,
-    pub bulk: RingBuf<MapData>,
+    pub lifecycle: RingMap,
+    pub bulk: RingMap,
 }
 
 /// The programs, which stay attached as long as this lives.
@@ -178,9 +180,9 @@ impl Probe {
     pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
         let start = Instant::now();
         support::permitted()?;
-        let btf = read_btf()?;
+        let (cleanup_net, btf) = read_kernel();
+        let btf = btf?;
         let offsets = knob::offsets(&btf)?;
-        let cleanup_net = Symbol::find(CLEANUP_NET);
         let switches = {
             let Options { root, hierarchy, all_execs, nets, .. } = *options;
             knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address(), nets)?
@@ -190,7 +192,6 @@ impl Probe {
         let mut loader = EbpfLoader::new();
         // aya uses the kernel's types only for relocations, and our object has none; they need much memory.
         loader.btf(None);
-        let aya_btf = AyaBtf::from_sys_fs();
         loader
             .override_global("OFFSETS", offsets.as_bytes(), true)
             .override_global("SWITCHES", switches.as_bytes(), true)
@@ -210,8 +211,13 @@ impl Probe {
         let mut ebpf = loader.load(OBJECT).map_err(Error::object)?;
 
         let support = Support::probe(&btf, &offsets, &cleanup_net, options.refused);
-        let mut ladder = Ladder { ebpf: &mut ebpf, btf: aya_btf.as_ref().ok(), support };
-        let reports = HOOKS.iter().map(|hook| ladder.climb(hook)).collect();
+        // The types, aya's copy and the rings take megabytes each. So each is freed before the next is made.
+        let functions = btf.functions_alone(targets());
+        drop(btf);
+        let aya_btf = AyaBtf::parse(&functions, Endianness::default());
+        drop(functions);
+        let reports = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support);
+        drop(aya_btf);
 
         let rings = Rings { lifecycle: ring(&mut ebpf, "LIFECYCLE")?, bulk: ring(&mut ebpf, "BULK")? };
         let tally = ebpf.take_map("TALLY").ok_or(Error::Foreign("TALLY"))?;
@@ -259,6 +265,17 @@ impl Probe {
     }
 }
 
+/// Reads the kernel's symbols and types at the same time.
+fn read_kernel() -> (Symbol, Result<Btf, Error>) {
+    let read_symbol = || Symbol::find(CLEANUP_NET);
+    thread::scope(|scope| {
+        let symbol = thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, read_symbol);
+        let btf = read_btf();
+        let symbol = symbol.ok().and_then(|thread| thread.join().ok());
+        (symbol.unwrap_or_else(read_symbol), btf)
+    })
+}
+
 fn read_btf() -> Result<Btf, Error> {
     let bytes = fs::read(BTF).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::NoBtf,
@@ -273,7 +290,8 @@ fn possible_cpus() -> Result<u32, Error> {
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
-fn ring(ebpf: &mut Ebpf, name: &'static str) -> Result<RingBuf<MapData>, Error> {
-    let map = ebpf.take_map(name).ok_or(Error::Foreign(name))?;
-    RingBuf::try_from(map).map_err(|source| Error::Map { name, source })
+fn ring(ebpf: &mut Ebpf, name: &'static str) -> Result<RingMap, Error> {
+    let Some(Map::RingBuf(map)) = ebpf.take_map(name) else { return Err(Error::Foreign(name)) };
+    let size = map.info().map_err(|source| Error::Map { name, source })?.max_entries();
+    RingMap::new(map.fd().as_fd(), size).map_err(|source| Error::Ring { name, source })
 }

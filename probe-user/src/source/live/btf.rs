@@ -2,11 +2,12 @@
 //! members, the functions, and the values of enums.
 //!
 //! One pass notes the position of each type and indexes the named ones. Nothing is copied from the file, which has
-//! several megabytes.
+//! several megabytes. aya, which must know the ids of functions, is given a file with little else in it
+//! ([`Btf::functions_alone`]).
 //!
 //! **Invariant:** no input leads to a panic or an endless loop, although it comes from the kernel.
 
-use std::{collections::HashMap, hash::BuildHasherDefault};
+use std::collections::BTreeMap;
 
 /// The kernel's BTF file.
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -18,8 +19,8 @@ pub(crate) struct Btf {
     strings: Section,
     /// The position of each type in `bytes`, by id. The first type, `void`, has none.
     types: Vec<u32>,
-    /// The first type of each kind and name, by the hash of both.
-    index: HashMap<u64, u32, BuildHasherDefault<Ready>>,
+    /// The named types: the hash of kind and name, and the id; in order.
+    index: Vec<(u32, u32)>,
 }
 
 /// Why a file is not valid BTF.
@@ -103,7 +104,7 @@ impl Btf {
         let types = section(8).ok_or(BtfError::Short)?;
         let strings = section(16).ok_or(BtfError::Short)?;
 
-        let mut btf = Self { bytes, strings, types: vec![0], index: HashMap::default() };
+        let mut btf = Self { bytes, strings, types: vec![0], index: Vec::new() };
         let mut at = types.start;
         while at < types.end {
             let this = btf.type_at(at).ok_or(BtfError::Short)?;
@@ -115,10 +116,11 @@ impl Btf {
             btf.types.push(u32::try_from(at).map_err(|_too_long| BtfError::Short)?);
             if this.name != 0 && is_looked_up(this.kind) {
                 let hash = hash(this.kind, btf.string(this.name));
-                btf.index.entry(hash).or_insert(id);
+                btf.index.push((hash, id));
             }
             at = end;
         }
+        btf.index.sort_unstable();
         Ok(btf)
     }
 
@@ -207,9 +209,38 @@ impl Btf {
     }
 
     fn find(&self, kind: u32, name: &str) -> Option<u32> {
-        let id = *self.index.get(&hash(kind, name.as_bytes()))?;
-        let found = self.type_of(id)?;
-        (found.kind == kind && self.string(found.name) == name.as_bytes()).then_some(id)
+        let hash = hash(kind, name.as_bytes());
+        let first = self.index.partition_point(|(other, _)| *other < hash);
+        let same = self.index.get(first..)?.iter().take_while(|(other, _)| *other == hash);
+        let is_it = |found: Type| found.kind == kind && self.string(found.name) == name.as_bytes();
+        same.map(|(_, id)| *id).find(|id| self.type_of(*id).is_some_and(is_it))
+    }
+
+    /// A file in which these functions have the same ids as in this one. All other types in it are nameless and empty, so a
+    /// reader that copies what it reads needs little memory.
+    #[must_use]
+    pub(crate) fn functions_alone<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+        let ids = names.into_iter().filter_map(|name| Some((self.find(kind::FUNC, name)?, name)));
+        let ids: BTreeMap<u32, &str> = ids.collect();
+        let last = ids.last_key_value().map_or(0, |(id, _)| *id);
+        let mut types: Vec<u8> = Vec::with_capacity(last as usize * TYPE);
+        let mut strings = vec![0];
+        for id in 1..=last {
+            let (at, kind) = ids.get(&id).map_or((0, kind::FWD), |name| {
+                let at = strings.len();
+                strings.extend(name.bytes().chain([0]));
+                (at, kind::FUNC)
+            });
+            types.extend([as_word(at), kind << 24, 0].map(u32::to_ne_bytes).as_flattened());
+        }
+        let mut file = Vec::with_capacity(HEADER + types.len() + strings.len());
+        file.extend(MAGIC.to_ne_bytes());
+        file.extend([1, 0]);
+        let words = [HEADER, 0, types.len(), types.len(), strings.len()].map(as_word);
+        file.extend(words.map(u32::to_ne_bytes).as_flattened());
+        file.extend(types);
+        file.extend(strings);
+        file
     }
 
     fn type_of(&self, id: u32) -> Option<Type> {
@@ -267,29 +298,16 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// FNV-1a: the names come from the kernel and number a hundred thousand, so a fast hash is enough.
-fn hash(kind: u32, name: &[u8]) -> u64 {
-    const PRIME: u64 = 0x100_0000_01b3;
-    let seed = 0xcbf2_9ce4_8422_2325 ^ u64::from(kind);
-    name.iter().fold(seed.wrapping_mul(PRIME), |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+/// A file is shorter than 4 GiB.
+fn as_word(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// The keys are already hashes, so they are not hashed again.
-#[derive(Default)]
-struct Ready(u64);
-
-impl std::hash::Hasher for Ready {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = hash(0, bytes);
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// FNV-1a: the names come from the kernel and number a hundred thousand, so a fast hash is enough.
+fn hash(kind: u32, name: &[u8]) -> u32 {
+    const PRIME: u32 = 0x0100_0193;
+    let seed = 0x811c_9dc5 ^ kind;
+    name.iter().fold(seed.wrapping_mul(PRIME), |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub enum Error {
     Foreign(&'static str),
     #[error("cannot use the map {name}: {source}")]
     Map { name: &'static str, source: aya::maps::MapError },
+    #[error("cannot map the ring {name}: {source}")]
+    Ring { name: &'static str, source: io::Error },
     #[error("cannot ask the kernel how many runs of the program {program} it skipped: {source}")]
     Uncounted { program: String, source: io::Error },
     #[error(

@@ -214,6 +214,11 @@ pub(crate) const HOOKS: &[Hook] = &[
     },
 ];
 
+/// The kernel functions and tracepoints of all programs.
+pub(crate) fn targets() -> impl Iterator<Item = &'static str> {
+    HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs).map(|program| program.target)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

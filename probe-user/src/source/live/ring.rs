@@ -15,7 +15,6 @@ mod watermark;
 
 use std::{io, mem, os::fd::AsFd as _, time::Duration};
 
-use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 use tokio::{
     sync::watch,
@@ -26,7 +25,10 @@ use tracing::{debug, warn};
 use self::{
     poll::poll_batch, record_buffer::RecordBuffer, selftest_filter::SelfTestFilter, watermark::WatermarkTimer,
 };
-use super::{attach::Probe, tally::Totals};
+use super::{
+    attach::{Probe, RingMap},
+    tally::Totals,
+};
 use crate::{
     engine::decode::decode,
     model::{
@@ -79,12 +81,12 @@ pub enum DrainError {
 }
 
 struct Watched {
-    ring: RingBuf<MapData>,
+    ring: RingMap,
     ready: Ready,
 }
 
 impl Watched {
-    fn new(ring: RingBuf<MapData>) -> Result<Self, DrainError> {
+    fn new(ring: RingMap) -> Result<Self, DrainError> {
         let ready = Ready::new(ring.as_fd()).map_err(DrainError::Wait)?;
         Ok(Self { ring, ready })
     }

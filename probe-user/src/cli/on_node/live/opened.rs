@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Bytes of the ring for execs outside of containers: half a second of them at full speed. A ring is mapped twice,
-/// and all of it counts as this process's memory.
+/// Bytes of the ring for execs outside of containers: half a second of them at full speed. All of a ring counts as this
+/// process's memory.
 const BULK: u32 = 2 << 20;
 
 /// The options that a command gives to a run.

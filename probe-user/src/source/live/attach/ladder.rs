@@ -1,6 +1,11 @@
-//! Tries a hook's mechanisms, the best first.
+//! Tries each hook's mechanisms, the best first. Hooks are tried at the same time, because the kernel takes most of a start
+//! to verify programs, and verifies several at once.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 use aya::{
     Btf, Ebpf,
@@ -8,17 +13,53 @@ use aya::{
 };
 
 use super::{HookReport, reason::Why, support::Support};
-use crate::source::live::plan::{Hook, Program, Try};
+use crate::source::live::plan::{HOOKS, Hook, Program, Try};
 
-pub(super) struct Ladder<'a> {
-    pub(super) ebpf: &'a mut Ebpf,
-    /// The kernel's types as aya reads them; `None` if aya cannot.
-    pub(super) btf: Option<&'a Btf>,
-    pub(super) support: Support<'a>,
+/// Attaches each hook by the first mechanism that works. `btf` is `None` if aya cannot read it.
+pub(super) fn climb_all(ebpf: &mut Ebpf, btf: Option<&Btf>, support: &Support<'_>) -> Vec<HookReport> {
+    let mut all: BTreeMap<&str, &mut Loaded> = ebpf.programs_mut().collect();
+    let ladders = HOOKS.iter().map(|hook| {
+        let own = hook.tries.iter().flat_map(|one| one.programs);
+        let programs = own.filter_map(|program| all.remove_entry(program.name)).collect();
+        Ladder { hook, programs, btf, support }
+    });
+    let ladders: Vec<Ladder<'_>> = ladders.collect();
+    let waiting = Mutex::new(ladders.into_iter().enumerate());
+    let reports = Mutex::new(BTreeMap::new());
+    let climb = || {
+        loop {
+            // The lock is free again while the ladder is climbed.
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((place, mut ladder)) = next else { return };
+            let report = ladder.climb();
+            reports.lock().unwrap_or_else(PoisonError::into_inner).insert(place, report);
+        }
+    };
+    let others = thread::available_parallelism().map_or(0, |all| all.get() - 1);
+    thread::scope(|scope| {
+        for _ in 0..others.min(MOST) {
+            // Without it the others take longer.
+            thread::Builder::new().name("loader".to_owned()).spawn_scoped(scope, climb).ok();
+        }
+        climb();
+    });
+    reports.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+/// At most this many threads beside the main one. The program that takes longest takes a fifth of the time of all.
+const MOST: usize = 3;
+
+/// A hook, and its programs by name.
+struct Ladder<'a> {
+    hook: &'a Hook,
+    programs: BTreeMap<&'a str, &'a mut Loaded>,
+    btf: Option<&'a Btf>,
+    support: &'a Support<'a>,
 }
 
 impl Ladder<'_> {
-    pub(super) fn climb(&mut self, hook: &Hook) -> HookReport {
+    fn climb(&mut self) -> HookReport {
+        let hook = self.hook;
         let mut report = HookReport {
             signal: hook.signal,
             need: hook.need,
@@ -67,8 +108,8 @@ impl Ladder<'_> {
         let said = |text: &str| Why::from(text.to_owned());
         let btf = self.btf.ok_or_else(|| said("the kernel's BTF is of a form that aya does not know"));
         let target = program.target;
-        let loaded =
-            self.ebpf.program_mut(program.name).ok_or_else(|| said("the eBPF object has no such program"))?;
+        let no_program = || said("the eBPF object has no such program");
+        let loaded = &mut **self.programs.get_mut(program.name).ok_or_else(no_program)?;
         let is_perf_event = matches!(loaded, Loaded::TracePoint(_) | Loaded::KProbe(_));
         let attached = match loaded {
             Loaded::RawTracePoint(own) => own.load().and_then(|()| own.attach(target).map(drop)),
@@ -86,7 +127,7 @@ impl Ladder<'_> {
 
     /// Detaches a program and frees its memory.
     fn unload(&mut self, program: &Program) {
-        let unloaded = match self.ebpf.program_mut(program.name) {
+        let unloaded = match self.programs.get_mut(program.name).map(|loaded| &mut **loaded) {
             Some(Loaded::RawTracePoint(own)) => own.unload(),
             Some(Loaded::FEntry(own)) => own.unload(),
             Some(Loaded::FExit(own)) => own.unload(),

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    HOOKS, OBJECT,
+    OBJECT,
     stack::{Functions, Start, functions},
 };
+use crate::source::live::plan::HOOKS;
 
 /// The numbers when somebody last changed them on purpose.
 const HELD: [(&str, usize); 28] = [

@@ -8,7 +8,8 @@ use object::{
     File, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SectionIndex, SymbolKind,
 };
 
-use super::{HOOKS, OBJECT};
+use super::OBJECT;
+use crate::source::live::plan::HOOKS;
 
 /// `MAX_BPF_STACK` and `MAX_CALL_FRAMES`.
 const STACK: u32 = 512;

@@ -1,6 +1,10 @@
 //! Checks what this kernel and this process can do before anything is loaded, so that a reason can be given in words.
 
-use std::{collections::BTreeSet, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use aya::programs::ProgramError;
 use probe_common::knob::{ABSENT, Member, Offsets};
@@ -16,13 +20,17 @@ use crate::{
         live::{
             btf::Btf,
             error::Error,
-            plan::{Hook, Try},
+            plan::{Hook, Try, targets},
         },
     },
 };
 
 pub(super) struct Support<'a> {
-    btf: &'a Btf,
+    /// How many arguments each function has to which a program can be attached. Functions that this kernel lacks are not
+    /// in it.
+    arguments: BTreeMap<&'static str, usize>,
+    /// Whether the tracepoint of an OOM kill passes the task. `None`: the BTF does not say.
+    passes_victim: Option<bool>,
     offsets: &'a Offsets,
     /// The symbol of the work function that tears network namespaces down.
     cleanup_net: &'a Symbol,
@@ -44,17 +52,19 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl<'a> Support<'a> {
     pub(super) fn probe(
-        btf: &'a Btf,
+        btf: &Btf,
         offsets: &'a Offsets,
         cleanup_net: &'a Symbol,
         refused: &'a [Mechanism],
     ) -> Self {
+        let arguments = targets().filter_map(|target| Some((target, btf.function(target)?))).collect();
         let sysctl = |name: &str| {
             fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok().map(|text| text.trim().to_owned())
         };
         let in_tracefs = |name: &str| TRACEFS.iter().any(|dir| Path::new(dir).join(name).exists());
         Self {
-            btf,
+            arguments,
+            passes_victim: btf.tracepoint_passes_pointer("mark_victim", 0),
             offsets,
             cleanup_net,
             refused,
@@ -77,19 +87,19 @@ impl<'a> Support<'a> {
         if let Some(member) = self.lacks(hook) {
             return Err(format!("this kernel's BTF has no {member}").into());
         }
-        if signal == Signal::OomKill && self.btf.tracepoint_passes_pointer("mark_victim", 0).is_none() {
+        if signal == Signal::OomKill && self.passes_victim.is_none() {
             return Err("this kernel's BTF does not say what mark_victim passes".to_owned().into());
         }
         match one.mechanism {
             Mechanism::Fentry | Mechanism::Fexit => {
                 self.ftrace_is_on()?;
                 one.programs.iter().try_for_each(|program| {
-                    let found = self.btf.function(program.target);
+                    let found = self.arguments.get(program.target);
                     match (found, program.arguments) {
                         (None, _) => {
                             Err(format!("this kernel's BTF has no function {}", program.target).into())
                         }
-                        (Some(n), Some(expected)) if n != expected => {
+                        (Some(n), Some(expected)) if *n != expected => {
                             Err(format!("{} takes {n} arguments here, not {expected}", program.target).into())
                         }
                         _ => Ok(()),

@@ -4,7 +4,11 @@
 //! `kernel.kptr_restrict` at 2 that is every process. Below 2 it is every process without `CAP_SYSLOG`, unless
 //! profiling is open to all.
 
-use std::{collections::BTreeSet, fs, io};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, BufRead, BufReader},
+};
 
 use caps::Capability;
 
@@ -24,18 +28,17 @@ pub(super) enum Symbol {
 
 impl Symbol {
     pub(super) fn find(name: &str) -> Self {
-        match fs::read(SYMBOLS) {
-            Ok(symbols) => Self::of(&symbols, name),
-            Err(error) => Self::Unreadable(error),
-        }
+        File::open(SYMBOLS)
+            .and_then(|file| Self::of(BufReader::new(file), name))
+            .unwrap_or_else(Self::Unreadable)
     }
 
-    fn of(symbols: &[u8], name: &str) -> Self {
-        match address_of(symbols, name.as_bytes()) {
+    fn of(symbols: impl BufRead, name: &str) -> io::Result<Self> {
+        Ok(match address_of(symbols, name.as_bytes())? {
             Some(0) => Self::Hidden,
             Some(address) => Self::At(address),
             None => Self::Absent,
-        }
+        })
     }
 
     /// 0 if the address is unknown.
@@ -69,33 +72,42 @@ impl Symbol {
     }
 }
 
-/// Parses `ffffffff81e523c0 t cleanup_net`; the name of a module may follow.
-fn address_of(symbols: &[u8], name: &[u8]) -> Option<u64> {
-    symbols.split(|byte| *byte == b'\n').find_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ' || *byte == b'\t');
-        let address = fields.next()?;
-        if fields.nth(1)? != name {
-            return None;
+/// Parses `ffffffff81e523c0 t cleanup_net`; the name of a module may follow. The file has several megabytes, so it is read
+/// line by line, and only as far as the symbol.
+fn address_of(mut symbols: impl BufRead, name: &[u8]) -> io::Result<Option<u64>> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if symbols.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
         }
-        u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()
-    })
+        let mut fields = line.split(u8::is_ascii_whitespace);
+        let address = fields.next().and_then(|text| std::str::from_utf8(text).ok());
+        if fields.nth(1) == Some(name) {
+            return Ok(address.and_then(|text| u64::from_str_radix(text, 16).ok()));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Lack, Privileges, Symbol, address_of};
 
+    fn of(symbols: &[u8]) -> Symbol {
+        Symbol::of(symbols, "cleanup_net").expect("readable")
+    }
+
     #[test]
     fn a_symbol_is_found_by_its_whole_name() {
         let symbols = b"ffffffff81e523b0 t cleanup_net_x\nffffffff81e523c0 t cleanup_net\t[net]\n";
-        assert_eq!(address_of(symbols, b"cleanup_net"), Some(0xffff_ffff_81e5_23c0));
-        assert_eq!(address_of(symbols, b"cleanup"), None);
-        assert_eq!(address_of(b"", b"cleanup_net"), None);
+        let address_of = |name: &str| address_of(&symbols[..], name.as_bytes()).expect("readable");
+        assert_eq!(address_of("cleanup_net"), Some(0xffff_ffff_81e5_23c0));
+        assert_eq!(address_of("cleanup"), None);
     }
 
     #[test]
     fn zeros_are_put_down_to_what_hides_the_address() {
-        let hidden = Symbol::of(b"0000000000000000 t cleanup_net\n", "cleanup_net");
+        let hidden = of(b"0000000000000000 t cleanup_net\n");
         let why = |held: &[caps::Capability], restrict| {
             let why =
                 hidden.why_not("cleanup_net", Privileges::with(held), Some(restrict)).expect("it is hidden");
@@ -110,9 +122,9 @@ mod tests {
         assert_eq!(lacks, [Lack::HiddenSymbols]);
         let (text, lacks) = why(&[caps::Capability::CAP_SYSLOG], "1");
         assert!(text.ends_with("kernel.kptr_restrict is 1") && lacks.is_empty(), "{text}");
-        let there = Symbol::of(b"ffffffff81e523c0 t cleanup_net\n", "cleanup_net");
+        let there = of(b"ffffffff81e523c0 t cleanup_net\n");
         assert!(there.why_not("cleanup_net", Privileges::with(&[]), None).is_none());
-        let absent = Symbol::of(b"", "cleanup_net").why_not("cleanup_net", Privileges::with(&[]), None);
+        let absent = of(b"").why_not("cleanup_net", Privileges::with(&[]), None);
         assert!(absent.is_some_and(|why| why.lacks.is_empty()));
     }
 }

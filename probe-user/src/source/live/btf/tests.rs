@@ -1,8 +1,9 @@
 //! Tests with hand-made BTF, the running kernel's BTF, and invalid bytes.
 
+use aya::Endianness;
 use proptest::prelude::*;
 
-use super::{Btf, BtfError};
+use super::{Btf, BtfError, kind};
 
 /// Builds a BTF file type by type; ids count from 1.
 struct Maker {
@@ -102,6 +103,19 @@ fn functions_enums_and_tracepoints_are_found() {
     assert_eq!(btf.tracepoint_passes_pointer("mark", 0), Some(true));
     assert_eq!(btf.tracepoint_passes_pointer("mark", 1), Some(false));
     assert_eq!(btf.tracepoint_passes_pointer("mark", 2), None);
+}
+
+/// aya gives the kernel the id of the function that a program is attached to.
+#[test]
+fn functions_alone_keep_their_ids_and_can_be_read_by_aya() {
+    let id = |btf: &Btf, name| btf.find(kind::FUNC, name);
+    let btf = Btf::parse(sample()).expect("well-formed");
+    let alone = btf.functions_alone(["mark", "absent"]);
+    assert!(aya::Btf::parse(&alone, Endianness::default()).is_ok());
+    let alone = Btf::parse(alone).expect("well-formed");
+    assert_eq!((id(&btf, "mark"), id(&alone, "mark")), (Some(8), Some(8)));
+    assert_eq!((id(&alone, "absent"), alone.size("outer")), (None, None));
+    assert!(aya::Btf::parse(&btf.functions_alone([]), Endianness::default()).is_ok());
 }
 
 #[test]

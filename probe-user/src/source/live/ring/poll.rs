@@ -2,10 +2,9 @@
 
 use std::ops::Deref;
 
-use aya::maps::{MapData, RingBuf};
 use bytes::Bytes;
 
-use super::record_buffer::RecordBuffer;
+use super::{RingMap, record_buffer::RecordBuffer};
 
 /// Gives records one at a time, the oldest first.
 pub(super) trait Records {
@@ -13,7 +12,7 @@ pub(super) trait Records {
     fn next(&mut self) -> Option<impl Deref<Target = [u8]>>;
 }
 
-impl Records for RingBuf<MapData> {
+impl Records for RingMap {
     fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
         Self::next(self)
     }

@@ -1,0 +1,304 @@
+//! A ring buffer of the kernel, mapped to be read.
+//!
+//! The kernel offers a ring's data twice, one after the other, so that a record which goes on at the beginning can be read
+//! in one piece. All of a mapping counts as memory of this process, so the data is mapped once here, and such a record is
+//! put together in a buffer.
+//!
+//! **Invariant:** what the mapping says is checked before it is used: a wrong length ends the reading, and reads nothing
+//! outside of the ring.
+
+use std::{
+    io, mem,
+    ops::Deref,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+    ptr::{self, NonNull},
+    slice,
+    sync::atomic::{self, AtomicU32, AtomicUsize, Ordering},
+};
+
+use super::support::page_size;
+
+/// The reading end of a ring.
+pub struct RingMap {
+    fd: OwnedFd,
+    /// One page, which begins with the position up to which records were read.
+    consumer: Mapping,
+    /// One page, which begins with the position up to which the kernel has reserved room; then the data.
+    data: Mapping,
+    page: usize,
+    /// The size of the data: a power of two.
+    size: usize,
+    /// The position up to which records were read. Positions only grow, and are taken modulo the size.
+    read: usize,
+    /// A position was told to the kernel since the ring was last seen empty.
+    is_told: bool,
+    /// A record that goes on at the beginning of the ring.
+    joined: Vec<u8>,
+}
+
+/// A record. Its room in the ring is free again when this is dropped.
+pub struct Record<'a> {
+    bytes: &'a [u8],
+    /// Where the position of the reader is kept, and the position after this record.
+    consumer: &'a AtomicUsize,
+    after: usize,
+}
+
+/// `BPF_RINGBUF_BUSY_BIT`: the record is still being written.
+const BUSY: u32 = 1 << 31;
+/// `BPF_RINGBUF_DISCARD_BIT`: the record was given up.
+const DISCARDED: u32 = 1 << 30;
+/// The size of a record's header, of which the first word is the length and the bits above.
+const HEADER: usize = 8;
+/// Records begin at a multiple of this.
+const ALIGN: usize = 8;
+
+impl RingMap {
+    /// `size` is that of the data in bytes.
+    pub(super) fn new(fd: BorrowedFd<'_>, size: u32) -> io::Result<Self> {
+        let (page, size) = (page_size() as usize, size as usize);
+        if !size.is_power_of_two() || size % page != 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {size} bytes")));
+        }
+        let fd = fd.try_clone_to_owned()?;
+        let consumer = Mapping::new(fd.as_fd(), page, 0, libc::PROT_READ | libc::PROT_WRITE)?;
+        let data = Mapping::new(fd.as_fd(), page + size, page, libc::PROT_READ)?;
+        let read = consumer.position().load(Ordering::Acquire);
+        Ok(Self { fd, consumer, data, page, size, read, is_told: false, joined: Vec::new() })
+    }
+
+    /// The oldest record. `None` if there is none, or if it is still being written: then the descriptor becomes readable
+    /// once it is complete.
+    #[expect(clippy::should_implement_trait, reason = "a record borrows the ring")]
+    pub fn next(&mut self) -> Option<Record<'_>> {
+        let len = self.next_len()?;
+        let (at, after) = (self.offset(HEADER), self.after(len));
+        let in_one_piece = at + len <= self.size;
+        if !in_one_piece {
+            let (end, beginning) = (self.size - at, len - (self.size - at));
+            self.joined.clear();
+            self.joined.extend_from_slice(self.data.bytes(self.page + at, end));
+            self.joined.extend_from_slice(self.data.bytes(self.page, beginning));
+        }
+        self.read = after;
+        self.is_told = true;
+        let bytes = if in_one_piece { self.data.bytes(self.page + at, len) } else { &self.joined };
+        Some(Record { bytes, consumer: self.consumer.position(), after })
+    }
+
+    /// The length of the oldest record, if it is complete. Records that were given up before it are skipped.
+    fn next_len(&mut self) -> Option<usize> {
+        loop {
+            let Some(header) = self.header().filter(|header| header & BUSY == 0) else {
+                if !mem::take(&mut self.is_told) {
+                    return None;
+                }
+                // The kernel wakes a reader that has read everything before. After this fence either the reader sees the
+                // new record, or the kernel sees the reader's new position.
+                atomic::fence(Ordering::SeqCst);
+                continue;
+            };
+            let len = (header & !DISCARDED) as usize;
+            if len > self.size - HEADER {
+                return None;
+            }
+            if header & DISCARDED == 0 {
+                return Some(len);
+            }
+            self.read = self.after(len);
+            self.is_told = true;
+            self.consumer.position().store(self.read, Ordering::Release);
+        }
+    }
+
+    /// The first word of the oldest record; `None` if there is no record.
+    fn header(&self) -> Option<u32> {
+        if self.data.position().load(Ordering::Acquire) == self.read {
+            return None;
+        }
+        let word = self.data.bytes(self.page + self.offset(0), size_of::<u32>()).as_ptr();
+        // SAFETY: the word is within the mapping. It is aligned, because records begin at a multiple of 8. The kernel
+        // writes it atomically.
+        let word = unsafe { AtomicU32::from_ptr(word.cast_mut().cast()) };
+        Some(word.load(Ordering::Acquire))
+    }
+
+    /// Where this byte of the oldest record is in the data.
+    fn offset(&self, byte: usize) -> usize {
+        self.read.wrapping_add(byte) & (self.size - 1)
+    }
+
+    /// The position after the oldest record.
+    fn after(&self, len: usize) -> usize {
+        self.read.wrapping_add((HEADER + len).next_multiple_of(ALIGN))
+    }
+}
+
+impl AsFd for RingMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Deref for Record<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        self.consumer.store(self.after, Ordering::Release);
+    }
+}
+
+/// A part of a ring in this process's memory. It begins with a position.
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to the process, and to this value alone.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared reference, positions are read and written atomically, and the rest is only read.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(fd: BorrowedFd<'_>, len: usize, offset: usize, access: libc::c_int) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        // SAFETY: the kernel chooses a free range, so no other memory is replaced.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), len, access, libc::MAP_SHARED, fd.as_raw_fd(), offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { start, len })
+    }
+
+    fn position(&self) -> &AtomicUsize {
+        // SAFETY: a mapping has at least one page and begins at a page. Both sides write the position atomically. The
+        // reader writes only that of the mapping to which it may write.
+        unsafe { AtomicUsize::from_ptr(self.start.as_ptr().cast()) }
+    }
+
+    /// A part of the mapping; empty if there is no such part.
+    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return &[];
+        }
+        // SAFETY: it is within the mapping. The kernel writes to a complete record only after the reader's position has
+        // passed it, and that is told when the record is dropped.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().add(at), len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nothing borrows from it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::AsFd as _, os::unix::fs::FileExt as _};
+
+    use super::{ALIGN, BUSY, DISCARDED, HEADER, RingMap, page_size};
+
+    /// A file with the layout of a ring, to which the test writes as the kernel does.
+    struct Writer {
+        file: File,
+        page: u64,
+        size: u64,
+        at: u64,
+    }
+
+    impl Writer {
+        fn new() -> (Self, RingMap) {
+            let (page, size) = (u64::from(page_size()), u64::from(page_size()));
+            let file = tempfile::tempfile().expect("a file");
+            file.set_len(2 * page + size).expect("room");
+            let ring = RingMap::new(file.as_fd(), page_size()).expect("a ring");
+            (Self { file, page, size, at: 0 }, ring)
+        }
+
+        /// Writes at a place of the data, which has no end.
+        fn put(&self, at: u64, bytes: &[u8]) {
+            for (at, byte) in (at..).zip(bytes) {
+                let place = 2 * self.page + at % self.size;
+                self.file.write_all_at(&[*byte], place).expect("within the file");
+            }
+        }
+
+        fn write(&mut self, record: &[u8], flags: u32) -> u64 {
+            let header = u32::try_from(record.len()).expect("short") | flags;
+            let begin = self.at;
+            self.put(begin, &header.to_ne_bytes());
+            self.put(begin + HEADER as u64, record);
+            self.at += (HEADER + record.len()).next_multiple_of(ALIGN) as u64;
+            self.file.write_all_at(&self.at.to_ne_bytes(), self.page).expect("within the file");
+            begin
+        }
+
+        /// The position that the reader has told.
+        fn told(&self) -> u64 {
+            let mut position = [0; 8];
+            self.file.read_exact_at(&mut position, 0).expect("within the file");
+            u64::from_ne_bytes(position)
+        }
+    }
+
+    fn next(ring: &mut RingMap) -> Option<Vec<u8>> {
+        ring.next().map(|record| record.to_vec())
+    }
+
+    #[test]
+    fn records_come_in_order_and_their_room_is_given_back() {
+        let (mut writer, mut ring) = Writer::new();
+        assert_eq!(next(&mut ring), None);
+        writer.write(b"one", 0);
+        writer.write(b"given up", DISCARDED);
+        writer.write(b"two", 0);
+        assert_eq!(next(&mut ring).as_deref(), Some(&b"one"[..]));
+        assert_eq!(writer.told(), 16);
+        let record = ring.next().expect("the second");
+        assert_eq!(&*record, b"two");
+        assert_eq!(writer.told(), 32, "its room is not free as long as it is read");
+        drop(record);
+        assert_eq!(writer.told(), writer.at);
+        assert_eq!(next(&mut ring), None);
+    }
+
+    #[test]
+    fn a_record_that_is_being_written_is_waited_for() {
+        let (mut writer, mut ring) = Writer::new();
+        let begin = writer.write(b"slow", BUSY);
+        writer.write(b"fast", 0);
+        assert_eq!(next(&mut ring), None);
+        writer.put(begin, &4_u32.to_ne_bytes());
+        assert_eq!(next(&mut ring).as_deref(), Some(&b"slow"[..]));
+        assert_eq!(next(&mut ring).as_deref(), Some(&b"fast"[..]));
+    }
+
+    #[test]
+    fn a_record_that_goes_on_at_the_beginning_is_whole() {
+        let (mut writer, mut ring) = Writer::new();
+        for round in 0_u8..=255 {
+            let record: Vec<u8> = (0..1001).map(|byte: u16| round ^ byte.to_le_bytes()[0]).collect();
+            writer.write(&record, 0);
+            assert_eq!(next(&mut ring), Some(record), "round {round}");
+            assert_eq!(writer.told(), writer.at);
+        }
+    }
+
+    #[test]
+    fn a_record_longer_than_the_ring_is_not_read() {
+        let (mut writer, mut ring) = Writer::new();
+        let begin = writer.write(b"long", 0);
+        writer.put(begin, &page_size().to_ne_bytes());
+        assert_eq!(next(&mut ring), None);
+    }
+}
