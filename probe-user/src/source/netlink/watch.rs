@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 use super::{
     ROOM,
     client::KernelClient,
-    namespace,
+    namespace::Search,
     nsid_table::{Gone, NsidTable, Watched, WatchedNetns},
     socket::{Listener, Received},
     waiting::{TOGETHER, Waiting},
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Watch {
     client: KernelClient,
-    root: PathBuf,
+    search: Search,
     lives: NsidTable,
     out: Batch,
     resync: Option<Instant>,
@@ -57,7 +57,7 @@ impl Watch {
         lives.reset(&client.nsids()?);
         Ok(Self {
             client,
-            root,
+            search: Search::new(root),
             lives,
             out: Batch::new(),
             resync: None,
@@ -144,7 +144,7 @@ impl Watch {
         let begun = Instant::now();
         let asked = self.waiting.take();
         let wanted = asked.iter().map(|(netns, by)| (netns.inode, by));
-        match namespace::open_all(&self.root, wanted) {
+        match self.search.open_all(wanted) {
             Ok(found) => {
                 for (netns, by) in asked {
                     let Some(open) = found.get(&netns.inode) else {
@@ -200,7 +200,7 @@ impl Watch {
         // A few at a time, because each is an open file while it is listed.
         for nsids in self.lives.nsids().chunks(TOGETHER) {
             let lives = |nsid: &Nsid| self.lives.get(*nsid).map(|life| (life.netns.inode, &life.by));
-            let found = namespace::open_all(&self.root, nsids.iter().filter_map(lives))?;
+            let found = self.search.open_all(nsids.iter().filter_map(lives))?;
             for nsid in nsids {
                 let open = self.lives.get(*nsid).and_then(|life| found.get(&life.netns.inode));
                 match open {
@@ -241,7 +241,7 @@ impl Watch {
         if !self.client.is_named(nsid).is_ok_and(|is_named| is_named) {
             return false;
         }
-        let found = namespace::open(&self.root, life.netns.inode, &life.by);
+        let found = self.search.open(life.netns.inode, &life.by);
         let id = found.and_then(|open| open.map_or(Ok(None), |open| self.client.nsid(open.as_fd())));
         id.is_ok_and(|id| id == Some(nsid))
     }
