@@ -25,7 +25,7 @@ struct Recordings {
 }
 
 pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
-    let (pods, lives, rounds) = if quick { (PODS_QUICK, 10, 1) } else { (PODS, 60, ROUNDS) };
+    let (pods, lives, rounds) = if quick { (PODS_QUICK, 10, 1) } else { (PODS, 600, ROUNDS) };
     let agent = build::agent(&build::Args::default())?;
     let bench = engine::build()?;
     let folder = tempfile::tempdir()?;
