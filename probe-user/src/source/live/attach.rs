@@ -180,7 +180,7 @@ impl Probe {
     pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
         let start = Instant::now();
         support::permitted()?;
-        let (cleanup_net, btf) = read_kernel();
+        let (mut loader, cleanup_net, btf) = read_kernel();
         let btf = btf?;
         let offsets = knob::offsets(&btf)?;
         let switches = {
@@ -189,9 +189,6 @@ impl Probe {
         };
 
         let log_level = if options.log { u8::MAX } else { 0 };
-        let mut loader = EbpfLoader::new();
-        // aya uses the kernel's types only for relocations, and our object has none; they need much memory.
-        loader.btf(None);
         loader
             .override_global("OFFSETS", offsets.as_bytes(), true)
             .override_global("SWITCHES", switches.as_bytes(), true)
@@ -265,14 +262,18 @@ impl Probe {
     }
 }
 
-/// Reads the kernel's symbols and types at the same time.
-fn read_kernel() -> (Symbol, Result<Btf, Error>) {
+/// Reads the kernel's symbols and types at the same time, and makes a loader.
+fn read_kernel<'a>() -> (EbpfLoader<'a>, Symbol, Result<Btf, Error>) {
     let read_symbol = || Symbol::find(CLEANUP_NET);
     thread::scope(|scope| {
         let symbol = thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, read_symbol);
+        // A new loader reads all types, for relocations that our object does not have. They take much memory, so they are
+        // freed before the types are read here.
+        let mut loader = EbpfLoader::new();
+        loader.btf(None);
         let btf = read_btf();
         let symbol = symbol.ok().and_then(|thread| thread.join().ok());
-        (symbol.unwrap_or_else(read_symbol), btf)
+        (loader, symbol.unwrap_or_else(read_symbol), btf)
     })
 }
 
