@@ -129,7 +129,7 @@ pub(super) struct DetectContext<'a> {
 }
 
 /// A problem that exists now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Detection {
     pub(super) key: Key,
     pub(super) kind: Kind,

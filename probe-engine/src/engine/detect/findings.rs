@@ -33,6 +33,8 @@ pub(super) struct Findings {
     /// The closed findings, sorted by the time at which they closed.
     closed: BTreeSet<(Timestamp, Key)>,
     pub(super) revision: Revision,
+    /// The last look did not report a detection, because too many findings were open.
+    pub(super) is_full: bool,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl Findings {
     pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
         let mut events = Vec::new();
         self.looks += 1;
+        self.is_full = false;
         // If two detections have the same key, the first counts.
         let mut untold = BTreeSet::new();
         let mut kinds: Vec<&'static str> = Vec::new();
@@ -76,6 +79,7 @@ impl Findings {
             for detection in detections {
                 if !self.is_known(&detection) && !untold.contains(&detection.key) {
                     if self.is_unreported(&detection) {
+                        self.is_full |= self.number() >= OPEN;
                         untold.insert(detection.key);
                     } else {
                         self.detected(world, detection, now, &mut events);

@@ -131,12 +131,13 @@ impl Judge {
             marks,
         };
         self.node = Some((node, cleanup));
+        let was_full = it.findings.is_some_and(|findings| findings.is_full);
         // How detections are put together depends on the open findings and on the time.
         let mut due = mem::take(&mut self.changed_kinds);
         due.extend(self.due_at.iter().filter(|(_, at)| **at <= it.now).map(|(kind, _)| *kind));
         let mut found: Vec<Found> = Vec::new();
         let mut tell = |kind, is_changed: bool, gather: &dyn Fn(&mut Vec<Detection>)| {
-            if is_changed || scope.everything || due.contains(&kind) {
+            if is_changed || was_full || scope.everything || due.contains(&kind) {
                 let mut all = Vec::new();
                 gather(&mut all);
                 found.push((kind, all));

@@ -43,6 +43,10 @@ pub(super) struct Leak {
     attachment: AttachmentKey,
     address: IpAddr,
     network: Option<String>,
+    /// The name of the network was inferred.
+    inferred: bool,
+    /// Records were lost while the attachment existed.
+    gapped: bool,
     pub(super) cause: Cause,
     pub(super) since: Timestamp,
     pub(super) verdict: Verdict,
@@ -189,6 +193,8 @@ fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxE
         attachment: (row.container.clone(), row.ifname.clone()),
         address: lease.address,
         network: row.network.clone(),
+        inferred: row.inferred,
+        gapped: row.gapped,
         cause,
         since,
         verdict,

@@ -318,9 +318,18 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
 
 /// The addresses that are in only one of the two maps, or have different values.
 fn differing<V: PartialEq>(one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>) -> BTreeSet<IpAddr> {
-    let not_in = |one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>| -> Vec<IpAddr> {
-        let differs = |(address, value): &(&IpAddr, &V)| other.get(address) != Some(value);
-        one.iter().filter(differs).map(|(address, _)| *address).collect()
-    };
-    not_in(one, other).into_iter().chain(not_in(other, one)).collect()
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut differing = BTreeSet::new();
+    loop {
+        let next = match (one.peek(), other.peek()) {
+            (Some((first, _)), Some((second, _))) => *(*first).min(*second),
+            (Some((only, _)), None) | (None, Some((only, _))) => **only,
+            (None, None) => return differing,
+        };
+        let of_one = one.next_if(|(address, _)| **address == next);
+        let of_other = other.next_if(|(address, _)| **address == next);
+        if of_one != of_other {
+            differing.insert(next);
+        }
+    }
 }

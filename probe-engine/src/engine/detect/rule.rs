@@ -32,11 +32,21 @@ pub(super) trait Rule {
 pub(super) trait Part: Send {
     /// When the subject must be judged again if nothing changes.
     fn due_at(&self) -> Option<Timestamp>;
+
+    /// Whether the detections that are made of this part are those that were made of the other one, if no other part
+    /// changed. `false` where that also depends on what the part does not hold.
+    fn makes_same(&self, _other: &Self) -> bool {
+        false
+    }
 }
 
 impl Part for Detection {
     fn due_at(&self) -> Option<Timestamp> {
         self.verdict.due_at()
+    }
+
+    fn makes_same(&self, other: &Self) -> bool {
+        self == other
     }
 }
 
@@ -212,12 +222,23 @@ impl<R: Rule> Judged<R> {
     fn judge(&mut self, ctx: &DetectContext<'_>, subject: R::Subject) -> bool {
         let mut parts = Vec::new();
         R::judge(ctx, &subject, &mut parts);
-        let before = self.subjects.remove(&subject);
-        if let Some(at) = before.as_ref().and_then(|before| before.due_at) {
+        let before = self.subjects.get(&subject);
+        if before.is_none() && parts.is_empty() {
+            return false;
+        }
+        let is_same = before.is_some_and(|before| {
+            before.parts.len() == parts.len()
+                && before.parts.iter().zip(&parts).all(|(one, other)| one.makes_same(other))
+        });
+        if is_same {
+            return false;
+        }
+        if let Some(at) = before.and_then(|before| before.due_at) {
             self.due.remove(&(at, subject.clone()));
         }
         if parts.is_empty() {
-            return before.is_some();
+            self.subjects.remove(&subject);
+            return true;
         }
         let due_at = parts.iter().filter_map(Part::due_at).min();
         self.due.extend(due_at.map(|at| (at, subject.clone())));

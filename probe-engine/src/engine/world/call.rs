@@ -14,8 +14,9 @@ use crate::{
         world::{
             EventContext, World,
             args::Args,
+            daemon,
             presence::Voucher,
-            process::{Program, State, kept_filename},
+            process::{Program, State},
             process_of,
         },
     },
@@ -63,7 +64,7 @@ impl World {
         if it.host {
             self.learn_host_netns(&it.task, class::CNI);
         }
-        let filename = kept_filename(&it.task.comm, &it.filename);
+        let filename = daemon::kept_path(&it.task.comm, &it.filename);
         let program = Program { filename, class: class::CNI, ns_pid: key.pid, about: None };
         self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);

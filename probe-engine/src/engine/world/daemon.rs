@@ -19,3 +19,8 @@ pub(super) fn is_kubelet(comm: &str) -> bool {
 pub(super) fn is_trusted(class: u32) -> bool {
     class & class::CALLER != 0
 }
+
+/// The part of a program's path that its process's row keeps: all of it for a runtime or a kubelet, nothing for others.
+pub(super) fn kept_path(comm: &str, path: &str) -> String {
+    if is_daemon(comm) { path.to_owned() } else { String::new() }
+}

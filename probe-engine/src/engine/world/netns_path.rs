@@ -11,6 +11,7 @@ pub(in crate::engine) fn plain(path: &str) -> Cow<'_, str> {
     }
 }
 
+/// Two spellings of one path differ in their length.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || one.len() != other.len() && plain(one) == plain(other)
 }

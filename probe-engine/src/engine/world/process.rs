@@ -1,13 +1,13 @@
 //! The processes of runtimes, containers and CNI plugins, and the signals that may end them.
 
+mod name;
 pub(in crate::engine) mod table;
 
-use probe_common::{
-    event::class,
-    name::{CALLERS, PAUSES, RUNTIMES},
-    text::until_nul,
-};
+use probe_common::event::class;
 use serde::{Deserialize, Serialize};
+
+use name::class_of;
+pub(super) use name::makes_pods;
 
 use crate::{
     engine::{
@@ -114,7 +114,7 @@ impl World {
         let parent = self.processes.get(it.task.parent).filter(|_| init);
         let about = about.or_else(|| parent?.program.about.clone());
         let program = Program {
-            filename: kept_filename(&it.task.comm, &it.filename),
+            filename: daemon::kept_path(&it.task.comm, &it.filename),
             class: it.class,
             ns_pid: it.ns_pid,
             about: about.clone(),
@@ -320,7 +320,7 @@ impl World {
         row.found_at = Some(ctx.at);
         if row.executed_at.is_none() {
             let about = argv::about(&it.argv);
-            let filename = kept_filename(&row.comm, &it.filename);
+            let filename = daemon::kept_path(&row.comm, &it.filename);
             row.program = Program { filename, class, ns_pid: it.ns_pid, about };
         }
         self.supersede(ctx, key);
@@ -371,11 +371,6 @@ impl World {
     }
 }
 
-/// The part of a program's path that is kept: all of it for a runtime or a kubelet, nothing for any other process.
-pub(super) fn kept_filename(comm: &str, filename: &str) -> String {
-    if daemon::is_daemon(comm) { filename.to_owned() } else { String::new() }
-}
-
 fn unseen(task: &Task) -> Process {
     Process {
         key: task.key,
@@ -385,23 +380,4 @@ fn unseen(task: &Task) -> Process {
         netns: task.netns,
         ..Process::default()
     }
-}
-
-/// The class that a hook would have given to a process that was only listed.
-pub(super) fn class_of(comm: &str) -> u32 {
-    let named = |names: &[[u8; 16]]| names.iter().any(|name| until_nul(name) == comm.as_bytes());
-    let mut bits = 0;
-    for (names, bit) in
-        [(&CALLERS[..], class::CALLER), (&RUNTIMES[..], class::RUNTIME), (&PAUSES[..], class::PAUSE)]
-    {
-        if named(names) {
-            bits |= bit;
-        }
-    }
-    bits
-}
-
-/// Whether a program of this name makes the network namespaces of pods: a caller of CNI, a runtime, or runc's init.
-pub(super) fn makes_pods(comm: &str) -> bool {
-    class_of(comm) & (class::CALLER | class::RUNTIME) != 0 || argv::is_init(comm, &[])
 }

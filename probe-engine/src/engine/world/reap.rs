@@ -54,12 +54,15 @@ impl World {
     }
 
     fn reap_processes(&mut self, old: Timestamp) {
-        let over = |row: &&process::Process| matches!(row.state, process::State::Exited { at } if at <= old);
-        let mut gone: Vec<_> = self.processes.values().filter(over).map(|row| row.key).collect();
+        let mut gone: Vec<_> = self.processes.over_by(old).collect();
         let excess = (self.processes.len() - gone.len()).saturating_sub(PROCESSES);
-        // The processes with the lowest keys are the ones that began first.
-        let is_kept = |row: &&process::Process| !over(row) && !self.calls.contains_key(&row.key);
-        gone.extend(self.processes.values().filter(is_kept).map(|row| row.key).take(excess));
+        if excess > 0 {
+            // The processes with the lowest keys are the ones that began first.
+            let over =
+                |row: &process::Process| matches!(row.state, process::State::Exited { at } if at <= old);
+            let is_kept = |row: &&process::Process| !over(row) && !self.calls.contains_key(&row.key);
+            gone.extend(self.processes.values().filter(is_kept).map(|row| row.key).take(excess));
+        }
         for key in gone {
             self.processes.remove(key);
         }
@@ -151,7 +154,7 @@ impl World {
             || !self.processes.signals.is_empty()
             || self.sandboxes.all().any(Sandbox::is_stopped)
             || self.attachments.values().any(|row| !row.leases.iter().any(Lease::is_vouched))
-            || self.processes.values().any(|row| row.state != process::State::Running)
+            || self.processes.has_over()
             || self.netns.values().any(|row| !row.is_live())
             || self.cgroups.values().any(|row| !row.is_live())
             || self.containers.values().any(|row| !row.is_running())

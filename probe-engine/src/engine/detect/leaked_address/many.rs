@@ -16,7 +16,6 @@ use crate::{
     engine::{
         detect::{DetectContext, Detection, Verdict, findings::Findings, rule::Judged},
         view::ManyView,
-        world::attachment::{Attachment, Lease},
     },
     model::{
         change::Finding,
@@ -148,20 +147,26 @@ fn many(
         (confirmed, _) => confirmed,
     };
     let mut first: Vec<&Leak> = counted.to_vec();
-    first.sort_unstable_by_key(|leak| (leak.address(), leak.sandbox()));
-    first.truncate(FIRST);
+    let order =
+        |one: &&Leak, other: &&Leak| (one.address(), one.sandbox()).cmp(&(other.address(), other.sandbox()));
+    if first.len() > FIRST {
+        first.select_nth_unstable_by(FIRST, order);
+        first.truncate(FIRST);
+    }
+    first.sort_unstable_by(order);
     let lowest = first.first()?;
-    let rows: Vec<(&Attachment, &Lease)> = counted.iter().filter_map(|leak| leak.row(ctx)).collect();
-    let paths: BTreeSet<&String> = rows.iter().flat_map(|(_, lease)| &lease.stores).collect();
+    let names = |path: &String| {
+        counted.iter().filter_map(|leak| leak.row(ctx)).any(|(_, lease)| lease.stores.contains(path))
+    };
     let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
     let kind = Kind::from(LeakedAddress {
         address: lowest.address(),
         network: network.map(str::to_owned),
-        inferred: rows.iter().all(|(row, _)| row.inferred),
+        inferred: counted.iter().all(|leak| leak.inferred),
         ifname: String::new(),
         plugin: None,
         cause,
-        stores: stores.filter(|store| paths.contains(&store.path)).map(StoreRef::of).collect(),
+        stores: stores.filter(|store| names(&store.path)).map(StoreRef::of).collect(),
         many: Some(Many {
             count: u32::try_from(counted.len()).unwrap_or(u32::MAX),
             first: first.iter().map(|leak| leak.address()).collect(),
@@ -180,7 +185,7 @@ fn many(
         since: counted.iter().map(|leak| leak.since).min().unwrap_or(Timestamp::ZERO),
         pod: None,
         sandboxes,
-        gapped: rows.iter().any(|(row, _)| row.gapped),
+        gapped: counted.iter().any(|leak| leak.gapped),
         verdict: verdict(rest.iter().chain(young)),
     })
 }

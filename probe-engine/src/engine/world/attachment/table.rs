@@ -5,7 +5,7 @@ use std::{
     ops::Deref,
 };
 
-use super::Attachment;
+use super::{Attachment, Lease};
 use crate::{
     engine::tracked::Tracked,
     model::{id::ContainerId, time::Timestamp},
@@ -76,12 +76,14 @@ impl Table {
         is_needed: impl Fn(&ContainerId) -> bool,
     ) {
         self.rows.update(|(id, _), row| {
-            let (is_young, before) = (row.last_at > old(id), row.leases.len());
-            row.leases.retain(|lease| lease.is_vouched() || is_young || is_needed(id));
-            row.leases.len() != before
+            let is_kept = row.leases.iter().all(Lease::is_vouched) || is_needed(id) || row.last_at > old(id);
+            if !is_kept {
+                row.leases.retain(Lease::is_vouched);
+            }
+            !is_kept
         });
         self.rows.retain(|(id, _), row| {
-            !row.leases.is_empty() || row.last_at > old(id) || row.is_busy() || is_needed(id)
+            !row.leases.is_empty() || row.is_busy() || is_needed(id) || row.last_at > old(id)
         });
         let rows = &self.rows;
         self.unnamed.retain(|id| {

@@ -119,6 +119,15 @@ impl Table {
         }
     }
 
+    /// The processes that ended by this time.
+    pub(in crate::engine::world) fn over_by(&self, at: Timestamp) -> impl Iterator<Item = TaskKey> {
+        self.over.iter().take_while(move |(ended, _)| *ended <= at).map(|(_, key)| *key)
+    }
+
+    pub(in crate::engine::world) fn has_over(&self) -> bool {
+        !self.over.is_empty()
+    }
+
     /// The processes that have the name of a runtime or a kubelet, also ended ones and ones in containers.
     pub(in crate::engine) fn daemons(&self) -> impl Iterator<Item = &Process> {
         self.daemons.iter().filter_map(|key| self.get(*key))
