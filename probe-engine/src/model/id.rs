@@ -32,8 +32,13 @@ pub struct PodUid(#[schemars(with = "String")] Shared);
 struct Shared {
     /// The text's first bytes, the first one highest. A shorter text has zeros behind it.
     head: u64,
-    text: Arc<str>,
+    text: Arc<Text>,
 }
+
+/// The text stands apart from its counter, so that a pointer to both has no length beside it: there are many pointers to each
+/// text.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Text(Box<str>);
 
 /// An address with the length of its prefix: `10.0.0.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
@@ -53,7 +58,7 @@ impl From<&str> for Shared {
     fn from(text: &str) -> Self {
         let mut head = [0; 8];
         head.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte);
-        Self { head: u64::from_be_bytes(head), text: text.into() }
+        Self { head: u64::from_be_bytes(head), text: Arc::new(Text(text.into())) }
     }
 }
 
@@ -98,13 +103,13 @@ impl ContainerId {
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0.text
+        &self.0.text.0
     }
 
     /// Whether it is one as every runtime of pods gives it: 64 hex digits.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.0.text.len() == 64 && self.0.text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        self.as_str().len() == 64 && self.as_str().bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     /// The twelve characters by which people know it.
@@ -130,7 +135,7 @@ impl PodUid {
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0.text
+        &self.0.text.0
     }
 }
 
