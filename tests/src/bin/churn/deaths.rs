@@ -50,8 +50,8 @@ pub(crate) struct Deaths {
     /// How often each case is measured
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds without any change in each round
-    #[arg(long, default_value_t = 6)]
+    /// Seconds without any change in each round: as long as the period of containerd's own work
+    #[arg(long, default_value_t = 10)]
     rest: u32,
     #[command(flatten)]
     options: Options,

@@ -50,7 +50,7 @@ const KINDS: [Kind; 4] = [
         name: "containers' cgroups with a program in each",
         words: &["contained", ACTOR, "exit", "0"],
         portion: 1,
-        event: Some("container.exited"),
+        event: None,
     },
     Kind { name: "network namespaces", words: &["netns", "20"], portion: 20, event: Some("netns.created") },
     Kind { name: "cgroups", words: &["cgroups", "500"], portion: 500, event: Some("cgroup.created") },
