@@ -238,6 +238,18 @@ impl Engine {
         &self.world.counts
     }
 
+    /// About how many entries [`Self::dump`] has.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.world.size() + self.finding_tracker.iter().count()
+    }
+
+    /// Goes on with other settings.
+    pub fn adopt(&mut self, settings: Settings) {
+        self.world.adopt(settings.boot.clone());
+        self.settings = settings;
+    }
+
     /// Everything that is believed and everything that waits. A fresh engine with the same settings that takes it back by
     /// `restore`, in this order, goes on as this one would. What `poll` can give is to be taken before.
     #[must_use]

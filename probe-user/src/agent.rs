@@ -5,6 +5,7 @@
 //! channel. The engine takes these and then the current time, so that it holds nothing back. The writers finish. Each
 //! step has a deadline.
 
+pub(crate) mod checkpoint;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod stats;
@@ -16,7 +17,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use self::{record::Record, served::Served};
+use self::{checkpoint::Checkpoint, record::Record, served::Served};
 use crate::{
     engine::Call,
     model::{
@@ -61,6 +62,8 @@ pub(crate) struct Agent {
     pub(crate) recording: Option<Record>,
     /// The file with the findings, if there is a state directory.
     pub(crate) findings_file: Option<FindingsFile>,
+    /// The file with the engine's state, if there is a state directory.
+    pub(crate) checkpoint: Option<Checkpoint>,
     /// The history of boots, if there is a state directory.
     pub(crate) history: Option<BootHistoryWriter>,
     /// The HTTP server, if there is one.
@@ -110,6 +113,9 @@ impl Agent {
             let kept = findings_file.finish(clock::now(), &known);
             // A failure was logged already.
             time::timeout(GRACE, kept).await.ok();
+        }
+        if let Some(checkpoint) = self.checkpoint {
+            time::timeout(GRACE, checkpoint.finish(&mut self.session)).await.ok();
         }
         if let Some(history) = self.history {
             let kept = history.finish(clock::now(), current_boot(&self.session));
@@ -210,6 +216,9 @@ impl Agent {
         if let Some(findings_file) = &mut self.findings_file {
             let session = &self.session;
             findings_file.update(now, session.boot_wall_ns(), session.revision(), || session.known());
+        }
+        if let Some(checkpoint) = &mut self.checkpoint {
+            checkpoint.update(now, &mut self.session);
         }
         if let Some(history) = &mut self.history {
             let session = &self.session;

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    engine::{Call, Engine},
+    engine::{Call, Engine, Settings},
     model::{
         change::{Output, Question},
         fact::{Fact, List},
@@ -31,6 +31,8 @@ pub struct Session {
     /// The lists of the node that are complete.
     listed: BTreeSet<List>,
     recording: Option<Writer>,
+    /// The calls since the engine's state was last kept.
+    journal: Option<Writer>,
     questions: Vec<Question>,
 }
 
@@ -50,6 +52,7 @@ impl Session {
             sinks: Vec::new(),
             listed: BTreeSet::new(),
             recording: None,
+            journal: None,
             questions: Vec::new(),
         }
     }
@@ -71,6 +74,11 @@ impl Session {
             Some(recording) => recording.write(&call),
             None => Ok(()),
         };
+        if let Some(journal) = &mut self.journal
+            && journal.write(&call).is_err()
+        {
+            self.journal = None;
+        }
         if let Call::Observe(seen) = &call {
             match seen.fact {
                 Fact::Clock { boot_wall_ns } => self.label.boot_wall_ns = boot_wall_ns,
@@ -92,6 +100,38 @@ impl Session {
             }
         }
         recorded
+    }
+
+    /// Makes a call of an earlier agent again. It has told the outputs, so they are dropped.
+    pub(crate) fn resume(&mut self, call: Call) {
+        self.engine.call(call);
+        while self.engine.poll().is_some() {}
+    }
+
+    /// Begins with an engine that knows nothing.
+    pub(crate) fn renew(&mut self, settings: Settings) {
+        self.engine = Engine::new(settings);
+    }
+
+    /// Goes on with these settings after the calls of an earlier agent. A recording begins with what those calls led to.
+    pub(crate) fn adopt(&mut self, settings: Settings) -> Result<(), WriteError> {
+        self.engine.adopt(settings);
+        if let Some(recording) = &mut self.recording {
+            for entry in self.engine.dump() {
+                recording.write(&Call::Restore(Box::new(entry)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes every call to this journal from now on, or to none.
+    pub(crate) fn keep_journal(&mut self, journal: Option<Writer>) {
+        self.journal = journal;
+    }
+
+    /// The calls in the journal, as lines. The caller empties them.
+    pub(crate) fn journal(&mut self) -> Option<&mut Vec<u8>> {
+        self.journal.as_mut().map(Writer::bytes)
     }
 
     /// When the engine wants to be called with the time.

@@ -6,7 +6,7 @@
 //! **Invariant:** no sink uses another sink or a source.
 
 #[cfg(feature = "live")]
-mod background;
+pub(crate) mod background;
 pub mod chart;
 pub mod doctor;
 pub(crate) mod evidence;
@@ -15,7 +15,7 @@ pub mod filter;
 #[cfg(feature = "live")]
 pub(crate) mod findings_file;
 #[cfg(feature = "live")]
-mod folder;
+pub(crate) mod folder;
 pub(crate) mod history;
 pub mod jsonl;
 pub(crate) mod lines;

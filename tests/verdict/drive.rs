@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use probe_user::{
-    engine::{Call, Engine, Settings},
+    engine::{Call, Engine, Settings, world::CheckpointEntry},
     model::{
         change::{Change, ChangeKind, Finding, Output, Question},
         fact::{Fact, Observation, Origin, RecordsDiff},
@@ -108,6 +108,25 @@ impl Drive {
         remembered.into_iter().for_each(|entry| self.engine.restore(entry));
         // The new agent's sources remember no reading.
         self.diff = self.diff.take().map(|_| RecordsDiff::default());
+        self.settle();
+    }
+
+    /// The agent ends. Nothing sees what happens from now on. Gives the state that it kept, and the time.
+    pub(crate) fn agent_ends(&mut self) -> (Vec<CheckpointEntry>, Timestamp) {
+        let kept = (self.engine.dump(), self.sim.now());
+        self.engine = Engine::new(Settings::default());
+        kept
+    }
+
+    /// Another agent goes on with what the last one kept, and lists the node.
+    pub(crate) fn agent_returns(&mut self, (kept, since): (Vec<CheckpointEntry>, Timestamp)) {
+        // Nobody read them.
+        drop(self.sim.take());
+        kept.into_iter().for_each(|entry| self.engine.restore(entry));
+        self.diff = self.diff.take().map(|_| RecordsDiff::default());
+        let at = self.sim.now();
+        self.observe(Observation { at, origin: Origin::Agent, fact: Fact::AgentAway { since } });
+        self.answer(&Question::Relist);
         self.settle();
     }
 

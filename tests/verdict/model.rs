@@ -90,6 +90,22 @@ impl History {
         }
     }
 
+    /// The agent ends, all this happens, and another agent goes on with what the first one knew.
+    fn run_unseen(&mut self, turns: &[Turn]) {
+        let kept = self.drive.agent_ends();
+        for turn in turns {
+            let mut spent = Duration::from_millis(250);
+            match turn {
+                Turn::RestartAgent => {}
+                Turn::Wait { seconds } => spent = Duration::from_secs(u64::from(*seconds)),
+                _ => self.turn(*turn),
+            }
+            let now = self.drive.sim.now();
+            self.drive.sim.pass_to(now + spent);
+        }
+        self.drive.agent_returns(kept);
+    }
+
     fn turn(&mut self, turn: Turn) {
         let sim = &mut self.drive.sim;
         match turn {
@@ -235,22 +251,31 @@ impl History {
         Ok(())
     }
 
-    /// Checks that every leak and every teardown out of order was confirmed.
-    fn check_no_missed_finding(&self) -> Result<(), TestCaseError> {
-        let confirmed = || self.drive.findings.iter().filter(|it| it.confirmed_at.is_some());
+    fn confirmed(&self) -> impl Iterator<Item = &Finding> {
+        self.drive.findings.iter().filter(|it| it.confirmed_at.is_some())
+    }
+
+    /// Checks that every leak was confirmed.
+    fn check_no_missed_leak(&self) -> Result<(), TestCaseError> {
         for (address, id) in self.leaks() {
             let is_this = |it: &Finding| {
                 matches!(&it.kind, Kind::LeakedAddress(leak) if leak.address == address)
                     && it.sandboxes.first() == Some(&id)
                     && it.stage == Stage::Confirmed
             };
-            prop_assert!(confirmed().any(is_this), "missed the leak of {address} by {id}");
+            prop_assert!(self.confirmed().any(is_this), "missed the leak of {address} by {id}");
         }
+        Ok(())
+    }
+
+    /// Checks that every leak and every teardown out of order was confirmed.
+    fn check_no_missed_finding(&self) -> Result<(), TestCaseError> {
+        self.check_no_missed_leak()?;
         for (name, _) in self.all.iter().filter(|(_, row)| row.out_of_order && row.connected) {
             let id = &self.drive.sim.sandbox(name).expect("a sandbox with this name").id;
             let is_this =
                 |it: &Finding| matches!(it.kind, Kind::TeardownOutOfOrder(_)) && it.sandboxes.contains(id);
-            prop_assert!(confirmed().any(is_this), "missed the end of {name}");
+            prop_assert!(self.confirmed().any(is_this), "missed the end of {name}");
         }
         Ok(())
     }
@@ -370,5 +395,27 @@ proptest! {
         }
         history.end();
         prop_assert_eq!(history.drive.engine.differences(), Vec::<String>::new());
+    }
+}
+
+proptest! {
+    // Three histories each.
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_happened_without_an_agent_makes_no_finding_and_hides_no_leak(
+        before in turns(),
+        unseen in turns(),
+        after in turns(),
+        seed: u64,
+    ) {
+        let mut history = History::new();
+        history.drive.delivery = Box::new(reordered(seed));
+        history.run(&before);
+        history.run_unseen(&unseen);
+        history.run(&after);
+        history.end();
+        history.check_no_false_finding()?;
+        history.check_no_missed_leak()?;
     }
 }

@@ -260,6 +260,7 @@ impl World {
             Fact::PressureRead(it) => self.pressure_read(ctx, it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
+            Fact::AgentAway { since } => self.agent_away(ctx, since),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {
                     self.coverage.hanging.insert(path, since);

@@ -129,8 +129,13 @@ pub enum ChangeKind {
     #[strum(serialize = "gap")]
     Gap {
         what: Loss,
+        /// Zero where it is not known.
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
+        /// How long nothing was seen, where that is known.
+        #[serde_as(as = "Option<Nanoseconds>")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lasted: Option<Duration>,
     },
     /// Something seems wrong.
     #[strum(serialize = "finding.opened")]

@@ -185,6 +185,10 @@ pub enum Fact {
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
+    /// An agent is there again, with the state of the last one. What happened from then until now was not seen.
+    AgentAway {
+        since: Timestamp,
+    },
     /// Reading a file of the node hangs since then, or no longer does.
     FileHangs {
         path: String,

@@ -29,6 +29,12 @@ impl Writer {
         Ok(writer)
     }
 
+    /// A writer of calls alone, for a recording that has its header.
+    #[must_use]
+    pub fn without_header() -> Self {
+        Self { bytes: Vec::new(), calls: 0 }
+    }
+
     /// After an error the recording ends with the call before.
     pub fn write(&mut self, call: &Call) -> Result<(), WriteError> {
         self.put(&Line::of(call))?;

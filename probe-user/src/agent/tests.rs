@@ -132,6 +132,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             stream: stream_to(copy(&stream)),
             recording: Some(record_in(copy(&recording), true)),
             findings_file: None,
+            checkpoint: None,
             history: None,
             served: Served::default(),
         };
@@ -183,6 +184,7 @@ fn the_history_has_the_order_that_ended_the_run() {
             stream: stream_to(io::sink()),
             recording: None,
             findings_file: None,
+            checkpoint: None,
             history: Some(
                 BootHistoryWriter::open(dir.path(), &header(), 9, StateWrites::default()).expect("a thread"),
             ),
@@ -243,6 +245,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             stream: stream_to(io::sink()),
             recording: None,
             findings_file: None,
+            checkpoint: None,
             history: None,
             served: Served::default(),
         };
@@ -280,6 +283,7 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
             stream,
             recording,
             findings_file: None,
+            checkpoint: None,
             history: None,
             served: Served::default(),
         };
@@ -332,6 +336,7 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
             stream,
             recording,
             findings_file: None,
+            checkpoint: None,
             history: None,
             served: Served::default(),
         };

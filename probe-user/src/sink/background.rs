@@ -16,7 +16,7 @@ use super::state_writes::{StateFile, StateWrites};
 
 /// The agent's end of the thread. `J` is one job: the bytes to write, and where.
 #[derive(Debug)]
-pub(super) struct BackgroundWriter<J> {
+pub(crate) struct BackgroundWriter<J> {
     jobs: mpsc::Sender<J>,
     failed: Failed,
     ended: oneshot::Receiver<()>,
@@ -24,26 +24,26 @@ pub(super) struct BackgroundWriter<J> {
 
 /// Whether the last write failed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failed(Arc<AtomicBool>);
+pub(crate) struct Failed(Arc<AtomicBool>);
 
 impl Failed {
-    pub(super) fn set(&self, failed: bool) {
+    pub(crate) fn set(&self, failed: bool) {
         self.0.store(failed, Ordering::Relaxed);
     }
 
-    pub(super) fn get(&self) -> bool {
+    pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Clears it and returns its value.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
 impl<J: Send + 'static> BackgroundWriter<J> {
     /// Starts the thread. `write` does one job, and sets whether it failed; `writes` is told of every result.
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         file: StateFile,
         dir: &Path,
         writes: StateWrites,
@@ -66,23 +66,23 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         Ok(Self { jobs, failed, ended })
     }
 
-    pub(super) fn failed(&self) -> &Failed {
+    pub(crate) fn failed(&self) -> &Failed {
         &self.failed
     }
 
     /// Room for a job; `None` while the thread still has the job before.
-    pub(super) fn reserve(&self) -> Option<mpsc::OwnedPermit<J>> {
+    pub(crate) fn reserve(&self) -> Option<mpsc::OwnedPermit<J>> {
         self.jobs.clone().try_reserve_owned().ok()
     }
 
     /// Whether the thread has a job that it has not begun.
     #[cfg(test)]
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.jobs.capacity() == 0
     }
 
     /// Gives the thread its last job; returns when that is done or has failed.
-    pub(super) async fn finish(self, last: Option<J>) {
+    pub(crate) async fn finish(self, last: Option<J>) {
         if let Some(job) = last {
             self.jobs.send(job).await.ok();
         }

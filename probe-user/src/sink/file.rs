@@ -45,7 +45,7 @@ fn not_plain(path: &Path) -> Option<&'static str> {
 /// The error of an operation on this file, or what is wrong with the path if it is no plain file. (A confined agent may
 /// neither follow a link to another directory nor replace a directory: the kernel then says "permission denied".)
 #[cfg(feature = "live")]
-pub(super) fn blame(path: &Path, error: io::Error) -> io::Error {
+pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
     let name = path.file_name().unwrap_or_default().display();
     match (error.kind(), not_plain(path)) {
         // It is one of `read_bounded`, which says why, but not of which file.

@@ -121,7 +121,7 @@ mod tests {
         let mut nameless = Change { context: Context::default(), ..change("", "", "") };
         assert!(Filter::default().keeps(&nameless));
         assert!(!filter(&["default"], &[], &[], &[]).keeps(&nameless));
-        nameless.what = ChangeKind::Gap { what: Loss::BulkRing, count: 3 };
+        nameless.what = ChangeKind::Gap { what: Loss::BulkRing, count: 3, lasted: None };
         assert!(filter(&["default"], &["web-0"], &["nginx"], &[]).keeps(&nameless));
         assert!(!filter(&["default"], &[], &[], &["pod.gone"]).keeps(&nameless));
     }

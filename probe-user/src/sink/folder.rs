@@ -10,12 +10,12 @@ use std::{
 
 use super::file::blame;
 
-pub(super) fn make(dir: &Path) -> io::Result<()> {
+pub(crate) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Locks the directory; a second agent gets an error. The lock (`flock(2)`) is held while the returned file is open.
-pub(super) fn lock(file: File) -> io::Result<File> {
+pub(crate) fn lock(file: File) -> io::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::Error(error)) => Err(error),
@@ -26,27 +26,27 @@ pub(super) fn lock(file: File) -> io::Result<File> {
 }
 
 /// Whether the opened file is still the one at the path. It may have been removed or replaced.
-pub(super) fn is_there(opened: &File, path: &Path) -> bool {
+pub(crate) fn is_there(opened: &File, path: &Path) -> bool {
     let id = |found: fs::Metadata| (found.dev(), found.ino());
     opened.metadata().map(id).ok().is_some_and(|own| fs::metadata(path).map(id).ok() == Some(own))
 }
 
 /// The error if the directory was removed while the agent ran. A confined agent may write only to the directory that
 /// it found at its start.
-pub(super) fn removed(error: &io::Error) -> io::Error {
+pub(crate) fn removed(error: &io::Error) -> io::Error {
     io::Error::other(format!(
         "it was removed while sandprobe ran ({error}); start sandprobe again, which makes it anew"
     ))
 }
 
 /// Options that make files which only their owner may read.
-pub(super) fn own(options: &mut OpenOptions) -> &OpenOptions {
+pub(crate) fn own(options: &mut OpenOptions) -> &OpenOptions {
     options.create(true).mode(0o600)
 }
 
 /// Replaces a whole file, or leaves it as it is. A temporary file that could not be completed is removed, because on
 /// a full disk it would take room.
-pub(super) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = dir.join(format!(".{name}.new"));
     let path = dir.join(name);
     let written = write(&new, bytes).map_err(|error| blame(&new, error));

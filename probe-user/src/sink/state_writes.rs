@@ -12,6 +12,7 @@ use super::escape::escaped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StateFile {
     Findings,
+    Checkpoint,
     History,
 }
 
@@ -21,6 +22,7 @@ impl StateFile {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Findings => "findings",
+            Self::Checkpoint => "checkpoint",
             Self::History => "history",
         }
     }
@@ -28,6 +30,7 @@ impl StateFile {
     const fn contents(self) -> &'static str {
         match self {
             Self::Findings => "findings",
+            Self::Checkpoint => "the engine's state",
             Self::History => "the history of boots",
         }
     }
@@ -48,7 +51,7 @@ pub(crate) struct StateWrites(watch::Sender<BTreeMap<StateFile, Outcome>>);
 
 impl StateWrites {
     /// Records a result. A failure is logged once for each reason, and so is its end.
-    pub(super) fn note(&self, file: StateFile, dir: &Path, done: io::Result<()>) {
+    pub(crate) fn note(&self, file: StateFile, dir: &Path, done: io::Result<()>) {
         let dir = dir.display().to_string();
         let (contents, dir) = (file.contents(), escaped(&dir));
         let now = done.err().map(|error| {

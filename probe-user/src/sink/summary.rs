@@ -95,7 +95,7 @@ mod tests {
         for what in [
             ChangeKind::SandboxCreated,
             ChangeKind::PodFirstSeen,
-            ChangeKind::Gap { what: Loss::BulkRing, count: 7 },
+            ChangeKind::Gap { what: Loss::BulkRing, count: 7, lasted: None },
         ] {
             let pod = Some(PodRef { uid: uid.clone(), ..PodRef::default() });
             let context = Context { pod, ..Context::default() };

@@ -38,11 +38,16 @@ const OF_LOSS: [FindingKind; 4] = [
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     signals(ctx, found);
-    let losses = ctx.world.coverage.losses.as_ref().filter(|it| ctx.now < it.last_at + LATELY);
-    found.extend(losses.map(|it| {
+    let losses = ctx.world.coverage.losses.as_ref();
+    found.extend(losses.filter(|it| it.count > 0 && ctx.now < it.last_at + LATELY).map(|it| {
         let verdict = Verdict::Passing { until: it.last_at + LATELY };
         let spot = Blind::Lost { count: it.count };
         detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, verdict)
+    }));
+    let away = losses.and_then(|it| it.away).filter(|(_, until)| ctx.now < *until + LATELY);
+    found.extend(away.map(|(since, until)| {
+        let verdict = Verdict::Passing { until: until + LATELY };
+        detection(&["no_agent"], Blind::NoAgent, &OF_LOSS, Severity::Info, since, verdict)
     }));
     for (path, since) in &ctx.world.coverage.hanging {
         let spot = Blind::File { path: path.clone() };
@@ -195,6 +200,7 @@ impl Explain for BlindSpot {
             Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
             Blind::File { path } => format!("reading {} hangs", escaped(path)),
             Blind::Listing { list } => format!("{} cannot be listed whole", plural(*list)),
+            Blind::NoAgent => "for some time no agent ran".to_owned(),
             Blind::Kubelet => "there are pods, and no kubelet was found".to_owned(),
             Blind::CniCache { path, count: 1 } => {
                 format!("libcni's cache file {} cannot be read", escaped(path))

@@ -48,7 +48,7 @@ fn pages() -> Vec<Page> {
     let overlap = duplicate_sandbox::OVERLAP;
     vec![
         page!("abandoned_store", [grace], []),
-        page!("blind_spot", [LATELY, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG], []),
+        page!("blind_spot", [LATELY, LATELY, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG], []),
         page!(
             "cni_failing",
             [cni_failing::TOGETHER, cni_failing::LONG, LATELY, tries::ASK_EVERY, cni_failing::ABSENT],

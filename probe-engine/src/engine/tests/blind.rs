@@ -7,8 +7,8 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{
-            Fact, List, Mechanism, NetworksRead, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Store,
-            StoreKind, StoreRead,
+            Fact, List, Mechanism, NetworksRead, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal,
+            Store, StoreKind, StoreRead,
         },
         finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
         recovery::Recovery,
@@ -51,6 +51,22 @@ fn lost_records_are_told_of_for_ten_minutes() {
     );
     let (told, _) = story.judge(30 * MINUTE);
     assert!(told.ends_with("1140000 finding.closed blind_spot/lost Agent"), "{told}");
+}
+
+#[test]
+fn a_time_without_an_agent_is_a_blind_spot() {
+    let mut story = Story::new();
+    story.at(9 * SECOND).say(Origin::Agent, Fact::AgentAway { since: Timestamp(2 * SECOND * 1_000_000) });
+    let (told, engine) = story.judge(30 * MINUTE);
+    check_lines(
+        &told,
+        "
+            9100 finding.opened blind_spot/no_agent Agent
+            9100 finding.confirmed blind_spot/no_agent Agent
+            609000 finding.closed blind_spot/no_agent Agent
+        ",
+    );
+    assert_eq!(engine.counts().lost.values().sum::<u64>(), 0, "no record was lost that was counted");
 }
 
 /// The rule of `orphan_netns` needs a listing of the processes in a namespace. Without one it is off.

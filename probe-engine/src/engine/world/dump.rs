@@ -6,6 +6,14 @@ use crate::{
 };
 
 impl World {
+    /// About how many entries [`Self::dump`] has.
+    pub(in crate::engine) fn size(&self) -> usize {
+        let seen = self.processes.len() + self.netns.len() + self.cgroups.len() + self.containers.len();
+        let known =
+            self.pods.len() + self.sandboxes.all().count() + self.attachments.len() + self.calls.len();
+        seen + known
+    }
+
     pub(in crate::engine) fn dump(&self) -> Vec<CheckpointEntry> {
         let mut rows = Vec::new();
         rows.extend(self.timers.iter().map(|(name, due)| CheckpointEntry::Timer { name, due }));

@@ -211,7 +211,7 @@ impl World {
         if list == List::Netns {
             self.netns.heal(since);
         }
-        if HEALING.iter().any(|list| self.lists.gaps.contains_key(&(Doubt::Marked, *list))) {
+        if self.is_marked() {
             return;
         }
         let there: Vec<_> = self
@@ -247,17 +247,11 @@ impl World {
     pub(super) fn lost(&mut self, ctx: EventContext, what: Loss, count: u64) {
         let lost = self.counts.lost.entry(what).or_default();
         *lost = lost.saturating_add(count);
-        self.tell(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count });
+        self.tell(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count, lasted: None });
         let between = match concern(what) {
             Concern::Anything => {
-                self.rows_gapped();
                 self.losses_grow(ctx.at, count);
-                for list in List::ALL {
-                    self.lists.gaps.insert((Doubt::Lost, list), ctx.at);
-                }
-                for list in HEALING {
-                    self.lists.gaps.insert((Doubt::Marked, list), ctx.at + QUIET);
-                }
+                self.anything_lost(ctx.at);
                 BETWEEN_RELISTS
             }
             Concern::Containers => {
@@ -278,6 +272,27 @@ impl World {
         }
     }
 
+    /// No agent saw what happened from `since` until now. A new agent lists the node without being asked.
+    pub(super) fn agent_away(&mut self, ctx: EventContext, since: Timestamp) {
+        let lasted = Some(ctx.at.since(since));
+        let gap = ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted };
+        self.tell(ctx, Subject::default(), Wait::Nothing, gap);
+        self.agent_missed(since, ctx.at);
+        self.anything_lost(ctx.at);
+        self.relist_begun(ctx.at);
+    }
+
+    /// Any record before this time may be missing.
+    fn anything_lost(&mut self, at: Timestamp) {
+        self.rows_gapped();
+        for list in List::ALL {
+            self.lists.gaps.insert((Doubt::Lost, list), at);
+        }
+        for list in HEALING {
+            self.lists.gaps.insert((Doubt::Marked, list), at + QUIET);
+        }
+    }
+
     fn out_of_date(&mut self, at: Timestamp, lists: &[List]) {
         for list in lists {
             self.lists.gaps.insert((Doubt::Excess, *list), at);
@@ -289,6 +304,11 @@ impl World {
         self.lists.gaps.contains_key(&(Doubt::Lost, list))
     }
 
+    /// Whether marks of a loss have not been removed yet. What is found now may have existed when records were lost.
+    pub(in crate::engine::world) fn is_marked(&self) -> bool {
+        HEALING.iter().any(|list| self.lists.gaps.contains_key(&(Doubt::Marked, *list)))
+    }
+
     /// A verdict depends on the result of a new listing.
     pub(in crate::engine) fn check(&mut self, at: Timestamp) {
         let soonest = self.lists.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
@@ -296,8 +316,13 @@ impl World {
     }
 
     pub(super) fn relist(&mut self, now: Timestamp) {
-        self.lists.relisted_at = Some(now);
         self.ask(Question::Relist);
+        self.relist_begun(now);
+    }
+
+    /// The node is being listed. It is listed again when that can remove marks.
+    fn relist_begun(&mut self, now: Timestamp) {
+        self.lists.relisted_at = Some(now);
         let marked = HEALING.iter().filter_map(|list| self.lists.gaps.get(&(Doubt::Marked, *list)));
         if let Some(at) = marked.max().copied().filter(|at| *at > now) {
             self.timers.arm_earlier(timer::Name::Relist, at);
@@ -321,7 +346,9 @@ impl World {
 /// ring. A loss elsewhere can be of any record.
 fn concern(what: Loss) -> Concern {
     match what {
-        Loss::LifecycleRing | Loss::Record | Loss::Channel | Loss::SkippedRun => Concern::Anything,
+        Loss::LifecycleRing | Loss::Record | Loss::Channel | Loss::SkippedRun | Loss::NoAgent => {
+            Concern::Anything
+        }
         Loss::BulkRing => Concern::Containers,
         Loss::NetlinkSocket => Concern::Netlink,
     }

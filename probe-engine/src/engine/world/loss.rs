@@ -23,6 +23,9 @@ pub struct Losses {
     pub(crate) last_at: Timestamp,
     /// The times of the losses. Losses less than a second apart are one span.
     pub(crate) spans: Vec<(Timestamp, Timestamp)>,
+    /// When no agent ran: the last such time.
+    #[serde(default)]
+    pub(crate) away: Option<(Timestamp, Timestamp)>,
 }
 
 /// How many spans are kept apart. If there are more, the oldest are joined.
@@ -41,22 +44,39 @@ pub(in crate::engine) struct Coverage {
 
 impl World {
     pub(super) fn losses_grow(&mut self, at: Timestamp, count: u64) {
+        self.lost_within(at, at, count);
+    }
+
+    /// No agent ran in this time.
+    pub(super) fn agent_missed(&mut self, since: Timestamp, at: Timestamp) {
+        self.lost_within(since, at, 0);
+        if let Some(losses) = &mut self.coverage.losses {
+            losses.away = Some((since, at));
+        }
+    }
+
+    fn lost_within(&mut self, from: Timestamp, at: Timestamp, count: u64) {
         let before = self.coverage.losses.take();
         let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();
-        let before = before.filter(|it| at < it.last_at + LATELY);
+        let before = before.filter(|it| from < it.last_at + LATELY);
         let (known, since, last_at) =
-            before.map_or((0, at, at), |it| (it.count, it.since, it.last_at.max(at)));
+            before.as_ref().map_or((0, from, at), |it| (it.count, it.since, it.last_at.max(at)));
         let count = known.saturating_add(count);
-        self.coverage.losses = Some(Losses { count, since, last_at, spans: with(spans, at) });
+        let away = before.and_then(|it| it.away);
+        self.coverage.losses = Some(Losses { count, since, last_at, spans: with(spans, from, at), away });
     }
 }
 
-fn with(mut spans: Vec<(Timestamp, Timestamp)>, at: Timestamp) -> Vec<(Timestamp, Timestamp)> {
+fn with(
+    mut spans: Vec<(Timestamp, Timestamp)>,
+    from: Timestamp,
+    to: Timestamp,
+) -> Vec<(Timestamp, Timestamp)> {
     match spans.last_mut() {
-        Some((first, last)) if *first <= at + TOGETHER && at <= *last + TOGETHER => {
-            (*first, *last) = (at.min(*first), at.max(*last));
+        Some((first, last)) if *first <= to + TOGETHER && from <= *last + TOGETHER => {
+            (*first, *last) = (from.min(*first), to.max(*last));
         }
-        Some(_) | None => spans.push((at, at)),
+        Some(_) | None => spans.push((from, to)),
     }
     if spans.len() > SPANS {
         let (first, last) = spans.remove(0);
@@ -76,8 +96,8 @@ mod tests {
         let second = |n: u64| Timestamp(n * 1_000_000_000);
         let mut spans = Vec::new();
         for n in 0..500 {
-            spans = with(spans, second(3 * n));
-            spans = with(spans, second(3 * n + 1));
+            spans = with(spans, second(3 * n), second(3 * n));
+            spans = with(spans, second(3 * n + 1), second(3 * n + 1));
         }
         assert_eq!(spans.len(), SPANS);
         assert_eq!(spans.first().map(|(first, _)| *first), Some(second(0)));

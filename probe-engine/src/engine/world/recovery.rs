@@ -62,6 +62,11 @@ impl World {
         &self.boot.recovery
     }
 
+    /// Goes on with other rules.
+    pub(in crate::engine) fn adopt(&mut self, rules: Rules) {
+        self.boot.rules = rules;
+    }
+
     pub(super) fn boot_read(&mut self, ctx: EventContext, boot: BootRead) {
         self.boot.recovery.boot = Some(boot);
         self.boot.recovery.watched_since.get_or_insert(ctx.at);

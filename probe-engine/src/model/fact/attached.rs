@@ -98,5 +98,7 @@ closed_set! {
         Channel,
         /// Runs of hooks that the kernel skipped; not each would have told something.
         SkippedRun,
+        /// No agent ran. It is not known how much was lost.
+        NoAgent,
     }
 }

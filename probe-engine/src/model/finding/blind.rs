@@ -17,6 +17,8 @@ pub enum Blind {
     Signal { signal: Signal },
     /// Records were lost.
     Lost { count: u64 },
+    /// For some time no agent ran.
+    NoAgent,
     /// A store could not be read whole.
     Store { path: String },
     /// No runtime's records could be read whole.
@@ -58,7 +60,7 @@ impl From<Blind> for BlindJson {
             Blind::CniCache { path, count } => (Some(path), Some(Decimal(count))),
             Blind::Store { path } | Blind::File { path } => (Some(path), None),
             Blind::Listing { list } => (Some(plural(list).to_owned()), None),
-            Blind::Kubelet => (None, None),
+            Blind::Kubelet | Blind::NoAgent => (None, None),
         };
         Self { what, name, count }
     }
@@ -81,6 +83,7 @@ impl TryFrom<BlindJson> for Blind {
                 list.map(|list| Self::Listing { list })
             }
             ("kubelet", _) => Some(Self::Kubelet),
+            ("no_agent", _) => Some(Self::NoAgent),
             _ => None,
         };
         spot.ok_or(NoBlindSpot { what, name })

@@ -20,6 +20,7 @@ use crate::golden;
 const OTHERS: &[&str] = &[
     "--arch",
     "--check",
+    "--containerd",
     "--copy",
     "--create-namespace",
     "--fast",

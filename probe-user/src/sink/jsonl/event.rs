@@ -136,6 +136,9 @@ struct Gap {
     what: Loss,
     /// How many were lost, as far as that can be counted.
     count: Decimal<u64>,
+    /// How long nothing was seen, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lasted_ns: Option<Decimal<u128>>,
 }
 
 impl<'a> Event<'a> {
@@ -208,8 +211,9 @@ impl<'a> Event<'a> {
             }
             ChangeKind::PodStarted(start) => self.start = Some(Start::of(start)),
             ChangeKind::PodGone { lived } => self.pod.get_or_insert_default().lived_ns = Some(nanos(*lived)),
-            ChangeKind::Gap { what, count } => {
-                self.gap = Some(Gap { what: *what, count: Decimal(*count) });
+            ChangeKind::Gap { what, count, lasted } => {
+                let lasted_ns = lasted.map(|it| Decimal(it.as_nanos()));
+                self.gap = Some(Gap { what: *what, count: Decimal(*count), lasted_ns });
             }
             ChangeKind::FindingOpened(it)
             | ChangeKind::FindingConfirmed(it)

@@ -185,7 +185,8 @@ pub(super) fn all() -> Vec<ChangeKind> {
         ChangeKind::PodFirstSeen,
         ChangeKind::PodStarted(Box::new(start())),
         ChangeKind::PodGone { lived: Duration::from_secs(60) },
-        ChangeKind::Gap { what: Loss::LifecycleRing, count: 12 },
+        ChangeKind::Gap { what: Loss::LifecycleRing, count: 12, lasted: None },
+        ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted: Some(Duration::from_secs(2)) },
     ]
 }
 

@@ -189,7 +189,7 @@ impl Counters {
                 }
             }
             // The rings' own counters give the lost records by kind.
-            ChangeKind::Gap { what, count } if !set::RINGS.contains(&set::lost_in(*what)) => {
+            ChangeKind::Gap { what, count, lasted: _ } if !set::RINGS.contains(&set::lost_in(*what)) => {
                 self.events.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
             }
             ChangeKind::FindingOpened(it) => {

@@ -44,7 +44,9 @@ pub(super) fn lost_in(what: Loss) -> &'static str {
     match what {
         Loss::LifecycleRing => "lifecycle",
         Loss::BulkRing => "bulk",
-        Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::SkippedRun => what.into_str(),
+        Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::SkippedRun | Loss::NoAgent => {
+            what.into_str()
+        }
     }
 }
 

@@ -174,7 +174,7 @@ impl Sink for Arc<Ring> {
 /// programs, and runs that the kernel skips mostly concern nothing.
 fn is_grave(what: Loss) -> bool {
     match what {
-        Loss::LifecycleRing | Loss::NetlinkSocket | Loss::Record | Loss::Channel => true,
+        Loss::LifecycleRing | Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::NoAgent => true,
         Loss::BulkRing | Loss::SkippedRun => false,
     }
 }
@@ -250,13 +250,15 @@ pub(super) mod tests {
     #[test]
     fn only_losses_that_can_be_of_pods_are_remembered() {
         let mut ring = ring(1);
-        let mut lose =
-            |seq, what| ring.on_change(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
+        let mut lose = |seq, what| {
+            ring.on_change(&change(seq, "x", ChangeKind::Gap { what, count: 1, lasted: None }), &label())
+        };
         lose(2, Loss::BulkRing);
         lose(3, Loss::SkippedRun);
         assert_eq!(ring.lost_at(), None);
-        let mut lose =
-            |seq, what| ring.on_change(&change(seq, "x", ChangeKind::Gap { what, count: 1 }), &label());
+        let mut lose = |seq, what| {
+            ring.on_change(&change(seq, "x", ChangeKind::Gap { what, count: 1, lasted: None }), &label())
+        };
         lose(4, Loss::LifecycleRing);
         lose(5, Loss::BulkRing);
         assert_eq!(ring.lost_at(), Some(Timestamp(4)));

@@ -500,7 +500,7 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         let mut bench = Bench::new();
         assert_eq!(bench.get("/readyz").await.status, 200);
         let now = bench.app.views.health.get().await.expect("an answer").now;
-        let gap = ChangeKind::Gap { what: Loss::LifecycleRing, count: 1 };
+        let gap = ChangeKind::Gap { what: Loss::LifecycleRing, count: 1, lasted: None };
         bench.ring.on_change(
             &crate::model::change::Change { at: now, ..rings::change(bench.ring.newest() + 1, "x", gap) },
             &rings::label(),

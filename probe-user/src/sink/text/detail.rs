@@ -82,7 +82,8 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
             format!("{} ({})", it.kind.explain().summary(), it.key)
         }
-        ChangeKind::Gap { what, count } => {
+        ChangeKind::Gap { lasted: Some(lasted), .. } => format!("no agent ran for {}", span(*lasted)),
+        ChangeKind::Gap { what, count, lasted: None } => {
             format!("{count} lost: {}", what.into_str().replace('_', " "))
         }
     }

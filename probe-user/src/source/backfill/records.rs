@@ -54,7 +54,7 @@ impl Records {
         let daemons = daemons.look(node.root, (node.clock)());
         tell(runtime::list(node, &daemons, &mut memory.runtimes))?;
         tell(cni::list(node, &mut memory.cache))?;
-        tell(store::list(node, &daemons, memory))?;
+        tell(store::list(node, &daemons, &mut memory.networks, &mut memory.stores))?;
         Ok(skipped)
     }
 }

@@ -15,7 +15,6 @@ use super::{
     Listing, Node,
     daemon::Daemon,
     network::{self, Configured},
-    records,
 };
 use crate::{
     model::{
@@ -62,12 +61,17 @@ const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &de
 const IFNAME: usize = 15;
 
 /// Lists the configured networks, then the stores.
-pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut records::Memory) -> Listing<'a> {
+pub(super) fn list<'a>(
+    node: Node<'a>,
+    daemons: &[Daemon],
+    networks: &mut Memo<Vec<Configured>>,
+    memory: &mut Memory,
+) -> Listing<'a> {
     let mut list = Listing::begin(List::Ipam, node);
-    let networks = network::tell(node, daemons, &mut memory.networks, &mut list);
+    let networks = network::tell(node, daemons, networks, &mut list);
     let given = Given { node, daemons, networks: &networks };
     for kind in KINDS {
-        kind.tell(given, &mut memory.stores, &mut list);
+        kind.tell(given, memory, &mut list);
     }
     list
 }

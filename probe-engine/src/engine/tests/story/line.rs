@@ -69,7 +69,7 @@ fn line_of(change: &Change) -> String {
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
             it.key.to_string()
         }
-        ChangeKind::Gap { what, count } => format!("{what:?} {count}"),
+        ChangeKind::Gap { what, count, lasted: _ } => format!("{what:?} {count}"),
     };
     if !detail.is_empty() {
         write!(text, " {detail}").expect("memory");

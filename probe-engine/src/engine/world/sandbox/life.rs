@@ -36,7 +36,8 @@ impl World {
             .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
         let cgroup = container.is_some_and(|row| row.cgroup.is_some());
         self.containers.holds_sandbox(id, pod);
-        let row = self.sandboxes.begin(first, id);
+        let is_gapped = first.origin == Origin::Listed && self.is_marked();
+        let row = self.sandboxes.begin(first, id, is_gapped);
         row.pod = pod;
         if cgroup {
             row.presence.vouch(Voucher::Cgroupfs, first.at);

@@ -84,11 +84,17 @@ impl Table {
     }
 
     /// The row of a sandbox that shows a sign of life: a new row, or the remembered one.
-    pub(super) fn begin(&mut self, ctx: EventContext, id: &ContainerId) -> &mut Sandbox {
+    ///
+    /// `is_gapped`: records were lost that may be about it, as it may have existed by then.
+    pub(super) fn begin(&mut self, ctx: EventContext, id: &ContainerId, is_gapped: bool) -> &mut Sandbox {
         if !self.rows.contains_key(id) {
             self.unnoted.insert(id.clone());
         }
-        let row = self.rows.entry(id.clone()).or_insert_with(|| Sandbox::new(id.clone(), ctx));
+        let row = self.rows.entry(id.clone()).or_insert_with(|| {
+            let mut row = Sandbox::new(id.clone(), ctx);
+            (row.gapped, row.work.is_unsure) = (is_gapped, is_gapped);
+            row
+        });
         row.come_back(ctx.at);
         row
     }

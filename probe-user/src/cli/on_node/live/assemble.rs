@@ -25,6 +25,10 @@ use super::{
 use crate::{
     agent::{
         Agent, AgentError, Routes,
+        checkpoint::{
+            Checkpoint,
+            resume::{self, Kept},
+        },
         record::{self, Record},
         served::Served,
         stats::{self, StatsCollector},
@@ -136,7 +140,8 @@ impl<'a> Assembly<'a> {
     pub(super) async fn run(mut self) -> anyhow::Result<Ended> {
         let mut session = self.session();
         let recording = self.recording(&mut session)?;
-        let history = self.begin(&mut session)?;
+        let (checkpoint, kept) = self.checkpoint()?.unzip();
+        let history = self.begin(&mut session, kept.flatten())?;
         let stream = self.stream()?;
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
         let served = self.server(&mut session, history, &stream)?;
@@ -164,6 +169,7 @@ impl<'a> Assembly<'a> {
             stream,
             recording,
             findings_file,
+            checkpoint,
             history: boots,
             served,
         };
@@ -186,8 +192,13 @@ impl<'a> Assembly<'a> {
 
     /// Tells the engine how each signal is seen, which boot this is, and what was known of it before. Gives the boots
     /// before this one.
-    fn begin(&self, session: &mut Session) -> anyhow::Result<History> {
+    fn begin(&self, session: &mut Session, kept: Option<Kept>) -> anyhow::Result<History> {
+        let resumed = kept.map(|it| it.resume(session)).transpose()?.flatten();
         let at = clock::now();
+        if let Some(since) = resumed {
+            let fact = Fact::AgentAway { since };
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+        }
         for report in &self.hooks.reports {
             let fact = Fact::Attached(report.fact());
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
@@ -198,12 +209,20 @@ impl<'a> Assembly<'a> {
         let looked = self.confinement.start(Role::Files, || boot::look(header, root, past))?;
         let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
         past.problems.iter().for_each(|problem| say(problem));
-        if let Some(earlier) = earlier {
+        if let Some(earlier) = earlier.filter(|_| resumed.is_none()) {
             session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
         }
         let fact = Fact::BootRead(Box::new(boot));
         session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         Ok(past.history)
+    }
+
+    /// The file with the engine's state, if there is a state directory, and the state that the last agent kept there.
+    fn checkpoint(&self) -> anyhow::Result<Option<(Checkpoint, Option<Kept>)>> {
+        let Some(dir) = self.start.state_dir else { return Ok(None) };
+        let (header, writes) = (&self.opened.header, self.shared.state_writes.clone());
+        let open = || resume::open(dir, header, writes);
+        Ok(Some(self.confinement.start(Role::Store, open)?.context(THREAD)?))
     }
 
     /// Standard output, written by a thread.

@@ -1,3 +1,5 @@
+//! What is remembered of files, and when they are read again.
+
 use std::{
     fs,
     os::unix::fs::symlink,

@@ -1,0 +1,133 @@
+//! Keeps the engine's state in a file of the state directory, so that the next agent of the same boot goes on with it:
+//! `engine.jsonl`, a recording that begins with the state at one moment, followed by each call since then.
+//!
+//! A thread of its own writes, since a disk may be slow. When many calls have been added, the file is replaced by one that
+//! begins with the present state.
+//!
+//! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent. A file that
+//! is cut off anywhere loses only the calls behind the cut.
+
+mod place;
+pub(crate) mod resume;
+#[cfg(test)]
+mod tests;
+
+use std::{io, mem, time::Duration};
+
+use self::place::Place;
+use crate::{
+    engine::world::CheckpointEntry,
+    model::time::Timestamp,
+    recording::Writer,
+    session::Session,
+    sink::{
+        background::{BackgroundWriter, Failed},
+        state_writes::{StateFile, StateWrites},
+    },
+};
+
+/// The name of the file in the state directory.
+const FILE: &str = "engine.jsonl";
+
+/// The file is replaced when this many bytes of calls have been added, and more if the state is large.
+const ADDED: usize = 1 << 20;
+/// How many bytes of calls may be added for each entry of the state.
+const ADDED_FOR_ENTRY: usize = 1 << 10;
+/// A state with more entries is not kept. A node of 1,000 pods has some 20,000.
+const ENTRIES: usize = 60_000;
+/// How many bytes of calls may wait for the thread. If there are more, the file begins anew.
+const WAITING: usize = 8 << 20;
+/// How long to wait before the file begins anew after a failure.
+const RETRY: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    writer: BackgroundWriter<Job>,
+    /// The file that calls are added to.
+    file: Option<Growing>,
+    /// No file is begun before.
+    retry_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Growing {
+    /// Bytes of calls that were added, and how many may be.
+    added: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+enum Job {
+    /// Replace the file by one that begins with this state, of this time.
+    Begin { entries: Vec<CheckpointEntry>, at: Timestamp },
+    /// Add these calls, as lines.
+    Add(Vec<u8>),
+    /// The state has more entries than are kept: remove the file, which would be out of date.
+    Remove(usize),
+}
+
+impl Checkpoint {
+    /// Starts the thread, which owns `place`.
+    fn start(mut place: Place, writes: StateWrites) -> io::Result<Self> {
+        let dir = place.dir().to_owned();
+        let write = move |job, failed: &Failed| {
+            let done = place.write(job);
+            if done.is_err() {
+                failed.set(true);
+            }
+            done
+        };
+        let writer = BackgroundWriter::spawn(StateFile::Checkpoint, &dir, writes, write)?;
+        Ok(Self { writer, file: None, retry_at: Timestamp::ZERO })
+    }
+
+    /// Gives the thread what the session did since the last call.
+    pub(crate) fn update(&mut self, now: Timestamp, session: &mut Session) {
+        if self.writer.failed().take() {
+            self.give_up(now, session);
+        }
+        match (&mut self.file, session.journal()) {
+            (Some(file), Some(calls)) if file.added < file.limit => {
+                if calls.len() > WAITING {
+                    self.give_up(now, session);
+                } else if !calls.is_empty()
+                    && let Some(room) = self.writer.reserve()
+                {
+                    file.added += calls.len();
+                    room.send(Job::Add(mem::take(calls)));
+                }
+            }
+            // A call that has no form as a line ends the journal.
+            (Some(file), None) if file.added < file.limit => self.give_up(now, session),
+            _ if now >= self.retry_at => self.begin(now, session),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, now: Timestamp, session: &mut Session) {
+        let Some(room) = self.writer.reserve() else { return };
+        let size = session.engine().size();
+        if size > ENTRIES {
+            self.give_up(now, session);
+            room.send(Job::Remove(size));
+            return;
+        }
+        let entries = session.engine().dump();
+        self.file = Some(Growing { added: 0, limit: ADDED.max(entries.len() * ADDED_FOR_ENTRY) });
+        session.keep_journal(Some(Writer::without_header()));
+        room.send(Job::Begin { entries, at: now });
+    }
+
+    fn give_up(&mut self, now: Timestamp, session: &mut Session) {
+        self.file = None;
+        self.retry_at = now + RETRY;
+        session.keep_journal(None);
+    }
+
+    /// Writes the last calls; returns when that is done or has failed.
+    pub(crate) async fn finish(self, session: &mut Session) {
+        let rest = session.journal().map(mem::take);
+        let last = self.file.and(rest).map(Job::Add);
+        self.writer.finish(last).await;
+    }
+}

@@ -1,0 +1,149 @@
+//! The file on the disk, owned by the thread that writes.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{ENTRIES, FILE, Job};
+use crate::{
+    engine::{Call, world::CheckpointEntry},
+    model::time::Timestamp,
+    recording::{Header, Writer},
+    sink::{file::blame, folder},
+};
+
+/// Locked while an agent lives.
+const LOCK: &str = ".engine.lock";
+/// How many bytes are gathered for one write.
+const PIECE: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct Place {
+    dir: PathBuf,
+    /// The first line of each file.
+    header: Header,
+    lock: Option<File>,
+    /// The file to which calls are added. After a failure, why there is none until it begins anew.
+    file: Result<File, Failure>,
+    was_removed: bool,
+}
+
+/// An error that is told again as long as it lasts.
+#[derive(Debug)]
+struct Failure {
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl Failure {
+    fn none_yet() -> Self {
+        Self { kind: io::ErrorKind::Other, text: "no file was begun".to_owned() }
+    }
+}
+
+impl Place {
+    pub(super) fn new(dir: &Path, header: &Header) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            header: header.clone(),
+            lock: None,
+            file: Err(Failure::none_yet()),
+            was_removed: false,
+        }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.join(FILE)
+    }
+
+    /// Makes the directory if it does not exist, and locks it against a second agent.
+    pub(super) fn lock(&mut self) -> io::Result<()> {
+        let path = self.dir.join(LOCK);
+        if self.lock.as_ref().is_some_and(|lock| !folder::is_there(lock, &path)) {
+            (self.lock, self.was_removed) = (None, true);
+        }
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let open =
+            || folder::own(File::options().write(true)).open(&path).map_err(|error| blame(&path, error));
+        let locked = folder::make(&self.dir).and_then(|()| open()).and_then(folder::lock);
+        self.lock =
+            Some(locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?);
+        self.was_removed = false;
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, job: Job) -> io::Result<()> {
+        let done = match job {
+            Job::Begin { entries, at } => self.begin(entries, at),
+            Job::Add(calls) => self.add(&calls),
+            Job::Remove(entries) => self.remove(entries),
+        };
+        done.inspect_err(|error| {
+            self.file = Err(Failure { kind: error.kind(), text: error.to_string() });
+        })
+    }
+
+    fn begin(&mut self, entries: Vec<CheckpointEntry>, at: Timestamp) -> io::Result<()> {
+        self.lock()?;
+        let (new, path) = (self.dir.join(format!(".{FILE}.new")), self.path());
+        let written = write_state(&new, &self.header, entries, at).map_err(|error| blame(&new, error));
+        let replaced = written.and_then(|file| {
+            fs::rename(&new, &path).map_err(|error| blame(&path, error))?;
+            Ok(file)
+        });
+        if replaced.is_err() {
+            fs::remove_file(&new).ok();
+        }
+        self.file = Ok(replaced?);
+        Ok(())
+    }
+
+    /// After a failure nothing is added before the file begins anew: its last line may be a part of one.
+    fn add(&mut self, calls: &[u8]) -> io::Result<()> {
+        let path = self.path();
+        let file =
+            self.file.as_mut().map_err(|failure| io::Error::new(failure.kind, failure.text.clone()))?;
+        if !folder::is_there(file, &path) {
+            self.was_removed = true;
+            return Err(blame(&path, io::ErrorKind::NotFound.into()));
+        }
+        file.write_all(calls).map_err(|error| blame(&path, error))
+    }
+
+    fn remove(&mut self, entries: usize) -> io::Result<()> {
+        self.lock()?;
+        fs::remove_file(self.path()).ok();
+        Err(io::Error::other(format!(
+            "it has {entries} entries, and at most {ENTRIES} are kept; after a restart sandprobe knows only what it lists"
+        )))
+    }
+}
+
+/// Writes the state and the time of it: a file without that time is not whole.
+fn write_state(
+    path: &Path,
+    header: &Header,
+    entries: Vec<CheckpointEntry>,
+    at: Timestamp,
+) -> io::Result<File> {
+    let mut file = folder::own(File::options().write(true).truncate(true)).open(path)?;
+    let mut lines = Writer::start(header).map_err(io::Error::other)?;
+    for entry in entries {
+        lines.write(&Call::Restore(Box::new(entry))).map_err(io::Error::other)?;
+        if lines.bytes().len() >= PIECE {
+            file.write_all(lines.bytes())?;
+            lines.bytes().clear();
+        }
+    }
+    lines.write(&Call::Advance(at)).map_err(io::Error::other)?;
+    file.write_all(lines.bytes())?;
+    Ok(file)
+}

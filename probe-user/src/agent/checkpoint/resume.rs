@@ -1,0 +1,163 @@
+//! Reads the state that the last agent kept, and makes its calls again.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader},
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use tracing::warn;
+
+use super::{Checkpoint, place::Place};
+use crate::{
+    engine::{
+        Call, Settings,
+        world::{CheckpointEntry, EngineState},
+    },
+    model::time::Timestamp,
+    recording::{Header, ReadError, Reader, WriteError},
+    session::Session,
+    sink::{escape::escaped, state_writes::StateWrites},
+};
+
+/// The longest time that one read of the file may take. Then the agent starts without the rest.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many calls may wait between the thread that reads and the session.
+const AHEAD: usize = 256;
+
+/// The state of the last agent, which a thread reads.
+pub(crate) struct Kept {
+    path: PathBuf,
+    settings: Settings,
+    calls: Receiver<Result<Option<Call>, ReadError>>,
+}
+
+/// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
+///
+/// Must be called on a thread that may write to the directory.
+pub(crate) fn open(
+    dir: &Path,
+    header: &Header,
+    writes: StateWrites,
+) -> io::Result<(Checkpoint, Option<Kept>)> {
+    let mut place = Place::new(dir, header);
+    // The first write reports an error. Without the lock another agent may be writing the file.
+    let kept = match place.lock() {
+        Ok(()) => read(&place.path(), header)?,
+        Err(_) => None,
+    };
+    Ok((Checkpoint::start(place, writes)?, kept))
+}
+
+fn read(path: &Path, header: &Header) -> io::Result<Option<Kept>> {
+    let (opened, ready) = mpsc::sync_channel(1);
+    let (calls, given) = mpsc::sync_channel(AHEAD);
+    let of = path.to_owned();
+    thread::Builder::new().name("resume".to_owned()).spawn(move || {
+        let reader = File::open(&of).map(|file| Reader::open(BufReader::new(file)));
+        let mut reader = match reader {
+            Ok(Ok(reader)) => reader,
+            Ok(Err(error)) => return drop(opened.send(Err(Some(error)))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return drop(opened.send(Err(None))),
+            Err(error) => return drop(opened.send(Err(Some(ReadError::Io { line: 1, error })))),
+        };
+        if opened.send(Ok(reader.header().clone())).is_err() {
+            return;
+        }
+        loop {
+            let next = reader.next_call();
+            let is_last = !matches!(next, Ok(Some(_)));
+            if calls.send(next).is_err() || is_last {
+                return;
+            }
+        }
+    })?;
+    match ready.recv_timeout(PATIENCE) {
+        Ok(Ok(found)) if found.boot_id == header.boot_id => {
+            Ok(Some(Kept { path: path.to_owned(), settings: found.settings, calls: given }))
+        }
+        // What an agent knew of an earlier boot is over.
+        Ok(Ok(_) | Err(None)) => Ok(None),
+        Ok(Err(Some(error))) => {
+            set_aside(path, &error.to_string(), "going on without it");
+            Ok(None)
+        }
+        Err(_) => {
+            warn!(?path, "reading the engine's state hangs: going on without it");
+            Ok(None)
+        }
+    }
+}
+
+impl Kept {
+    /// Makes the calls of the last agent again, silently: it has told what they tell. Gives the time of the last call, or
+    /// nothing if the state is not whole; then the session is as before.
+    pub(crate) fn resume(self, session: &mut Session) -> Result<Option<Timestamp>, WriteError> {
+        let now = session.engine().settings().clone();
+        session.renew(self.settings.clone());
+        let mut reading = Reading::default();
+        let end = loop {
+            match self.calls.recv_timeout(PATIENCE) {
+                Ok(Ok(Some(call))) => {
+                    reading.see(&call);
+                    session.resume(call);
+                }
+                // An agent that was killed leaves a file without an end, and perhaps a part of a line.
+                Ok(Ok(None) | Err(ReadError::CutOff { .. })) => break None,
+                Ok(Err(error)) => break Some(error.to_string()),
+                Err(RecvTimeoutError::Timeout) => break Some("reading it hangs".to_owned()),
+                Err(RecvTimeoutError::Disconnected) => break Some("its reader ended".to_owned()),
+            }
+        };
+        let last = reading.whole();
+        if let Some(why) = end {
+            let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
+            set_aside(&self.path, &why, what);
+        }
+        match last {
+            Some(_) => session.adopt(now)?,
+            None => session.renew(now),
+        }
+        Ok(last)
+    }
+}
+
+/// How far the calls were read.
+#[derive(Debug, Default)]
+struct Reading {
+    last: Timestamp,
+    /// The state is followed by its time.
+    is_whole: bool,
+}
+
+impl Reading {
+    fn see(&mut self, call: &Call) {
+        match call {
+            Call::Observe(seen) => self.last = self.last.max(seen.at),
+            Call::Advance(at) => (self.last, self.is_whole) = (self.last.max(*at), true),
+            Call::Restore(entry) => {
+                if let CheckpointEntry::Engine(EngineState { now, .. }) = &**entry {
+                    self.last = self.last.max(*now);
+                }
+            }
+        }
+    }
+
+    fn whole(&self) -> Option<Timestamp> {
+        self.is_whole.then_some(self.last)
+    }
+}
+
+/// Renames a file that cannot be used, for whoever looks for the reason.
+fn set_aside(path: &Path, why: &str, what: &str) {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    let kept = match fs::rename(path, &aside) {
+        Ok(()) => format!("it is kept as {}", escaped(&aside.to_string_lossy())),
+        Err(error) => format!("it cannot be renamed ({error})"),
+    };
+    warn!("the engine's state in {} cannot be read: {why}; {kept}; {what}", escaped(&path.to_string_lossy()));
+}

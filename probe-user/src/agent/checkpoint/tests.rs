@@ -1,0 +1,215 @@
+//! The engine's state is kept and resumed, whatever became of the file.
+
+use std::{fs, path::Path};
+
+use tokio::runtime;
+
+use super::{
+    ADDED, Checkpoint, FILE, RETRY,
+    resume::{self, Kept},
+};
+use crate::{
+    engine::{Call, Settings},
+    model::{
+        fact::{Fact, Observation, Origin, Task},
+        id::NetnsKey,
+        time::Timestamp,
+    },
+    recording::Header,
+    session::Session,
+    sink::{
+        filter::Filter,
+        jsonl::Jsonl,
+        state_writes::{StateFile, StateWrites},
+    },
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn header(boot: &str) -> Header {
+    Header {
+        made_by: "0".to_owned(),
+        node: "n".to_owned(),
+        boot_id: boot.to_owned(),
+        kernel: "6".to_owned(),
+        boot_wall_ns: 1,
+        settings: Settings::default(),
+    }
+}
+
+fn session() -> Session {
+    Session::new(&header("b"), Filter::default(), Box::new(Jsonl))
+}
+
+fn open(dir: &Path) -> (Checkpoint, Option<Kept>) {
+    resume::open(dir, &header("b"), StateWrites::default()).expect("a thread")
+}
+
+/// A network namespace is made, a second after the one before.
+fn made(number: u32) -> [Call; 2] {
+    let at = Timestamp(u64::from(number) * SECOND);
+    let netns = NetnsKey::new(1000 + number, u64::from(number));
+    let fact = Fact::NetnsCreated { netns, by: Task::default(), end_unseen: false };
+    let passed = Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
+    [Call::Observe(Observation { at, origin: Origin::Kernel, fact }), Call::Observe(passed)]
+}
+
+fn call(session: &mut Session, calls: impl IntoIterator<Item = Call>) {
+    calls.into_iter().for_each(|call| session.call(call).expect("it is not recorded"));
+}
+
+fn finish(checkpoint: Checkpoint, session: &mut Session) {
+    runtime::Builder::new_current_thread().build().expect("a runtime").block_on(checkpoint.finish(session));
+}
+
+/// What an agent leaves that sees `before` namespaces before it begins the file, and `after` that.
+fn leave(dir: &Path, before: u32, after: u32) -> Session {
+    let (mut checkpoint, _) = open(dir);
+    let mut session = session();
+    call(&mut session, (1..=before).flat_map(made));
+    checkpoint.update(Timestamp(1), &mut session);
+    call(&mut session, (before + 1..=before + after).flat_map(made));
+    finish(checkpoint, &mut session);
+    session
+}
+
+fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
+    let (checkpoint, kept) = open(dir);
+    let mut session = session();
+    let last = kept.and_then(|it| it.resume(&mut session).expect("it is not recorded"));
+    finish(checkpoint, &mut session);
+    (session, last)
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("a folder");
+    let mut names: Vec<_> =
+        entries.map(|it| it.expect("an entry").file_name().into_string().expect("text")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_next_agent_goes_on_with_the_state_and_repeats_no_event() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let before = leave(dir.path(), 3, 4);
+    let (mut after, last) = resumed(dir.path());
+    assert_eq!(last, Some(Timestamp(7 * SECOND)));
+    assert_eq!(after.engine().dump(), before.engine().dump());
+    assert_eq!(after.output(), b"", "the last agent has told it");
+    call(&mut after, made(8));
+    let text = String::from_utf8(after.output().clone()).expect("text");
+    assert!(text.contains("\"inode\":1008") && text.lines().count() == 1, "{text}");
+}
+
+#[test]
+fn a_file_that_is_cut_off_loses_only_the_calls_behind_the_cut() {
+    let dir = tempfile::tempdir().expect("a folder");
+    leave(dir.path(), 2, 3);
+    let path = dir.path().join(FILE);
+    let whole = fs::read(&path).expect("a file");
+    let state = whole.windows(9).position(|it| it == b"{\"advance").expect("the time of the state");
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    let first_call = lines(&whole[..state]) + 1;
+    // Each byte of the last two lines, and some of the others.
+    let last = whole.len() - 600;
+    for cut in (0..last).step_by(11).chain(last..whole.len()) {
+        fs::write(&path, &whole[..cut]).expect("writable");
+        let (session, last) = resumed(dir.path());
+        // A line without its end is whole, too, if only that is missing.
+        let calls = lines(&whole[..=cut]).checked_sub(first_call);
+        // Two calls for each namespace; the first of them alone shows nothing yet, but its time counts.
+        let seen = calls.map(|it| 2 + it.div_ceil(2) as u64).map(|it| Timestamp(it * SECOND));
+        assert_eq!(last, seen, "cut at {cut}");
+        let told = session.engine().counts().told.values().sum::<u64>();
+        assert_eq!(told, calls.map_or(0, |it| it as u64 / 2), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    leave(dir.path(), 2, 3);
+    let path = dir.path().join(FILE);
+    let whole = fs::read(&path).expect("a file");
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    for damaged in 0..lines.len() {
+        let bytes: Vec<u8> = (0..lines.len())
+            .flat_map(|line| if line == damaged { &b"{\"x\":\0}\n"[..] } else { lines[line] })
+            .copied()
+            .collect();
+        fs::write(&path, &bytes).expect("writable");
+        let (session, last) = resumed(dir.path());
+        assert_eq!(files(dir.path()), [".engine.lock", "engine.jsonl.damaged"], "line {damaged}");
+        assert_eq!(fs::read(dir.path().join("engine.jsonl.damaged")).expect("a file"), bytes);
+        // Six calls follow the state. What is before the damaged one is believed.
+        let calls = (damaged + 6).checked_sub(lines.len());
+        assert_eq!(last.is_some(), calls.is_some(), "line {damaged}");
+        if calls.is_none() {
+            assert_eq!(session.engine().dump(), self::session().engine().dump());
+        }
+    }
+}
+
+#[test]
+fn another_boots_state_is_not_believed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    leave(dir.path(), 2, 3);
+    let (_, kept) = resume::open(dir.path(), &header("c"), StateWrites::default()).expect("a thread");
+    assert!(kept.is_none());
+}
+
+#[test]
+fn a_second_agent_neither_reads_nor_writes_the_file_of_the_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    leave(dir.path(), 2, 3);
+    let written = fs::read(dir.path().join(FILE)).expect("a file");
+    let first = open(dir.path());
+    let writes = StateWrites::default();
+    let (mut second, kept) = resume::open(dir.path(), &header("b"), writes.clone()).expect("a thread");
+    assert!(kept.is_none());
+    let mut session = session();
+    second.update(Timestamp(1), &mut session);
+    finish(second, &mut session);
+    let troubles = writes.troubles();
+    assert!(troubles[0].contains("another sandprobe keeps its own there"), "{troubles:?}");
+    assert_eq!(fs::read(dir.path().join(FILE)).expect("a file"), written);
+    drop(first);
+}
+
+#[test]
+fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let writes = StateWrites::default();
+    let (mut checkpoint, _) = resume::open(dir.path(), &header("b"), writes.clone()).expect("a thread");
+    let mut session = session();
+    let path = dir.path().join(FILE);
+    fs::create_dir(&path).expect("a folder in its place");
+    let now = Timestamp(1);
+    checkpoint.update(now, &mut session);
+    while !writes.outcomes().contains_key(&StateFile::Checkpoint) {
+        std::thread::yield_now();
+    }
+    checkpoint.update(now, &mut session);
+    assert!(writes.troubles()[0].contains("engine.jsonl is a directory"), "{:?}", writes.troubles());
+    assert!(session.journal().is_none(), "calls are kept that nobody writes");
+    fs::remove_dir(&path).expect("it is empty");
+    let now = now + RETRY;
+    let added = |checkpoint: &Checkpoint| checkpoint.file.as_ref().map(|it| it.added);
+    let mut number = 0;
+    let mut most = 0;
+    // It begins anew with nothing added, once much was.
+    while added(&checkpoint) != Some(0) || most == 0 {
+        number += 1;
+        call(&mut session, made(number));
+        checkpoint.update(now, &mut session);
+        most = added(&checkpoint).into_iter().fold(most, usize::max);
+        std::thread::yield_now();
+    }
+    assert!(most > ADDED, "after {most} bytes");
+    call(&mut session, made(number + 1));
+    let before = session.engine().dump();
+    finish(checkpoint, &mut session);
+    assert_eq!(writes.troubles(), [""; 0]);
+    assert_eq!(resumed(dir.path()).0.engine().dump(), before);
+}
