@@ -418,4 +418,25 @@ proptest! {
         history.check_no_false_finding()?;
         history.check_no_missed_leak()?;
     }
+
+    /// Two of the same history: in one, another agent takes over while nothing happens.
+    #[test]
+    fn a_time_without_an_agent_closes_no_finding(turns in turns(), seed: u64) {
+        let found = |is_away: bool| {
+            let mut history = History::new();
+            history.drive.delivery = Box::new(reordered(seed));
+            history.run(&turns);
+            history.end();
+            if is_away {
+                history.run_unseen(&[]);
+            }
+            let now = history.drive.sim.now();
+            history.drive.pass_to(now + Duration::from_secs(120));
+            let lasting = history.drive.findings.into_iter().filter(|it| {
+                it.stage == Stage::Confirmed && !matches!(it.kind, Kind::BlindSpot(_))
+            });
+            lasting.map(|it| (it.key, it.since)).collect::<BTreeSet<_>>()
+        };
+        prop_assert_eq!(found(true), found(false));
+    }
 }

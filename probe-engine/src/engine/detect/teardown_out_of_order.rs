@@ -2,7 +2,7 @@
 //! namespace ended, before the runtime had begun to stop the sandbox.
 //!
 //! Not flagged: pause that dies before DEL while the runtime stops the sandbox (the usual order); a kill by runc, crun,
-//! youki, a shim or a program that these run; an end whose cause no hook saw; a sandbox that existed while records were
+//! youki, a shim or a program that these run; an end whose cause no hook saw; a sandbox that ended after records were
 //! lost, since the record of the stop may be among them. A kill by the OOM killer names no killer: the task that
 //! happened to allocate memory is not to blame.
 
@@ -18,6 +18,9 @@ use crate::{
     },
     words::{escape::escaped, name::signal_number, shell::lines},
 };
+
+/// A loss is told at most this long after the lost record was made.
+const LOSS_NOTICED: Duration = Duration::from_secs(5);
 
 /// By then the agent has the records of a stop that was under way, however late they came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
@@ -35,8 +38,12 @@ impl Rule for TeardownOutOfOrder {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
-        let Some(row) = ctx.world.sandboxes.recall(id).filter(|row| !row.gapped) else { return };
+        let Some(row) = ctx.world.sandboxes.recall(id) else { return };
         let Some((since, it)) = death(row).or_else(|| netns_gone(ctx, row)) else { return };
+        // The record of the runtime's stop may be missing.
+        if row.gapped && row.gapped_since.is_none_or(|lost| lost < since + LOSS_NOTICED) {
+            return;
+        }
         let kind = Kind::from(it);
         found.push(Detection {
             key: Key::new(kind.into_str(), &[row.id.as_str()]),

@@ -266,10 +266,10 @@ impl World {
         self.attachments.rows.entry(key).or_insert_with(new)
     }
 
-    /// Records were lost: the attachments that exist now may have changed unseen.
-    pub(super) fn rows_gapped(&mut self) {
+    /// Records were lost: what exists now may have changed unseen since then.
+    pub(super) fn rows_gapped(&mut self, since: Timestamp) {
         self.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
-        self.sandboxes.mark_gapped();
+        self.sandboxes.mark_gapped(since);
         self.netns.mark_gapped();
     }
 

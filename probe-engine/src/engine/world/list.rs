@@ -251,7 +251,7 @@ impl World {
         let between = match concern(what) {
             Concern::Anything => {
                 self.losses_grow(ctx.at, count);
-                self.anything_lost(ctx.at);
+                self.anything_lost(ctx.at, ctx.at);
                 BETWEEN_RELISTS
             }
             Concern::Containers => {
@@ -278,13 +278,13 @@ impl World {
         let gap = ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted };
         self.tell(ctx, Subject::default(), Wait::Nothing, gap);
         self.agent_missed(since, ctx.at);
-        self.anything_lost(ctx.at);
+        self.anything_lost(since, ctx.at);
         self.relist_begun(ctx.at);
     }
 
-    /// Any record before this time may be missing.
-    fn anything_lost(&mut self, at: Timestamp) {
-        self.rows_gapped();
+    /// Any record of this time may be missing.
+    fn anything_lost(&mut self, since: Timestamp, at: Timestamp) {
+        self.rows_gapped(since);
         for list in List::ALL {
             self.lists.gaps.insert((Doubt::Lost, list), at);
         }

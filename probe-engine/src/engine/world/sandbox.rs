@@ -58,6 +58,9 @@ pub struct Sandbox {
     pub(crate) ending: Ending,
     /// A record was lost while it existed.
     pub(crate) gapped: bool,
+    /// From when on they may be missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gapped_since: Option<Timestamp>,
     #[serde(rename = "told")]
     pub(crate) reported: Reported,
 }
@@ -199,6 +202,7 @@ impl Sandbox {
             work: Work::default(),
             ending: Ending::default(),
             gapped: false,
+            gapped_since: None,
             reported: Reported::default(),
         }
     }

@@ -383,14 +383,14 @@ pub(crate) const DROPPED: Family = counter(
 pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",
     &["file"],
-    "Whether the last write of the findings, or of the history of boots, to the state directory succeeded. With 0 they \
+    "Whether the last write of the findings, the engine's state or the history of boots to the state directory succeeded. With 0 they \
      are lost when sandprobe ends; /readyz and the log say why.",
 )
 .unit("0 or 1");
 pub(crate) const STATE_FAILURES: Family = counter(
     "sandprobe_state_write_failures_total",
     &["file"],
-    "Failed writes of the findings, or of the history of boots, to the state directory.",
+    "Failed writes of the findings, the engine's state or the history of boots to the state directory.",
 );
 pub(crate) const OUTDATED: Family = gauge(
     "sandprobe_server_files_stale",

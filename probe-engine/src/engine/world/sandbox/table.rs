@@ -93,6 +93,7 @@ impl Table {
         let row = self.rows.entry(id.clone()).or_insert_with(|| {
             let mut row = Sandbox::new(id.clone(), ctx);
             (row.gapped, row.work.is_unsure) = (is_gapped, is_gapped);
+            row.gapped_since = is_gapped.then_some(Timestamp::ZERO);
             row
         });
         row.come_back(ctx.at);
@@ -186,12 +187,13 @@ impl Table {
         }
     }
 
-    /// A record was lost: anything may have happened to a sandbox unseen.
-    pub(in crate::engine::world) fn mark_gapped(&mut self) {
+    /// Records were lost: anything may have happened to a sandbox unseen since then.
+    pub(in crate::engine::world) fn mark_gapped(&mut self, since: Timestamp) {
         self.rows.update(|_, row| {
-            let was_sure = !row.gapped || !row.work.is_unsure;
+            let before = (row.gapped, row.gapped_since, row.work.is_unsure);
             (row.gapped, row.work.is_unsure) = (true, true);
-            was_sure
+            row.gapped_since = Some(row.gapped_since.map_or(since, |at| at.min(since)));
+            before != (row.gapped, row.gapped_since, row.work.is_unsure)
         });
     }
 
@@ -200,7 +202,7 @@ impl Table {
         if self.recall(id).is_some_and(|row| row.gapped)
             && let Some(row) = self.recall_mut(id)
         {
-            row.gapped = false;
+            (row.gapped, row.gapped_since) = (false, None);
         }
     }
 
