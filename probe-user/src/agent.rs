@@ -115,7 +115,7 @@ impl Agent {
             time::timeout(GRACE, kept).await.ok();
         }
         if let Some(checkpoint) = self.checkpoint {
-            time::timeout(GRACE, checkpoint.finish(&mut self.session)).await.ok();
+            time::timeout(GRACE, checkpoint.finish(clock::now(), &self.session)).await.ok();
         }
         if let Some(history) = self.history {
             let kept = history.finish(clock::now(), current_boot(&self.session));

@@ -124,10 +124,10 @@ impl Checkpoint {
         session.keep_journal(None);
     }
 
-    /// Writes the last calls; returns when that is done or has failed.
-    pub(crate) async fn finish(self, session: &mut Session) {
-        let rest = session.journal().map(mem::take);
-        let last = self.file.and(rest).map(Job::Add);
-        self.writer.finish(last).await;
+    /// Writes the state for the last time; returns when that is done or has failed.
+    pub(crate) async fn finish(self, now: Timestamp, session: &Session) {
+        let size = session.engine().size();
+        let last = (size <= ENTRIES).then(|| Job::Begin { entries: session.engine().dump(), at: now });
+        self.writer.finish(Some(last.unwrap_or(Job::Remove(size)))).await;
     }
 }

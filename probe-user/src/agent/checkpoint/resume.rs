@@ -13,10 +13,7 @@ use tracing::warn;
 
 use super::{Checkpoint, place::Place};
 use crate::{
-    engine::{
-        Call, Settings,
-        world::{CheckpointEntry, EngineState},
-    },
+    engine::{Call, Settings},
     model::time::Timestamp,
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
@@ -138,11 +135,7 @@ impl Reading {
         match call {
             Call::Observe(seen) => self.last = self.last.max(seen.at),
             Call::Advance(at) => (self.last, self.is_whole) = (self.last.max(*at), true),
-            Call::Restore(entry) => {
-                if let CheckpointEntry::Engine(EngineState { now, .. }) = &**entry {
-                    self.last = self.last.max(*now);
-                }
-            }
+            Call::Restore(_) => {}
         }
     }
 

@@ -58,8 +58,17 @@ fn call(session: &mut Session, calls: impl IntoIterator<Item = Call>) {
     calls.into_iter().for_each(|call| session.call(call).expect("it is not recorded"));
 }
 
-fn finish(checkpoint: Checkpoint, session: &mut Session) {
-    runtime::Builder::new_current_thread().build().expect("a runtime").block_on(checkpoint.finish(session));
+fn block_on(work: impl Future<Output = ()>) {
+    runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work);
+}
+
+/// The agent is killed when everything that it did is written.
+fn kill(mut checkpoint: Checkpoint, session: &mut Session) {
+    while session.journal().is_some_and(|calls| !calls.is_empty()) {
+        checkpoint.update(Timestamp(1), session);
+        std::thread::yield_now();
+    }
+    block_on(checkpoint.writer.finish(None));
 }
 
 /// What an agent leaves that sees `before` namespaces before it begins the file, and `after` that.
@@ -67,9 +76,9 @@ fn leave(dir: &Path, before: u32, after: u32) -> Session {
     let (mut checkpoint, _) = open(dir);
     let mut session = session();
     call(&mut session, (1..=before).flat_map(made));
-    checkpoint.update(Timestamp(1), &mut session);
+    checkpoint.update(Timestamp(u64::from(before) * SECOND), &mut session);
     call(&mut session, (before + 1..=before + after).flat_map(made));
-    finish(checkpoint, &mut session);
+    kill(checkpoint, &mut session);
     session
 }
 
@@ -77,7 +86,7 @@ fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
     let (checkpoint, kept) = open(dir);
     let mut session = session();
     let last = kept.and_then(|it| it.resume(&mut session).expect("it is not recorded"));
-    finish(checkpoint, &mut session);
+    kill(checkpoint, &mut session);
     (session, last)
 }
 
@@ -100,6 +109,20 @@ fn the_next_agent_goes_on_with_the_state_and_repeats_no_event() {
     call(&mut after, made(8));
     let text = String::from_utf8(after.output().clone()).expect("text");
     assert!(text.contains("\"inode\":1008") && text.lines().count() == 1, "{text}");
+}
+
+/// At the end the agent gives the engine a time in the future, so that it tells what it holds back.
+#[test]
+fn an_agent_that_ends_in_order_was_there_until_its_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (checkpoint, _) = open(dir.path());
+    let mut before = session();
+    call(&mut before, (1..=3).flat_map(made));
+    call(&mut before, [Call::Advance(Timestamp(9 * SECOND))]);
+    block_on(checkpoint.finish(Timestamp(5 * SECOND), &before));
+    let (after, last) = resumed(dir.path());
+    assert_eq!(last, Some(Timestamp(5 * SECOND)));
+    assert_eq!(after.engine().dump(), before.engine().dump());
 }
 
 #[test]
@@ -170,7 +193,7 @@ fn a_second_agent_neither_reads_nor_writes_the_file_of_the_first() {
     assert!(kept.is_none());
     let mut session = session();
     second.update(Timestamp(1), &mut session);
-    finish(second, &mut session);
+    kill(second, &mut session);
     let troubles = writes.troubles();
     assert!(troubles[0].contains("another sandprobe keeps its own there"), "{troubles:?}");
     assert_eq!(fs::read(dir.path().join(FILE)).expect("a file"), written);
@@ -209,7 +232,7 @@ fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
     assert!(most > ADDED, "after {most} bytes");
     call(&mut session, made(number + 1));
     let before = session.engine().dump();
-    finish(checkpoint, &mut session);
+    kill(checkpoint, &mut session);
     assert_eq!(writes.troubles(), [""; 0]);
     assert_eq!(resumed(dir.path()).0.engine().dump(), before);
 }
