@@ -12,12 +12,12 @@ pub mod count;
 pub mod decode;
 mod detect;
 mod grouped;
-pub mod held;
-pub mod outbox;
+pub(crate) mod held;
+pub(crate) mod outbox;
 pub mod share;
-pub mod timeline;
-pub mod timer;
-pub mod tracked;
+pub(crate) mod timeline;
+pub(crate) mod timer;
+pub(crate) mod tracked;
 pub mod view;
 pub mod world;
 
@@ -45,7 +45,7 @@ use count::Counts;
 use view::{ManyView, PodView, PoolView};
 
 /// How long the outbox may hold a change whose pod is not yet named.
-pub const DEFAULT_HOLD: Duration = Duration::from_secs(1);
+pub(crate) const DEFAULT_HOLD: Duration = Duration::from_secs(1);
 
 /// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
 #[serde_as]

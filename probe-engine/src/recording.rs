@@ -25,10 +25,10 @@ pub use writer::{WriteError, Writer};
 pub use crate::engine::Call;
 
 /// The format that this version writes.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// The longest line taken or written, bytes: as many reservations as one reading of a store can hold.
-pub const LONGEST_LINE: usize = 32 << 20;
+pub(crate) const LONGEST_LINE: usize = 32 << 20;
 
 /// The longest header, bytes, and the most that is kept between lines: a foreign file with no line ends is known by
 /// its beginning.

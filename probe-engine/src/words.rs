@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod count;
+pub(crate) mod count;
 pub mod escape;
 pub mod name;
 pub mod release;
-pub mod shell;
+pub(crate) mod shell;
 pub mod span;

@@ -4,6 +4,7 @@ mod crowded;
 mod killed;
 mod losses;
 mod rarer;
+mod restarted;
 mod torn;
 
 use std::{

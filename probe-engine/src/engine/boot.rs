@@ -4,7 +4,7 @@
 pub mod average;
 pub mod column;
 pub mod inexact;
-pub mod order;
+pub(crate) mod order;
 pub mod report;
 #[cfg(test)]
 mod tests;
@@ -12,4 +12,4 @@ mod tests;
 use std::time::Duration;
 
 /// A pod belongs to the recovery if it is back within this time of the boot, or was there before.
-pub const WINDOW: Duration = Duration::from_secs(30 * 60);
+pub(crate) const WINDOW: Duration = Duration::from_secs(30 * 60);

@@ -25,7 +25,7 @@ pub fn decode(bytes: &[u8]) -> Result<Observation, WireError> {
 
 /// What a record says.
 #[must_use]
-pub fn observation(event: &Event<'_>) -> Observation {
+pub(crate) fn observation(event: &Event<'_>) -> Observation {
     let header = event.header();
     let by = || current(header);
     let mut origin = Origin::Kernel;

@@ -36,7 +36,7 @@ const SIGNAL: u32 = 0x7f;
 type Place = (Timestamp, u64);
 
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     /// The records that came in their order, as nearly all do.
     line: VecDeque<(Place, Observation)>,
     /// The records that came behind a later one.
@@ -50,7 +50,7 @@ pub struct Timeline {
 /// What to do with an observation now.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it lives for one call")]
-pub enum Placed {
+pub(crate) enum Placed {
     /// It waits for the watermark.
     Kept,
     /// It waits, and with it more than may.
@@ -62,7 +62,7 @@ pub enum Placed {
 }
 
 impl Timeline {
-    pub fn place(&mut self, seen: Observation) -> Placed {
+    pub(crate) fn place(&mut self, seen: Observation) -> Placed {
         let source = source(&seen);
         if source == Source::Listing {
             return Placed::Now { seen, late: false };
@@ -80,7 +80,7 @@ impl Timeline {
     }
 
     /// Takes a record in without asking where the watermark is.
-    pub fn keep(&mut self, seen: Observation) {
+    pub(crate) fn keep(&mut self, seen: Observation) {
         let place = (seen.at, self.arrivals);
         self.arrivals += 1;
         if source(&seen) == Source::Notification {
@@ -94,30 +94,30 @@ impl Timeline {
     }
 
     /// Nothing earlier than `at` can come any more.
-    pub fn pass(&mut self, at: Timestamp) {
+    pub(crate) fn pass(&mut self, at: Timestamp) {
         self.watermark = self.watermark.max(at);
     }
 
     /// Up to when nothing is awaited any more that happened earlier.
     #[must_use]
-    pub fn settled(&self, now: Timestamp) -> Timestamp {
+    pub(crate) fn settled(&self, now: Timestamp) -> Timestamp {
         self.watermark.max(now.saturating_sub(PATIENCE)).min(now)
     }
 
     /// When a time is settled, if no watermark passes it before.
     #[must_use]
-    pub fn settles(&self, at: Timestamp) -> Timestamp {
+    pub(crate) fn settles(&self, at: Timestamp) -> Timestamp {
         if at <= self.watermark { at } else { at + PATIENCE }
     }
 
     #[must_use]
-    pub fn watermark(&self) -> Timestamp {
+    pub(crate) fn watermark(&self) -> Timestamp {
         self.watermark
     }
 
     /// The next record that is due by `now`: the watermark has passed it, or too many wait, or it is a notification
     /// that has waited long enough.
-    pub fn pop(&mut self, now: Timestamp) -> Option<Observation> {
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Observation> {
         let first = self.first()?;
         let is_due = first.0 <= self.watermark || self.len() > CAPACITY;
         let place = if is_due {
@@ -196,7 +196,7 @@ impl Timeline {
 
     /// When a notification has waited long enough.
     #[must_use]
-    pub fn deadline(&self) -> Option<Timestamp> {
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.notifications.first().map(|(at, _)| *at + PATIENCE)
     }
 
@@ -205,7 +205,7 @@ impl Timeline {
     }
 
     /// The records that wait, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &Observation> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Observation> {
         let all: BTreeMap<Place, &Observation> =
             self.between(Place::default(), (Timestamp(u64::MAX), u64::MAX)).collect();
         all.into_values()

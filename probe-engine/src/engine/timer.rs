@@ -26,26 +26,26 @@ pub enum Name {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Timers(BTreeMap<Name, Timestamp>);
+pub(crate) struct Timers(BTreeMap<Name, Timestamp>);
 
 impl Timers {
-    pub fn set(&mut self, name: Name, due: Timestamp) {
+    pub(crate) fn set(&mut self, name: Name, due: Timestamp) {
         self.0.insert(name, due);
     }
 
     /// Arms it unless it is armed for earlier.
-    pub fn arm_earlier(&mut self, name: Name, due: Timestamp) {
+    pub(crate) fn arm_earlier(&mut self, name: Name, due: Timestamp) {
         let at = self.0.entry(name).or_insert(due);
         *at = due.min(*at);
     }
 
     #[must_use]
-    pub fn next(&self) -> Option<Timestamp> {
+    pub(crate) fn next(&self) -> Option<Timestamp> {
         self.0.values().min().copied()
     }
 
     /// Takes one that is due by `now`; the earliest first.
-    pub fn pop(&mut self, now: Timestamp) -> Option<Name> {
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Name> {
         let (name, _) =
             self.0.iter().filter(|(_, due)| **due <= now).min_by_key(|(name, due)| (**due, **name))?;
         let name = *name;
@@ -53,7 +53,7 @@ impl Timers {
         Some(name)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Name, Timestamp)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Timestamp)> {
         self.0.iter().map(|(name, due)| (*name, *due))
     }
 }

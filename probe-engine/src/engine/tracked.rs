@@ -10,7 +10,7 @@ use std::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Tracked<K, V> {
+pub(crate) struct Tracked<K, V> {
     rows: BTreeMap<K, V>,
     changed: BTreeSet<K>,
 }
@@ -106,7 +106,7 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
 
 /// A value that remembers whether it was lent out to be changed.
 #[derive(Debug, Default)]
-pub struct Flagged<T> {
+pub(crate) struct Flagged<T> {
     value: T,
     is_changed: bool,
 }

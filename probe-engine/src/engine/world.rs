@@ -8,36 +8,36 @@
 //! still find its name, and is then forgotten.
 
 pub(super) mod abandoned;
-pub mod args;
-pub mod argv;
-pub mod attachment;
+pub(crate) mod args;
+pub(crate) mod argv;
+pub(crate) mod attachment;
 pub mod call;
-pub mod cgroup;
+pub(crate) mod cgroup;
 pub(super) mod changed;
 mod cleaner;
 pub mod container;
 mod context;
 mod daemon;
 mod dump;
-pub mod hint;
+pub(crate) mod hint;
 pub(super) mod ipam_store;
-pub mod list;
-pub mod loss;
-pub mod netns;
+pub(crate) mod list;
+pub(crate) mod loss;
+pub(crate) mod netns;
 pub(super) mod netns_path;
 mod outgoing;
 pub mod path;
-pub mod phase;
-pub mod pod;
-pub mod presence;
-pub mod process;
+pub(crate) mod phase;
+pub(crate) mod pod;
+pub(crate) mod presence;
+pub(crate) mod process;
 pub(super) mod reap;
 pub(super) mod rebuild;
-pub mod record;
+pub(crate) mod record;
 pub(in crate::engine) mod recovery;
-pub mod release;
+pub(crate) mod release;
 pub mod sandbox;
-pub mod start;
+pub(crate) mod start;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -151,7 +151,7 @@ pub struct LookTimes {
 }
 
 #[derive(Debug, Default)]
-pub struct World {
+pub(crate) struct World {
     pub(super) processes: process::table::Table,
     pub(super) netns: netns::table::Table,
     pub(super) cgroups: cgroup::Table,

@@ -175,7 +175,7 @@ impl Listening {
 impl Kind {
     /// The same of any interface.
     #[must_use]
-    pub fn of_any(&self) -> Self {
+    pub(crate) fn of_any(&self) -> Self {
         let mut kind = self.clone();
         if let Self::Cni { ifname, .. } = &mut kind {
             ifname.clear();

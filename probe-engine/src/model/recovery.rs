@@ -23,7 +23,7 @@ use crate::model::{
 };
 
 /// What first listens after so long does so for another reason than that it was started.
-pub const WITHIN: Duration = Duration::from_secs(10 * 60);
+pub(crate) const WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// What can be told otherwise.
 #[serde_as]
@@ -203,7 +203,7 @@ pub struct Recovery {
 impl Source {
     /// The event's own time.
     #[must_use]
-    pub fn is_exact(self) -> bool {
+    pub(crate) fn is_exact(self) -> bool {
         self.precision().is_zero()
     }
 
@@ -232,7 +232,7 @@ impl TimedSource {
 
 impl Pod {
     #[must_use]
-    pub fn kind_of(namespace: Option<&str>, uid: Option<&PodUid>, rules: &Rules) -> Kind {
+    pub(crate) fn kind_of(namespace: Option<&str>, uid: Option<&PodUid>, rules: &Rules) -> Kind {
         if uid.is_some_and(|uid| !uid.as_str().contains('-')) {
             Kind::Static
         } else if namespace.is_some_and(|own| rules.system.iter().any(|name| name == own)) {
@@ -255,7 +255,7 @@ impl Pod {
 
     /// Whether they are one pod to its users: a pod keeps its name over a restart, and most keep their UID.
     #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         if self.name.is_some() && other.name.is_some() {
             return self.name == other.name && self.namespace == other.namespace;
         }
@@ -266,7 +266,7 @@ impl Pod {
 impl Recovery {
     /// The pods that are back by the rule in force, each with the time that counts.
     #[must_use]
-    pub fn back(&self, now: Timestamp) -> Vec<RecoveredPod> {
+    pub(crate) fn back(&self, now: Timestamp) -> Vec<RecoveredPod> {
         self.pods
             .iter()
             .filter_map(|it| Some(RecoveredPod { mark: self.counts(it, now)?, ..it.clone() }))
@@ -302,7 +302,7 @@ impl Recovery {
 
     /// The pods that were there before, if that was kept.
     #[must_use]
-    pub fn expected(&self) -> Option<&[Pod]> {
+    pub(crate) fn expected(&self) -> Option<&[Pod]> {
         self.boot.as_ref()?.before.pods.as_deref()
     }
 }

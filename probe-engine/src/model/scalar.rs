@@ -39,7 +39,7 @@ impl<T> JsonSchema for Decimal<T> {
 
 /// A number for which 0 stands for "not given".
 #[must_use]
-pub fn known(number: u64) -> Option<Decimal<u64>> {
+pub(crate) fn known(number: u64) -> Option<Decimal<u64>> {
     (number != 0).then_some(Decimal(number))
 }
 

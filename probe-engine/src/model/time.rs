@@ -42,7 +42,7 @@ impl Add<Duration> for Timestamp {
 
 /// A length of time as JSON: a decimal string of nanoseconds. What is longer than 584 years is written as that.
 #[derive(Debug)]
-pub struct Nanoseconds;
+pub(crate) struct Nanoseconds;
 
 impl SerializeAs<Duration> for Nanoseconds {
     fn serialize_as<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {

@@ -18,7 +18,7 @@ use crate::model::{
 };
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What is kept of one boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The version of what is written. Members may be added within one; a member that goes or changes raises it.
-pub const SCHEMA: u32 = 2;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// Whose findings they are, and when they were written.
 #[serde_as]

@@ -2,7 +2,7 @@
 
 /// `1 pod`, `2 pods`, `0 pods`.
 #[must_use]
-pub fn counted(count: u64, one: &str) -> String {
+pub(crate) fn counted(count: u64, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 

@@ -9,12 +9,12 @@ use probe_common::runtime;
 use crate::model::id::ContainerId;
 
 /// Instead of a command.
-pub const UNPRINTABLE: &str =
+pub(crate) const UNPRINTABLE: &str =
     "# its path has characters that could act on a terminal: no command is given for it";
 
 /// `text` as one word of a shell, whatever is in it; none if a terminal could act upon it.
 #[must_use]
-pub fn quoted(text: &str) -> Option<String> {
+pub(crate) fn quoted(text: &str) -> Option<String> {
     // What is no printable ASCII could look like something else to who copies it.
     if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return None;
@@ -23,13 +23,13 @@ pub fn quoted(text: &str) -> Option<String> {
 }
 
 #[must_use]
-pub fn lines(lines: &[&str]) -> Vec<String> {
+pub(crate) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
 /// crictl as it asks each of the node's runtimes: its own default is none of them on k3s, for instance. Where no socket is
 /// known, crictl is to know.
-pub fn crictl(runtimes: &[String]) -> impl Iterator<Item = String> {
+pub(crate) fn crictl(runtimes: &[String]) -> impl Iterator<Item = String> {
     let at = |socket: &String| {
         // What cannot be asked by name must not pass for an answer.
         quoted(&format!("unix://{socket}"))
@@ -41,7 +41,7 @@ pub fn crictl(runtimes: &[String]) -> impl Iterator<Item = String> {
 
 /// Each of these asked for of each runtime.
 #[must_use]
-pub fn asked(runtimes: &[String], verb: &str, ids: &[ContainerId]) -> Vec<String> {
+pub(crate) fn asked(runtimes: &[String], verb: &str, ids: &[ContainerId]) -> Vec<String> {
     let of =
         |id: &ContainerId| crictl(runtimes).map(|crictl| format!("{crictl} {verb} {id}")).collect::<Vec<_>>();
     ids.iter().flat_map(of).collect()
@@ -49,7 +49,7 @@ pub fn asked(runtimes: &[String], verb: &str, ids: &[ContainerId]) -> Vec<String
 
 /// Where the node's runtimes write what CNI plugins said.
 #[must_use]
-pub fn cni_in_journal() -> Vec<String> {
+pub(crate) fn cni_in_journal() -> Vec<String> {
     let units = runtime::of_runtimes(|row| row.units).chain(runtime::of_distributions(|row| row.units));
     let units: String = units.map(|unit| format!("-u {unit} ")).collect();
     vec![

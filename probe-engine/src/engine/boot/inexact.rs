@@ -13,7 +13,7 @@ pub struct Inexact {
 impl Inexact {
     /// By how the zero and each column are known; a column that is not known is not known inexactly either.
     #[must_use]
-    pub fn of(is_zero_exact: bool, columns: [Option<Source>; COLUMNS]) -> Self {
+    pub(crate) fn of(is_zero_exact: bool, columns: [Option<Source>; COLUMNS]) -> Self {
         let is_inexact = |source: Source| !source.is_exact();
         let of_zero = !is_zero_exact;
         let own = columns.map(|source| source.is_some_and(is_inexact));
@@ -29,7 +29,7 @@ impl Inexact {
 
     /// Those of the columns that are known here, and of the periods between two of them.
     #[must_use]
-    pub fn among(self, columns: &[Option<i64>; COLUMNS]) -> Self {
+    pub(crate) fn among(self, columns: &[Option<i64>; COLUMNS]) -> Self {
         let and = |marks: [bool; COLUMNS], known: [Option<i64>; COLUMNS]| {
             let mut both = marks;
             both.iter_mut().zip(known).for_each(|(it, known)| *it &= known.is_some());
@@ -40,7 +40,7 @@ impl Inexact {
 
     /// Of a mean: what is in any of the rows that it is made of.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         let or = |one: [bool; COLUMNS], other: [bool; COLUMNS]| {
             let mut both = one;
             both.iter_mut().zip(other).for_each(|(it, other)| *it |= other);

@@ -2,7 +2,7 @@
 
 /// What the arguments of a program say about the node's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     /// It goes down, now or soon.
     Down,
     /// What was ordered is taken back.
@@ -15,7 +15,7 @@ const VERBS: [&str; 5] = ["reboot", "poweroff", "halt", "kexec", "default-reboot
 /// Reads the argv of `reboot`, `poweroff`, `halt`, `shutdown`, `telinit`, `init`, `systemctl`, and of the program that
 /// systemd itself becomes at the end.
 #[must_use]
-pub fn read(filename: &str, argv: &[String]) -> Option<Said> {
+pub(crate) fn read(filename: &str, argv: &[String]) -> Option<Said> {
     let program = argv.first().map_or(filename, String::as_str);
     let base = program.rsplit('/').next().unwrap_or(program);
     let rest = argv.get(1..).unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn read(filename: &str, argv: &[String]) -> Option<Said> {
 /// Whether an order, its arguments with spaces between, can be one for a later time: `shutdown` waits for a minute unless it
 /// is told otherwise.
 #[must_use]
-pub fn is_for_later(by: &str) -> bool {
+pub(crate) fn is_for_later(by: &str) -> bool {
     let mut words = by.split(' ');
     let program = words.next().unwrap_or_default();
     program.rsplit('/').next() == Some("shutdown") || words.any(|word| word.starts_with("--when"))

@@ -7,7 +7,7 @@ use crate::model::{
 
 /// The Kubernetes keys of `CNI_ARGS`. The pairs can come in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Args {
+pub(crate) struct Args {
     pub(crate) pod: PodName,
     pub(crate) sandbox: Option<ContainerId>,
 }

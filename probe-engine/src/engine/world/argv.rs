@@ -16,7 +16,7 @@ const INIT: &str = "runc:[";
 
 /// The container or sandbox that a program is about to make, or that it monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub(crate) struct Made {
     pub(crate) id: ContainerId,
     /// Only conmon's arguments name the pod.
     pub(crate) pod: Option<PodName>,

@@ -14,9 +14,9 @@ use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-pub use lease::Lease;
+pub(crate) use lease::Lease;
 pub(in crate::engine) use plugin::LATELY;
-pub use plugin::{Earlier, Outcome, Plugin, Runs};
+pub(crate) use plugin::{Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
 
 use crate::{

@@ -40,7 +40,7 @@ pub struct Cgroup {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub(crate) enum State {
     #[default]
     Live,
     Removed {

@@ -64,7 +64,7 @@ pub struct Container {
 
 /// The state of asking for a container's role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RoleQuestion {
+pub(crate) struct RoleQuestion {
     /// How often the role was asked for.
     pub(crate) asked: u32,
     /// An answer may still come.
@@ -75,7 +75,7 @@ pub struct RoleQuestion {
 
 /// The observations of a container's own program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub(crate) struct Run {
     pub(crate) began: Option<Began>,
     /// When the program began, by a date in the runtime's files. It is used for a container that was found running.
     pub(crate) dated: Option<Timestamp>,
@@ -90,7 +90,7 @@ pub struct Run {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Began {
+pub(crate) struct Began {
     pub(crate) at: Timestamp,
     /// The container was found running at that time.
     pub(crate) listed: bool,
@@ -98,7 +98,7 @@ pub struct Began {
 
 /// The first time that a socket of a container listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listening {
+pub(crate) struct Listening {
     pub(crate) at: Timestamp,
     pub(crate) socket: Listener,
 }
@@ -106,7 +106,7 @@ pub struct Listening {
 /// A program that the runtime executed into a container right after its start. It is most likely a postStart hook: the
 /// kubelet runs that hook before it goes on with the pod, and runs no probe of the container until the hook has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
+pub(crate) struct Hook {
     pub(crate) process: TaskKey,
     pub(crate) ended_at: Option<Timestamp>,
 }

@@ -44,7 +44,7 @@ pub struct Gap {
 /// What is in doubt after a loss, until a complete listing that began after the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Doubt {
+pub(crate) enum Doubt {
     /// Records that verdicts depend on may be missing. A row's absence proves nothing.
     #[default]
     Lost,

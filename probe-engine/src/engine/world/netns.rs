@@ -3,7 +3,7 @@
 mod address;
 pub(in crate::engine) mod claim;
 pub(in crate::engine) mod table;
-pub mod watch;
+pub(crate) mod watch;
 
 use std::{mem, time::Duration};
 
@@ -63,7 +63,7 @@ pub struct Netns {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub(crate) enum State {
     #[default]
     Live,
     /// The last reference is gone, and its teardown is under way.
@@ -80,7 +80,7 @@ enum Step {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Address {
+pub(crate) struct Address {
     pub(crate) address: Subnet,
     pub(crate) ifname: String,
     pub(crate) ifindex: u32,

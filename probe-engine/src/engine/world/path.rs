@@ -66,7 +66,7 @@ impl Place {
 
     /// Whether this is the pod's own directory.
     #[must_use]
-    pub fn is_pod(&self) -> bool {
+    pub(crate) fn is_pod(&self) -> bool {
         self.pod.is_some() && self.container.is_none() && !self.below
     }
 }

@@ -53,7 +53,7 @@ pub struct Pod {
 
 /// The state of the start in the pod's present life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start {
+pub(crate) struct Start {
     /// When the pod's cgroup was made.
     pub(crate) made_at: Option<Timestamp>,
     /// The start counts as complete, and was reported.
@@ -66,7 +66,7 @@ pub struct Start {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub(crate) enum State {
     #[default]
     Present,
     Gone {

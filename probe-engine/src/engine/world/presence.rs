@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Voucher {
+pub(crate) enum Voucher {
     /// A hook saw its making, or its process lives.
     Kernel,
     /// Its network namespace is bound to a file.
@@ -21,13 +21,13 @@ pub enum Voucher {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Presence {
+pub(crate) struct Presence {
     /// Sorted by voucher.
     pub(crate) vouched: Vec<Vouched>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vouched {
+pub(crate) struct Vouched {
     pub(crate) by: Voucher,
     pub(crate) since: Timestamp,
 }

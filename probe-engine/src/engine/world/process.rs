@@ -42,7 +42,7 @@ pub struct Process {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub(crate) enum State {
     #[default]
     Running,
     Exited {
@@ -52,7 +52,7 @@ pub enum State {
 
 /// The program that a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub(crate) struct Program {
     /// The path of a runtime's or a kubelet's executable. Empty for other programs: nobody asks for theirs.
     pub(crate) filename: String,
     /// The bits of `probe_common::event::class`.

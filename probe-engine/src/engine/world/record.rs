@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-pub use dump::Record;
+pub(crate) use dump::Record;
 use pods::OnRecord;
 
 use crate::{
@@ -70,7 +70,7 @@ pub(in crate::engine) struct Waiting {
 
 /// A file that exists and could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub(crate) struct Unread {
     pub(crate) since: Timestamp,
     /// When it was last found to be unreadable.
     pub(crate) read_at: Timestamp,
@@ -78,7 +78,7 @@ pub struct Unread {
 
 /// Whether a runtime has a sandbox on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HasRecord {
+pub(crate) enum HasRecord {
     Yes,
     /// All runtimes' records were read, the oldest at this time, and none has the sandbox.
     No {

@@ -127,7 +127,7 @@ pub struct Network {
 
 /// The containers that ran in a sandbox, and the state of its pod's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Work {
+pub(crate) struct Work {
     /// In the order in which they became known.
     pub(crate) containers: Vec<ContainerRun>,
     /// A record was lost while the sandbox existed, so other containers may have run in it. A listing cannot show that
@@ -141,7 +141,7 @@ pub struct Work {
 
 /// The observations of a sandbox's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
+pub(crate) struct Ending {
     /// When the runtime was first seen to stop it.
     pub(crate) stop_at: Option<Timestamp>,
     /// How the pause process ended, if that was before the runtime's stop or was not the runtime's doing.

@@ -68,7 +68,7 @@ pub struct Stall {
 impl Pressure {
     /// What was added since an earlier reading; without one, since the cgroup was made.
     #[must_use]
-    pub fn since(&self, earlier: Option<&Self>) -> Self {
+    pub(crate) fn since(&self, earlier: Option<&Self>) -> Self {
         let Some(before) = earlier else { return *self };
         Self {
             cpu: self.cpu.zip(before.cpu).map(|(now, before)| now.since(before)),
@@ -81,7 +81,7 @@ impl Pressure {
 
     /// Two differences together.
     #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
+    pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             cpu: both(self.cpu, other.cpu, CpuUse::and),
             memory: both(self.memory, other.memory, MemoryEvents::and),

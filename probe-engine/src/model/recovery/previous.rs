@@ -124,7 +124,7 @@ impl PreviousBoot {
 
     /// The node was still alive so long after the order that it is not what ended it.
     #[must_use]
-    pub fn has_outlived_order(&self) -> bool {
+    pub(crate) fn has_outlived_order(&self) -> bool {
         let outlived = |ordered: &Ordered| {
             self.alive_wall_ns
                 .is_some_and(|alive| alive.saturating_sub(ordered.wall_ns) > ns(LONGEST_SHUTDOWN))

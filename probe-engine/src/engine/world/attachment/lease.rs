@@ -19,7 +19,7 @@ use crate::{
 
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
+pub(crate) struct Lease {
     pub(crate) address: IpAddr,
     /// When the address was first known to be given. Zero: before this boot.
     pub(crate) since: Timestamp,

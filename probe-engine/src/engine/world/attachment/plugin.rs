@@ -12,7 +12,7 @@ use crate::model::{
 
 /// The calls of one plugin for one attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plugin {
+pub(crate) struct Plugin {
     pub(crate) name: String,
     /// The path of the plugin's executable.
     pub(crate) path: String,
@@ -32,7 +32,7 @@ pub struct Plugin {
 /// The failures for the same pod and interface in attachments that were dropped.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Earlier {
+pub(crate) struct Earlier {
     /// How many ADDs failed.
     pub(crate) failed: u32,
     /// When the first of these ADDs began.
@@ -45,7 +45,7 @@ pub struct Earlier {
 /// The result of the latest run of a plugin. A retry replaces the result of the run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub(crate) enum Outcome {
     Open,
     Succeeded,
     /// It failed, or nobody saw its end.
@@ -55,7 +55,7 @@ pub enum Outcome {
 /// The runs of a plugin with one command.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Runs {
+pub(crate) struct Runs {
     pub(crate) begun: u32,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,

@@ -1,0 +1,100 @@
+//! The agent is killed, things happen, and another agent goes on with what the first one knew.
+
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tests::{
+    finding::kind_and_form,
+    keyed::Faults,
+    node::Node,
+    story::{Stage, job},
+    stream::{Received, Stream},
+};
+
+use super::{REDUNDANT, declared_store, findings, grace, key, until_confirmed};
+
+/// Runs an agent that keeps its state in this directory.
+fn run(state: &Path, store: &str) -> Result<Stream> {
+    let (state, grace) = (state.display().to_string(), format!("{}s", grace().as_secs()));
+    Stream::start(&[
+        "run",
+        "--state-dir",
+        &state,
+        "--listen",
+        "none",
+        "--ipam-store",
+        store,
+        "--leak-grace",
+        &grace,
+    ])
+}
+
+fn seqs(received: &Received) -> Result<Vec<u64>> {
+    let seq = |event: &Value| event["seq"].as_str().context("no seq")?.parse().context("no number");
+    received.events.iter().map(seq).collect()
+}
+
+/// The keys of the findings that the command lists, with their stages.
+fn listed(state: &Path) -> Result<BTreeSet<(String, String)>> {
+    let listed = Command::new("sandprobe")
+        .args(["findings", "--all", "-o", "json", "--socket", "none", "--state-dir"])
+        .arg(state)
+        .output()?;
+    let text = String::from_utf8(listed.stdout)?;
+    let finding = |line: &str| -> Result<(String, String)> {
+        let it: Value = serde_json::from_str(line)?;
+        Ok((key(&it), it["stage"].as_str().context("no stage")?.to_owned()))
+    };
+    text.lines().map(finding).collect()
+}
+
+#[test]
+fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_saw() -> Result<()> {
+    let mut node = Node::start_keyed(Faults::default())?;
+    let store = declared_store(&node).context("the plugin's store")?;
+    let state = tempfile::tempdir()?;
+    let words = [&REDUNDANT[..], &["leaked_address/del_blind"]].concat();
+
+    let mut first = run(state.path(), &store)?;
+    let mut stage = Stage::new(&mut node)?;
+    stage.redundant_sandbox(&job("seen"))?;
+    until_confirmed(&mut first, &words)?;
+    let before = findings(&first.received);
+    let last = seqs(&first.received)?.into_iter().max().context("no event")?;
+    // It is killed.
+    drop(first);
+
+    let unseen = stage.redundant_sandbox(&job("unseen"))?;
+    let address = unseen.pods[0].sandboxes[1].addresses.first().context("an address")?.clone();
+    let mut second = run(state.path(), &store)?;
+    second.until("the time without an agent", |event| {
+        event["event"] == "gap" && event["gap"]["what"] == "no_agent"
+    })?;
+    second.until("the leak that nobody saw", |event| {
+        event["event"] == "finding.confirmed" && event["finding"]["detail"]["address"] == *address
+    })?;
+    let (received, _) = second.end()?;
+    let kept = listed(state.path())?;
+    stage.clean()?;
+    node.stop()?;
+
+    let numbers = seqs(&received)?;
+    ensure!(numbers.first() > Some(&last), "the events go on with {numbers:?} after {last}");
+    ensure!(numbers.is_sorted_by(|one, next| one + 1 == *next), "{numbers:?}");
+    let lasting: BTreeSet<_> = before.keys().map(|key| (key.clone(), "confirmed".to_owned())).collect();
+    ensure!(kept.is_superset(&lasting), "{kept:?} are kept, not {lasting:?}");
+    for event in received.events.iter().filter(|it| it["event"] == "finding.opened") {
+        let (it, form) = (&event["finding"], kind_and_form(&event["finding"]));
+        ensure!(!before.contains_key(&key(it)), "{form} is reported again: {it:#}");
+        let is_true = match it["kind"].as_str() {
+            Some("leaked_address") => it["detail"]["address"] == *address,
+            // The second sandbox is one that nobody needs, also for an agent that saw only what was left of it.
+            Some("duplicate_sandbox") => it["pod"]["name"] == unseen.pods[0].name,
+            Some("blind_spot") => it["detail"]["what"] == "no_agent",
+            Some(_) | None => false,
+        };
+        ensure!(is_true, "{form} is not true: {it:#}");
+    }
+    Ok(())
+}
