@@ -14,7 +14,7 @@ use probe_common::{
         self,
         class::ORDER,
         exec::{ARGV, FILENAME},
-        flag, kind,
+        kind,
     },
     id::TaskKey,
     table,

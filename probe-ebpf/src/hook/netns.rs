@@ -10,7 +10,7 @@ use aya_ebpf::{
     programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
 use probe_common::{
-    event::{self, flag, kind},
+    event::{self, kind},
     id::NetnsKey,
     table,
     tally::Ring,
