@@ -31,7 +31,7 @@ fn run(state: &Path, store: &str) -> Result<Stream> {
 }
 
 fn seqs(received: &Received) -> Result<Vec<u64>> {
-    let seq = |event: &Value| event["seq"].as_str().context("no seq")?.parse().context("no number");
+    let seq = |event: &Value| event["seq"].as_u64().context("no seq");
     received.events.iter().map(seq).collect()
 }
 
@@ -66,7 +66,8 @@ fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_s
     drop(first);
 
     let unseen = stage.redundant_sandbox(&job("unseen"))?;
-    let address = unseen.pods[0].sandboxes[1].addresses.first().context("an address")?.clone();
+    let pod = unseen.pods.last().context("its pod")?;
+    let address = pod.sandboxes[1].addresses.first().context("an address")?.clone();
     let mut second = run(state.path(), &store)?;
     second.until("the time without an agent", |event| {
         event["event"] == "gap" && event["gap"]["what"] == "no_agent"
@@ -90,7 +91,7 @@ fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_s
         let is_true = match it["kind"].as_str() {
             Some("leaked_address") => it["detail"]["address"] == *address,
             // The second sandbox is one that nobody needs, also for an agent that saw only what was left of it.
-            Some("duplicate_sandbox") => it["pod"]["name"] == unseen.pods[0].name,
+            Some("duplicate_sandbox") => it["pod"]["name"] == pod.name,
             Some("blind_spot") => it["detail"]["what"] == "no_agent",
             Some(_) | None => false,
         };

@@ -65,7 +65,8 @@ impl Rule for DuplicateSandbox {
 
     fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<(Duplicate, Detection)>) {
         let all = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
-        let mut connected: Vec<&Sandbox> = all.filter(|row| !row.gapped && ctx.is_connected(row)).collect();
+        let mut connected: Vec<&Sandbox> =
+            all.filter(|row| row.is_known() && ctx.is_connected(row)).collect();
         connected.sort_by_key(|row| (row.first_at, &row.id));
         // Nothing shows afterwards whether a sandbox ran a container while records were lost.
         let whole: Vec<&Sandbox> = connected.iter().copied().filter(|row| !row.work.is_unsure).collect();

@@ -19,9 +19,6 @@ use crate::{
     words::{escape::escaped, name::signal_number, shell::lines},
 };
 
-/// A loss is told at most this long after the lost record was made.
-const LOSS_NOTICED: Duration = Duration::from_secs(5);
-
 /// By then the agent has the records of a stop that was under way, however late they came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
@@ -41,7 +38,7 @@ impl Rule for TeardownOutOfOrder {
         let Some(row) = ctx.world.sandboxes.recall(id) else { return };
         let Some((since, it)) = death(row).or_else(|| netns_gone(ctx, row)) else { return };
         // The record of the runtime's stop may be missing.
-        if row.gapped && row.gapped_since.is_none_or(|lost| lost < since + LOSS_NOTICED) {
+        if !row.is_known_until(since) {
             return;
         }
         let kind = Kind::from(it);

@@ -19,6 +19,8 @@ mod life;
 pub(in crate::engine) mod run;
 mod table;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
@@ -58,7 +60,7 @@ pub struct Sandbox {
     pub(crate) ending: Ending,
     /// A record was lost while it existed.
     pub(crate) gapped: bool,
-    /// From when on they may be missing.
+    /// From when on records may be missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gapped_since: Option<Timestamp>,
     #[serde(rename = "told")]
@@ -188,6 +190,9 @@ impl State {
     }
 }
 
+/// A loss is told at most this long after the lost record was made.
+const LOSS_NOTICED: Duration = Duration::from_secs(5);
+
 impl Sandbox {
     fn new(id: ContainerId, ctx: EventContext) -> Self {
         Self {
@@ -205,6 +210,18 @@ impl Sandbox {
             gapped_since: None,
             reported: Reported::default(),
         }
+    }
+
+    /// Whether no record about it is missing up to this time: none was lost, or only later ones.
+    #[must_use]
+    pub(crate) fn is_known_until(&self, at: Timestamp) -> bool {
+        !self.gapped || self.gapped_since.is_some_and(|lost| at + LOSS_NOTICED <= lost)
+    }
+
+    /// Whether no record about it is missing up to its end.
+    #[must_use]
+    pub(crate) fn is_known(&self) -> bool {
+        !self.gapped || self.over_at().is_some_and(|at| self.is_known_until(at))
     }
 
     #[must_use]

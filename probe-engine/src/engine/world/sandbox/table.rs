@@ -191,8 +191,10 @@ impl Table {
     pub(in crate::engine::world) fn mark_gapped(&mut self, since: Timestamp) {
         self.rows.update(|_, row| {
             let before = (row.gapped, row.gapped_since, row.work.is_unsure);
-            (row.gapped, row.work.is_unsure) = (true, true);
+            row.gapped = true;
             row.gapped_since = Some(row.gapped_since.map_or(since, |at| at.min(since)));
+            // No container runs in it after its end.
+            row.work.is_unsure |= !row.is_known();
             before != (row.gapped, row.gapped_since, row.work.is_unsure)
         });
     }
