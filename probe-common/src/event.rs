@@ -30,7 +30,7 @@ pub mod flag {
     pub const HOST: u16 = 1 << 1;
     /// Below a container's own cgroup: made by what runs in the container.
     pub const NESTED: u16 = 1 << 2;
-    /// A network namespace whose end no hook will see: more are there than can be looked at.
+    /// A network namespace whose end no hook will see: the table of namespaces is full.
     pub const END_UNSEEN: u16 = 1 << 3;
 }
 

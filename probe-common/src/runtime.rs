@@ -124,7 +124,7 @@ pub const CRI_PLUGINS: [&str; 2] = ["io.containerd.grpc.v1.cri", "io.containerd.
 /// CNI's own tool, which calls plugins and is no runtime.
 pub const CNITOOL: &str = "cnitool";
 
-/// What one that is not told of otherwise has: nothing.
+/// The defaults of a row.
 const RUNTIME: Runtime = Runtime {
     name: "",
     kind: None,

@@ -30,8 +30,9 @@ static TALLY: PerCpuArray<Tally> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 static BUDGETS: LruHashMap<u64, Budget> = LruHashMap::with_max_entries(table::BUDGETS, 0);
 
-/// Records on the lifecycle ring in a second, about, that one sender can cause. What is more goes to the bulk ring.
+/// About a second, as a shift: 2^30 ns.
 const SECOND: u32 = 30;
+/// How many records one sender can put on the lifecycle ring in that time. What is more goes to the bulk ring.
 const LIMIT: u64 = 64;
 
 /// The limit that all kernel workers share where nobody knows for whom they work: many pods can end in one second.
@@ -79,7 +80,7 @@ impl Owner {
         Self(NETNS | u64::from(inode))
     }
 
-    /// From the number that it went through a table or a function as.
+    /// The owner with this `number()`.
     #[inline(always)]
     pub(crate) fn at(number: u64) -> Self {
         Self(number)

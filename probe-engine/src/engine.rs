@@ -219,13 +219,13 @@ impl Engine {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
     }
 
-    /// Numbers that are other ones when any finding is.
+    /// Numbers that change whenever a finding changes.
     #[must_use]
     pub fn findings_revision(&self) -> Revision {
         self.finding_tracker.revision()
     }
 
-    /// Looks at what changed, and then at everything: in what the two differ. In nothing, as tests show.
+    /// Judges what changed, and then everything, and gives the differences. Tests expect none.
     pub fn differences(&mut self) -> Vec<String> {
         let (world, limits, now) = (&mut self.world, &self.settings.limits, self.now);
         let (told, _) = self.finding_tracker.detect(world, limits, now);

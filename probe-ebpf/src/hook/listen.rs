@@ -2,8 +2,8 @@
 //! connection some ten times. Only the change to listening is looked at, which `listen(2)` makes (`inet_csk_listen_start`):
 //! the current task is the one that called it.
 //!
-//! The kernel announces it before it takes the port, and takes it back should that fail, which after a `bind(2)` that
-//! did not fail needs another socket that listens in between.
+//! The kernel announces it before it takes the port. If that fails, there is no listener. After a successful `bind(2)` it fails
+//! only if another socket begins to listen in between.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::event::{self, kind};

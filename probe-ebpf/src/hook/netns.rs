@@ -174,8 +174,8 @@ pub(super) fn dropped_late(netns: NetnsKey) {
     }
 }
 
-/// As `freed`, where many that end together are told of late: the number may be the next one's already, whose beginning
-/// has then told of this end.
+/// As `freed`, for ends that are found later: the number may be the next one's already, whose beginning has then told of
+/// this end.
 #[inline(always)]
 pub(super) fn freed_late(netns: NetnsKey) {
     // SAFETY: as in `dropped`.

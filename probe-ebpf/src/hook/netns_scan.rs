@@ -41,7 +41,7 @@ static ENDING: Array<Ending> = Array::with_max_entries(1, 0);
 #[map]
 static UNSHARING: LruHashMap<u64, u8> = LruHashMap::with_max_entries(table::UNSHARING, 0);
 
-/// How many ends one look can find: all, since no other look may follow for long.
+/// How many ends one look can find: all, because the next look may be long after.
 const ENDING_MAX: usize = NETS_MAX as usize;
 
 /// A network namespace to look at.
@@ -129,7 +129,8 @@ pub(crate) fn netns_work(ctx: RawTracePointContext) -> i32 {
 /// `WORK_STRUCT_PENDING_BIT`: the work is queued to run once more.
 const PENDING: u64 = 1;
 
-/// `(struct work_struct *, work_func_t)`. Of others than `cleanup_net`, whose work is static, it may be freed by now.
+/// `(struct work_struct *, work_func_t)`. The work of `cleanup_net` is static. That of any other function may be freed by now,
+/// so it is not read.
 #[raw_tracepoint(tracepoint = "workqueue_execute_end")]
 pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
     let function: u64 = ctx.arg(1);
@@ -137,7 +138,7 @@ pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     end();
-    // Some may have ended after the first look: in time for this run, or another one is at hand for them.
+    // Some may have ended after the first look. This run has taken them, or the work is queued again.
     look();
     if read::<u64>(ctx.arg(0), offset!(work_data)) & PENDING == 0 {
         end();

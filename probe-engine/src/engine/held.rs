@@ -1,4 +1,5 @@
-//! A change that is not told yet: who made it waits for nobody, and what it is about is looked up when it leaves.
+//! A change that is not told yet. The code that made it goes on at once. The names of its pod and sandbox are looked up when
+//! it leaves.
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};

@@ -75,7 +75,7 @@ pub enum Fact {
     NetnsCreated {
         netns: NetnsKey,
         by: Task,
-        /// More are there than the hooks can look at: they will not tell of its end.
+        /// The hooks' table of namespaces is full: they will not tell of its end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         end_unseen: bool,
     },
@@ -84,7 +84,7 @@ pub enum Fact {
         netns: NetnsKey,
         by: Task,
     },
-    /// Teardown is complete. Hooks are told only the inode (cookie 0).
+    /// Teardown is complete.
     NetnsFreed {
         netns: NetnsKey,
     },

@@ -65,16 +65,16 @@ pub trait Explain {
     /// How to repair it ([`shell`](crate::words::shell)), by the finding's sandboxes and the sockets of the runtimes.
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String>;
 
-    /// Takes away what moves while it goes on, so that the rest can be compared.
+    /// Takes away the numbers that change while the finding is open, so that the rest can be compared.
     fn forget_numbers(&mut self) {}
 
-    /// Whether the sandboxes of such a finding are some of many, others now and then.
+    /// Whether the sandboxes of such a finding are a changing sample of many.
     fn shows_some(&self) -> bool {
         false
     }
 }
 
-/// Numbers that are other ones when any finding is.
+/// Numbers that change whenever a finding changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revision {
     /// Of how far it is with each: opened, confirmed, closed.

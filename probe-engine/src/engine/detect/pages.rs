@@ -4,7 +4,6 @@
 //! The test fails if a page has a new number or one that differs from the constant, and if a page is not compared. It
 //! ignores numbers within code, links and comments, and numbers that are no limits of the agent (exit codes, examples
 //! in thousands).
-//! thousands).
 
 use std::time::Duration;
 

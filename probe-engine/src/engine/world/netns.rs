@@ -268,8 +268,7 @@ impl World {
         }
     }
 
-    /// A namespace object was freed. The hook reports only an inode number, for namespaces of every type. Only the
-    /// number of a known network namespace counts.
+    /// A namespace object was freed. Only that of a known network namespace counts.
     pub(super) fn netns_freed(&mut self, ctx: EventContext, key: NetnsKey) {
         let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= ctx.at);
         let begun = |row: &&Netns| row.is_live() && row.created_at.is_none_or(|created| created < ctx.at);
