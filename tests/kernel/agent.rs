@@ -14,6 +14,7 @@ use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
 };
+use tempfile::TempDir;
 use tests::{cgroupfs::Hierarchy, guard::netns::MountedNetns, live::Shared, machine, refusal};
 
 use crate::{
@@ -130,6 +131,8 @@ pub(crate) struct Agent {
     took: Duration,
     written: Option<JoinHandle<u64>>,
     rest: BufReader<std::process::ChildStderr>,
+    /// The directory of its state.
+    _state: TempDir,
 }
 
 impl Agent {
@@ -149,9 +152,11 @@ impl Agent {
     }
 
     pub(crate) fn start(path: &Path) -> Result<Self> {
+        let state = tempfile::tempdir()?;
         let begun = Instant::now();
         let mut child = Command::new(path)
-            .args(["run", "--output", "json", "--all-execs"])
+            .args(["run", "--output", "json", "--all-execs", "--state-dir"])
+            .arg(state.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -163,7 +168,7 @@ impl Agent {
         rest.read_line(&mut line)?;
         let took = begun.elapsed();
         ensure!(line.contains("hooks attached"), "the agent printed: {line}");
-        Ok(Self { child, took, written: Some(written), rest })
+        Ok(Self { child, took, written: Some(written), rest, _state: state })
     }
 
     pub(crate) fn pid(&self) -> u32 {

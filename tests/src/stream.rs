@@ -48,6 +48,8 @@ impl Stream {
         let mut child = Command::new("sandprobe")
             .args(arguments)
             .args(["-o", "json", "--hold", HOLD])
+            // The state of another test's agent is not for this one.
+            .env("SANDPROBE_STATE_DIR", "none")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
