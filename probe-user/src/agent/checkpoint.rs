@@ -83,24 +83,22 @@ impl Checkpoint {
 
     /// Gives the thread what the session did since the last call.
     pub(crate) fn update(&mut self, now: Timestamp, session: &mut Session) {
-        if self.writer.failed().take() {
+        // A call that has no form as a line ends the journal.
+        let is_kept = session.journal().is_some_and(|calls| calls.len() <= WAITING);
+        if self.writer.failed().take() || self.file.is_some() && !is_kept {
             self.give_up(now, session);
         }
-        match (&mut self.file, session.journal()) {
-            (Some(file), Some(calls)) if file.added < file.limit => {
-                if calls.len() > WAITING {
-                    self.give_up(now, session);
-                } else if !calls.is_empty()
+        match &mut self.file {
+            Some(file) if file.added < file.limit => {
+                if let Some(calls) = session.journal().filter(|calls| !calls.is_empty())
                     && let Some(room) = self.writer.reserve()
                 {
                     file.added += calls.len();
                     room.send(Job::Add(mem::take(calls)));
                 }
             }
-            // A call that has no form as a line ends the journal.
-            (Some(file), None) if file.added < file.limit => self.give_up(now, session),
-            _ if now >= self.retry_at => self.begin(now, session),
-            _ => {}
+            Some(_) | None if now >= self.retry_at => self.begin(now, session),
+            Some(_) | None => {}
         }
     }
 

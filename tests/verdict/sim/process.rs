@@ -79,34 +79,35 @@ impl Sim {
 
     /// All running containers of that name in a sandbox end.
     pub(crate) fn container_exits(&mut self, name: &str, sandbox: &str, code: u32) {
-        let keys = self.sandboxes[sandbox].containers.clone();
-        for key in keys {
-            let row = self.containers.get_mut(&key).expect("a container of the sandbox");
-            let (id, number) = (row.id.clone(), row.cgroup);
-            if row.name == name
-                && let Some(pid) = row.pid.take()
-            {
-                self.ends(Program { pid, number, is_pause: false }, &id, sandbox, code << 8);
-            }
+        for (program, id) in self.take_running(name, sandbox) {
+            self.ends(program, &id, sandbox, code << 8);
         }
     }
 
     /// StopContainer: the runtime sends SIGTERM to all running containers of that name in a sandbox, and they end.
     pub(crate) fn container_stops(&mut self, name: &str, sandbox: &str) {
+        for (program, id) in self.take_running(name, sandbox) {
+            let runc = self.task("runc", 1);
+            self.executed(runc.clone(), class::RUNTIME, &["runc", "kill", id.as_str(), "15"]);
+            let target = task(program.pid, 1, "main");
+            self.kernel(Fact::Signaled(Signaled { target, signal: 15, code: 0, sender: runc }));
+            self.ends(program, &id, sandbox, 15);
+        }
+    }
+
+    /// The programs of all running containers of that name in a sandbox. They count as ended from now on.
+    fn take_running(&mut self, name: &str, sandbox: &str) -> Vec<(Program, ContainerId)> {
         let keys = self.sandboxes[sandbox].containers.clone();
+        let mut taken = Vec::new();
         for key in keys {
             let row = self.containers.get_mut(&key).expect("a container of the sandbox");
-            let (id, number) = (row.id.clone(), row.cgroup);
             if row.name == name
                 && let Some(pid) = row.pid.take()
             {
-                let runc = self.task("runc", 1);
-                self.executed(runc.clone(), class::RUNTIME, &["runc", "kill", id.as_str(), "15"]);
-                let target = task(pid, 1, "main");
-                self.kernel(Fact::Signaled(Signaled { target, signal: 15, code: 0, sender: runc }));
-                self.ends(Program { pid, number, is_pause: false }, &id, sandbox, 15);
+                taken.push((Program { pid, number: row.cgroup, is_pause: false }, row.id.clone()));
             }
         }
+        taken
     }
 
     /// The pause process ends, and its cgroup is empty.

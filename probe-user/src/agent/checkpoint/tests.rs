@@ -2,10 +2,11 @@
 
 use std::{fs, path::Path};
 
+use nix::{sys::stat::Mode, unistd::mkfifo};
 use tokio::runtime;
 
 use super::{
-    ADDED, Checkpoint, FILE, RETRY,
+    ADDED, Checkpoint, FILE, RETRY, WAITING,
     resume::{self, Kept},
 };
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
         id::NetnsKey,
         time::Timestamp,
     },
-    recording::Header,
+    recording::{Header, Reader},
     session::Session,
     sink::{
         filter::Filter,
@@ -198,6 +199,53 @@ fn a_second_agent_neither_reads_nor_writes_the_file_of_the_first() {
     assert!(troubles[0].contains("another sandprobe keeps its own there"), "{troubles:?}");
     assert_eq!(fs::read(dir.path().join(FILE)).expect("a file"), written);
     drop(first);
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_let_calls_pile_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // The thread hangs when it opens this.
+    mkfifo(&dir.path().join(".engine.jsonl.new"), Mode::S_IRUSR | Mode::S_IWUSR).expect("a fifo");
+    let (mut checkpoint, _) = open(dir.path());
+    let mut session = session();
+    let path = "x".repeat(ADDED);
+    let mut most = 0;
+    // It begins, takes what it may add, and should begin anew.
+    for number in 1..=40 {
+        checkpoint.update(Timestamp(number), &mut session);
+        let fact = Fact::CacheUnread { path: path.clone() };
+        call(
+            &mut session,
+            [Call::Observe(Observation { at: Timestamp(number), origin: Origin::Listed, fact })],
+        );
+        most = session.journal().map_or(0, |calls| calls.len()).max(most);
+    }
+    assert!(most > WAITING && most < WAITING + 2 * ADDED, "{most} bytes waited");
+    assert!(session.journal().is_none(), "calls are still kept");
+    // Without a reader the thread would hang for ever.
+    let reader = fs::File::options().read(true).write(true).open(dir.path().join(".engine.jsonl.new"));
+    drop(checkpoint);
+    drop(reader);
+}
+
+#[test]
+fn a_recording_of_a_resumed_agent_begins_with_the_state() {
+    let dir = tempfile::tempdir().expect("a folder");
+    leave(dir.path(), 3, 4);
+    let (_checkpoint, kept) = open(dir.path());
+    let mut after = session();
+    after.record(&header("b")).expect("a header");
+    kept.expect("a state").resume(&mut after).expect("it can be recorded");
+    call(&mut after, made(8));
+    let mut recorded = after.recorded().map(std::mem::take).expect("a recording");
+    recorded.extend(after.end_recording().expect("an end"));
+    let mut reader = Reader::open(recorded.as_slice()).expect("a recording");
+    let mut again = session();
+    while let Some(next) = reader.next_call().expect("a whole recording") {
+        call(&mut again, [next]);
+    }
+    assert_eq!(again.output(), after.output());
+    assert_eq!(again.engine().dump(), after.engine().dump());
 }
 
 #[test]
