@@ -64,6 +64,8 @@ struct Truth {
     removed: bool,
     running: bool,
     ran: bool,
+    /// Its container ended last with another code than 0.
+    failed: bool,
     /// Something other than its runtime ended it, before the runtime began to.
     out_of_order: bool,
 }
@@ -135,13 +137,13 @@ impl History {
             }
             Turn::Start { which } => {
                 if let Some((name, row)) = self.pick(which, |it| it.lives && !it.running) {
-                    (row.running, row.ran) = (true, true);
+                    (row.running, row.ran, row.failed) = (true, true, false);
                     self.drive.sim.container_starts("main", &name);
                 }
             }
             Turn::Exit { which, code } => {
                 if let Some((name, row)) = self.pick(which, |it| it.lives && it.running) {
-                    row.running = false;
+                    (row.running, row.failed) = (false, code % 3 != 0);
                     self.drive.sim.container_exits("main", &name, u32::from(code % 3));
                 }
             }
@@ -236,6 +238,9 @@ impl History {
                     let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
                     self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| row.removed)
                 }
+                Kind::AbandonedSandbox(_) => {
+                    self.truth_of(it).is_some_and(|row| row.lives && row.ran && !row.running)
+                }
                 Kind::OrphanSandbox(_)
                 | Kind::OrphanNetns(_)
                 | Kind::AbandonedStore(_)
@@ -268,7 +273,7 @@ impl History {
         Ok(())
     }
 
-    /// Checks that every leak and every teardown out of order was confirmed.
+    /// Checks that every leak, every teardown out of order and every abandoned sandbox was confirmed.
     fn check_no_missed_finding(&self) -> Result<(), TestCaseError> {
         self.check_no_missed_leak()?;
         for (name, _) in self.all.iter().filter(|(_, row)| row.out_of_order && row.connected) {
@@ -276,6 +281,12 @@ impl History {
             let is_this =
                 |it: &Finding| matches!(it.kind, Kind::TeardownOutOfOrder(_)) && it.sandboxes.contains(id);
             prop_assert!(self.confirmed().any(is_this), "missed the end of {name}");
+        }
+        for (name, _) in self.all.iter().filter(|(_, row)| row.lives && row.failed && !row.running) {
+            let id = &self.drive.sim.sandbox(name).expect("a sandbox with this name").id;
+            let is_this =
+                |it: &Finding| matches!(it.kind, Kind::AbandonedSandbox(_)) && it.sandboxes.contains(id);
+            prop_assert!(self.confirmed().any(is_this), "missed that nobody reacts for {name}");
         }
         Ok(())
     }

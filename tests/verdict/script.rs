@@ -6,12 +6,14 @@
 //! 0s    kubelet starts                         | dies
 //! 0s    crio starts                            | dies: a second runtime, which nobody uses
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
+//! 1s    pod NAME has NAME[,NAME]               the kubelet's record names its containers
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding]
 //! 2s    record S                               the runtime makes its record before the network
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
-//! 3s    container NAME in S starts             | exits CODE | is stopped: by the runtime, with SIGTERM
+//! 3s    container NAME in S starts             | fails: its program cannot be run
+//! 3s    container NAME in S exits CODE         | is stopped: by the runtime, with SIGTERM
 //! 4s    stop S [del-fails|no-del]              StopPodSandbox
 //! 5s    remove S [del-fails|no-del]            RemovePodSandbox
 //! 5s    kill pause of S by kubelet|stranger|oom
@@ -41,8 +43,8 @@ use probe_user::model::{
     change::Finding,
     fact::Loss,
     finding::{
-        AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer, DuplicateSandbox,
-        Kind, Stage, TeardownOutOfOrder, UnverifiedRelease,
+        AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer,
+        DuplicateSandbox, Kind, Stage, TeardownOutOfOrder, UnverifiedRelease,
     },
     time::Timestamp,
 };
@@ -101,6 +103,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["crio", "dies"] => sim.crio_dies(),
         ["pod", name] => sim.pod(name),
         ["pod", name, "goes"] => sim.pod_goes(name),
+        ["pod", name, "has", names] => sim.pod_has(name, names),
         ["sandbox", name, "of", pod, "begins"] => sim.sandbox_begins(name, pod),
         ["sandbox", name, "runs"] => sim.sandbox_runs(name),
         ["sandbox", name, "of", pod, "on", networks @ ..] => {
@@ -121,6 +124,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
             sim.add(name, network, &addresses(given)?, Add::FailsHolding);
         }
         ["container", name, "in", sandbox, "starts"] => sim.container_starts(name, sandbox),
+        ["container", _, "in", sandbox, "fails"] => sim.container_fails(sandbox),
         ["container", name, "in", sandbox, "exits", code] => {
             sim.container_exits(name, sandbox, code.parse().map_err(|_error| "an exit code")?);
         }
@@ -235,6 +239,9 @@ fn line(it: &Finding, drive: &Drive) -> String {
         }
         Kind::DuplicateAddress(DuplicateAddress { address, .. }) => (String::new(), address.to_string()),
         Kind::DuplicateContainer(DuplicateContainer { name, .. }) => (String::new(), name.clone()),
+        Kind::AbandonedSandbox(AbandonedSandbox { container, .. }) => {
+            (String::new(), container.clone().unwrap_or_default())
+        }
         Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
         Kind::CniSlow(CniSlow { plugin, command, .. }) => (String::new(), format!("{command} {plugin}")),
         Kind::AbandonedStore(AbandonedStore { network, count, .. }) => {

@@ -96,7 +96,7 @@ pub(crate) struct Sim {
     /// The sandboxes in the runtime's records.
     recorded: BTreeSet<ContainerId>,
     runtime: Option<Task>,
-    kubelet: Option<u32>,
+    kubelet: Option<Task>,
     /// A second runtime, once it has run.
     crio: Option<Task>,
     crio_runs: bool,

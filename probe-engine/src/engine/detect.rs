@@ -9,6 +9,7 @@
 //! **Invariant:** rules change nothing. Nothing is concluded from missing records across a gap. Judging everything anew
 //! gives the findings that are tracked ([`FindingTracker::differences`]).
 
+mod abandoned_sandbox;
 mod abandoned_store;
 mod blind_spot;
 mod cni_failing;
@@ -59,8 +60,8 @@ use crate::model::{
     change::Finding,
     fact::PodName,
     finding::{
-        DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, OrphanNetns, OrphanSandbox, Severity,
-        StuckCgroup, TeardownOutOfOrder,
+        AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, OrphanNetns,
+        OrphanSandbox, Severity, StuckCgroup, TeardownOutOfOrder,
     },
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
@@ -155,6 +156,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::<DuplicateContainer>::each(FindingKind::DuplicateContainer),
         BySubject::<OrphanNetns>::each(FindingKind::OrphanNetns),
         BySubject::<OrphanSandbox>::each(FindingKind::OrphanSandbox),
+        BySubject::<AbandonedSandbox>::each(FindingKind::AbandonedSandbox),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
         ByScan::detector(FindingKind::UnverifiedRelease, unverified_release::detect),

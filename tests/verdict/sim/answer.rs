@@ -173,19 +173,16 @@ impl Sim {
                 filename: "/usr/bin/conmon".to_owned(),
             })
         };
-        let daemon = |pid: Option<u32>, comm: &str| {
-            pid.map(|pid| found(task(pid, 1, comm), pid, "/system.slice", &format!("/usr/bin/{comm}")))
-        };
+        let kubelet = self.kubelet.iter();
+        let kubelet =
+            kubelet.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/kubelet"));
         let crio = self.crio.iter().filter(|_| self.crio_runs);
         let crio = crio.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/crio"));
         let containerd = self.runtime.iter();
         let containerd =
             containerd.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/containerd"));
-        let mut all: Vec<Fact> = containerd
-            .chain(daemon(self.kubelet, "kubelet"))
-            .chain(crio)
-            .chain(self.plain.values().map(monitor))
-            .collect();
+        let mut all: Vec<Fact> =
+            containerd.chain(kubelet).chain(crio).chain(self.plain.values().map(monitor)).collect();
         let mut inside = |pid: u32, comm: &str, number: u64, sandbox: &Sandbox, id: &ContainerId| {
             let mut who = task(pid, 1, comm);
             who.cgroup = CgroupKey::new(0, number);

@@ -20,8 +20,9 @@ impl Sim {
     }
 
     pub(crate) fn kubelet_starts(&mut self) {
-        let task = self.task("kubelet", 1);
-        self.kubelet = Some(task.key.pid);
+        let mut task = self.task("kubelet", 1);
+        task.key.start = self.now().0;
+        self.kubelet = Some(task.clone());
         self.executed(task, class::CALLER, &["/usr/bin/kubelet"]);
         self.emit(Origin::Listed, Fact::KubeletExpected(true));
         self.remove_ended_pods();
@@ -34,12 +35,8 @@ impl Sim {
     }
 
     pub(crate) fn kubelet_dies(&mut self) {
-        if let Some(pid) = self.kubelet.take() {
-            self.kernel(Fact::Exited(Exited {
-                task: task(pid, 1, "kubelet"),
-                status: 9,
-                class: class::CALLER,
-            }));
+        if let Some(task) = self.kubelet.take() {
+            self.kernel(Fact::Exited(Exited { task, status: 9, class: class::CALLER }));
         }
     }
 
@@ -73,6 +70,13 @@ impl Sim {
         }
     }
 
+    /// The kubelet's record of the pod's containers is read.
+    pub(crate) fn pod_has(&mut self, name: &str, containers: &str) {
+        let uid = self.pods[name].uid.clone();
+        let names = containers.split(',').map(str::to_owned).collect();
+        self.emit(Origin::Listed, Fact::ContainersExpected { uid, names });
+    }
+
     pub(crate) fn pod_goes(&mut self, name: &str) {
         let pod = self.pods.get_mut(name).expect("the pod is known");
         let path = pod_path(pod);
@@ -103,6 +107,6 @@ impl Sim {
     }
 
     pub(super) fn by_kubelet(&self) -> Task {
-        task(self.kubelet.unwrap_or(1), 1, "kubelet")
+        self.kubelet.clone().unwrap_or_else(|| task(1, 1, "kubelet"))
     }
 }

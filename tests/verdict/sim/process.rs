@@ -77,6 +77,19 @@ impl Sim {
         self.kernel(Fact::Exited(Exited { task: runc, status: 0, class: class::RUNTIME }));
     }
 
+    /// The runtime makes a container whose program cannot be run.
+    pub(crate) fn container_fails(&mut self, sandbox: &str) {
+        let number = self.number();
+        let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
+        let path = format!("{}/{id}", pod_path(&self.pods[&self.sandboxes[sandbox].pod]));
+        let runc = self.task("runc", 1);
+        self.executed(runc.clone(), class::RUNTIME, &["runc", "create", "--bundle", "/b", id.as_str()]);
+        let made = cgroup(u64::from(number), &path);
+        self.kernel(Fact::CgroupCreated { cgroup: made.clone(), by: runc.clone() });
+        self.kernel(Fact::CgroupRemoved { cgroup: made, by: runc.clone() });
+        self.kernel(Fact::Exited(Exited { task: runc, status: 1 << 8, class: class::RUNTIME }));
+    }
+
     /// All running containers of that name in a sandbox end.
     pub(crate) fn container_exits(&mut self, name: &str, sandbox: &str, code: u32) {
         for (program, id) in self.take_running(name, sandbox) {

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use super::{
-    FRESH, Limits, blind_spot, cni_failing, cni_queue, duplicate_address, duplicate_container,
+    FRESH, Limits, abandoned_sandbox, blind_spot, cni_failing, cni_queue, duplicate_address,
+    duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
     pool_exhaustion, teardown_out_of_order,
@@ -46,6 +47,7 @@ fn pages() -> Vec<Page> {
     let Limits { leak_grace: grace, stuck_after, cni_slow, cni_queue: queue } = Limits::default();
     let overlap = duplicate_sandbox::OVERLAP;
     vec![
+        page!("abandoned_sandbox", [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL], []),
         page!("abandoned_store", [grace], []),
         page!("blind_spot", [LATELY, LATELY, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG], []),
         page!(

@@ -137,6 +137,9 @@ pub(crate) struct Work {
     pub(crate) is_unsure: bool,
     /// When its pod's start was counted as complete.
     pub(crate) started_at: Option<Timestamp>,
+    /// When a container last came to its end without having run its program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tried_at: Option<Timestamp>,
     /// The start counted as complete once before, and then continued.
     pub(crate) is_revised: bool,
 }

@@ -99,6 +99,7 @@ kinds! {
     StuckNetnsTeardown,
     StuckCgroup,
     OrphanSandbox,
+    AbandonedSandbox,
     DuplicateContainer,
     DuplicateAddress,
     CniFailing,
@@ -283,6 +284,14 @@ pub struct OrphanSandbox {
     #[serde_as(as = "FromInto<ProcessJson<'static>>")]
     #[schemars(with = "ProcessJson<'static>")]
     pub process: Process,
+}
+
+/// All containers of a sandbox have ended, and nobody starts one again or stops the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AbandonedSandbox {
+    /// The name of the container that ended last.
+    pub container: Option<String>,
+    pub exit_code: Option<u32>,
 }
 
 /// Two containers of the same name run in one sandbox.

@@ -11,7 +11,7 @@ use crate::{
         World,
         container::{Hook, Listening},
     },
-    model::{id::ContainerId, time::Timestamp},
+    model::{fact::Role, id::ContainerId, time::Timestamp},
 };
 
 /// A container that ran in a sandbox.
@@ -155,12 +155,16 @@ impl World {
         self.pod_may_be_back(at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
         let stopped_at = self.containers.get(id).and_then(|row| row.run.stopped_at);
-        if let Some(row) = self.sandboxes.recall_mut(&sandbox)
-            && let Some(ran) = row.work.run_of(id)
-            && ran.ended.is_none()
-        {
-            ran.ended = Some(Ended { at, code, stopped_at });
-            self.start_turns(&sandbox);
+        let is_container = self.containers.get(id).is_some_and(|row| row.role != Some(Role::Sandbox));
+        let Some(row) = self.sandboxes.recall_mut(&sandbox) else { return };
+        match row.work.run_of(id) {
+            Some(ran) if ran.ended.is_none() => {
+                ran.ended = Some(Ended { at, code, stopped_at });
+                self.start_turns(&sandbox);
+            }
+            Some(_) => {}
+            None if is_container => row.work.tried_at = row.work.tried_at.max(Some(at)),
+            None => {}
         }
     }
 }

@@ -11,10 +11,10 @@ use crate::{
         change::{self, Process},
         fact::{List, PodName, ProgramFound, Signal, StoreKind},
         finding::{
-            AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow, Duplicate,
-            DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key, Kind, LeakedAddress,
-            Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion, Severity, Stage, StoreRef,
-            StuckCgroup, StuckNetnsTeardown, TeardownOutOfOrder, UnverifiedRelease,
+            AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
+            Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key, Kind,
+            LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion, Severity,
+            Stage, StoreRef, StuckCgroup, StuckNetnsTeardown, TeardownOutOfOrder, UnverifiedRelease,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -64,6 +64,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
         Kind::StuckNetnsTeardown(StuckNetnsTeardown { netns: netns(), held: second, waiting: 3 }),
         Kind::StuckCgroup(StuckCgroup { path: "/kubepods/pod1".to_owned(), populated: Some(false) }),
         Kind::OrphanSandbox(OrphanSandbox { process: process() }),
+        Kind::AbandonedSandbox(AbandonedSandbox { container: Some(name()), exit_code: Some(1) }),
         Kind::DuplicateContainer(DuplicateContainer {
             name: name(),
             containers: ContainerId::parse("c1").into_iter().collect(),

@@ -1,0 +1,162 @@
+//! **Rule:** every container that ran in a sandbox has ended, only what holds the sandbox lives, and for longer than the
+//! kubelet's longest back-off nobody has made another container in it or begun to stop it. The time runs only while the
+//! runtime and the kubelet are both up.
+//!
+//! Not flagged: a container that crashes again and again, as long as it is started or tried again after each back-off; a
+//! pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a container exited 0, and
+//! one that the kubelet has on record has not run yet, since its image may be pulled for long. If the kubelet's record
+//! does not name the pod's containers, any container that exited 0 may be such an init container, so the limit is
+//! longer. A sandbox that the runtime has begun to stop is not flagged either.
+//!
+//! No finding opens or closes between a gap and the listing that shows which containers run, nor without a kubelet. A
+//! container may have ended unseen in the gap, so the time counts from the gap at the earliest.
+
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
+
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use crate::{
+    engine::world::{
+        container::{Container, Group, State},
+        sandbox::{ContainerRun, Ended, Sandbox},
+    },
+    model::{
+        fact::List,
+        finding::{AbandonedSandbox, Explain, Key, Kind, Severity},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    words::{
+        escape::escaped,
+        shell::{asked, crictl},
+    },
+};
+
+/// The kubelet's longest back-off (five minutes), and the time until its next try shows.
+pub(super) const BACK_OFF: Duration = Duration::from_secs(6 * 60);
+/// The limit if the next container's image may be pulled first.
+pub(super) const PULL: Duration = Duration::from_secs(60 * 60);
+
+impl Rule for AbandonedSandbox {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.sandboxes.values().map(|row| row.id.clone()).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    /// The kubelet's record of a pod's containers may be read late.
+    fn depends_on_others(marks: &Marks) -> bool {
+        !marks.pods.is_empty()
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+        let Some(row) = ctx.world.sandboxes.get(id) else { return };
+        let is_held = !row.is_stopped() && row.ending.stop_at.is_none() && row.presence.is_alive();
+        if is_held
+            && !has_live_container(ctx, row)
+            && let Some((last, ended)) = last_ended(row)
+        {
+            found.push(detection(ctx, row, last, ended));
+        }
+    }
+}
+
+/// Whether a container of the sandbox runs or is being made.
+fn has_live_container(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
+    let own = ctx.world.containers.group(Group::Sandbox(row.id.clone()));
+    let of_pod = row.pod.into_iter().flat_map(|pod| ctx.world.containers.group(Group::Pod(pod)));
+    let is_live = |it: &Container| match it.state {
+        State::Created | State::Running { .. } => it.id != row.id,
+        State::Exited { .. } => false,
+    };
+    own.chain(of_pod.filter(|it| it.sandbox.is_none())).any(is_live)
+}
+
+/// The container that ended last. None: one has not ended, or none has run.
+fn last_ended(row: &Sandbox) -> Option<(&ContainerRun, Ended)> {
+    let all: Option<Vec<_>> = row.containers().iter().map(|ran| Some((ran, ran.ended?))).collect();
+    all?.into_iter().max_by_key(|(ran, ended)| (ended.at, &ran.id))
+}
+
+fn detection(ctx: &DetectContext<'_>, row: &Sandbox, last: &ContainerRun, ended: Ended) -> Detection {
+    let kind = Kind::from(AbandonedSandbox { container: last.name.clone(), exit_code: ended.code });
+    let since = ended.at.max(row.work.tried_at.unwrap_or(Timestamp::ZERO));
+    Detection {
+        key: Key::new(kind.into_str(), &[row.id.as_str()]),
+        kind,
+        severity: Severity::Warning,
+        since,
+        pod: Some(row.reported.pod.clone()),
+        sandboxes: vec![row.id.clone()],
+        gapped: row.work.is_unsure,
+        verdict: verdict(ctx, row, since, ended),
+    }
+}
+
+fn verdict(ctx: &DetectContext<'_>, row: &Sandbox, since: Timestamp, ended: Ended) -> Verdict {
+    if row.gapped || ctx.world.is_gapped(List::Processes) || !ctx.world.has_kubelet() {
+        return Verdict::Unsure;
+    }
+    let expected = ctx.world.expected_in(row);
+    let has_run = |name: &String| row.containers().iter().any(|ran| ran.name.as_ref() == Some(name));
+    let limit = match ended.code {
+        Some(0) | None if expected.is_empty() => PULL,
+        Some(0) | None if !expected.iter().all(has_run) => return Verdict::Watched { until: None },
+        Some(_) | None => BACK_OFF,
+    };
+    let lost_at = ctx.world.coverage.losses.as_ref().filter(|_| row.work.is_unsure).map(|it| it.last_at);
+    let since = lost_at.map_or(since, |at| at.max(since));
+    match ctx.after_cleanup(since, limit) {
+        // A crash loop in its back-off is no candidate.
+        Verdict::Candidate { until } => Verdict::Watched { until },
+        other @ (Verdict::Watched { .. }
+        | Verdict::Unsure
+        | Verdict::Unverified
+        | Verdict::Unlisted
+        | Verdict::Confirmed
+        | Verdict::Passing { .. }) => other,
+    }
+}
+
+impl Explain for AbandonedSandbox {
+    fn summary(&self) -> String {
+        let container = self.container.as_deref().map_or_else(|| "its last container".into(), escaped);
+        let mut text = format!("no container runs since {container} ended");
+        if let Some(code) = self.exit_code {
+            _ = write!(text, " with {code}");
+        }
+        text.push_str(", and nobody starts one or stops the sandbox");
+        text
+    }
+
+    fn cause(&self) -> &'static str {
+        "All containers of the pod have ended, and for longer than the kubelet's longest back-off (CrashLoopBackOff) no \
+         container was made again and the sandbox was not stopped. Either the kubelet has lost track of the pod (its PLEG \
+         missed the end of the container, or the pod's worker hangs), or each of its tries ends before the runtime makes \
+         a container (ImagePullBackOff, CreateContainerConfigError)."
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        &[
+            "only pause runs, and the kubelet does not react: https://github.com/kubernetes/kubernetes/issues/67923",
+        ]
+    }
+
+    fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let mut all = vec!["# What the runtime knows of the sandbox and its containers:".to_owned()];
+        all.extend(asked(runtimes, "inspectp", sandboxes));
+        all.extend(asked(runtimes, "ps --all --pod", sandboxes));
+        all.push("# If kubectl describe pod shows no back-off, stop the sandbox: the kubelet then notices the pod.".to_owned());
+        for id in sandboxes {
+            // A sandbox in which a container runs again is not stopped.
+            all.extend(crictl(runtimes).map(|crictl| {
+                format!("running=$({crictl} ps -q --pod {id}) && [ -z \"$running\" ] && {crictl} stopp {id}")
+            }));
+        }
+        all
+    }
+}

@@ -1,0 +1,11 @@
+# The kubelet was restarted, and starts the container again.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+2s    container main in a starts
+30s   container main in a exits 1
+9m    kubelet dies
+9m    kubelet starts
+10m   container main in a starts
+12m   end
+expect closed abandoned_sandbox main web-0 a since 30s
