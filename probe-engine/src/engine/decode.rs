@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use probe_common::{
     event::{self, Event, Header, WireError, address, cni, flag},
-    id::{CgroupKey, TaskKey},
+    id::{CgroupKey, NetnsKey, TaskKey},
 };
 
 use crate::model::{
@@ -51,10 +51,10 @@ pub(crate) fn observation(event: &Event<'_>) -> Observation {
         Event::OomKill(body) => Fact::OomKilled(signaled(body)),
         Event::NetnsCreated(body) => {
             let end_unseen = header.flags & flag::END_UNSEEN != 0;
-            Fact::NetnsCreated { netns: body.netns, by: by(), end_unseen }
+            Fact::NetnsCreated { netns: netns(body.netns), by: by(), end_unseen }
         }
-        Event::NetnsDropped(body) => Fact::NetnsDropped { netns: body.netns, by: by() },
-        Event::NetnsFreed(body) => Fact::NetnsFreed { netns: body.netns },
+        Event::NetnsDropped(body) => Fact::NetnsDropped { netns: netns(body.netns), by: by() },
+        Event::NetnsFreed(body) => Fact::NetnsFreed { netns: netns(body.netns) },
         Event::AddressAdded(body) => Fact::AddressAdded(address(body)),
         Event::AddressRemoved(body) => Fact::AddressRemoved(address(body)),
         Event::CgroupCreated(body, path) => Fact::CgroupCreated { cgroup: cgroup(body, path), by: by() },
@@ -94,6 +94,11 @@ fn task(from: &event::Task, hierarchy: u32) -> Task {
 /// A process is the same one whoever tells of it, and `/proc` tells its start in whole ticks, rounded down.
 fn key(exact: TaskKey) -> TaskKey {
     TaskKey::new(exact.pid, exact.start - exact.start % TICK)
+}
+
+/// Without its padding, which is no part of the identity, and which no recording keeps.
+fn netns(key: NetnsKey) -> NetnsKey {
+    NetnsKey::new(key.inode, key.cookie)
 }
 
 fn executed(body: &event::Exec, tail: &event::exec::Text<'_>) -> Executed {
@@ -148,7 +153,7 @@ fn address(body: &event::Address) -> Address {
         IpAddr::V4(Ipv4Addr::new(a, b, c, d))
     };
     Address {
-        netns: body.netns,
+        netns: netns(body.netns),
         address: Subnet { address: ip, prefix: body.prefix },
         ifname: text(body.ifname.bytes()),
         ifindex: body.ifindex,
@@ -160,7 +165,7 @@ fn address(body: &event::Address) -> Address {
 
 fn cgroup(body: &event::Cgroup, path: &[u8]) -> Cgroup {
     Cgroup {
-        key: body.cgroup,
+        key: CgroupKey::new(body.cgroup.hierarchy, body.cgroup.id),
         path: text(path),
         level: body.level,
         nested: body.header.flags & flag::NESTED != 0,

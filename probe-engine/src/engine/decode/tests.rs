@@ -176,6 +176,36 @@ fn a_cgroup_has_its_path() {
     assert_eq!((cgroup.path.as_str(), cgroup.level, cgroup.nested), ("/kubepods", 2, true));
 }
 
+/// A recording does not keep it, so that a replay would know another thing.
+#[test]
+fn padding_is_no_part_of_an_identity() {
+    let mut netns = event::Netns::new_zeroed();
+    netns.netns = NetnsKey { _pad: [0, 159, 0, 0], ..NetnsKey::new(41, 5) };
+    let mut given = event::Address::new_zeroed();
+    given.netns = netns.netns;
+    let mut made = cgroup::Cgroup::new_zeroed();
+    made.cgroup = CgroupKey { _pad: [1; 4], ..CgroupKey::new(4, 99) };
+    let records = [kind::NETNS_CREATED, kind::NETNS_DROPPED, kind::NETNS_FREED]
+        .map(|kind| Record::new(&netns, kind, 0, &[]))
+        .into_iter()
+        .chain([
+            Record::new(&given, kind::ADDRESS_ADDED, 0, &[]),
+            Record::new(&made, kind::CGROUP_EMPTIED, 0, &[]),
+        ]);
+    for record in records {
+        match record.read().fact {
+            Fact::NetnsCreated { netns, .. }
+            | Fact::NetnsDropped { netns, .. }
+            | Fact::NetnsFreed { netns } => {
+                assert_eq!(netns, NetnsKey::new(41, 5));
+            }
+            Fact::AddressAdded(it) => assert_eq!(it.netns, NetnsKey::new(41, 5)),
+            Fact::CgroupEmptied { cgroup } => assert_eq!(cgroup.key, CgroupKey::new(4, 99)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn what_is_no_record_is_refused() {
     let mut body = exec::Exec::new_zeroed();
