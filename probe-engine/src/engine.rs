@@ -176,13 +176,13 @@ impl Engine {
     /// The pools of the node's networks, as far as their stores and the kernel tell.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
-        self.finding_tracker.pools(&self.world)
+        self.finding_tracker.pools(&self.world, &self.settings.limits)
     }
 
     /// The leaks that are told as one finding of many.
     #[must_use]
     pub fn many(&self) -> Vec<ManyView> {
-        self.finding_tracker.many()
+        self.finding_tracker.many(&self.world, &self.settings.limits)
     }
 
     /// What is wrong now, and what was a while ago; by key.

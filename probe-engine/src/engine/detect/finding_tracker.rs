@@ -8,6 +8,7 @@ use super::{
     judge::{Judge, Situation, Want},
     leaked_address::many,
     pool::{PoolCount, Pools},
+    rule::Judged,
 };
 use crate::{
     engine::{
@@ -17,7 +18,7 @@ use crate::{
     },
     model::{
         change::Finding,
-        finding::{Key, Revision, Stage},
+        finding::{Key, LeakedAddress, Revision, Stage},
         time::Timestamp,
     },
 };
@@ -158,12 +159,29 @@ impl FindingTracker {
     }
 
     /// The pools of the node's networks, counted with the leaks of the last look.
-    pub(in crate::engine) fn pools(&self, world: &World) -> Vec<PoolView> {
-        Pools::count(world, &self.judge.leaks).iter().map(PoolCount::view).collect()
+    pub(in crate::engine) fn pools(&self, world: &World, limits: &Limits) -> Vec<PoolView> {
+        self.with_leaks(world, limits, |leaks| {
+            Pools::count(world, leaks).iter().map(PoolCount::view).collect()
+        })
     }
 
     /// The leaks that are reported together as one finding.
-    pub(in crate::engine) fn many(&self) -> Vec<ManyView> {
-        many::members(&self.findings, &self.judge.leaks)
+    pub(in crate::engine) fn many(&self, world: &World, limits: &Limits) -> Vec<ManyView> {
+        self.with_leaks(world, limits, |leaks| many::members(&self.findings, leaks))
+    }
+
+    /// The leaks as of the last look. An engine that was restored has not looked yet, so it judges for this question.
+    fn with_leaks<T>(
+        &self,
+        world: &World,
+        limits: &Limits,
+        tell: impl FnOnce(&Judged<LeakedAddress>) -> T,
+    ) -> T {
+        if self.judge.has_looked() {
+            return tell(&self.judge.leaks);
+        }
+        let it =
+            Situation { findings: Some(&self.findings), ..Situation::of(world, limits, self.looks.last) };
+        tell(&Judge::judge_everything(it).0.leaks)
     }
 }

@@ -174,6 +174,10 @@ impl Judge {
         }
     }
 
+    pub(super) fn has_looked(&self) -> bool {
+        self.node.is_some()
+    }
+
     /// When to judge again if nothing changes.
     pub(super) fn due_at(&self) -> Option<Timestamp> {
         let rules = self.detectors.iter().filter_map(|it| it.due_at()).chain(self.leaks.due_at());

@@ -265,3 +265,22 @@ fn an_address_that_is_reserved_anew_leaks_since_then() {
         assert_eq!(since(&story.judge(12 * MINUTE + SECOND).1), Some(anew), "seen: {seen}");
     }
 }
+
+/// Nothing may happen for a while after a restart, and the counts are asked for meanwhile.
+#[test]
+fn a_restored_engine_counts_pools_before_its_first_look() {
+    let mut story = node(254);
+    let leaked: Vec<u8> = (10..110).collect();
+    for n in &leaked {
+        comes_and_goes(&mut story, (10 + u64::from(*n)) * SECOND, *n);
+    }
+    records(&mut story, 2 * MINUTE, &leaked, &[]);
+    records(&mut story, 8 * MINUTE, &leaked, &[]);
+    let (_, engine) = told(&story, 10 * MINUTE);
+    assert_eq!(engine.pools()[0].leaked, 100);
+    assert!(!engine.many().is_empty());
+    let mut restored = Engine::new(engine.settings().clone());
+    engine.dump().into_iter().for_each(|entry| restored.restore(entry));
+    assert_eq!(restored.pools(), engine.pools());
+    assert_eq!(restored.many(), engine.many());
+}
