@@ -27,7 +27,7 @@ pub(crate) mod phase;
 pub(crate) mod recovery;
 pub(crate) mod select;
 #[cfg(feature = "live")]
-pub(crate) mod serve;
+pub mod serve;
 #[cfg(feature = "live")]
 pub(crate) mod state_writes;
 #[cfg(feature = "live")]

@@ -11,8 +11,10 @@ mod bench;
 mod build;
 mod demo;
 mod dist;
+mod fuzz;
 mod helm;
 mod measure;
+mod miri;
 mod mirrors;
 mod mounts;
 mod package;
@@ -56,6 +58,10 @@ enum Verb {
     Test(test::Args),
     /// Measure what the engine and the hooks cost, as tables and as JSON
     Bench(bench::Args),
+    /// Run the fuzzers for long: any bytes as records, files, requests and kept states
+    Fuzz(fuzz::Args),
+    /// Run the tests of the pure crates in Miri, which sees undefined behaviour
+    Miri,
     /// Check what the compiler does not: who uses whom, and style
     Tidy,
     /// Print figures on the source: lines, import cycles, public items, large types
@@ -78,6 +84,8 @@ fn main() -> ExitCode {
         Verb::Demo(args) => demo::run(&args).map(done),
         Verb::Test(args) => test::run(&args),
         Verb::Bench(args) => bench::run(&args).map(done),
+        Verb::Fuzz(args) => fuzz::run(&args).map(done),
+        Verb::Miri => miri::run().map(done),
         Verb::Tidy => tidy::run().map(done),
         Verb::Measure(args) => measure::run(&args).map(done),
         Verb::InMounts(args) => mounts::run(&args).map(done),

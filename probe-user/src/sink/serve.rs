@@ -8,6 +8,7 @@
 mod api;
 pub(crate) mod app_state;
 mod connection;
+pub mod detached;
 pub(crate) mod guard;
 mod handler;
 mod health;

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::node::bundle`.
+
+#![no_main]
+
+fuzz::program!("bundle");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::checkpoint`.
+
+#![no_main]
+
+fuzz::program!("checkpoint");

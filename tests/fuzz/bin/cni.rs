@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::node::cni`.
+
+#![no_main]
+
+fuzz::program!("cni");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::history`.
+
+#![no_main]
+
+fuzz::program!("history");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::http`.
+
+#![no_main]
+
+fuzz::program!("http");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::node::ipam`.
+
+#![no_main]
+
+fuzz::program!("ipam");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::node::proc`.
+
+#![no_main]
+
+fuzz::program!("proc");

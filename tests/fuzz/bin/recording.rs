@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::recording`.
+
+#![no_main]
+
+fuzz::program!("recording");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::wire`.
+
+#![no_main]
+
+fuzz::program!("wire");

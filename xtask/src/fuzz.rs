@@ -1,0 +1,89 @@
+//! `cargo xtask fuzz`: runs the fuzzers of `tests/fuzz`, one after the other, each on one core.
+//!
+//! The tests run each of them for a moment. This runs them for as long as is asked for, with libFuzzer, which sees what an
+//! input reaches and goes on from there. What it learned stays in `target/fuzz/corpus`.
+
+use crate::package::{self, Need};
+use crate::setup::{self, Level};
+use crate::workspace;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs;
+use std::process::{Command, Stdio};
+
+const VERSION: &str = "0.13.1";
+const NEEDS: &[Need] = &[Need::any(&["c++"], "g++")];
+/// Where cargo-fuzz finds the fuzzers, from the root.
+const FOLDER: &str = "tests/fuzz";
+/// The folder to which a fuzzer writes its seeds first.
+const SEEDS: &str = "SANDPROBE_SEEDS";
+/// An input on which a fuzzer spends more seconds has failed.
+const LIMIT: u64 = 20;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The fuzzer to run; without it, all
+    target: Option<String>,
+    /// How long to run each
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    minutes: u64,
+}
+
+pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
+    setup::ensure(Level::Build)?;
+    package::ensure(NEEDS)?;
+    ensure_cargo_fuzz()?;
+    let all = workspace::output(cargo_fuzz("list").args(["--fuzz-dir", FOLDER]))?;
+    let chosen: Vec<&str> =
+        all.lines().filter(|name| target.as_deref().is_none_or(|target| target == *name)).collect();
+    if let (Some(target), []) = (target, &chosen[..]) {
+        bail!("there is no fuzzer {target}: there are {}", all.lines().collect::<Vec<_>>().join(", "));
+    }
+    let mut failed = Vec::new();
+    for name in chosen {
+        println!("fuzz: {name}, for {minutes} min");
+        if !fuzz(name, minutes * 60)? {
+            failed.push(name);
+        }
+    }
+    ensure!(
+        failed.is_empty(),
+        "an input failed of {}: it is below {}; mend what it found, and keep the input in {FOLDER}/failed",
+        failed.join(", "),
+        workspace::target_dir().join("fuzz/artifacts").display()
+    );
+    Ok(())
+}
+
+/// Whether no input failed.
+fn fuzz(name: &str, seconds: u64) -> Result<bool> {
+    let folder = |kind: &str| {
+        let path = workspace::target_dir().join("fuzz").join(kind).join(name);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok::<_, anyhow::Error>(path)
+    };
+    let (corpus, artifacts) = (folder("corpus")?, folder("artifacts")?);
+    let mut command = cargo_fuzz("run");
+    // Nothing but the sources may use unsafe code, so that a sanitizer would see little.
+    command.args(["--fuzz-dir", FOLDER, "--sanitizer", "none", "--target-dir"]);
+    command.arg(workspace::target_dir().join("fuzz")).arg(name).arg(&corpus).arg("--");
+    command.args([format!("-max_total_time={seconds}"), format!("-timeout={LIMIT}")]);
+    command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg("-print_final_stats=1");
+    let status = command.env(SEEDS, &corpus).status().context("cannot run cargo fuzz")?;
+    Ok(status.success())
+}
+
+/// The pinned toolchain is a stable one, and instrumenting takes unstable flags.
+fn cargo_fuzz(verb: &str) -> Command {
+    let mut command = workspace::cargo();
+    command.args(["fuzz", verb]).env("RUSTC_BOOTSTRAP", "1");
+    command
+}
+
+fn ensure_cargo_fuzz() -> Result<()> {
+    let is_there = cargo_fuzz("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if is_there.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    println!("setup: building cargo-fuzz {VERSION}");
+    workspace::run(workspace::cargo().args(["install", "cargo-fuzz", "--version", VERSION, "--locked"]))
+}
