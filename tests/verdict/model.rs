@@ -62,6 +62,8 @@ struct Truth {
     lives: bool,
     stopped: bool,
     removed: bool,
+    /// A DEL succeeded.
+    released: bool,
     running: bool,
     ran: bool,
     /// Its container ended last with another code than 0.
@@ -150,6 +152,7 @@ impl History {
             Turn::Stop { which, del } => {
                 if let Some((name, row)) = self.pick(which, |it| !it.removed && !it.stopped) {
                     (row.lives, row.stopped, row.running) = (false, true, false);
+                    row.released = matches!(del, DelTurn::Succeeds);
                     self.drive.sim.stop(&name, del_of(del));
                 }
             }
@@ -241,6 +244,8 @@ impl History {
                 Kind::AbandonedSandbox(_) => {
                     self.truth_of(it).is_some_and(|row| row.lives && row.ran && !row.running)
                 }
+                // The runtime has it on record, and no DEL has succeeded.
+                Kind::StuckStop(_) => self.truth_of(it).is_some_and(|row| !row.lives && !row.released),
                 Kind::OrphanSandbox(_)
                 | Kind::OrphanNetns(_)
                 | Kind::AbandonedStore(_)

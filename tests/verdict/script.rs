@@ -18,6 +18,7 @@
 //! 5s    remove S [del-fails|no-del]            RemovePodSandbox
 //! 5s    kill pause of S by kubelet|stranger|oom
 //! 5s    netns of S lost                        its file is removed
+//! 5s    cache of S torn                        its file in libcni's cache cannot be decoded | mended: moved away
 //! 5s    forget S                               the runtime loses its record without a DEL
 //! 5s    free ADDR                              the store's record is removed
 //! 5s    wakes                                  the node was suspended until this time
@@ -44,7 +45,7 @@ use probe_user::model::{
     fact::Loss,
     finding::{
         AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer,
-        DuplicateSandbox, Kind, Stage, TeardownOutOfOrder, UnverifiedRelease,
+        DuplicateSandbox, Kind, Stage, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
     },
     time::Timestamp,
 };
@@ -142,6 +143,8 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
             sim.pause_dies(name, death);
         }
         ["netns", "of", name, "lost"] => sim.netns_file_goes(name),
+        ["cache", "of", name, "torn"] => sim.tear(name),
+        ["cache", "of", _, "mended"] => sim.torn = None,
         ["del", name, how @ ..] => sim.del(name, del(how)?),
         ["forget", name] => sim.forget(name),
         ["free", address] => sim.free(one(address)?),
@@ -253,6 +256,10 @@ fn line(it: &Finding, drive: &Drive) -> String {
         Kind::PoolExhaustion(pool) => (String::new(), format!("{} free {}", pool.network, pool.free)),
         Kind::BlindSpot(BlindSpot { spot, .. }) => (String::new(), format!("{spot:?}")),
         Kind::CniQueue(CniQueue { waiting, .. }) => (String::new(), waiting.to_string()),
+        Kind::StuckStop(StuckStop { step, attempts, cache_file, .. }) => {
+            let why = if cache_file.is_some() { "undecodable".to_owned() } else { format!("x{attempts}") };
+            (format!("{step:?}"), why)
+        }
         Kind::OrphanNetns(_)
         | Kind::StuckNetnsTeardown(_)
         | Kind::StuckCgroup(_)

@@ -33,6 +33,7 @@ mod pool_exhaustion;
 mod rule;
 mod stuck_cgroup;
 mod stuck_netns_teardown;
+mod stuck_stop;
 mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
@@ -61,7 +62,7 @@ use crate::model::{
     fact::PodName,
     finding::{
         AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, OrphanNetns,
-        OrphanSandbox, Severity, StuckCgroup, TeardownOutOfOrder,
+        OrphanSandbox, Severity, StuckCgroup, StuckStop, TeardownOutOfOrder,
     },
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
@@ -159,6 +160,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::<AbandonedSandbox>::each(FindingKind::AbandonedSandbox),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
+        BySubject::<StuckStop>::each(FindingKind::StuckStop),
         ByScan::detector(FindingKind::UnverifiedRelease, unverified_release::detect),
         ByScan::detector(FindingKind::BlindSpot, blind_spot::detect),
     ]

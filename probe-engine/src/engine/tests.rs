@@ -20,4 +20,5 @@ mod recovery;
 mod sandbox;
 mod story;
 mod stuck;
+mod stuck_stop;
 mod trust;

@@ -338,3 +338,10 @@ pub(crate) fn network_of_cached<'a>(name: &'a str, container: &ContainerId, ifna
     let rest = name.strip_suffix(ifname)?.strip_suffix('-')?;
     rest.strip_suffix(container.as_str())?.strip_suffix('-')
 }
+
+/// The sandbox that a file of libcni's cache is about, by the file's name. None: the name has no full id, which the ids
+/// of containers that are no pod's may not be.
+pub(crate) fn sandbox_of_cached(path: &str) -> Option<ContainerId> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.split('-').filter_map(ContainerId::parse).find(ContainerId::is_full)
+}

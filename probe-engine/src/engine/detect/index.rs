@@ -21,7 +21,7 @@ use crate::{
         sandbox,
     },
     model::{
-        fact::PodName,
+        fact::{PodName, sandbox_of_cached},
         id::{CgroupKey, ContainerId, PodUid, TaskKey},
     },
 };
@@ -86,6 +86,9 @@ impl Index {
         changed.attachments.iter().for_each(|key| self.attachment(world, key, &mut marks));
         changed.pods.iter().for_each(|id| self.pod(world, *id, &mut marks));
         Self::records(&world.records, &changed.on_record, &mut marks);
+        if changed.records {
+            marks.sandboxes.extend(world.records.unread.keys().filter_map(|path| sandbox_of_cached(path)));
+        }
         self.spread(world, &mut marks);
         for id in &marks.sandboxes {
             self.note_state(world, id);
@@ -110,6 +113,8 @@ impl Index {
         self.netns.set(&life, row.and_then(|row| row.sandbox.clone()));
         let mounts = row.map_or(&[][..], |row| &row.mounts);
         self.mounts.set(&life, mounts.iter().map(|path| plain(path).into_owned()));
+        let owner = row.and_then(|row| world.sandboxes.recall(row.sandbox.as_ref()?));
+        marks.sandboxes.extend(owner.filter(|row| row.is_stopped()).map(|row| row.id.clone()));
         if row.is_some_and(|row| row.state != netns::State::Live) {
             self.ending.insert(life);
         } else {

@@ -86,6 +86,7 @@ fn pages() -> Vec<Page> {
         ),
         page!("stuck_cgroup", [grace], []),
         page!("stuck_netns_teardown", [stuck_after], []),
+        page!("stuck_stop", [grace, blind_spot::READ], []),
         page!(
             "teardown_out_of_order",
             [teardown_out_of_order::SETTLE / EARLY, teardown_out_of_order::SETTLE, reap::MEMORY],

@@ -85,6 +85,9 @@ pub(crate) struct Run {
     pub(crate) hook: Option<Hook>,
     /// When the runtime first sent it a fatal signal, if that was before its end.
     pub(crate) stopped_at: Option<Timestamp>,
+    /// When the runtime first sent it SIGKILL.
+    #[serde(default)]
+    pub(crate) killed_at: Option<Timestamp>,
     /// Its exit code, if its end was seen.
     pub(crate) code: Option<u32>,
 }
@@ -332,6 +335,18 @@ impl World {
         self.tell(ctx, self.container_subject(id), wait, what);
         if let Some(pod) = pod {
             self.pod_may_be_gone(ctx, pod);
+        }
+    }
+
+    /// The runtime sent SIGKILL to a process in a container.
+    pub(super) fn container_killed(&mut self, ctx: EventContext, process: TaskKey) {
+        let cgroup = self.processes.get(process).map(|row| row.cgroup);
+        let Some(id) = cgroup.and_then(|key| self.own_container(key)) else { return };
+        let is_it = |row: &Container| row.process() == Some(process) && row.run.killed_at.is_none();
+        if self.containers.get(&id).is_some_and(is_it)
+            && let Some(row) = self.containers.rows.get_mut(&id)
+        {
+            row.run.killed_at = Some(ctx.at);
         }
     }
 

@@ -258,8 +258,12 @@ impl World {
         } else if heard.iter().any(|other| other.signal == SIGKILL && !other.oom) {
             return;
         }
+        let killer = (signal.signal == SIGKILL && !oom).then(|| signal.sender.clone());
         if heard.len() < SIGNALS {
             heard.push(signal);
+        }
+        if killer.is_some_and(|killer| self.is_of_runtime(&killer)) {
+            self.container_killed(ctx, target);
         }
         self.schedule_reap(ctx.at);
     }

@@ -98,6 +98,7 @@ kinds! {
     OrphanNetns,
     StuckNetnsTeardown,
     StuckCgroup,
+    StuckStop,
     OrphanSandbox,
     AbandonedSandbox,
     DuplicateContainer,
@@ -275,6 +276,43 @@ pub struct StuckNetnsTeardown {
 pub struct StuckCgroup {
     pub path: String,
     pub populated: Option<bool>,
+}
+
+/// The stop of a sandbox has begun and does not end.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StuckStop {
+    pub step: StopStep,
+    /// The process that does not end.
+    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ProcessJson<'static>>")]
+    pub process: Option<Process>,
+    /// How often the plugins were called with DEL.
+    pub attempts: u32,
+    /// The plugin whose DEL did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u32>,
+    /// The file of libcni's cache that cannot be decoded, so that the runtime calls no DEL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_file: Option<String>,
+    /// The file to which the network namespace is still bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount: Option<String>,
+}
+
+closed_set! {
+    /// The step of a stop that is not over.
+    pub enum StopStep {
+        /// A container was killed and still runs.
+        Containers,
+        /// DEL has not succeeded.
+        Del,
+        /// The network namespace is still bound to its file.
+        Unmount,
+    }
 }
 
 /// A sandbox's process runs although no runtime has the sandbox on record.

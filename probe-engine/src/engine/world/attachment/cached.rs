@@ -6,7 +6,7 @@ use super::{Attachment, Lease};
 use crate::{
     engine::world::{EventContext, World, args::Args},
     model::{
-        fact::{CacheFound, PodName, network_of_cached},
+        fact::{CacheFound, PodName, network_of_cached, sandbox_of_cached},
         id::ContainerId,
         time::Timestamp,
     },
@@ -90,7 +90,7 @@ impl World {
         let key = |row: &Attachment| (row.container.clone(), row.ifname.clone());
         // Containers of pods have full ids, by which their attachments are found. Few attachments belong to other
         // containers.
-        let keys: Vec<_> = match name.split('-').filter_map(ContainerId::parse).find(ContainerId::is_full) {
+        let keys: Vec<_> = match sandbox_of_cached(name) {
             Some(id) => self.attachments_of(&id).filter(is_it).map(key).collect(),
             None => self.attachments.values().filter(is_it).map(key).collect(),
         };

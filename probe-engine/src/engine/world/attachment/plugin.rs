@@ -82,6 +82,19 @@ pub(crate) struct Runs {
 pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
 
 impl Plugin {
+    /// How often DEL was called.
+    #[must_use]
+    pub(crate) fn deletions(&self) -> u32 {
+        self.del.begun.saturating_add(self.del_without_netns.begun)
+    }
+
+    /// The runs of the DELs of the kind that was called last. None: DEL was never called.
+    #[must_use]
+    pub(crate) fn last_del(&self) -> Option<&Runs> {
+        let all = [&self.del, &self.del_without_netns].into_iter().filter(|runs| runs.begun > 0);
+        all.max_by_key(|runs| runs.last_at)
+    }
+
     /// How many of the plugin's ADDs failed, with those of dropped attachments.
     #[must_use]
     pub(crate) fn failures(&self) -> u32 {

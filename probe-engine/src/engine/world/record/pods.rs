@@ -138,8 +138,8 @@ impl World {
         found
     }
 
-    /// The known parts of the pod's name, for a sandbox whose records have no UID.
-    fn pod_of_nameless(&self, id: &ContainerId) -> PodName {
+    /// The known parts of the name of a sandbox's pod, from all sources that name it.
+    pub(in crate::engine) fn pod_of_nameless(&self, id: &ContainerId) -> PodName {
         let mut pod = self.records.pod_on_record(id);
         let of_container = self.containers.get(id).and_then(|row| row.pod);
         let of_sandbox = self.sandboxes.get(id).and_then(|row| row.pod);

@@ -1,0 +1,347 @@
+//! **Rule:** the stop of a sandbox has begun and is not over after the grace in which runtime and kubelet clean up. One
+//! of its steps is open. `containers`: the runtime sent SIGKILL to a process of the sandbox, and the process still
+//! runs. `del`: the sandbox is over, its runtime has it on record, and DEL has not succeeded for one of its
+//! attachments. `unmount`: every DEL has succeeded, and the sandbox's network namespace is still bound to a file.
+//!
+//! The grace begins with SIGKILL, and not with SIGTERM: between the two lies the pod's own
+//! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the sandbox.
+//!
+//! libcni reads the result of ADD from its cache before it calls DEL. If it cannot decode that file, it calls no plugin
+//! at all, and the runtime fails each time. Such a file counts even if the agent did not see the sandbox's life.
+//!
+//! Not flagged: a container in its termination grace period; a sandbox that no runtime has on record (`leaked_address`,
+//! `orphan_netns`); a sandbox that never had a process, whose ADD failed (`cni_failing`); a sandbox that is over and
+//! for which no DEL was called, where no kubelet runs; a record that stays although all else is over, since the kubelet
+//! keeps that of a completed pod until the pod is deleted. If records were lost, DEL counts as open only while
+//! libcni's cache has the result of ADD.
+
+use std::collections::BTreeSet;
+
+use super::{DetectContext, Detection, Verdict, blind_spot::READ, index::Marks, rule::Rule};
+use crate::{
+    engine::world::{
+        attachment::{Attachment, Outcome, Plugin},
+        container::Container,
+        process::State,
+        record::HasRecord,
+        sandbox::Sandbox,
+    },
+    model::{
+        change,
+        fact::{Origin, sandbox_of_cached},
+        finding::{Explain, Key, Kind, Severity, StopStep, StuckStop},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    words::{
+        count::counted,
+        escape::escaped,
+        shell::{UNPRINTABLE, asked, cni_in_journal, lines, quoted},
+    },
+};
+
+impl Rule for StuckStop {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        let of_cached = ctx.world.records.unread.keys().filter_map(|path| sandbox_of_cached(path));
+        ctx.world.sandboxes.all().map(|row| row.id.clone()).chain(of_cached).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+        let row = ctx.world.sandboxes.recall(id);
+        let killed = row.and_then(|row| still_runs(ctx, row));
+        found.extend(killed.or_else(|| not_deleted(ctx, id, row)).or_else(|| still_bound(ctx, row?)));
+    }
+}
+
+/// The step `containers`.
+fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
+    let containers = ctx.index.sandboxes.by(&row.id).chain([&row.id]);
+    let killed = |it: &&Container| it.run.killed_at.is_some() && it.is_running();
+    let containers = containers.filter_map(|id| ctx.world.containers.get(id)).filter(killed);
+    let container = containers.min_by_key(|it| it.run.killed_at)?;
+    let process = ctx.world.processes.get(container.process()?).filter(|it| it.state == State::Running)?;
+    let since = container.run.killed_at?;
+    let mut verdict = quietly(ctx.after_cleanup(since, ctx.limits.leak_grace));
+    // The record of its end may be among the lost ones.
+    let ready = since.max(ctx.up.unwrap_or(since)) + ctx.limits.leak_grace;
+    if verdict == Verdict::Confirmed && row.gapped && process.found_at < Some(ready) {
+        verdict = ctx.listed_since(ready)?;
+    }
+    let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
+    let stop = StuckStop { process: Some(it), ..StuckStop::at(StopStep::Containers) };
+    Some(detection(ctx, &row.id, stop, since, verdict))
+}
+
+/// The step `del`.
+fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>) -> Option<Detection> {
+    let cached = undecodable(ctx, id);
+    let all: Vec<&Attachment> = ctx.world.attachments_of(id).collect();
+    let is_deleting = all.iter().any(|it| it.is_being_deleted());
+    if cached.is_none() && !is_deleting && !ctx.world.has_kubelet() {
+        return None;
+    }
+    let since = match row {
+        Some(row) if cached.is_some() || row.up_since.is_some() => {
+            row.over_at().or_else(|| found_dead(ctx, row))?
+        }
+        Some(_) => return None,
+        // A listing of the node shows no sandbox, and a runtime has it on record.
+        None => *ctx.world.records.known_since.get(id)?,
+    };
+    // Its network namespace is gone, and nobody stops it.
+    let runs = ctx.world.containers.get(id).is_some_and(Container::is_running);
+    if runs && !is_deleting {
+        return None;
+    }
+    let is_gapped = row.is_some_and(|row| row.gapped);
+    let held = |it: &&&Attachment| {
+        if is_gapped || it.gapped { ctx.world.cached_at(it).is_some() } else { !is_released(it) }
+    };
+    let held = all.iter().find(held);
+    if held.is_none() && cached.is_none() {
+        return None;
+    }
+    let mut verdict = match ctx.has_record(id) {
+        HasRecord::No { .. } => return None,
+        HasRecord::Unknown => Verdict::Unsure,
+        HasRecord::Yes => quietly(ctx.after_cleanup(since, ctx.limits.leak_grace)),
+    };
+    if verdict == Verdict::Confirmed && !is_read_since(ctx, since.max(ctx.up?) + ctx.limits.leak_grace) {
+        verdict = Verdict::Unverified;
+    }
+    let failing = held.and_then(|it| unreleased(it));
+    let stop = StuckStop {
+        attempts: failing.map_or(0, Plugin::deletions),
+        plugin: failing.map(|plugin| plugin.name.clone()),
+        exit_code: failing.and_then(|plugin| plugin.last_del()?.code),
+        cache_file: cached.map(str::to_owned),
+        ..StuckStop::at(StopStep::Del)
+    };
+    Some(detection(ctx, id, stop, since, verdict))
+}
+
+/// When a sandbox was found of which no process was ever seen, and which no runtime makes.
+fn found_dead(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
+    let is_being_made = || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
+    let is_dead = row.origin == Origin::Listed && row.up_since.is_none() && !is_being_made();
+    is_dead.then_some(row.first_at)
+}
+
+/// The file of libcni's cache that is about this sandbox and cannot be decoded. libcni writes a file in place, so it
+/// counts only when it was read twice.
+fn undecodable<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a str> {
+    let all = ctx.world.records.unread.iter().filter(|(_, it)| it.read_at >= it.since + READ);
+    let mut paths = all.map(|(path, _)| path.as_str());
+    paths.find(|path| sandbox_of_cached(path).as_ref() == Some(id))
+}
+
+/// Whether the records of all runtimes were read at this time or later.
+fn is_read_since(ctx: &DetectContext<'_>, at: Timestamp) -> bool {
+    ctx.world.records.runtimes.values().all(|row| row.read_at >= at)
+}
+
+/// Whether DEL has gone through the chain: it has succeeded for the plugin that was called first with ADD. That plugin may
+/// no longer be configured. Then the DEL that was called last has succeeded, and libcni's cache has no result.
+fn is_released(row: &Attachment) -> bool {
+    let is_through =
+        row.plugins.iter().find(|plugin| plugin.add.begun > 0).is_some_and(|plugin| !is_open(plugin));
+    let last = row.plugins.iter().filter_map(Plugin::last_del).max_by_key(|del| del.last_at);
+    let is_over = last.map_or(row.plugins.is_empty(), |del| del.outcome == Some(Outcome::Succeeded));
+    is_through || is_over && row.cached_at.is_none()
+}
+
+fn is_open(plugin: &Plugin) -> bool {
+    plugin.del.succeeded == 0 && plugin.del_without_netns.succeeded == 0
+}
+
+/// The plugin at which the DEL of a chain stopped: the one that was called last and did not succeed, else the last of
+/// those that were not called.
+fn unreleased(row: &Attachment) -> Option<&Plugin> {
+    let called = row.plugins.iter().filter(|plugin| is_open(plugin) && plugin.deletions() > 0);
+    let called = called.max_by_key(|plugin| plugin.last_del().map(|del| del.last_at));
+    called.or_else(|| row.plugins.iter().rev().find(|plugin| is_open(plugin)))
+}
+
+/// The step `unmount`.
+fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
+    let all = || ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
+    let since = all().map(|del| del.last_at).max()?.max(row.over_at()?);
+    let netns = ctx.world.netns.get(row.network.netns?).filter(|it| it.is_live())?;
+    let mount = netns.mounts.first()?;
+    let verdict = match ctx.has_record(&row.id) {
+        HasRecord::No { .. } => return None,
+        HasRecord::Unknown => Verdict::Unsure,
+        HasRecord::Yes => {
+            quietly(ctx.left_over(since, since.max(ctx.up?) + ctx.limits.leak_grace, netns.found_at)?)
+        }
+    };
+    let stop = StuckStop { mount: Some(mount.clone()), ..StuckStop::at(StopStep::Unmount) };
+    Some(detection(ctx, &row.id, stop, since, verdict))
+}
+
+/// A stop that ends within the grace is an ordinary one, so there is no candidate before.
+fn quietly(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Candidate { until } => Verdict::Watched { until },
+        Verdict::Watched { .. }
+        | Verdict::Unsure
+        | Verdict::Unverified
+        | Verdict::Unlisted
+        | Verdict::Confirmed
+        | Verdict::Passing { .. } => verdict,
+    }
+}
+
+fn detection(
+    ctx: &DetectContext<'_>,
+    id: &ContainerId,
+    stop: StuckStop,
+    since: Timestamp,
+    verdict: Verdict,
+) -> Detection {
+    let row = ctx.world.sandboxes.recall(id);
+    let kind = Kind::from(stop);
+    Detection {
+        key: Key::new(kind.into_str(), &[id.as_str()]),
+        kind,
+        severity: Severity::Warning,
+        since,
+        pod: Some(row.map_or_else(|| ctx.world.pod_of_nameless(id), |row| row.reported.pod.clone())),
+        sandboxes: vec![id.clone()],
+        gapped: row.is_some_and(|row| row.gapped),
+        verdict,
+    }
+}
+
+impl StuckStop {
+    fn at(step: StopStep) -> Self {
+        Self {
+            step,
+            process: None,
+            attempts: 0,
+            plugin: None,
+            exit_code: None,
+            cache_file: None,
+            mount: None,
+        }
+    }
+}
+
+impl Explain for StuckStop {
+    fn summary(&self) -> String {
+        let process = || {
+            let it = self.process.as_ref();
+            it.map_or_else(|| "a process".to_owned(), |it| format!("{}[{}]", escaped(&it.comm), it.key.pid))
+        };
+        match (self.step, &self.cache_file, &self.plugin) {
+            (StopStep::Containers, ..) => format!("{} runs on after SIGKILL", process()),
+            (StopStep::Del, Some(path), _) => {
+                format!("DEL is not called: libcni's cache file {} cannot be decoded", escaped(path))
+            }
+            (StopStep::Del, None, None) => "DEL is not called".to_owned(),
+            (StopStep::Del, None, Some(plugin)) if self.attempts == 0 => {
+                format!("DEL of {} is not called", escaped(plugin))
+            }
+            (StopStep::Del, None, Some(plugin)) => {
+                let times = counted(self.attempts.into(), "time");
+                let code = self.exit_code.map(|code| format!(", last with exit {code}")).unwrap_or_default();
+                format!("DEL of {} was called {times} and did not succeed{code}", escaped(plugin))
+            }
+            (StopStep::Unmount, ..) => {
+                let mount = self.mount.as_deref().unwrap_or_default();
+                format!("DEL succeeded, and the network namespace is still bound to {}", escaped(mount))
+            }
+        }
+    }
+
+    fn cause(&self) -> &'static str {
+        match (self.step, &self.cache_file) {
+            (StopStep::Containers, _) => {
+                "The runtime has sent SIGKILL to the container, and the kernel has not ended it: the process waits in the \
+                 kernel, mostly for a disk or a network file system, or its cgroup is frozen. StopContainer does not \
+                 return, and the pod stays Terminating."
+            }
+            (StopStep::Del, Some(_)) => {
+                "A crash or a power loss left a file of libcni's cache empty or cut off. libcni reads the file before \
+                 it calls DEL, fails, and calls no plugin. StopPodSandbox fails each time the kubelet tries it, the pod \
+                 stays Terminating, and its address stays allocated."
+            }
+            (StopStep::Del, None) if self.attempts > 0 => {
+                "The CNI plugin's DEL fails or does not end. StopPodSandbox fails each time the kubelet tries it, the \
+                 pod stays Terminating, and its address stays allocated."
+            }
+            (StopStep::Del, None) => {
+                "The sandbox's process is gone, its runtime has the sandbox on record, and nobody calls this DEL: either \
+                 the kubelet does not stop the sandbox, or the runtime fails before it calls the plugin, for instance \
+                 because no CNI configuration can be loaded or the plugin's executable is missing."
+            }
+            (StopStep::Unmount, _) => {
+                "The plugins have released the network, and the runtime does not remove the file that holds the network \
+                 namespace: mostly because the file is mounted in the mount namespace of another process as well."
+            }
+        }
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        match self.step {
+            StopStep::Del if self.cache_file.is_some() => &[
+                "https://github.com/containerd/containerd/issues/8197",
+                "https://github.com/containernetworking/cni/issues/1055",
+            ],
+            StopStep::Containers | StopStep::Del | StopStep::Unmount => &[],
+        }
+    }
+
+    fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        match (self.step, &self.cache_file) {
+            (StopStep::Containers, _) => {
+                let mut all = lines(&[
+                    "# This shows what the process waits for. If its state is D, only what it waits for ends it:",
+                ]);
+                all.extend(self.process.iter().map(|it| {
+                    let pid = it.key.pid;
+                    format!("grep State /proc/{pid}/status; cat /proc/{pid}/wchan /proc/{pid}/stack")
+                }));
+                all
+            }
+            (StopStep::Del, Some(path)) => {
+                let Some(path) = quoted(path) else { return lines(&[UNPRINTABLE]) };
+                let mut all = lines(&[
+                    "# Without the file the runtime calls DEL, and the kubelet's next try succeeds. A plugin that needs the result of",
+                    "# ADD may leave the address allocated; sandprobe reports that as leaked_address.",
+                ]);
+                all.push(format!("mv -- {path} /var/tmp/"));
+                all
+            }
+            (StopStep::Del, None) => {
+                let mut all = cni_in_journal();
+                all.push(
+                    "# When its cause is repaired, the kubelet's next try succeeds. To try at once:"
+                        .to_owned(),
+                );
+                all.extend(asked(runtimes, "stopp", sandboxes));
+                all
+            }
+            (StopStep::Unmount, _) => {
+                let Some(mount) = self.mount.as_deref().and_then(quoted) else {
+                    return lines(&[UNPRINTABLE]);
+                };
+                let mut all = lines(&["# These processes have the file mounted:"]);
+                all.push(format!("grep -lF -- {mount} /proc/[0-9]*/mountinfo"));
+                all.extend(asked(runtimes, "stopp", sandboxes));
+                all
+            }
+        }
+    }
+
+    fn forget_numbers(&mut self) {
+        self.attempts = 0;
+    }
+}

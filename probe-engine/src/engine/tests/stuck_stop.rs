@@ -1,0 +1,112 @@
+//! Stops that do not end, of which the stories cannot tell.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::{self, PATH, TOP},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id},
+};
+use crate::model::{
+    fact::List,
+    finding::{Explain, Kind, StopStep, StuckStop},
+};
+
+const SLEEP: Who = Who::new(693, SHIM, "sleep").within(22, POD_NETNS);
+const SECOND: u64 = 1000;
+
+fn told(story: &Story) -> Vec<String> {
+    story.run().into_iter().filter(|line| line.contains(" stuck_stop/")).collect()
+}
+
+fn running() -> Story {
+    let mut story = Story::new();
+    story.at(1).list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+    containerd::start(&mut story);
+    story.at(90).on_record(&['a']);
+    containerd::run(&mut story);
+    story
+}
+
+/// SIGTERM begins the pod's termination grace period, SIGKILL ends it.
+#[test]
+fn a_process_that_outlives_sigkill_is_stuck_and_one_in_its_grace_is_not() {
+    let runc = Who::new(713, SHIM, "runc");
+    let mut story = running();
+    story.at(200).exec(runc, class::RUNTIME, &format!("runc kill {} 15", id('c')));
+    story.kill(runc, SLEEP, 15).exit(runc, class::RUNTIME, 0).until(3_600 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0]);
+
+    let runc = Who::new(714, SHIM, "runc");
+    story.exec(runc, class::RUNTIME, &format!("runc kill {} 9", id('c')));
+    story.kill(runc, SLEEP, 9).until(3_719 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0]);
+    story.until(3_721 * SECOND).moment();
+    story.exit(SLEEP, TOP, 9).until(3_723 * SECOND).moment();
+    let key = format!("stuck_stop/{} [default/web-0 a] Agent", id('a'));
+    story.check_findings(&format!(
+        "
+            3720002 finding.opened {key}
+            3720002 finding.confirmed {key}
+            3721099 finding.closed {key}
+        "
+    ));
+}
+
+/// A stranger who sends SIGKILL does not stop the sandbox.
+#[test]
+fn a_kill_by_a_stranger_is_no_stop() {
+    let mut story = running();
+    story.at(200).kill(Who::new(900, 899, "bash"), SLEEP, 9).until(300 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0]);
+}
+
+/// A plugin that the chain has no more is not called with DEL.
+#[test]
+fn a_chain_that_changed_since_add_is_released_by_what_is_called() {
+    let mut story = running();
+    story.at(200).exit(SLEEP, TOP, 0);
+    story.exit(containerd::PAUSE, TOP | class::PAUSE, 9);
+    story.cni_done(784, "/usr/lib/cni/loopback", "DEL", PATH);
+    story.cni_done(785, "/usr/lib/cni/cilium", "DEL", PATH);
+    story.dropped(POD_NETNS, 7).freed(POD_NETNS);
+    story
+        .until(119 * SECOND)
+        .on_record(&['a'])
+        .until(300 * SECOND)
+        .on_record(&['a'])
+        .until(310 * SECOND)
+        .moment();
+    assert_eq!(told(&story), [""; 0]);
+}
+
+#[test]
+fn what_is_open_is_said_in_a_line() {
+    let del = |attempts, plugin: Option<&str>, exit_code, cache_file: Option<&str>| {
+        let it = StuckStop {
+            step: StopStep::Del,
+            process: None,
+            attempts,
+            plugin: plugin.map(str::to_owned),
+            exit_code,
+            cache_file: cache_file.map(str::to_owned),
+            mount: None,
+        };
+        (it.summary(), Kind::from(it.clone()).explain().repair(&[id('a')], &[]))
+    };
+    let (summary, repair) = del(0, Some("bridge"), None, Some("/var/lib/cni/results/podnet-a-eth0"));
+    assert_eq!(
+        summary,
+        "DEL is not called: libcni's cache file /var/lib/cni/results/podnet-a-eth0 cannot be decoded"
+    );
+    assert_eq!(
+        repair.last().map(String::as_str),
+        Some("mv -- '/var/lib/cni/results/podnet-a-eth0' /var/tmp/")
+    );
+    assert_eq!(del(0, Some("bridge"), None, None).0, "DEL of bridge is not called");
+    let (summary, repair) = del(3, Some("bridge"), Some(1), None);
+    assert_eq!(summary, "DEL of bridge was called 3 times and did not succeed, last with exit 1");
+    assert_eq!(repair.last(), Some(&format!("crictl stopp {}", id('a'))));
+}
