@@ -68,6 +68,9 @@ struct Truth {
     ran: bool,
     /// Its container ended last with another code than 0.
     failed: bool,
+    /// It was made before a restart of the runtime or the kubelet and stopped after it, while its container ran.
+    stopped_after_restart: bool,
+    restarts_before: u32,
     /// Something other than its runtime ended it, before the runtime began to.
     out_of_order: bool,
 }
@@ -76,6 +79,7 @@ pub(crate) struct History {
     pub(crate) drive: Drive,
     all: BTreeMap<String, Truth>,
     next: u32,
+    restarts: u32,
 }
 
 impl History {
@@ -83,7 +87,7 @@ impl History {
         let mut sim = Sim::new();
         sim.runtime_starts();
         sim.kubelet_starts();
-        Self { drive: Drive::new(sim), all: BTreeMap::new(), next: 0 }
+        Self { drive: Drive::new(sim), all: BTreeMap::new(), next: 0, restarts: 0 }
     }
 
     pub(crate) fn run(&mut self, turns: &[Turn]) {
@@ -134,7 +138,15 @@ impl History {
                 } else {
                     sim.netns_file_goes(&name);
                 }
-                let row = Truth { pod, connected, lives: connected, removed: !connected, ..Truth::default() };
+                let restarts_before = self.restarts;
+                let row = Truth {
+                    restarts_before,
+                    pod,
+                    connected,
+                    lives: connected,
+                    removed: !connected,
+                    ..Truth::default()
+                };
                 self.all.insert(name, Truth { stopped: !connected, ..row });
             }
             Turn::Start { which } => {
@@ -150,7 +162,9 @@ impl History {
                 }
             }
             Turn::Stop { which, del } => {
+                let restarts = self.restarts;
                 if let Some((name, row)) = self.pick(which, |it| !it.removed && !it.stopped) {
+                    row.stopped_after_restart = row.running && row.restarts_before < restarts;
                     (row.lives, row.stopped, row.running) = (false, true, false);
                     row.released = matches!(del, DelTurn::Succeeds);
                     self.drive.sim.stop(&name, del_of(del));
@@ -176,10 +190,12 @@ impl History {
                 }
             }
             Turn::RestartRuntime => {
+                self.restarts += 1;
                 sim.runtime_dies();
                 sim.runtime_starts();
             }
             Turn::RestartKubelet => {
+                self.restarts += 1;
                 sim.kubelet_dies();
                 sim.kubelet_starts();
             }
@@ -241,6 +257,10 @@ impl History {
                     let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
                     self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| row.removed)
                 }
+                Kind::SandboxesReplaced(_) => it.sandboxes.iter().all(|id| {
+                    let name = self.drive.sim.name_of(id);
+                    name.is_some_and(|name| self.all[name].stopped_after_restart)
+                }),
                 Kind::AbandonedSandbox(_) => {
                     self.truth_of(it).is_some_and(|row| row.lives && row.ran && !row.running)
                 }

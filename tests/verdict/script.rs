@@ -45,7 +45,7 @@ use probe_user::model::{
     fact::Loss,
     finding::{
         AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer,
-        DuplicateSandbox, Kind, Stage, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+        DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
     },
     time::Timestamp,
 };
@@ -244,6 +244,9 @@ fn line(it: &Finding, drive: &Drive) -> String {
         Kind::DuplicateContainer(DuplicateContainer { name, .. }) => (String::new(), name.clone()),
         Kind::AbandonedSandbox(AbandonedSandbox { container, .. }) => {
             (String::new(), container.clone().unwrap_or_default())
+        }
+        Kind::SandboxesReplaced(SandboxesReplaced { daemon, count, .. }) => {
+            (String::new(), format!("{daemon} x{count}"))
         }
         Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
         Kind::CniSlow(CniSlow { plugin, command, .. }) => (String::new(), format!("{command} {plugin}")),

@@ -31,6 +31,7 @@ mod pages;
 mod pool;
 mod pool_exhaustion;
 mod rule;
+mod sandboxes_replaced;
 mod stuck_cgroup;
 mod stuck_netns_teardown;
 mod stuck_stop;
@@ -149,6 +150,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
     vec![
         ByScan::detector(FindingKind::AbandonedStore, abandoned_store::detect),
         BySubject::detector(FindingKind::DuplicateSandbox, duplicate_sandbox::gather),
+        BySubject::detector(FindingKind::SandboxesReplaced, sandboxes_replaced::gather),
         BySubject::<TeardownOutOfOrder>::each(FindingKind::TeardownOutOfOrder),
         BySubject::detector(FindingKind::CniFailing, cni_failing::gather),
         BySubject::and_scan(FindingKind::CniSlow, cni_slow::gather),

@@ -50,12 +50,22 @@ pub(crate) fn asked(runtimes: &[String], verb: &str, ids: &[ContainerId]) -> Vec
 /// Where the node's runtimes write what CNI plugins said.
 #[must_use]
 pub(crate) fn cni_in_journal() -> Vec<String> {
-    let units = runtime::of_runtimes(|row| row.units).chain(runtime::of_distributions(|row| row.units));
-    let units: String = units.map(|unit| format!("-u {unit} ")).collect();
     vec![
         "# The plugin's own words are in the runtime's log:".to_owned(),
-        format!("journalctl {units}--since -15min | grep -i cni"),
+        format!("journalctl {}--since -15min | grep -i cni", units()),
     ]
+}
+
+/// Where the node's runtimes and the kubelet write why they replace sandboxes.
+#[must_use]
+pub(crate) fn sandboxes_in_journal() -> String {
+    format!("journalctl {}-u kubelet --since -30min | grep -i sandbox", units())
+}
+
+/// The units of all runtimes and distributions, as journalctl takes them.
+fn units() -> String {
+    let units = runtime::of_runtimes(|row| row.units).chain(runtime::of_distributions(|row| row.units));
+    units.map(|unit| format!("-u {unit} ")).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    pool_exhaustion, teardown_out_of_order,
+    pool_exhaustion, sandboxes_replaced, teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,
@@ -83,6 +83,11 @@ fn pages() -> Vec<Page> {
             "pool_exhaustion",
             [pool_exhaustion::MOMENT, pool_exhaustion::DAY, pool_exhaustion::HOUR, pool_exhaustion::MOMENT],
             [pool_exhaustion::LEAKS]
+        ),
+        page!(
+            "sandboxes_replaced",
+            [sandboxes_replaced::SETTLE, sandboxes_replaced::AFTERWARDS, sandboxes_replaced::MOMENTS],
+            []
         ),
         page!("stuck_cgroup", [grace], []),
         page!("stuck_netns_teardown", [stuck_after], []),

@@ -10,6 +10,7 @@ use crate::{
         cgroup::Cgroup,
         daemon::{is_kubelet, is_trusted},
         process::{Process, State},
+        sandbox::LastStarted,
     },
     model::{
         change::{ChangeKind, Finding, Question},
@@ -75,6 +76,15 @@ impl World {
     /// When the latest of these daemons started.
     fn running_since(&self, names: &[&str]) -> Option<Timestamp> {
         self.daemons(names).map(|row| Timestamp(row.key.start)).max()
+    }
+
+    /// The runtime or kubelet that started last by then, of those that run.
+    pub(super) fn last_started(&self, by: Timestamp) -> Option<LastStarted> {
+        let all = self.runtimes().chain(self.kubelets());
+        let started = all.map(|row| LastStarted { comm: row.comm.clone(), at: Timestamp(row.key.start) });
+        started
+            .filter(|it| it.at <= by)
+            .max_by(|one, other| (one.at, &one.comm).cmp(&(other.at, &other.comm)))
     }
 
     /// Whether a kubelet runs. Only the kubelet removes the cgroups of pods.

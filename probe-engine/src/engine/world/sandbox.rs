@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-pub use ending::{Death, NetnsGone};
+pub use ending::{Death, LastStarted, NetnsGone};
 pub use run::{ContainerRun, Ended};
 pub(in crate::engine) use table::Table;
 
@@ -149,6 +149,9 @@ pub(crate) struct Work {
 pub(crate) struct Ending {
     /// When the runtime was first seen to stop it.
     pub(crate) stop_at: Option<Timestamp>,
+    /// The daemon that had started last by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_started: Option<LastStarted>,
     /// How the pause process ended, if that was before the runtime's stop or was not the runtime's doing.
     pub(crate) death: Option<Death>,
     /// When its namespace was dropped, and by whom.

@@ -101,6 +101,7 @@ kinds! {
     StuckStop,
     OrphanSandbox,
     AbandonedSandbox,
+    SandboxesReplaced,
     DuplicateContainer,
     DuplicateAddress,
     CniFailing,
@@ -330,6 +331,18 @@ pub struct AbandonedSandbox {
     /// The name of the container that ended last.
     pub container: Option<String>,
     pub exit_code: Option<u32>,
+}
+
+/// Healthy sandboxes were ended and made anew moments after the runtime or the kubelet had started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxesReplaced {
+    /// The daemon that had started.
+    pub daemon: String,
+    /// Of how many pods.
+    pub count: u32,
+    /// The first of them, as NAMESPACE/NAME.
+    #[serde(rename = "first_pods")]
+    pub first: Vec<String>,
 }
 
 /// Two containers of the same name run in one sandbox.

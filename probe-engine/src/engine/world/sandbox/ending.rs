@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Ending;
+use super::{Ending, Sandbox};
 use crate::{
     engine::{
         timeline::OOM_BEHIND,
@@ -30,6 +30,13 @@ pub struct NetnsGone {
     pub(crate) by: Option<change::Process>,
 }
 
+/// The runtime or the kubelet that started last, of those that run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastStarted {
+    pub(crate) comm: String,
+    pub(crate) at: Timestamp,
+}
+
 /// At most this many ancestors of a killer are looked at.
 const ANCESTORS: usize = 8;
 
@@ -49,6 +56,20 @@ impl World {
         if let Some(row) = self.sandboxes.recall_mut(id) {
             row.ending.stopping(ctx.at);
         }
+        self.note_last_started(ctx, id);
+    }
+
+    /// Keeps which daemon had started last when the runtime began to stop the sandbox: its own row may be forgotten
+    /// before a verdict needs it.
+    fn note_last_started(&mut self, ctx: EventContext, id: &ContainerId) {
+        let is_open = |row: &Sandbox| row.ending.stop_at.is_some() && row.ending.last_started.is_none();
+        if !self.sandboxes.recall(id).is_some_and(is_open) {
+            return;
+        }
+        let last_started = self.last_started(ctx.at);
+        if let Some(row) = self.sandboxes.recall_mut(id) {
+            row.ending.last_started = last_started;
+        }
     }
 
     /// The pause process ended.
@@ -62,6 +83,7 @@ impl World {
                 row.ending.stopping(ctx.at);
             }
         }
+        self.note_last_started(ctx, id);
     }
 
     /// The OOM killer chose the pause process. The kernel reports this only after the end of the process.

@@ -13,9 +13,9 @@ use crate::{
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
             Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key, Kind,
-            LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion, Severity,
-            Stage, StopStep, StoreRef, StuckCgroup, StuckNetnsTeardown, StuckStop, TeardownOutOfOrder,
-            UnverifiedRelease,
+            LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion,
+            SandboxesReplaced, Severity, Stage, StopStep, StoreRef, StuckCgroup, StuckNetnsTeardown,
+            StuckStop, TeardownOutOfOrder, UnverifiedRelease,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -75,6 +75,11 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
         }),
         Kind::OrphanSandbox(OrphanSandbox { process: process() }),
         Kind::AbandonedSandbox(AbandonedSandbox { container: Some(name()), exit_code: Some(1) }),
+        Kind::SandboxesReplaced(SandboxesReplaced {
+            daemon: name(),
+            count: 2,
+            first: vec!["default/web-0".to_owned()],
+        }),
         Kind::DuplicateContainer(DuplicateContainer {
             name: name(),
             containers: ContainerId::parse("c1").into_iter().collect(),

@@ -1,0 +1,190 @@
+//! **Rule:** a runtime or a kubelet started, and within moments the runtime began to stop a sandbox that was older than
+//! that start and in which nothing was wrong: its pause lived, its namespace existed, and one of its containers ran. The
+//! same pod got another sandbox afterwards. All such sandboxes of one daemon are one finding of the node.
+//!
+//! Not flagged: the drain of a node and any pod that is deleted, since the pod gets no other sandbox; a restart that
+//! keeps the sandboxes; a reboot, since the sandboxes from before it ran in no time of this boot; a pod that had
+//! completed or whose pause was killed (`duplicate_sandbox`, `teardown_out_of_order`).
+//!
+//! It is about the past, which no repair undoes, and closes after a while. If records were lost by the end of a
+//! sandbox, an exit or a signal may be among them: such a sandbox opens no finding, and closes none.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{
+    DetectContext, Detection, Verdict,
+    index::Marks,
+    rule::{Judged, Part, Rule},
+};
+use crate::{
+    engine::world::sandbox::{LastStarted, Sandbox},
+    model::{
+        fact::PodName,
+        finding::{Explain, Key, Kind, SandboxesReplaced, Severity},
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
+    words::{count::counted, escape::escaped, shell::sandboxes_in_journal},
+};
+
+/// A daemon that starts looks at every pod of the node within this time.
+pub(super) const MOMENTS: Duration = Duration::from_secs(2 * 60);
+/// How long the finding stays open after the daemon's start. The world remembers all of its evidence for longer.
+pub(super) const AFTERWARDS: Duration = Duration::from_secs(12 * 60);
+/// The finding waits this long for further sandboxes, so that it is confirmed with their count.
+pub(super) const SETTLE: Duration = Duration::from_secs(60);
+/// At most this many pods are named, and their sandboxes shown as evidence.
+const SHOWN: usize = 16;
+
+/// A sandbox that was replaced.
+#[derive(Debug, PartialEq)]
+pub(super) struct Replaced {
+    daemon: LastStarted,
+    /// When the runtime began to stop it or its containers.
+    at: Timestamp,
+    pod: PodName,
+    sandbox: ContainerId,
+    /// No record about it is missing.
+    is_known: bool,
+}
+
+impl Part for Replaced {
+    fn due_at(&self) -> Option<Timestamp> {
+        Some(self.daemon.at + AFTERWARDS)
+    }
+
+    fn makes_same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Rule for SandboxesReplaced {
+    type Subject = PodUid;
+    type Part = Replaced;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<PodUid> {
+        ctx.index.uids.things().cloned().collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<PodUid> {
+        &marks.uids
+    }
+
+    fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<Replaced>) {
+        let all: Vec<&Sandbox> =
+            ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id)).collect();
+        let is_rebuilt = |it: &Replaced| all.iter().any(|row| row.first_at > it.at);
+        let replaced = all.iter().filter_map(|row| replaced(row)).filter(is_rebuilt);
+        // A pod that was replaced more than once counts once.
+        found.extend(replaced.filter(|it| ctx.now < it.daemon.at + AFTERWARDS).max_by_key(|it| it.at));
+    }
+}
+
+fn replaced(row: &Sandbox) -> Option<Replaced> {
+    let stop_at = row.ending.stop_at.filter(|_| row.is_stopped())?;
+    let started = row.ending.last_started.as_ref()?;
+    let told = row.containers().iter().filter_map(|ran| ran.ended?.stopped_at);
+    let at = told.fold(stop_at, Timestamp::min);
+    let ended_before = row.ending.death.as_ref().is_some_and(|death| death.at < stop_at)
+        || row.ending.netns_gone.as_ref().is_some_and(|gone| gone.at < stop_at);
+    let ran = row.containers().iter().any(|ran| {
+        ran.started_at < at && ran.ended.is_none_or(|ended| ended.stopped_at.is_some() || ended.at >= at)
+    });
+    let is_older = row.first_at < started.at && started.at <= at && at <= started.at + MOMENTS;
+    (is_older && ran && !ended_before).then(|| Replaced {
+        daemon: started.clone(),
+        at,
+        pod: row.reported.pod.clone(),
+        sandbox: row.id.clone(),
+        is_known: row.is_known() && !row.work.is_unsure,
+    })
+}
+
+pub(super) fn gather(
+    ctx: &DetectContext<'_>,
+    judged: &Judged<SandboxesReplaced>,
+    found: &mut Vec<Detection>,
+) {
+    let mut daemons: BTreeMap<&str, Vec<&Replaced>> = BTreeMap::new();
+    for it in judged.parts() {
+        daemons.entry(&it.daemon.comm).or_default().push(it);
+    }
+    for (daemon, mut all) in daemons {
+        // Only the last start of a daemon counts.
+        let started_at = all.iter().map(|it| it.daemon.at).max();
+        all.retain(|it| Some(it.daemon.at) == started_at);
+        let is_sure = all.iter().any(|it| it.is_known);
+        if is_sure {
+            all.retain(|it| it.is_known);
+        }
+        all.sort_by_key(|it| (it.at, &it.sandbox));
+        found.extend(detection(ctx, daemon, &all, is_sure));
+    }
+}
+
+fn detection(ctx: &DetectContext<'_>, daemon: &str, all: &[&Replaced], is_sure: bool) -> Option<Detection> {
+    let (first, last) = all.first().zip(all.last())?;
+    let name = |pod: &PodName| Some(format!("{}/{}", pod.namespace.as_deref()?, pod.name.as_deref()?));
+    let shown = all.iter().take(SHOWN);
+    let kind = Kind::from(SandboxesReplaced {
+        daemon: daemon.to_owned(),
+        count: u32::try_from(all.len()).unwrap_or(u32::MAX),
+        first: shown.clone().filter_map(|it| name(&it.pod)).collect(),
+    });
+    Some(Detection {
+        key: Key::new(kind.into_str(), &[daemon]),
+        kind,
+        severity: Severity::Warning,
+        since: first.at,
+        pod: None,
+        sandboxes: shown.map(|it| it.sandbox.clone()).collect(),
+        gapped: false,
+        verdict: match last.at + SETTLE {
+            _ if !is_sure => Verdict::Unsure,
+            until if ctx.now < until => Verdict::Candidate { until: Some(until) },
+            _ => Verdict::Passing { until: first.daemon.at + AFTERWARDS },
+        },
+    })
+}
+
+impl Explain for SandboxesReplaced {
+    fn summary(&self) -> String {
+        format!(
+            "the sandboxes of {} were replaced with nothing wrong in them, after {} started",
+            counted(self.count.into(), "pod"),
+            escaped(&self.daemon)
+        )
+    }
+
+    fn cause(&self) -> &'static str {
+        "The runtime or the kubelet had just started, and sandboxes of running pods were stopped and made anew \
+         (SandboxChanged). Their pause and their containers ran, and no pod was deleted: at its start the runtime could \
+         not take them up from its state and reported them as not ready (SANDBOX_NOTREADY), or the kubelet took them for \
+         changed."
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        &[
+            "a restart of containerd replaces the sandboxes: https://github.com/containerd/containerd/issues/10363",
+        ]
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        vec![
+            "# The pods run again. What the runtime and the kubelet said of their sandboxes:".to_owned(),
+            sandboxes_in_journal(),
+        ]
+    }
+
+    fn forget_numbers(&mut self) {
+        self.count = 0;
+        self.first.clear();
+    }
+
+    fn shows_some(&self) -> bool {
+        true
+    }
+}
