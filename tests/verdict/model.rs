@@ -266,6 +266,11 @@ impl History {
                 }
                 // The runtime has it on record, and no DEL has succeeded.
                 Kind::StuckStop(_) => self.truth_of(it).is_some_and(|row| !row.lives && !row.released),
+                // Nothing of the pod runs. While no agent ran, a container may have run and ended.
+                Kind::StuckStart(_) => {
+                    let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref());
+                    self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| !row.running)
+                }
                 Kind::OrphanSandbox(_)
                 | Kind::OrphanNetns(_)
                 | Kind::AbandonedStore(_)

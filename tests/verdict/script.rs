@@ -9,7 +9,7 @@
 //! 1s    pod NAME has NAME[,NAME]               the kubelet's record names its containers
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
-//! 2s    add S NET ADDR[,ADDR] [fails|fails-holding]
+//! 2s    add S NET ADDR[,ADDR] [fails|fails-holding|stops]     stops: only the first plugin is called
 //! 2s    record S                               the runtime makes its record before the network
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
@@ -27,6 +27,7 @@
 //! 5s    unreadable                             the node's files can no longer be read
 //! 5s    half-read                              the runtime's records can no longer be read completely
 //! 5s    network NET unconfigured               no configuration names it any more
+//! 5s    configuration undecodable                the file is cut off | repaired
 //! 5s    configuration half-read                the networks' configuration cannot be read completely
 //! 5s    plain C on NETWORK ADDR                a container of no pod, by podman; `default-C`: by nerdctl
 //! 5s    own-address S ADDR IFNAME              a program in the pod adds an address by itself
@@ -45,7 +46,8 @@ use probe_user::model::{
     fact::Loss,
     finding::{
         AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer,
-        DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+        DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStart, StuckStop, TeardownOutOfOrder,
+        UnverifiedRelease,
     },
     time::Timestamp,
 };
@@ -124,6 +126,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["add", name, network, given, "fails-holding"] => {
             sim.add(name, network, &addresses(given)?, Add::FailsHolding);
         }
+        ["add", name, network, given, "stops"] => sim.add(name, network, &addresses(given)?, Add::Stops),
         ["container", name, "in", sandbox, "starts"] => sim.container_starts(name, sandbox),
         ["container", _, "in", sandbox, "fails"] => sim.container_fails(sandbox),
         ["container", name, "in", sandbox, "exits", code] => {
@@ -158,6 +161,8 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["network", name, "unconfigured"] => {
             sim.unconfigured.insert((*name).to_owned());
         }
+        ["configuration", "undecodable"] => sim.undecodable = true,
+        ["configuration", "repaired"] => sim.undecodable = false,
         ["configuration", "half-read"] => sim.configuration_whole = false,
         ["plain", name, "on", network, given] => sim.plain(name, network, one(given)?),
         ["end"] => {}
@@ -259,6 +264,12 @@ fn line(it: &Finding, drive: &Drive) -> String {
         Kind::PoolExhaustion(pool) => (String::new(), format!("{} free {}", pool.network, pool.free)),
         Kind::BlindSpot(BlindSpot { spot, .. }) => (String::new(), format!("{spot:?}")),
         Kind::CniQueue(CniQueue { waiting, .. }) => (String::new(), waiting.to_string()),
+        Kind::StuckStart(StuckStart { step, cause, plugin, config_file, addresses, .. }) => {
+            let cause = cause.map(|cause| snake(&format!("{cause:?}"))).unwrap_or_default();
+            let what = plugin.iter().chain(config_file).cloned();
+            let what = what.chain(addresses.iter().map(ToString::to_string)).collect::<Vec<_>>();
+            (format!("{step:?}"), format!("{cause} {}", what.join(" ")))
+        }
         Kind::StuckStop(StuckStop { step, attempts, cache_file, .. }) => {
             let why = if cache_file.is_some() { "undecodable".to_owned() } else { format!("x{attempts}") };
             (format!("{step:?}"), why)

@@ -109,6 +109,8 @@ pub(crate) struct Sim {
     pub(crate) unconfigured: BTreeSet<String>,
     /// Whether the networks' configuration can be read completely.
     pub(crate) configuration_whole: bool,
+    /// The file of the CNI configuration is cut off.
+    pub(crate) undecodable: bool,
     /// The path of an unreadable file in libcni's cache.
     pub(crate) torn: Option<String>,
     /// Containers of no pod by name: their id and their monitor's pid.
@@ -156,6 +158,7 @@ impl Sim {
             whole: true,
             unconfigured: BTreeSet::new(),
             configuration_whole: true,
+            undecodable: false,
             torn: None,
             plain: BTreeMap::new(),
         }

@@ -212,7 +212,11 @@ impl Node {
         facts.push(Fact::ListBegun(List::Ipam));
         facts.push(self.store());
         facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
-        facts.push(Fact::NetworksRead(NetworksRead { networks: vec![network()], complete: true }));
+        facts.push(Fact::NetworksRead(NetworksRead {
+            networks: vec![network()],
+            complete: true,
+            undecodable: Vec::new(),
+        }));
         facts
     }
 

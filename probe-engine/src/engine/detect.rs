@@ -34,6 +34,7 @@ mod rule;
 mod sandboxes_replaced;
 mod stuck_cgroup;
 mod stuck_netns_teardown;
+mod stuck_start;
 mod stuck_stop;
 mod survey;
 mod teardown_out_of_order;
@@ -63,7 +64,7 @@ use crate::model::{
     fact::PodName,
     finding::{
         AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, OrphanNetns,
-        OrphanSandbox, Severity, StuckCgroup, StuckStop, TeardownOutOfOrder,
+        OrphanSandbox, Severity, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
     },
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
@@ -163,6 +164,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
         BySubject::<StuckStop>::each(FindingKind::StuckStop),
+        BySubject::<StuckStart>::each(FindingKind::StuckStart),
         ByScan::detector(FindingKind::UnverifiedRelease, unverified_release::detect),
         ByScan::detector(FindingKind::BlindSpot, blind_spot::detect),
     ]

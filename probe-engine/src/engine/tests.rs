@@ -20,5 +20,6 @@ mod recovery;
 mod sandbox;
 mod story;
 mod stuck;
+mod stuck_start;
 mod stuck_stop;
 mod trust;

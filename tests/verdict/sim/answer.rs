@@ -20,6 +20,7 @@ use super::{
 };
 
 const RUNTIME: &str = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
+const CONFIGURATION: &str = "/etc/cni/net.d/10-podnet.conflist";
 
 impl Sim {
     /// The answer to a question, read completely now.
@@ -240,9 +241,14 @@ impl Sim {
         facts.push(Fact::ListBegun(List::Ipam));
         facts.extend(self.nets.iter().filter(|net| net.ipam != Ipam::Cloud).map(|net| self.store(net)));
         facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
-        let configured = self.nets.iter().filter(|net| !self.unconfigured.contains(&net.name));
+        let is_configured = |net: &&Net| !self.undecodable && !self.unconfigured.contains(&net.name);
+        let configured = self.nets.iter().filter(is_configured);
         let networks = configured.map(network).collect();
-        facts.push(Fact::NetworksRead(NetworksRead { networks, complete: self.configuration_whole }));
+        facts.push(Fact::NetworksRead(NetworksRead {
+            networks,
+            complete: self.configuration_whole && !self.undecodable,
+            undecodable: self.undecodable.then(|| CONFIGURATION.to_owned()).into_iter().collect(),
+        }));
         facts
     }
 

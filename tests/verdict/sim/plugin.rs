@@ -18,6 +18,8 @@ pub(crate) enum Add {
     Fails,
     /// The ADD fails and keeps its address.
     FailsHolding,
+    /// The runtime does not find the next plugin of the chain.
+    Stops,
 }
 
 /// How a DEL ends.
@@ -56,12 +58,13 @@ impl Sim {
                 self.held.insert((net.name.clone(), *address), (row.id.clone(), net.ifname.clone()));
             }
         }
-        if end == Add::Succeeds {
+        let succeeds = matches!(end, Add::Succeeds | Add::Stops);
+        if succeeds {
             for address in addresses {
                 self.kernel(Fact::AddressAdded(at_interface(&row, *address, &net.ifname, &call)));
             }
         }
-        self.end(call, if end == Add::Succeeds { 0 } else { 0x100 });
+        self.end(call, if succeeds { 0 } else { 0x100 });
         if end != Add::Succeeds {
             return;
         }

@@ -22,6 +22,7 @@ use crate::{
         time::Timestamp,
     },
     words::{
+        count::counted,
         escape::escaped,
         shell::{UNPRINTABLE, lines, quoted},
     },
@@ -117,7 +118,7 @@ impl Explain for AbandonedStore {
         let Self { path, network, count } = self;
         format!(
             "{} allocated in {} for the network {}, which no CNI configuration names",
-            if *count == 1 { "1 address".to_owned() } else { format!("{count} addresses") },
+            counted((*count).into(), "address"),
             escaped(path),
             escaped(network)
         )

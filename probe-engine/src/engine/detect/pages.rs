@@ -12,18 +12,21 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    pool_exhaustion, sandboxes_replaced, teardown_out_of_order,
+    pool_exhaustion, sandboxes_replaced, stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,
     attachment::{LATELY, tries},
-    reap, rebuild, record, release,
+    phase, reap, rebuild, record, release,
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
 const EARLY: u32 = 4;
 /// The constant of `source::files`. Its own test compares it with the page.
 const HUNG: Duration = Duration::from_secs(10);
+
+/// How long the kubelet waits for a pod's volumes before it says so (`podAttachAndMountTimeout`).
+const VOLUMES: Duration = Duration::from_secs(2 * 60);
 
 struct Page {
     name: &'static str,
@@ -91,6 +94,20 @@ fn pages() -> Vec<Page> {
         ),
         page!("stuck_cgroup", [grace], []),
         page!("stuck_netns_teardown", [stuck_after], []),
+        page!(
+            "stuck_start",
+            [
+                stuck_start::SANDBOX,
+                stuck_start::SANDBOX,
+                stuck_start::CONTAINER,
+                stuck_start::CAUSE,
+                VOLUMES,
+                record::MAKING,
+                phase::WAIT,
+                stuck_start::NEXT
+            ],
+            []
+        ),
         page!("stuck_stop", [grace, blind_spot::READ], []),
         page!(
             "teardown_out_of_order",

@@ -180,7 +180,11 @@ fn a_file_that_hangs_is_a_blind_spot_until_it_is_read_again() {
 fn a_runtime_without_records_is_a_blind_spot_only_where_there_are_sandboxes() {
     let mut story = Story::new();
     story.at(6 * SECOND).found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
-    story.listed(Fact::NetworksRead(NetworksRead { networks: Vec::new(), complete: true }));
+    story.listed(Fact::NetworksRead(NetworksRead {
+        networks: Vec::new(),
+        complete: true,
+        undecodable: Vec::new(),
+    }));
     assert_eq!(story.judge(MINUTE).0, "");
     story.cni_done(900, "/usr/lib/cni/bridge", "ADD", "/run/netns/x");
     let (told, _) = story.judge(MINUTE);
@@ -278,7 +282,11 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
             story.listed(Fact::CgroupFound { cgroup, populated: true });
         }
         story.listed(Fact::KubeletExpected(expected));
-        story.listed(Fact::NetworksRead(NetworksRead { networks: Vec::new(), complete: true }));
+        story.listed(Fact::NetworksRead(NetworksRead {
+            networks: Vec::new(),
+            complete: true,
+            undecodable: Vec::new(),
+        }));
         story
     };
     let node = |kubelet, pods, expected| watched(1, kubelet, pods, expected);

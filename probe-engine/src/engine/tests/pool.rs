@@ -35,7 +35,7 @@ fn networks(story: &mut Story, last: u8, more: &[Pool]) {
         ipam: Some("host-local".to_owned()),
         pools: [pool].iter().chain(more).copied().collect(),
     }];
-    story.listed(Fact::NetworksRead(NetworksRead { networks, complete: true }));
+    story.listed(Fact::NetworksRead(NetworksRead { networks, complete: true, undecodable: Vec::new() }));
 }
 
 fn pool(net: &str, last: u8) -> Pool {

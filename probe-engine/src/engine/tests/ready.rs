@@ -20,6 +20,7 @@ fn paused(story: &mut Story) {
             pools: Vec::new(),
         }],
         complete: true,
+        undecodable: Vec::new(),
     }));
     story.at(5).kernel(executed(DAEMON, class::CALLER, "/usr/bin/containerd"));
     let line = format!("/usr/bin/containerd-shim-runc-v2 -id {} start", id('a'));

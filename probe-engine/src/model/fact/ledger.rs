@@ -129,6 +129,9 @@ pub struct RuntimeSandbox {
 pub struct NetworksRead {
     pub networks: Vec<Network>,
     pub complete: bool,
+    /// Files that are named as a configuration and hold none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undecodable: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -99,6 +99,7 @@ kinds! {
     StuckNetnsTeardown,
     StuckCgroup,
     StuckStop,
+    StuckStart,
     OrphanSandbox,
     AbandonedSandbox,
     SandboxesReplaced,
@@ -313,6 +314,50 @@ closed_set! {
         Del,
         /// The network namespace is still bound to its file.
         Unmount,
+    }
+}
+
+/// A pod is there, and none of its containers has ever run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StuckStart {
+    pub step: StartStep,
+    /// How many sandboxes the runtime has begun for the pod.
+    pub sandboxes: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<StartCause>,
+    /// The plugin whose ADD is open, or which is not called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// The file of the CNI configuration that cannot be decoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_file: Option<String>,
+    /// The addresses that the earlier plugins of the chain gave, and that an IPAM store still holds for sandboxes that are
+    /// over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+}
+
+closed_set! {
+    /// What a pod's start waits for.
+    pub enum StartStep {
+        /// A sandbox.
+        Sandbox,
+        /// The network of its sandbox.
+        Network,
+        /// The first container: its image, its volumes and configuration.
+        Container,
+    }
+}
+
+closed_set! {
+    /// Why a pod's start waits, where the node shows it.
+    pub enum StartCause {
+        /// The runtime does not call a plugin that the CNI configuration names.
+        PluginNotCalled,
+        /// The CNI configuration is missing or cannot be decoded.
+        NotConfigured,
     }
 }
 

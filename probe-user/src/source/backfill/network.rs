@@ -45,13 +45,14 @@ pub(super) fn tell(
     folders.extend(daemons.iter().filter_map(|it| Some((it.networks.clone()?, it.files(node.root)))));
     let mut seen = BTreeSet::new();
     let mut found: Vec<Configured> = Vec::new();
+    let mut undecodable = Vec::new();
     let before = list.skipped.count;
     for (path, files) in folders {
         let folder = files.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
         // Otherwise it is the same file under another name.
         if seen.insert(inode) {
-            for configured in read(list, &folder, memo).unwrap_or_default() {
+            for configured in read(list, &folder, memo, &mut undecodable).unwrap_or_default() {
                 // If two have the same name, libcni uses the first.
                 if found.iter().all(|it| it.network.name != configured.network.name) {
                     found.push(configured);
@@ -65,7 +66,7 @@ pub(super) fn tell(
     // A configuration that could not be read may name another folder.
     let complete = list.skipped.count == before && daemons.iter().all(|daemon| daemon.unread.is_none());
     let networks = found.iter().map(|it| it.network.clone()).collect();
-    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete }));
+    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete, undecodable }));
     found
 }
 
@@ -73,6 +74,7 @@ fn read(
     list: &mut Listing<'_>,
     folder: &Folder,
     memo: &mut Memo<Vec<Configured>>,
+    undecodable: &mut Vec<String>,
 ) -> Option<Vec<Configured>> {
     let entries = list.take(folder.path(), folder.entries())?;
     let is_one = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
@@ -84,7 +86,11 @@ fn read(
     let mut found = Vec::new();
     for name in names.into_iter().take(MOST) {
         let parsed = files.read(name, LONGEST, |bytes, _| conf::parse(bytes));
-        found.extend(list.take(folder.path().join(name), parsed).into_iter().flatten());
+        let path = folder.path().join(name);
+        if matches!(parsed, Err(ReadError::Malformed)) {
+            undecodable.push(path.display().to_string());
+        }
+        found.extend(list.take(path, parsed).into_iter().flatten());
     }
     Some(found)
 }

@@ -172,6 +172,9 @@ impl World {
     }
 
     pub(in crate::engine::world) fn networks_read(&mut self, ctx: EventContext, read: NetworksRead) {
+        let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
+        let since = self.records.unconfigured_since.unwrap_or(ctx.at);
+        self.records.unconfigured_since = (!is_configured).then_some(since);
         self.records.networks = Some((ctx.at, read));
     }
 
