@@ -272,6 +272,7 @@ impl History {
                     self.all.values().filter(|row| Some(row.pod.as_str()) == pod).all(|row| !row.running)
                 }
                 Kind::OrphanSandbox(_)
+                | Kind::CniWrongDel(_)
                 | Kind::OrphanNetns(_)
                 | Kind::AbandonedStore(_)
                 | Kind::UnverifiedRelease(_)

@@ -10,6 +10,8 @@
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding|stops]     stops: only the first plugin is called
+//! 2s    add S NET overtaken|killed             a DEL of S begins before the ADD ends, or after it was killed
+//! 2s    del S NET in T                         a DEL of S is given the namespace of T
 //! 2s    record S                               the runtime makes its record before the network
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
@@ -45,9 +47,9 @@ use probe_user::model::{
     change::Finding,
     fact::Loss,
     finding::{
-        AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, DuplicateAddress, DuplicateContainer,
-        DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStart, StuckStop, TeardownOutOfOrder,
-        UnverifiedRelease,
+        AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
+        DuplicateContainer, DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStart, StuckStop,
+        TeardownOutOfOrder, UnverifiedRelease,
     },
     time::Timestamp,
 };
@@ -121,6 +123,8 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["own-address", name, address, ifname] => sim.own_address(name, one(address)?, ifname),
         ["check", name] => sim.ask_plugin(name, "CHECK"),
         ["status", name] => sim.ask_plugin(name, "STATUS"),
+        ["add", name, network, "overtaken"] => sim.add_overtaken(name, network),
+        ["add", name, network, "killed"] => sim.add_killed(name, network),
         ["add", name, network, given] => sim.add(name, network, &addresses(given)?, Add::Succeeds),
         ["add", name, network, given, "fails"] => sim.add(name, network, &addresses(given)?, Add::Fails),
         ["add", name, network, given, "fails-holding"] => {
@@ -133,6 +137,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
             sim.container_exits(name, sandbox, code.parse().map_err(|_error| "an exit code")?);
         }
         ["container", name, "in", sandbox, "is", "stopped"] => sim.container_stops(name, sandbox),
+        ["del", name, network, "in", other] => sim.del_in(name, network, other),
         ["stop", name, how @ ..] => sim.stop(name, del(how)?),
         ["remove", name, how @ ..] => sim.remove(name, del(how)?),
         ["kill", "pause", "of", name, "by", who] => {
@@ -253,6 +258,7 @@ fn line(it: &Finding, drive: &Drive) -> String {
         Kind::SandboxesReplaced(SandboxesReplaced { daemon, count, .. }) => {
             (String::new(), format!("{daemon} x{count}"))
         }
+        Kind::CniWrongDel(CniWrongDel { how, plugin, .. }) => (format!("{how:?}"), plugin.clone()),
         Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
         Kind::CniSlow(CniSlow { plugin, command, .. }) => (String::new(), format!("{command} {plugin}")),
         Kind::AbandonedStore(AbandonedStore { network, count, .. }) => {

@@ -15,6 +15,7 @@ mod blind_spot;
 mod cni_failing;
 mod cni_queue;
 mod cni_slow;
+mod cni_wrong_del;
 mod duplicate_address;
 mod duplicate_container;
 mod duplicate_sandbox;
@@ -63,8 +64,8 @@ use crate::model::{
     change::Finding,
     fact::PodName,
     finding::{
-        AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, OrphanNetns,
-        OrphanSandbox, Severity, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
+        AbandonedSandbox, CniWrongDel, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind,
+        OrphanNetns, OrphanSandbox, Severity, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
     },
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
@@ -154,6 +155,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::detector(FindingKind::SandboxesReplaced, sandboxes_replaced::gather),
         BySubject::<TeardownOutOfOrder>::each(FindingKind::TeardownOutOfOrder),
         BySubject::detector(FindingKind::CniFailing, cni_failing::gather),
+        BySubject::<CniWrongDel>::each(FindingKind::CniWrongDel),
         BySubject::and_scan(FindingKind::CniSlow, cni_slow::gather),
         ByScan::detector(FindingKind::CniQueue, cni_queue::detect),
         BySubject::<DuplicateAddress>::each(FindingKind::DuplicateAddress),

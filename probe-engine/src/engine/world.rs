@@ -38,6 +38,7 @@ pub(in crate::engine) mod recovery;
 pub(crate) mod release;
 pub mod sandbox;
 pub(crate) mod start;
+mod wrong_del;
 
 use std::{collections::BTreeMap, time::Duration};
 

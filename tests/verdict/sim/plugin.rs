@@ -77,6 +77,32 @@ impl Sim {
         row.addresses.insert(net.name, addresses.to_vec());
     }
 
+    /// The runtime calls DEL before the ADD has ended.
+    pub(crate) fn add_overtaken(&mut self, name: &str, network: &str) {
+        let (row, net) = (self.sandboxes[name].clone(), self.net(network));
+        let add = self.call(&row, &net.plugin, "ADD", &net.ifname, row.path.as_deref());
+        let del = self.call(&row, &net.plugin, "DEL", &net.ifname, row.path.as_deref());
+        self.end(del, 0);
+        self.end(add, 0x100);
+    }
+
+    /// The ADD is killed, and the runtime calls DEL.
+    pub(crate) fn add_killed(&mut self, name: &str, network: &str) {
+        let (row, net) = (self.sandboxes[name].clone(), self.net(network));
+        let add = self.call(&row, &net.plugin, "ADD", &net.ifname, row.path.as_deref());
+        self.end(add, 9);
+        let del = self.call(&row, &net.plugin, "DEL", &net.ifname, row.path.as_deref());
+        self.end(del, 0);
+    }
+
+    /// The runtime calls DEL for a sandbox with the namespace of another one.
+    pub(crate) fn del_in(&mut self, name: &str, network: &str, other: &str) {
+        let (row, net) = (self.sandboxes[name].clone(), self.net(network));
+        let path = self.sandboxes[other].path.clone();
+        let del = self.call(&row, &net.plugin, "DEL", &net.ifname, path.as_deref());
+        self.end(del, 0);
+    }
+
     /// containerd tries to start a pod whose network fails. It makes a sandbox with a namespace, calls the loopback's
     /// ADD and the failing ADD, and removes everything. The simulation forgets the sandbox.
     pub(crate) fn try_fails(&mut self, name: &str, pod: &str, network: &str) {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    FRESH, Limits, abandoned_sandbox, blind_spot, cni_failing, cni_queue, duplicate_address,
+    FRESH, Limits, abandoned_sandbox, blind_spot, cni_failing, cni_queue, cni_wrong_del, duplicate_address,
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
@@ -59,6 +59,7 @@ fn pages() -> Vec<Page> {
             [cni_failing::MANY, tries::TRIES]
         ),
         page!("cni_queue", [cni_queue::OLD], [queue]),
+        page!("cni_wrong_del", [cni_wrong_del::SETTLE, cni_wrong_del::AFTERWARDS], []),
         page!("cni_slow", [cni_slow, LATELY], []),
         page!("duplicate_address", [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE], []),
         page!(

@@ -173,6 +173,7 @@ impl World {
         let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let inferred = self.records.network_of(&call.call.plugin).map(|network| network.name.clone());
+        self.note_wrong_del(ctx, call, &id, &ifname);
         let row = self.attachment(ctx, &id, &ifname);
         row.pod.learn(&call.pod);
         row.last_at = row.last_at.max(ctx.at);

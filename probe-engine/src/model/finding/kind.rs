@@ -106,6 +106,7 @@ kinds! {
     DuplicateContainer,
     DuplicateAddress,
     CniFailing,
+    CniWrongDel,
     CniSlow,
     CniQueue,
     PoolExhaustion,
@@ -422,6 +423,29 @@ pub struct CniFailing {
     pub code: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
+}
+
+/// The runtime called a DEL that cannot be right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CniWrongDel {
+    pub how: WrongDelForm,
+    /// The plugin whose DEL was called first.
+    pub plugin: String,
+    pub ifname: String,
+    /// The namespace that the DEL was given, if it is another sandbox's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<String>,
+}
+
+closed_set! {
+    pub enum WrongDelForm {
+        /// An ADD of the same sandbox and interface was still running.
+        AddOpen,
+        /// The last ADD was killed before it could answer.
+        AddKilled,
+        /// The network namespace is that of another sandbox that lives.
+        ForeignNetns,
+    }
 }
 
 /// What a plugin said, or why that could not be read.

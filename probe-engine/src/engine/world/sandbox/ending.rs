@@ -11,6 +11,7 @@ use crate::{
     model::{
         change::{self, End},
         fact::SIGKILL,
+        finding::CniWrongDel,
         id::{ContainerId, TaskKey},
         time::Timestamp,
     },
@@ -35,6 +36,13 @@ pub struct NetnsGone {
 pub struct LastStarted {
     pub(crate) comm: String,
     pub(crate) at: Timestamp,
+}
+
+/// A DEL that cannot be right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongDel {
+    pub(crate) at: Timestamp,
+    pub(crate) finding: CniWrongDel,
 }
 
 /// At most this many ancestors of a killer are looked at.
@@ -69,6 +77,18 @@ impl World {
         let last_started = self.last_started(ctx.at);
         if let Some(row) = self.sandboxes.recall_mut(id) {
             row.ending.last_started = last_started;
+        }
+    }
+
+    /// The runtime began a DEL that cannot be right.
+    pub(in crate::engine::world) fn sandbox_wrongly_deleted(
+        &mut self,
+        ctx: EventContext,
+        id: &ContainerId,
+        finding: CniWrongDel,
+    ) {
+        if let Some(row) = self.sandboxes.recall_mut(id) {
+            row.ending.wrong_del.get_or_insert(WrongDel { at: ctx.at, finding });
         }
     }
 

@@ -43,7 +43,7 @@ pub struct Ended {
 }
 
 /// Codes from this on stand for a signal, as shells and runtimes count (`change::End`).
-const SIGNALLED: u32 = 128;
+pub(in crate::engine) const SIGNALLED: u32 = 128;
 
 impl Ended {
     /// Whether its program ended by itself: neither its runtime nor a signal ended it.

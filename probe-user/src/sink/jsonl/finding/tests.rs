@@ -12,10 +12,10 @@ use crate::{
         fact::{List, PodName, ProgramFound, Signal, StoreKind},
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
-            Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key, Kind,
-            LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion,
+            CniWrongDel, Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key,
+            Kind, LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion,
             SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StoreRef, StuckCgroup,
-            StuckNetnsTeardown, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+            StuckNetnsTeardown, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -94,6 +94,12 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             containers: ContainerId::parse("c1").into_iter().collect(),
         }),
         Kind::DuplicateAddress(DuplicateAddress { network: Some(name()), address: address() }),
+        Kind::CniWrongDel(CniWrongDel {
+            how: WrongDelForm::ForeignNetns,
+            plugin: plugin(),
+            ifname: name(),
+            netns: Some("/proc/5/ns/net".to_owned()),
+        }),
         Kind::CniFailing(CniFailing {
             plugin: plugin(),
             attempts: 3,

@@ -1,0 +1,8 @@
+# A DEL begins while the ADD runs.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 begins
+2s    add a podnet overtaken
+3s    netns of a lost
+9m    end
+expect confirmed cni_wrong_del/add_open bridge web-0 a since 2s
